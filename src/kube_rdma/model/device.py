@@ -1,0 +1,128 @@
+"""An RDMA device as the kernel shows it: the noun that the whole system is about.
+
+Facts only. Whether a device can be used, and why not, is decided in rules/discovery.
+Terms follow the kernel's RDMA core (include/rdma/ib_verbs.h) and the InfiniBand specification.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+_PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+class PciAddress(str):
+    """A PCI function, ``domain:bus:device.function`` in lower-case hexadecimal: 0000:81:00.0."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> PciAddress:
+        """Raise ValueError when `text` is not a full PCI address."""
+        if not _PCI.fullmatch(text.lower()):
+            raise ValueError(f"not a PCI address: {text!r}")
+        return super().__new__(cls, text.lower())
+
+
+class LinkLayer(StrEnum):
+    """What the wire speaks below RDMA (sysfs ports/N/link_layer)."""
+
+    ETHERNET = "Ethernet"
+    INFINIBAND = "InfiniBand"
+    UNKNOWN = "Unknown"
+
+
+class PortState(StrEnum):
+    """Logical state of a port (enum ib_port_state); only ACTIVE carries traffic."""
+
+    NOP = "NOP"
+    DOWN = "DOWN"
+    INIT = "INIT"
+    ARMED = "ARMED"
+    ACTIVE = "ACTIVE"
+    ACTIVE_DEFER = "ACTIVE_DEFER"
+    UNKNOWN = "UNKNOWN"
+
+
+class PhysicalState(StrEnum):
+    """Physical state of a port (enum ib_port_phys_state), as sysfs spells it."""
+
+    SLEEP = "Sleep"
+    POLLING = "Polling"
+    DISABLED = "Disabled"
+    TRAINING = "PortConfigurationTraining"
+    LINK_UP = "LinkUp"
+    ERROR_RECOVERY = "LinkErrorRecovery"
+    PHY_TEST = "Phy Test"
+    UNKNOWN = "UNKNOWN"
+
+
+class GidType(StrEnum):
+    """Address family and encapsulation of one GID entry (sysfs gid_attrs/types)."""
+
+    IB_OR_ROCE_V1 = "IB/RoCE v1"
+    ROCE_V2 = "RoCE v2"
+    UNKNOWN = "unknown"
+
+
+class CharKind(StrEnum):
+    """Which user-space door a character device under /dev/infiniband opens."""
+
+    UVERBS = "uverbs"
+    UMAD = "umad"
+    ISSM = "issm"
+    RDMA_CM = "rdma_cm"
+
+
+@dataclass(frozen=True, slots=True)
+class Gid:
+    """One used entry of a port's GID table; all-zero entries are not kept."""
+
+    index: int
+    value: str  # eight groups of four hexadecimal digits, as sysfs prints them
+    type: GidType
+    netdev: str | None  # None on InfiniBand, or when the kernel no longer knows it
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port of a device."""
+
+    number: int
+    state: PortState
+    physical_state: PhysicalState
+    link_layer: LinkLayer
+    rate_gbps: float | None
+    netdev: str | None  # the Ethernet or IPoIB interface that this port belongs to
+    gids: tuple[Gid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CharDevice:
+    """A character device, named by the path that devtmpfs gives it (uevent DEVNAME)."""
+
+    kind: CharKind
+    path: str  # absolute, /dev/infiniband/uverbs0
+    major: int
+    minor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One RDMA device (struct ib_device) with everything read about it.
+
+    `identity` outlives renames and moves between namespaces: the PCI address, else the auxiliary
+    device, else ``<link name>@<netdev>`` of a soft device (DESIGN, decision 4).
+    """
+
+    name: str
+    identity: str
+    node_guid: str | None
+    node_type: str  # "CA", "RNIC", "unspecified", …: text after the number in sysfs node_type
+    driver: str | None
+    firmware: str | None
+    pci: PciAddress | None
+    numa_node: int | None
+    ports: tuple[Port, ...]
+    char_devices: tuple[CharDevice, ...]

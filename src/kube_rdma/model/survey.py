@@ -1,0 +1,53 @@
+"""The one picture of a node that everything else is computed from.
+
+adapters/kernel takes it, rules/discovery judges it, views/devices shows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kube_rdma.model.device import CharDevice, Device
+
+
+class NamespaceMode(StrEnum):
+    """How RDMA devices relate to network namespaces (`rdma system`).
+
+    SHARED: every namespace sees every device. EXCLUSIVE: a device belongs to one namespace.
+    """
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that could not be read: a fact about the node, not an error of ours."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """RDMA devices of one node at one moment, sorted by name."""
+
+    devices: tuple[Device, ...]
+    rdma_cm: CharDevice | None  # one for the node, not per device
+    namespace_mode: NamespaceMode
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a device can be given to a pod; `reasons` are empty exactly when it can."""
+
+    device: Device
+    reasons: tuple[str, ...]  # each names the missing thing and the remedy
+
+    @property
+    def usable(self) -> bool:
+        """True when nothing stands against giving this device to a pod."""
+        return not self.reasons

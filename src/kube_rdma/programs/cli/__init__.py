@@ -1,0 +1,1 @@
+"""The command `kube-rdma`: one file per subcommand, nothing here but words and exit codes."""

@@ -1,0 +1,80 @@
+"""The door of the command: the group, its lazily imported subcommands, errors to exit codes.
+
+Exit codes: 0 ok, 1 found a problem, 2 usage, 3 refused, 4 unavailable (5: broken, stop and look).
+Subcommands of other packages (the lab) join by the entry point group ``kube_rdma.commands``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.metadata import entry_points
+
+import click
+
+from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+
+EXIT_CODES: dict[type[KubeRdmaError], int] = {Refused: 3, Unavailable: 4, Broken: 5}
+
+# name -> (module, attribute, one line for --help). Importing a module costs; listing must not.
+COMMANDS = {
+    "agent": ("kube_rdma.programs.cli.agent", "agent", "Serve this node's RDMA cards."),
+    "devices": ("kube_rdma.programs.cli.devices", "devices", "Show the RDMA devices of this node."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand only when it is called or asked for help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of our own commands and of those that other packages bring."""
+        return sorted({*COMMANDS, *(e.name for e in entry_points(group="kube_rdma.commands"))})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one command, or None when there is no such name."""
+        if cmd_name in COMMANDS:
+            module, attribute, _ = COMMANDS[cmd_name]
+            command = getattr(importlib.import_module(module), attribute)
+        else:
+            found = entry_points(group="kube_rdma.commands", name=cmd_name)
+            if not found:
+                return None
+            command = next(iter(found)).load()
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with one line each, importing none of ours."""
+        rows = [(name, COMMANDS[name][2]) for name in sorted(COMMANDS)]
+        for name in self.list_commands(ctx):
+            if name not in COMMANDS and (command := self.get_command(ctx, name)):
+                rows.append((name, command.get_short_help_str()))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kube-rdma", message="%(prog)s %(version)s")
+def cli() -> None:
+    """RDMA networking for Kubernetes: find the cards, offer them, attach them, prove them."""
+
+
+def main() -> None:
+    """Run the command and turn an error of ours into one sentence and its exit code."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("Interrupted.", err=True)
+        sys.exit(130)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except KubeRdmaError as error:
+        click.echo(f"kube-rdma: {error}", err=True)
+        sys.exit(EXIT_CODES[type(error)])
+
+
+if __name__ == "__main__":
+    main()
