@@ -1,1 +1,1 @@
-"""What people write (configurations, custom resources), typed, with positions, compiled to model values."""
+"""What people write, typed, with positions, compiled to model values: documents in, specs out."""

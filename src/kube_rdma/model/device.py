@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
@@ -18,7 +19,7 @@ class PciAddress(str):
 
     __slots__ = ()
 
-    def __new__(cls, text: str) -> PciAddress:
+    def __new__(cls, text: str) -> Self:
         """Raise ValueError when `text` is not a full PCI address."""
         if not _PCI.fullmatch(text.lower()):
             raise ValueError(f"not a PCI address: {text!r}")

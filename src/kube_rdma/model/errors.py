@@ -11,6 +11,11 @@ status, CNI code). A message is one sentence a person can act on, never a traceb
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 class KubeRdmaError(Exception):
     """Base of every error that kube-rdma raises on purpose; ``str()`` is the sentence to show."""
@@ -20,15 +25,27 @@ class Refused(KubeRdmaError):
     """The asker must change something.
 
     `problem` says what is wrong, `remedy` what to do about it, `where` the place it was found
-    (file with line and field, option, entry), if there is one.
+    (file with line and field, option, entry), if there is one. A document may have several faults:
+    the first one is raised and carries the others in `more`; ``str()`` then has a line for each.
     """
 
-    def __init__(self, problem: str, *, remedy: str, where: str = "") -> None:
+    def __init__(
+        self, problem: str, *, remedy: str, where: str = "", more: tuple[Refused, ...] = ()
+    ) -> None:
         self.problem = problem
         self.remedy = remedy
         self.where = where
+        self.more = more
         place = f"{where}: " if where else ""
-        super().__init__(f"{place}{problem}. {remedy}.")
+        super().__init__("\n".join([f"{place}{problem}. {remedy}.", *map(str, more)]))
+
+    @classmethod
+    def all(cls, faults: Sequence[Refused]) -> Refused:
+        """One error out of one or more faults, in their order."""
+        first, *others = faults
+        return cls(
+            first.problem, remedy=first.remedy, where=first.where, more=(*first.more, *others)
+        )
 
 
 class Unavailable(KubeRdmaError):

@@ -1,15 +1,25 @@
 """What is offered to the kubelet: a Pool of Shares, and what a container got: a Grant.
 
-The few values that cross between neighbours; see docs/decisions for `bind`.
+The few values that cross between neighbours: api makes a PoolSpec out of a document, rules/pools
+meets it with a Survey, adapters/kubelet offers the Pool, rules/allocation answers with a Grant.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
 
-ShareId = NewType("ShareId", str)  # the device id that the kubelet sees
+if TYPE_CHECKING:
+    from kube_rdma.model.survey import Verdict
+
+ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it allows 63 characters
+
+
+class Mode(StrEnum):
+    """How cards are given to pods; what each mode means is one row of the table in rules/modes."""
+
+    HCA = "hca"
 
 
 class Bind(StrEnum):
@@ -21,14 +31,12 @@ class Bind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
-    """A pool as it is wished for: which resource, how many shares, of which cards.
+    """A pool as it is wished for; what it leaves unsaid is said by the mode.
 
     `source` is where the wish was written (file, line), for messages.
     """
 
-    resource: str  # extended resource name, rdma/hca
-    shares: int  # for bind=pool: of the whole pool
-    bind: Bind
+    mode: Mode
     source: str
 
 
@@ -46,9 +54,11 @@ class Pool:
     """A pool as it is: the wish met with one Survey."""
 
     spec: PoolSpec
+    resource: str  # extended resource name, rdma/hca
     shares: tuple[Share, ...]
     devices: tuple[str, ...]  # names of its RDMA devices
     char_paths: tuple[str, ...]  # what a container that holds a share gets, sorted, no doubles
+    unusable: tuple[Verdict, ...] = ()  # those of `devices` that no program can use now
 
 
 @dataclass(frozen=True, slots=True)

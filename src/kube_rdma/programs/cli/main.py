@@ -14,7 +14,11 @@ import click
 
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 
-EXIT_CODES: dict[type[KubeRdmaError], int] = {Refused: 3, Unavailable: 4, Broken: 5}
+EXIT_CODES: tuple[tuple[type[KubeRdmaError], int], ...] = (
+    (Refused, 3),
+    (Unavailable, 4),
+    (Broken, 5),
+)
 
 # name -> (module, attribute, one line for --help). Importing a module costs; listing must not.
 COMMANDS = {
@@ -45,12 +49,14 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with one line each, importing none of ours."""
-        rows = [(name, COMMANDS[name][2]) for name in sorted(COMMANDS)]
-        for name in self.list_commands(ctx):
-            if name not in COMMANDS and (command := self.get_command(ctx, name)):
-                rows.append((name, command.get_short_help_str()))
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, self._line(ctx, name)) for name in self.list_commands(ctx)])
+
+    def _line(self, ctx: click.Context, name: str) -> str:
+        if name in COMMANDS:
+            return COMMANDS[name][2]
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str() if command else ""
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -73,7 +79,7 @@ def main() -> None:
         sys.exit(stop.exit_code)
     except KubeRdmaError as error:
         click.echo(f"kube-rdma: {error}", err=True)
-        sys.exit(EXIT_CODES[type(error)])
+        sys.exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind)))
 
 
 if __name__ == "__main__":

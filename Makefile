@@ -1,0 +1,36 @@
+# A few words for the whole of the work. Each one first brings the checkout up to date with
+# tools/bootstrap, which takes no time when there is nothing to do.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check bench image clean ready
+export PATH := $(PATH):/usr/sbin:/sbin
+
+help: ## list these words
+	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: ready ## boot the lab, install kube-rdma, run the SCC example, end with a table; leaves the lab up
+	@.venv/bin/kube-rdma lab demo
+
+test: ready ## every test but the slow ones, in one run; boots one lab for those that need it
+	@.venv/bin/python -m pytest -m "not slow"
+
+test-all: ready ## the slow tests too, then the same in a new Debian that holds only git, make and python3
+	@.venv/bin/python -m pytest
+	@tools/fresh-root --full
+
+check: ready ## lint, types, import contracts, unit tests: under a minute
+	@.venv/bin/python -m pytest -q -m "not slow and not lab"
+
+bench: ready ## measure; ARGS="lab devices --json" chooses what and how
+	@.venv/bin/python -m bench $(ARGS)
+
+image: ready ## build the node image into dist/kube-rdma.tar, without a container engine
+	@.venv/bin/python -m kube_rdma_lab.build image dist/kube-rdma.tar
+
+clean: ## remove what was built inside this checkout, and say what lies outside
+	@rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "The lab's parts stay in $${KUBE_RDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/kube-rdma}; remove that folder to build them anew."
+
+ready:
+	@tools/bootstrap

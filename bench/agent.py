@@ -1,0 +1,32 @@
+"""What the agent costs a node that has nothing to do: memory, and how often it wakes."""
+
+from __future__ import annotations
+
+from bench.context import Context
+from bench.figures import Figure
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import lab as labs
+
+IDLE_SECONDS = 30
+# Prints "<VmRSS in KiB> <wake-ups before> <wake-ups after>"; a sleeping thread's voluntary
+# context switches count how often it woke.
+SCRIPT = f"""
+pid=$(pgrep -f 'kube-rdma agent' | head -n 1)
+switches() {{ cat /proc/$pid/task/*/status | awk '/^voluntary/ {{sum += $2}} END {{print sum}}'; }}
+before=$(switches); sleep {IDLE_SECONDS}; after=$(switches)
+echo $(awk '/^VmRSS/ {{print $2}}' /proc/$pid/status) $before $after
+"""
+
+
+def measure(context: Context) -> tuple[Figure, ...]:
+    """Look at the agent on one node of the lab for half a minute."""
+    lab = context.lab()
+    fields = labs.run(lab.ssh(lab.topology.nodes[0].name, "sh", "-c", SCRIPT)).split()
+    if len(fields) != 3:
+        raise Unavailable("no agent runs on the first node")
+    resident, before, after = map(int, fields)
+    wakes = (after - before) / IDLE_SECONDS
+    return (
+        Figure("resident_mib", resident / 1024, "MiB", "≤ 70"),
+        Figure("wakeups_per_second", wakes, "/s", "0", f"{after - before} in {IDLE_SECONDS} s"),
+    )

@@ -1,0 +1,23 @@
+"""What a pod costs on the data path: write bandwidth pod to pod beside host to host."""
+
+from __future__ import annotations
+
+from bench.context import Context
+from bench.figures import Figure
+from kube_rdma_lab.demo.scc import prove
+
+PAIRS = 7
+
+
+def measure(context: Context) -> tuple[Figure, ...]:
+    """Run seven interleaved pairs between two nodes; medians, their ratio, the spread."""
+    proof = prove(context.lab(), PAIRS)
+    figures = [
+        Figure("pod_to_host_ratio", proof.ratio, "", "≥ 0.95", f"medians of {PAIRS} pairs"),
+        Figure("seed_read_gbps", proof.read.gbps, "Gbit/s", "> 0", "30 queue pairs"),
+    ]
+    for name, series in (("pod", proof.pod_to_pod), ("host", proof.host_to_host)):
+        low, high = series.spread
+        spread = f"{low:.3f}–{high:.3f}"
+        figures.append(Figure(f"{name}_write_gbps", series.median, "Gbit/s", "", spread))
+    return tuple(figures)

@@ -1,0 +1,62 @@
+"""The lab that benchmarks share: a running one if there is one, else one of our own."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from kube_rdma.model.errors import Refused
+from kube_rdma_lab import lab as labs
+from kube_rdma_lab.demo.main import PRESET
+from kube_rdma_lab.demo.scc import install, start_pods
+from kube_rdma_lab.lab import Lab
+from kube_rdma_lab.printer import Printer
+from kube_rdma_lab.progress import Event, Phase
+
+BENCH_LAB = "bench"
+
+
+class Context:
+    """Hands out the lab; what it started itself it ends."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._lab: Lab | None = None
+        self.steps: list[Event] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def boot(self) -> Lab:
+        """Boot a fresh lab of our own and remember the steps that it took."""
+        labs.down(BENCH_LAB)
+        self._stack.callback(labs.down, BENCH_LAB)
+        with Printer() as printer:
+
+            def report(event: Event) -> None:
+                printer(event)
+                if event.phase in {Phase.DONE, Phase.CACHED}:
+                    self.steps.append(event)
+
+            self._lab = labs.up(BENCH_LAB, "two-nodes", None, report)
+        return self._lab
+
+    def lab(self) -> Lab:
+        """Return a lab with kube-rdma and seed S2's pods on it."""
+        if self._lab is None:
+            try:
+                self._lab = labs.find(labs.DEFAULT_NAME)
+            except Refused:
+                self._lab = self.boot()
+        install(self._lab, PRESET)
+        start_pods(self._lab)
+        return self._lab

@@ -1,0 +1,43 @@
+"""How long `kube-rdma devices` takes as a process, beside a Python that does nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+from bench.context import Context
+from bench.figures import Figure
+from kube_rdma.adapters.kernel.fake import unpack
+
+ROUNDS = 15
+TREES = Path(__file__).parents[1] / "tests" / "data" / "trees"
+
+
+def seconds(argv: Sequence[str]) -> float:
+    """Return the wall time of one process."""
+    begin = time.perf_counter()
+    subprocess.run(argv, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - begin
+
+
+def measure(context: Context) -> tuple[Figure, ...]:
+    """Show every recorded tree in turns with the bare interpreter; medians."""
+    del context  # no lab is needed
+    bare = [sys.executable, "-I", "-c", "pass"]
+    command = [str(Path(sys.executable).with_name("kube-rdma")), "devices", "--sysfs"]
+    figures = []
+    with tempfile.TemporaryDirectory() as folder:
+        for tree in sorted(path.parent for path in TREES.glob("*/tree.txt")):
+            root = Path(folder, tree.name)
+            unpack((tree / "tree.txt").read_text(), root)
+            pairs = [(seconds([*command, str(root)]), seconds(bare)) for _ in range(ROUNDS)]
+            ours, floor = (median(column) for column in zip(*pairs, strict=True))
+            name = tree.name.replace("-", "_")
+            times = f"{ours / floor:.1f} × a bare Python ({floor * 1000:.0f} ms)"
+            figures.append(Figure(f"{name}_ms", ours * 1000, "ms", "≤ 250", times))
+    return tuple(figures)

@@ -1,0 +1,158 @@
+"""What no kernel can show: the refusals of the fake kernel, each as a sentence.
+
+fake.py asks here before it writes a tree. Every rule is a fact of the RDMA core, of the driver
+model or of sysfs; a rule that only suits our reader does not belong here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from kube_rdma.model.device import CharKind, GidType, LinkLayer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from kube_rdma.model.device import CharDevice, Device, Gid, Port
+
+_NAME = re.compile(r"[^/\s%]{1,63}")  # IB_DEVICE_NAME_MAX is 64 with the final NUL
+_NETDEV = re.compile(r"[^/\s:%]{1,15}")  # IFNAMSIZ is 16 with the final NUL
+_GUID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){3}")
+_GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
+_PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_TABLE = 1024  # entries of the largest GID table (rxe)
+_NODE_TYPES = frozenset(
+    {"CA", "switch", "router", "RNIC", "usNIC", "usNIC UDP", "unspecified", "<unknown>"}
+)
+_UNUSED = frozenset("0:")
+
+
+def is_soft(device: Device) -> bool:
+    """Whether a device sits on no hardware (rxe, siw), which its identity says."""
+    return device.pci is None and device.identity.partition("@")[0] == device.name
+
+
+def complaints(devices: Sequence[Device], rdma_cm: CharDevice | None) -> Iterator[str]:
+    """Why these devices cannot be, one sentence each; none when they can."""
+    if [d.name for d in devices] != sorted(d.name for d in devices):
+        yield "a survey lists its devices by name"
+    yield from _doubles("device name", (d.name for d in devices))
+    yield from _doubles("identity", (d.identity for d in devices))
+    chars = [*(c for d in devices for c in d.char_devices), *([rdma_cm] if rdma_cm else ())]
+    yield from _doubles("device node", (c.path for c in chars))
+    yield from _doubles("device number", (f"{c.major}:{c.minor}" for c in chars))
+    hard = [d for d in devices if not is_soft(d)]
+    yield from _doubles("interface", (p.netdev for d in hard for p in d.ports if p.netdev))
+    for device in devices:
+        yield from _device(device)
+    for char in chars:
+        yield from _char(char)
+    if rdma_cm and rdma_cm.kind is not CharKind.RDMA_CM:
+        yield f"{rdma_cm.path} is not the connection manager"
+    yield from _shared_places(devices)
+
+
+def _doubles(what: str, values: Iterable[str]) -> Iterator[str]:
+    for value, times in Counter(values).items():
+        if times > 1:
+            yield f"{what} {value} is there {times} times"
+
+
+def _device(device: Device) -> Iterator[str]:
+    name = device.name
+    if not _NAME.fullmatch(name):
+        yield f"{name!r} is no name of a device"
+    if device.node_guid is not None and not _GUID.fullmatch(device.node_guid):
+        yield f"{name}: {device.node_guid} is no GUID"
+    if device.node_type not in _NODE_TYPES:
+        yield f"{name}: the kernel knows no node type {device.node_type}"
+    if device.numa_node is not None and device.numa_node < 0:
+        yield f"{name}: a NUMA node below 0 means none"
+    if [p.number for p in device.ports] != list(range(1, len(device.ports) + 1)):
+        yield f"{name}: ports count from 1 without a gap"
+    paths = [(c.kind is not CharKind.UVERBS, c.path) for c in device.char_devices]
+    if paths != sorted(paths) or any(c.kind is CharKind.RDMA_CM for c in device.char_devices):
+        yield f"{name}: a device has uverbs, then issm and umad, and no rdma_cm"
+    yield from _soft(device) if is_soft(device) else _hard(device)
+    for port in device.ports:
+        yield from _port(f"{name} port {port.number}", port)
+
+
+def _soft(device: Device) -> Iterator[str]:
+    name = device.name
+    if device.driver or device.firmware:
+        yield f"{name}: a device without hardware has neither driver nor firmware"
+    if device.node_type not in {"CA", "RNIC"}:
+        yield f"{name}: soft devices are rxe (CA) or siw (RNIC)"
+    if len(device.ports) != 1:
+        yield f"{name}: a soft device has one port"
+        return
+    port = device.ports[0]
+    if device.identity != (f"{name}@{port.netdev}" if port.netdev else name):
+        yield f"{name}: {device.identity} does not follow from its interface {port.netdev}"
+    if port.netdev is None and device.numa_node is not None:
+        yield f"{name}: a NUMA node comes with an interface"
+    named = next((gid.netdev for gid in port.gids), None)
+    if device.node_type == "RNIC" and port.netdev != named:
+        yield f"{name}: the first GID of siw is that of its interface"
+
+
+def _hard(device: Device) -> Iterator[str]:
+    if device.pci is None and device.numa_node is not None:
+        yield f"{device.name}: sysfs has the NUMA node of PCI functions only"
+    if _PCI.fullmatch(device.identity) and device.identity != device.pci:
+        yield f"{device.name}: {device.identity} is a PCI function, but not the one it is on"
+    if not _NAME.fullmatch(device.identity) or "@" in device.identity:
+        yield f"{device.name}: {device.identity!r} is no name of a device on a bus"
+
+
+def _port(where: str, port: Port) -> Iterator[str]:
+    if port.rate_gbps is not None and not (port.rate_gbps * 2).is_integer():
+        yield f"{where}: rates come in steps of 0.5 Gb/s"
+    if port.rate_gbps is not None and port.rate_gbps < 0:
+        yield f"{where}: a rate below 0"
+    if port.netdev is not None and not _NETDEV.fullmatch(port.netdev):
+        yield f"{where}: {port.netdev!r} is no name of an interface"
+    if any(a.index >= b.index for a, b in pairwise(port.gids)):
+        yield f"{where}: a GID table is listed by index, without doubles"
+    for gid in port.gids:
+        yield from _gid(f"{where} GID {gid.index}", port, gid)
+
+
+def _gid(where: str, port: Port, gid: Gid) -> Iterator[str]:
+    if not 0 <= gid.index < _TABLE:
+        yield f"{where}: no table is that long"
+    if not _GID.fullmatch(gid.value) or set(gid.value) <= _UNUSED:
+        yield f"{where}: {gid.value} is not the GID of a used entry"
+    if gid.type is GidType.UNKNOWN:
+        yield f"{where}: the kernel knows the type of every used entry"
+    on_ethernet = port.link_layer is LinkLayer.ETHERNET
+    if not on_ethernet and (gid.netdev or gid.type is GidType.ROCE_V2):
+        yield f"{where}: interfaces and RoCE v2 belong to Ethernet"
+    if gid.netdev is not None and not _NETDEV.fullmatch(gid.netdev):
+        yield f"{where}: {gid.netdev!r} is no name of an interface"
+
+
+def _char(char: CharDevice) -> Iterator[str]:
+    form = "rdma_cm" if char.kind is CharKind.RDMA_CM else rf"{char.kind}\d+"
+    if not re.fullmatch(f"/dev/infiniband/{form}", char.path):
+        yield f"{char.path} is no {char.kind} node"
+    if not (0 <= char.major < 1 << 12 and 0 <= char.minor < 1 << 20):
+        yield f"{char.path}: {char.major}:{char.minor} is no device number"
+
+
+def _shared_places(devices: Sequence[Device]) -> Iterator[str]:
+    """A function and an interface have one NUMA node each, whoever sits on them."""
+    nodes: dict[str, int | None] = {}
+    for device in devices:
+        netdevs = {p.netdev for p in device.ports if p.netdev}
+        for place in netdevs | ({device.pci} if device.pci else set()):
+            if nodes.setdefault(place, device.numa_node) != device.numa_node:
+                yield f"{device.name}: {place} is on another NUMA node"
+    for device in devices:
+        for port in device.ports:
+            if port.netdev is None and any(gid.netdev in nodes for gid in port.gids):
+                yield f"{device.name}: a GID names an interface that its port should have"

@@ -1,0 +1,241 @@
+"""Netlink as a wire: messages, attributes, one request and its answer.
+
+rdma_netlink speaks through it; it knows no family of its own. Encoding, decoding and judging an
+answer are pure functions over bytes, the socket at the end only carries them. Layout and numbers:
+include/uapi/linux/netlink.h and Documentation/userspace-api/netlink/intro.rst.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import TYPE_CHECKING, Self
+
+from kube_rdma.model.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import TracebackType
+
+_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
+_ATTRIBUTE = struct.Struct("=HH")  # length, type
+_ERROR = struct.Struct("=i")  # 0 or a negative errno
+_TYPE_MASK = 0x3FFF  # the two upper bits say "nested" and "big endian"
+_EXT_MESSAGE = 1  # NLMSGERR_ATTR_MSG: the kernel's own sentence
+
+_SOL_NETLINK, _CAP_ACK, _EXT_ACK = 270, 10, 11
+_BUFFER = 1 << 16  # a dump never sends more than 32 KiB at once
+_PATIENCE = 2.0  # seconds; the kernel answers while sendmsg() runs, so this is a safety net
+_TRIES = 3
+
+
+class Control(IntEnum):
+    """Message types below NLMSG_MIN_TYPE, the same in every family."""
+
+    NOOP = 1
+    ERROR = 2
+    DONE = 3
+    OVERRUN = 4
+
+
+class Flag(IntFlag):
+    """Flags of a message header; the upper byte depends on the kind of message."""
+
+    REQUEST = 0x1
+    MULTI = 0x2
+    ACK = 0x4
+    DUMP_INTR = 0x10
+    CAPPED = 0x100
+    ACK_TLVS = 0x200
+    DUMP = 0x300
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One netlink message; `payload` excludes the header and the padding."""
+
+    type: int
+    flags: int
+    sequence: int
+    payload: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute; `type` without the flag bits."""
+
+    type: int
+    value: bytes
+
+
+class ChangedMeanwhileError(Exception):
+    """The dump is not one picture (NLM_F_DUMP_INTR, ENOBUFS): ask again."""
+
+
+def encode(message: Message) -> bytes:
+    """The message as it goes over the wire, from port 0 (the kernel fills in the sender)."""
+    length = _HEADER.size + len(message.payload)
+    header = _HEADER.pack(length, message.type, message.flags, message.sequence, 0)
+    return _padded(header + message.payload)
+
+
+def decode(datagram: bytes) -> tuple[Message, ...]:
+    """The messages of one datagram; Unavailable when it is cut short or malformed."""
+    messages, at = [], 0
+    while at < len(datagram):
+        if len(datagram) - at < _HEADER.size:
+            raise Unavailable(f"netlink: {len(datagram) - at} bytes left where a header belongs")
+        length, kind, flags, sequence, _ = _HEADER.unpack_from(datagram, at)
+        if not _HEADER.size <= length <= len(datagram) - at:
+            raise Unavailable(f"netlink: a message says it has {length} bytes and does not")
+        payload = datagram[at + _HEADER.size : at + length]
+        messages.append(Message(kind, flags, sequence, payload))
+        at += _aligned(length)
+    return tuple(messages)
+
+
+def encode_attributes(attributes: Iterable[Attribute]) -> bytes:
+    """Attributes one after the other, each padded to four bytes."""
+    return b"".join(
+        _padded(_ATTRIBUTE.pack(_ATTRIBUTE.size + len(a.value), a.type) + a.value)
+        for a in attributes
+    )
+
+
+def decode_attributes(payload: bytes) -> tuple[Attribute, ...]:
+    """The attributes of a payload; Unavailable when one of them is cut short."""
+    attributes, at = [], 0
+    while at < len(payload):
+        if len(payload) - at < _ATTRIBUTE.size:
+            raise Unavailable(f"netlink: {len(payload) - at} bytes left where an attribute belongs")
+        length, kind = _ATTRIBUTE.unpack_from(payload, at)
+        if not _ATTRIBUTE.size <= length <= len(payload) - at:
+            raise Unavailable(f"netlink: an attribute says it has {length} bytes and does not")
+        attributes.append(Attribute(kind & _TYPE_MASK, payload[at + _ATTRIBUTE.size : at + length]))
+        at += _aligned(length)
+    return tuple(attributes)
+
+
+def answer(datagrams: Iterable[bytes], sequence: int) -> tuple[bytes, ...]:
+    """The payloads that answer request `sequence`, up to its acknowledgement or end of dump.
+
+    Messages of other requests are passed over. Raise Unavailable with the kernel's own sentence
+    when it refuses, when the answer is malformed, and when `datagrams` end too soon;
+    ChangedMeanwhileError when the whole answer is there and is not one picture.
+    """
+    payloads: list[bytes] = []
+    interrupted = False
+    for datagram in datagrams:
+        for message in decode(datagram):
+            if message.sequence != sequence or message.type == Control.NOOP:
+                continue
+            interrupted |= bool(message.flags & Flag.DUMP_INTR)
+            if message.type == Control.OVERRUN:
+                raise ChangedMeanwhileError
+            if message.type in {Control.ERROR, Control.DONE}:
+                _raise_refusal(message)
+                if interrupted:
+                    raise ChangedMeanwhileError
+                return tuple(payloads)
+            payloads.append(message.payload)
+    raise Unavailable("netlink: the answer ended too soon")
+
+
+def _raise_refusal(message: Message) -> None:
+    """Do nothing for a plain acknowledgement, else raise the refusal that the message carries."""
+    if message.type == Control.DONE and not message.payload:
+        return
+    if len(message.payload) < _ERROR.size:
+        raise Unavailable("netlink: an acknowledgement without a result")
+    code = -_ERROR.unpack_from(message.payload)[0]
+    if code == 0:
+        return
+    cause = OSError(code, os.strerror(code))
+    sentence = _kernel_sentence(message)
+    words = f"{sentence} ({cause.strerror})" if sentence else cause.strerror
+    raise Unavailable(f"the kernel refuses: {words}") from cause
+
+
+def _kernel_sentence(message: Message) -> str:
+    """The extended acknowledgement's text, empty without one.
+
+    In an ERROR it follows the request that is quoted: its header alone when capped, else all of it.
+    """
+    if not message.flags & Flag.ACK_TLVS:
+        return ""
+    at = _ERROR.size
+    if message.type == Control.ERROR:
+        quoted = message.payload[at : at + _HEADER.size]
+        if len(quoted) < _HEADER.size:
+            raise Unavailable("netlink: a refusal that does not quote its request")
+        capped = message.flags & Flag.CAPPED
+        at += _HEADER.size if capped else _aligned(_HEADER.unpack(quoted)[0])
+    for attribute in decode_attributes(message.payload[at:]):
+        if attribute.type == _EXT_MESSAGE:
+            return attribute.value.rstrip(b"\0").decode(errors="replace")
+    return ""
+
+
+class Netlink:
+    """A conversation with one netlink family of the network namespace it was opened in."""
+
+    def __init__(self, family: int) -> None:
+        """Raise OSError when the kernel has no such family (EPROTONOSUPPORT)."""
+        kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
+        self._socket = socket.socket(socket.AF_NETLINK, kind, family)
+        self._socket.settimeout(_PATIENCE)
+        # Quote only the header of what was refused, and say why in words.
+        self._socket.setsockopt(_SOL_NETLINK, _CAP_ACK, 1)
+        self._socket.setsockopt(_SOL_NETLINK, _EXT_ACK, 1)
+        self._socket.bind((0, 0))
+        self._sequence = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def ask(self, kind: int, body: bytes = b"", *, dump: bool = False) -> tuple[bytes, ...]:
+        """Send one request and return the payloads of its answer.
+
+        `body` is what follows the header: attributes, behind the family's own header if it has one.
+        Raise Unavailable when the kernel refuses, does not answer, or answers nonsense.
+        """
+        flags = Flag.REQUEST | (Flag.DUMP if dump else Flag.ACK)
+        for _ in range(_TRIES):
+            self._sequence += 1
+            try:
+                self._socket.send(encode(Message(kind, flags, self._sequence, body)))
+                return answer(self._datagrams(), self._sequence)
+            except ChangedMeanwhileError:
+                continue
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise Unavailable(f"netlink: {error.strerror or 'no answer'}") from error
+        raise Unavailable(f"netlink: the answer changed while it was read, {_TRIES} times in a row")
+
+    def _datagrams(self) -> Iterator[bytes]:
+        while True:
+            data, _, flags, (sender, _) = self._socket.recvmsg(_BUFFER)
+            if flags & socket.MSG_TRUNC:
+                raise Unavailable(f"netlink: a datagram of more than {_BUFFER} bytes was cut")
+            if sender == 0:  # anybody may write to our port; only the kernel writes from port 0
+                yield data
+
+
+def _aligned(length: int) -> int:
+    return (length + 3) & ~3
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(_aligned(len(data)) - len(data))

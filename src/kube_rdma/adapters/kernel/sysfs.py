@@ -1,0 +1,217 @@
+"""The RDMA devices that a sysfs tree shows: the first half of a Survey.
+
+programs/survey calls it on /sys or on a recorded tree; rdma_netlink adds what only the running
+kernel can say. Names and formats come from Documentation/ABI/stable/sysfs-class-infiniband and
+drivers/infiniband/core/sysfs.c. Nothing here raises for what a tree holds: see sysfs_tree.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from kube_rdma.adapters.kernel.sysfs_seat import Seat, find_seat, netdev_name
+from kube_rdma.adapters.kernel.sysfs_tree import Tree
+from kube_rdma.model.device import (
+    CharDevice,
+    CharKind,
+    Device,
+    Gid,
+    GidType,
+    LinkLayer,
+    PhysicalState,
+    Port,
+    PortState,
+)
+from kube_rdma.model.survey import NamespaceMode, Survey
+
+if TYPE_CHECKING:
+    from enum import StrEnum
+    from pathlib import Path
+
+    Word = TypeVar("Word", bound=StrEnum)
+
+DEVICES = "class/infiniband"
+
+_GUID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){3}")
+_GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
+_UNUSED_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
+_RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
+_NUMBERED = re.compile(r"\d+: (.+)")
+_DEV = re.compile(r"(\d+):(\d+)")
+_CHAR_NAME = re.compile(r"(uverbs|umad|issm)\d+")
+_DEVNAME = re.compile(r"^DEVNAME=(.+)$", re.MULTILINE)
+
+# How sysfs spells the values for which it has no word of its own.
+_SPELLINGS = {"<unknown>": "UNKNOWN"}
+
+
+def read_survey(root: Path) -> Survey:
+    """Everything about RDMA that the sysfs tree at `root` shows.
+
+    A tree without class/infiniband has no devices, which is no fault. The namespace mode is not in
+    sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
+    """
+    tree = Tree(root)
+    return survey_tree(tree)
+
+
+def survey_tree(tree: Tree) -> Survey:
+    """The same for a Tree that is already open."""
+    names = tree.names(DEVICES, required=False)
+    chars = _char_devices(tree, names)
+    read = (_device(tree, name, tuple(chars[name])) for name in names)
+    devices = tuple(device for device in read if device is not None)
+    rdma_cm = None
+    if "rdma_cm" in tree.names("class/misc", required=False):
+        rdma_cm = _char_device(tree, CharKind.RDMA_CM, "class/misc/rdma_cm")
+    return Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, tuple(tree.faults))
+
+
+def _device(tree: Tree, name: str, chars: tuple[CharDevice, ...]) -> Device | None:
+    """One device, or None with a single fault when it is not there (any more)."""
+    path = f"{DEVICES}/{name}"
+    if tree.place(path, required=True) is None:
+        return None
+    before = len(tree.faults)
+    ports = tuple(
+        _port(tree, f"{path}/ports", int(number))
+        for number in sorted(tree.names(f"{path}/ports"), key=_as_number)
+        if number.isdecimal()
+    )
+    seat = find_seat(tree, path, name, ports)
+    device = Device(
+        name=name,
+        identity=seat.identity,
+        node_guid=_matching(tree, f"{path}/node_guid", _GUID),
+        node_type=_numbered(tree, f"{path}/node_type") or "<unknown>",
+        driver=seat.driver,
+        firmware=tree.text(f"{path}/fw_ver", required=False),
+        pci=seat.pci,
+        numa_node=seat.numa_node,
+        ports=tuple(replace(p, netdev=_netdev_of(tree, p, seat, len(ports))) for p in ports),
+        char_devices=chars,
+    )
+    if len(tree.faults) > before and not tree.holds(path):
+        del tree.faults[before:]
+        tree.blame(path, "vanished while it was being read")
+        return None
+    return device
+
+
+def _as_number(name: str) -> int:
+    return int(name) if name.isdecimal() else -1
+
+
+def _port(tree: Tree, ports: str, number: int) -> Port:
+    path = f"{ports}/{number}"
+    return Port(
+        number=number,
+        state=_word(tree, f"{path}/state", PortState, numbered=True),
+        physical_state=_word(tree, f"{path}/phys_state", PhysicalState, numbered=True),
+        link_layer=_word(tree, f"{path}/link_layer", LinkLayer),
+        rate_gbps=_rate(tree, f"{path}/rate"),
+        netdev=None,  # needs the whole device: _netdev_of
+        gids=_gids(tree, path),
+    )
+
+
+def _netdev_of(tree: Tree, port: Port, seat: Seat, ports: int) -> str | None:
+    """The interface of a port, as well as sysfs can tell; RDMA netlink knows better.
+
+    A device with one port owns every interface beside it (bnxt_en counts dev_port per card, not
+    per function); with several ports dev_port tells them apart. Of the candidates the GID table
+    names the uplink, where a switchdev card lists its representors as well.
+    """
+    named = [gid.netdev for gid in port.gids if gid.netdev]
+    if not seat.netdevs:
+        return next((name for name in named if tree.holds(f"class/net/{name}")), None)
+    mine = [n.name for n in seat.netdevs if ports == 1 or n.dev_port == port.number - 1]
+    return next((name for name in named if name in mine), mine[0] if mine else None)
+
+
+def _gids(tree: Tree, port: str) -> tuple[Gid, ...]:
+    gids = []
+    for index, value in tree.table(f"{port}/gids"):
+        if value == _UNUSED_GID:
+            continue
+        if not _GID.fullmatch(value):
+            tree.blame(f"{port}/gids/{index}", f"is no GID: {value!r}")
+            continue
+        gids.append(
+            Gid(
+                index,
+                value,
+                _word(tree, f"{port}/gid_attrs/types/{index}", GidType),
+                netdev_name(tree, f"{port}/gid_attrs/ndevs/{index}"),
+            )
+        )
+    return tuple(gids)
+
+
+def _char_devices(tree: Tree, devices: tuple[str, ...]) -> dict[str, list[CharDevice]]:
+    """The character devices of each RDMA device, in the order of their names."""
+    found: dict[str, list[CharDevice]] = {name: [] for name in devices}
+    for folder in ("class/infiniband_verbs", "class/infiniband_mad"):
+        for name in tree.names(folder, required=False):
+            match = _CHAR_NAME.fullmatch(name)
+            if not match:
+                continue
+            path = f"{folder}/{name}"
+            owner = tree.text(f"{path}/ibdev")
+            if owner is not None and owner not in found:
+                tree.blame(f"{path}/ibdev", f"names {owner!r}, which {DEVICES} does not show")
+            char = _char_device(tree, CharKind(match[1]), path)
+            if char and owner in found:
+                found[owner].append(char)
+    return found
+
+
+def _char_device(tree: Tree, kind: CharKind, path: str) -> CharDevice | None:
+    """Path from the uevent's DEVNAME, which is where devtmpfs puts the node."""
+    if tree.place(path, required=True) is None:
+        return None
+    numbers = _matching(tree, f"{path}/dev", _DEV)
+    named = _DEVNAME.search(tree.text(f"{path}/uevent", required=False) or "")
+    if numbers is None:
+        return None
+    major, minor = numbers.split(":")
+    name = named[1] if named else f"infiniband/{path.rpartition('/')[2]}"
+    return CharDevice(kind, f"/dev/{name}", int(major), int(minor))
+
+
+def _word(tree: Tree, path: str, words: type[Word], *, numbered: bool = False) -> Word:
+    """One of the words that the kernel can print here; UNKNOWN, and a fault, for any other."""
+    text = _numbered(tree, path) if numbered else tree.text(path)
+    unknown = words["UNKNOWN"]
+    if text is None:
+        return unknown
+    try:
+        return words(_SPELLINGS.get(text, text))
+    except ValueError:
+        tree.blame(path, f"says {text!r}, which is no {words.__name__}")
+        return unknown
+
+
+def _numbered(tree: Tree, path: str) -> str | None:
+    """The words of ``4: ACTIVE``."""
+    text = _matching(tree, path, _NUMBERED)
+    return text.partition(": ")[2] if text else None
+
+
+def _matching(tree: Tree, path: str, pattern: re.Pattern[str]) -> str | None:
+    text = tree.text(path)
+    if text is None or pattern.fullmatch(text):
+        return text
+    tree.blame(path, f"says {text!r}, which is not of its form")
+    return None
+
+
+def _rate(tree: Tree, path: str) -> float | None:
+    """Gb/s out of ``100 Gb/sec (4X EDR)``."""
+    text = tree.text(path)
+    match = _RATE.match(text) if text else None
+    if text and not match:
+        tree.blame(path, f"says {text!r}, which is not of its form")
+    return float(match[1]) if match else None

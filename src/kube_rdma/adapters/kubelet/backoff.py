@@ -1,0 +1,18 @@
+"""How long to wait before trying a neighbour again: exponential, with full jitter.
+
+A whole cluster may lose its kubelets at once (an upgrade); a random share of the longest wait keeps
+its nodes from coming back in step. Figures after "Exponential Backoff And Jitter" (AWS, 2015).
+"""
+
+from __future__ import annotations
+
+import random
+
+FIRST = 0.2  # seconds, longest wait after the first failure
+LONGEST = 30.0  # seconds, reached after eight failures
+
+
+def full_jitter(failures: int) -> float:
+    """Seconds to wait after this many failures, counted from 0: from none to the longest."""
+    longest = min(LONGEST, FIRST * 2 ** min(failures, 16))
+    return random.uniform(0, longest)  # noqa: S311  spreads load, hides nothing

@@ -1,0 +1,63 @@
+"""Model values to messages of the device plugin API, and our errors to gRPC status.
+
+Pure, so that the exact answers that the kubelet gets can be read and tested in one place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from grpclib import GRPCError, Status
+
+from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
+from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from kube_rdma.model.pool import Grant, Pool, Share
+
+VERSION = "v1beta1"
+HEALTHY = "Healthy"
+UNHEALTHY = "Unhealthy"
+
+# Read and write; never m, with which a container could make device nodes of other cards.
+PERMISSIONS = "rw"
+
+# The kubelet shows the message in the pod's event, whatever the status is.
+STATUS: dict[type[KubeRdmaError], Status] = {
+    Refused: Status.FAILED_PRECONDITION,
+    Unavailable: Status.UNAVAILABLE,
+    Broken: Status.INTERNAL,
+}
+
+
+def options() -> pb.DevicePluginOptions:
+    """What else the kubelet should call: nothing, as long as any share is as good as another."""
+    return pb.DevicePluginOptions()
+
+
+def device_list(pool: Pool) -> pb.ListAndWatchResponse:
+    """The shares of `pool` as the kubelet's devices."""
+    return pb.ListAndWatchResponse(devices=[_device(share) for share in pool.shares])
+
+
+def _device(share: Share) -> pb.Device:
+    device = pb.Device(ID=share.id, health=HEALTHY if share.healthy else UNHEALTHY)
+    if share.numa_nodes:
+        nodes = [pb.NUMANode(ID=node) for node in share.numa_nodes]
+        device.topology.CopyFrom(pb.TopologyInfo(nodes=nodes))
+    return device
+
+
+def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
+    """The device nodes of `grant`, under the same path in the container as on the host."""
+    return pb.ContainerAllocateResponse(
+        devices=[
+            pb.DeviceSpec(container_path=path, host_path=path, permissions=PERMISSIONS)
+            for path in grant.char_paths
+        ]
+    )
+
+
+def grpc_error(error: KubeRdmaError) -> GRPCError:
+    """`error` for the wire; the message stays the sentence."""
+    return GRPCError(STATUS[type(error)], str(error))

@@ -1,0 +1,43 @@
+"""Makes one signal out of a burst: a card with its functions announces itself a hundred times.
+
+Between the kernel's uevents and the survey of role plugin. A timer runs only while a burst does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+QUIET = 0.1  # seconds without an event that end a burst
+LONGEST = 1.0  # seconds after which an endless burst is looked into all the same
+
+
+class Debounce:
+    """`touch` for each event; `wait` returns once the burst is over."""
+
+    def __init__(self, quiet: float = QUIET, longest: float = LONGEST) -> None:
+        self._quiet = quiet
+        self._longest = longest
+        self._over = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
+
+    def touch(self) -> None:
+        """Note an event: the burst ends `quiet` seconds after the last one."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        if self._timer is None:
+            self._deadline = now + self._longest
+        else:
+            self._timer.cancel()
+        self._timer = loop.call_at(min(now + self._quiet, self._deadline), self._end)
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait for the end of a burst, at most `seconds` (None: as long as it takes)."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
+        self._over.clear()
+
+    def _end(self) -> None:
+        self._timer = None
+        self._over.set()

@@ -1,0 +1,38 @@
+"""Runs a role as a process: signals end it in order, whatever it holds is given back."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+log = structlog.get_logger()
+
+
+async def until_signal(work: Coroutine[None, None, None]) -> None:
+    """Run `work` until it ends or SIGTERM or SIGINT asks for its end, which is no error."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(work)
+    asked: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        log.info("stopping", signal=number.name)
+        asked.append(number)
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not asked:
+            raise
+        log.info("stopped")
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

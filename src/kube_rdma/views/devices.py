@@ -1,0 +1,196 @@
+"""The node's RDMA devices for people (a table) and for programs (a JSON document).
+
+The last step of `kube-rdma devices`: everything shown was found by the survey and judged by
+rules/discovery. Plain text, because importing a table library would cost more than the survey.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from kube_rdma.model.survey import NamespaceMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kube_rdma.model.device import CharDevice, Device, Port
+    from kube_rdma.model.survey import Survey, Verdict
+
+_COLUMNS = (
+    "DEVICE",
+    "PORT",
+    "STATE",
+    "LINK",
+    "RATE",
+    "NETDEV",
+    "NUMA",
+    "PCI",
+    "GIDS",
+    "USABLE",
+)
+_RIGHT = frozenset({"PORT", "RATE", "NUMA", "GIDS"})
+_GAP = "  "
+_NONE = "-"
+
+_NO_DEVICES = """\
+No RDMA devices.
+
+  Is there a card?   lspci -nn lists it; dmesg says why its driver (mlx5_ib,
+                     bnxt_re, irdma, efa, ...) did not register it.
+  No card at hand?   Soft-RoCE runs on any Ethernet interface:
+                         modprobe rdma_rxe
+                         rdma link add rxe0 type rxe netdev eth0
+"""
+
+_MODES = {
+    NamespaceMode.SHARED: "shared (every network namespace sees every device)",
+    NamespaceMode.EXCLUSIVE: "exclusive (each device belongs to one network namespace)",
+    NamespaceMode.UNKNOWN: "unknown",
+}
+
+
+def table(
+    verdicts: Sequence[Verdict], survey: Survey, notes: Sequence[str] = (), width: int = 100
+) -> str:
+    """The devices, one line a port, and below what is worth saying about the node.
+
+    RATE is in Gb/s (100G), GIDS counts the used entries of the port's table, and the reasons
+    against a device stand under it. `width` (columns) wraps sentences, never the table itself.
+    """
+    lines = [*_table_lines(verdicts, width), ""] if verdicts else [*_NO_DEVICES.splitlines(), ""]
+    if verdicts:
+        usable = sum(verdict.usable for verdict in verdicts)
+        lines.append(f"{usable} of {len(verdicts)} devices usable.")
+    lines.append(f"RDMA namespace mode: {_MODES[survey.namespace_mode]}.")
+    for note in notes:
+        lines += _wrapped(f"Note: {note}.", width, "      ")
+    lines += _fault_lines(survey, width, every=not verdicts)
+    return "\n".join(lines)
+
+
+def document(
+    verdicts: Sequence[Verdict], survey: Survey, notes: Sequence[str] = ()
+) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed.
+
+    ``devices``: name, identity, usable, reasons (empty when usable), node_guid, node_type, driver,
+    firmware, pci, numa_node, ``ports`` (number, state, physical_state, link_layer, rate_gbps,
+    netdev, ``gids``: index, value, type, netdev) and ``char_devices`` (kind, path, major, minor);
+    ``rdma_cm``: a char device or null; ``namespace_mode``: shared, exclusive or unknown;
+    ``notes``: sentences about the node; ``faults``: what could not be read, path and reason.
+    What is not known is null.
+    """
+    return {
+        "devices": [
+            {
+                **_device(verdict.device),
+                "usable": verdict.usable,
+                "reasons": list(verdict.reasons),
+            }
+            for verdict in verdicts
+        ],
+        "rdma_cm": _char_device(survey.rdma_cm) if survey.rdma_cm else None,
+        "namespace_mode": survey.namespace_mode.value,
+        "notes": list(notes),
+        "faults": [{"path": fault.path, "reason": fault.reason} for fault in survey.faults],
+    }
+
+
+def _table_lines(verdicts: Sequence[Verdict], width: int) -> Iterator[str]:
+    blocks = [(list(_rows(verdict)), verdict.reasons) for verdict in verdicts]
+    rows = [_COLUMNS, *(row for block, _ in blocks for row in block)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
+    yield _aligned(_COLUMNS, widths)
+    for block, reasons in blocks:
+        for row in block:
+            yield _aligned(row, widths)
+        for reason in reasons:
+            yield from _wrapped(f"  └ {reason}", width, "    ")
+
+
+def _rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
+    """One row a port; what belongs to the whole device stands in the first."""
+    device = verdict.device
+    node = _NONE if device.numa_node is None else str(device.numa_node)
+    whole = (device.name, node, device.pci or _NONE, "yes" if verdict.usable else "no")
+    for port in device.ports or (None,):
+        name, numa, pci, usable = whole
+        number, state, link, rate, netdev, gids = _port_cells(port)
+        yield name, number, state, link, rate, netdev, numa, pci, gids, usable
+        whole = ("", "", "", "")
+
+
+def _port_cells(port: Port | None) -> tuple[str, str, str, str, str, str]:
+    if port is None:
+        return (_NONE,) * 6
+    rate = _NONE if port.rate_gbps is None else f"{port.rate_gbps:g}G"
+    gids = str(len(port.gids))
+    return str(port.number), port.state, port.link_layer, rate, port.netdev or _NONE, gids
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = (
+        cell.rjust(width) if column in _RIGHT else cell.ljust(width)
+        for cell, width, column in zip(row, widths, _COLUMNS, strict=True)
+    )
+    return _GAP.join(cells).rstrip()
+
+
+def _fault_lines(survey: Survey, width: int, *, every: bool) -> list[str]:
+    """How much could not be read; `every` fault in full where they explain an empty table."""
+    count = len(survey.faults)
+    if not count:
+        return []
+    what = "1 thing" if count == 1 else f"{count} things"
+    if not every:
+        return [f"{what} could not be read; see faults in -o json."]
+    lines = [f"{what} could not be read:"]
+    for fault in survey.faults:
+        lines += _wrapped(f"  {fault.path}: {fault.reason}", width, "    ")
+    return lines
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _device(device: Device) -> dict[str, object]:
+    return {
+        "name": device.name,
+        "identity": device.identity,
+        "node_guid": device.node_guid,
+        "node_type": device.node_type,
+        "driver": device.driver,
+        "firmware": device.firmware,
+        "pci": device.pci,
+        "numa_node": device.numa_node,
+        "ports": [_port(port) for port in device.ports],
+        "char_devices": [_char_device(char) for char in device.char_devices],
+    }
+
+
+def _port(port: Port) -> dict[str, object]:
+    return {
+        "number": port.number,
+        "state": port.state.value,
+        "physical_state": port.physical_state.value,
+        "link_layer": port.link_layer.value,
+        "rate_gbps": port.rate_gbps,
+        "netdev": port.netdev,
+        "gids": [
+            {"index": g.index, "value": g.value, "type": g.type.value, "netdev": g.netdev}
+            for g in port.gids
+        ],
+    }
+
+
+def _char_device(char: CharDevice) -> dict[str, object]:
+    return {
+        "kind": char.kind.value,
+        "path": char.path,
+        "major": char.major,
+        "minor": char.minor,
+    }

@@ -1,0 +1,67 @@
+"""Whether node VMs run on KVM or are emulated: tried, because /dev/kvm alone promises nothing.
+
+Inside other virtual machines /dev/kvm often opens and then fails on the first guest (seen: MSRs
+that cannot be set, instructions that cannot be emulated). One guest that switches itself off tells.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab.build.parts import Parts
+from kube_rdma_lab.paths import cache_root
+from kube_rdma_lab.processes import call
+
+KVM = ("-accel", "kvm", "-cpu", "host")
+EMULATION = ("-accel", "tcg,thread=multi", "-cpu", "max")
+# A guest on working KVM is off again after about a second.
+PROBE_SECONDS = 8.0
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+async def choose(parts: Parts) -> tuple[str, ...]:
+    """Return QEMU's options for the fastest way to run x86-64 guests that works here.
+
+    KVM's trial is made once per boot of this machine and remembered in the cache folder.
+    """
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return EMULATION
+    answer = recall()
+    if answer is None:
+        answer = await kvm_works(parts)
+        remember(answer)
+    return KVM if answer else EMULATION
+
+
+def recall() -> bool | None:
+    """Return what an earlier trial in this boot of the machine found, None if there was none."""
+    try:
+        return _memory().read_text() == "works"
+    except FileNotFoundError:
+        return None
+
+
+def remember(works: bool) -> None:
+    """Keep a trial's result until the machine boots again."""
+    for old in cache_root().glob("kvm-*"):
+        old.unlink()
+    _memory().write_text("works" if works else "fails")
+
+
+def _memory() -> Path:
+    return cache_root() / f"kvm-{BOOT_ID.read_text().strip()}"
+
+
+async def kvm_works(parts: Parts) -> bool:
+    """Run a guest on KVM that only switches itself off; False when it does not."""
+    argv = [*parts.qemu.system_argv, "-machine", "q35", *KVM, "-m", "512", "-no-reboot"]
+    argv += ["-nodefaults", "-no-user-config", "-display", "none"]
+    argv += ["-kernel", str(parts.kernel), "-initrd", str(parts.initrd)]
+    argv += ["-append", "quiet panic=-1 rdinit=/bin/busybox -- poweroff -f"]
+    try:
+        await call(argv, seconds=PROBE_SECONDS)
+    except (Unavailable, TimeoutError):
+        return False
+    return True

@@ -1,0 +1,55 @@
+"""`python -m kube_rdma_lab.build`: build the parts and show how long each took."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma_lab.build import Event, build, parts, product, resolution
+
+
+@click.group(invoke_without_command=True)
+@click.option("--bin", "bin_dir", type=click.Path(path_type=Path), help="Ready-made binaries.")
+@click.option("--update", is_flag=True, help="Take today's packages from Debian.")
+@click.pass_context
+def main(context: click.Context, bin_dir: Path | None, *, update: bool) -> None:
+    """Build what the lab boots from."""
+    if context.invoked_subcommand is not None:
+        return
+    started = time.monotonic()
+    made = build(show, bin_dir=bin_dir, update=update)
+    click.echo(f"{'total':<16} {time.monotonic() - started:7.1f} s")
+    for name in ("bin", "kernel", "initrd", "root_disk", "image_disk"):
+        click.echo(f"{name:<16} {getattr(made, name)}")
+    click.echo(f"{'qemu':<16} {made.qemu.tree}")
+
+
+@main.command()
+@click.argument("target", type=click.Path(path_type=Path))
+def image(target: Path) -> None:
+    """Write the product's image to TARGET, an OCI archive."""
+    with parts.open_store(show) as store:
+        written = product.build(store, resolution.stamp(update=False))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(written.path, target)
+    click.echo(f"{target}: {written.size / 1e6:.1f} MB, {written.reference}, {written.digest}")
+
+
+def show(event: Event) -> None:
+    """Print one line per event."""
+    note = f"  {event.note}" if event.note else ""
+    seconds = "" if event.state == "building" else f"{event.seconds:7.1f} s"
+    click.echo(f"{event.name:<16} {event.state:<9}{seconds:>9}{note}")
+
+
+if __name__ == "__main__":
+    try:
+        main(prog_name="python -m kube_rdma_lab.build")
+    except KubeRdmaError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,156 @@
+"""Folders of Debian: the node's root, the image's base, QEMU; and single packages for the kernel.
+
+All of it comes through mmdebstrap and a private apt state, so the machine's own package lists,
+cache and configuration stay as they are.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma_lab.build import sources
+from kube_rdma_lab.build.shell import Shell, ask, need, need_root
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+# What no program of the lab reads; copyright files stay, the images are given to people.
+UNREAD = ("usr/share/man", "usr/share/info", "usr/share/locale",
+          "usr/share/lintian", "usr/share/bug", "usr/share/gnome", "usr/share/zoneinfo",
+          "var/cache", "var/lib/apt/lists", "var/log", "usr/lib/x86_64-linux-gnu/gconv",
+          "usr/lib/udev/hwdb.d", "usr/share/bash-completion")  # fmt: skip
+# Written by mmdebstrap from the machine's configuration: no address or proxy of the builder's
+# machine may reach an image.
+TRACES = ("etc/apt/sources.list", "etc/apt/apt.conf.d/99mmdebstrap",
+    "etc/dpkg/dpkg.cfg.d/99mmdebstrap", "etc/hostname",
+          "etc/resolv.conf", "etc/machine-id", "var/lib/dpkg/status-old")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What to install: a suite, mmdebstrap's variant and the packages named on top of it."""
+
+    suite: str
+    variant: str
+    packages: tuple[str, ...]
+
+    def inputs(self) -> dict[str, str]:
+        """Return what decides the content (the archive's state of the day excepted)."""
+        return {
+            "suite": self.suite,
+            "variant": self.variant,
+            "packages": " ".join(self.packages),
+            "removed": " ".join((*UNREAD, *TRACES)),
+        }
+
+
+def unpack(tree: Tree, target: Path, shell: Shell) -> None:
+    """Make the tree in `target`, which must not exist or be empty."""
+    need_root()
+    mirrors = sources.mirrors()
+    shell.run([
+        "mmdebstrap",
+        "--mode=root",
+        f"--variant={tree.variant}",
+        f"--include={','.join(tree.packages)}",
+        '--dpkgopt=force-unsafe-io',  # nothing to lose: what fails is made anew
+            '--aptopt=APT::Install-Recommends "false"',
+        '--aptopt=Acquire::Languages "none"',
+        *(f"--aptopt={option.rstrip(';')}" for option in sources.fetch_options()),
+        tree.suite,
+        target,
+        *mirrors.lines(tree.suite),
+    ])  # fmt: skip
+    strip(target)
+
+
+def strip(tree: Path) -> None:
+    """Remove from a tree what nothing reads and what tells about the builder's machine."""
+    for document in (tree / "usr/share/doc").glob("*/*"):
+        if document.name != "copyright":
+            _remove(document)
+    for folder in UNREAD:
+        for path in (tree / folder).glob("*"):
+            _remove(path)
+    for file in TRACES:
+        _remove(tree / file)
+    for cached in tree.rglob("__pycache__"):
+        shutil.rmtree(cached)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One binary package of an archive, as its index describes it."""
+
+    name: str
+    version: str
+    sha256: str
+    depends: tuple[str, ...]
+
+
+class Archive:
+    """A private apt over one suite: its lists and downloads lie in `state`, nowhere else."""
+
+    def __init__(self, suite: str, state: Path) -> None:
+        self._state = state.absolute()
+        self._suite = suite
+
+    def refresh(self, shell: Shell) -> None:
+        """Fetch the suite's package index anew and check its signature."""
+        for folder in ("lists/partial", "cache/archives/partial"):
+            (self._state / folder).mkdir(parents=True, exist_ok=True)
+        (self._state / "status").touch()
+        line = f"deb [signed-by={KEYRING}] {sources.mirrors().main} {self._suite} main\n"
+        (self._state / "sources.list").write_text(line)
+        (self._state / "apt.conf").write_text(self._configuration())
+        shell.run(["apt-get", "update", "--error-on=any"], env=self._env())
+
+    def show(self, name: str) -> Package:
+        """Return the newest version of a package in this suite; Unavailable if there is none."""
+        text = ask(["apt-cache", "show", "--no-all-versions", name], env=self._env())
+        fields = dict(
+            line.split(": ", 1) for line in text.splitlines() if ": " in line and line[0] != " "
+        )
+        depends = [part.split()[0] for part in fields.get("Depends", "").split(",") if part.strip()]
+        return Package(name, fields["Version"], fields["SHA256"], tuple(depends))
+
+    def download(self, packages: Sequence[Package], target: Path, shell: Shell) -> list[Path]:
+        """Download packages into `target` (apt checks their digests) and return the files."""
+        names = [f"{package.name}={package.version}" for package in packages]
+        shell.run(["apt-get", "download", *names], env=self._env(), cwd=target)
+        return sorted(target.glob("*.deb"))
+
+    def _env(self) -> dict[str, str]:
+        return {"APT_CONFIG": str(self._state / "apt.conf"), "LC_ALL": "C.UTF-8"}
+
+    def _configuration(self) -> str:
+        state = self._state
+        return "\n".join((
+            f'Dir::State::Lists "{state}/lists";',
+            f'Dir::State::status "{state}/status";',
+            f'Dir::Cache "{state}/cache";',
+            f'Dir::Etc::SourceList "{state}/sources.list";',
+            'Dir::Etc::SourceParts "/dev/null";',
+            'Dir::Etc::Parts "/dev/null";',
+            'Dir::Etc::PreferencesParts "/dev/null";',
+            'Dir::Etc::Preferences "/dev/null";',
+            'APT::Sandbox::User "root";',  # its usual user may not enter the cache folder
+            'Acquire::Languages "none";',
+            *sources.fetch_options(),
+            "",
+        ))  # fmt: skip
+
+
+def unpack_packages(files: Sequence[Path], target: Path, shell: Shell) -> None:
+    """Unpack package files into `target` without running anything of them."""
+    need("dpkg-deb")
+    for file in files:
+        shell.run(["dpkg-deb", "-x", file, target])

@@ -1,0 +1,168 @@
+"""Kubernetes, etcd, containerd and the CNI plugins, built from Go modules.
+
+One `go build` per module of modules/ for all of its tools; the versions come from the go.mod
+files alone, the stamps inside the binaries too. Nothing is downloaded but Go modules, whose
+digests stand in go.sum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma.model.errors import Refused
+from kube_rdma_lab.build.shell import Shell, ask
+from kube_rdma_lab.build.store import Store
+from kube_rdma_lab.paths import PACKAGE, cache_root
+
+MODULES = PACKAGE / "modules"
+# Short ones first: what is wrong with the machine shows before the six minutes of Kubernetes.
+NAMES = ("cni", "etcd", "containerd", "kubernetes")
+# What a folder of ready-made binaries must hold.
+BINARIES = (
+    *("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"),
+    *("kube-proxy", "etcd", "containerd", "ctr", "containerd-shim-runc-v2"),
+    *("cni/bridge", "cni/loopback", "cni/host-local", "cni/portmap"),
+)
+RENAMED = {"etcd": {"server": "etcd"}}  # go names a binary after its folder
+
+
+@dataclass(frozen=True, slots=True)
+class GoMod:
+    """What we read of a go.mod file (go.dev/ref/mod): Go's version, tools, required versions."""
+
+    go: tuple[int, ...]
+    tools: tuple[str, ...]
+    versions: dict[str, str]
+
+
+def parse_go_mod(text: str) -> GoMod:
+    """Parse a go.mod file; Refused if it names no Go version."""
+    plain = re.sub(r"//.*", "", text)
+    go = re.search(r"^go\s+(\S+)", plain, re.MULTILINE)
+    if go is None:
+        raise Refused("go.mod names no Go version", remedy="Add a line such as `go 1.26.0`")
+    versions = dict(re.findall(r"^\s*(?:require\s+)?(\S+)\s+(v\d\S*)\s*$", plain, re.MULTILINE))
+    return GoMod(version_of(go[1]), tuple(_directives(plain, "tool")), versions)
+
+
+def _directives(text: str, word: str) -> list[str]:
+    blocks = re.findall(rf"^{word}\s*\(([^)]*)\)", text, re.MULTILINE)
+    single = re.findall(rf"^{word}\s+([^\s(]+)\s*$", text, re.MULTILINE)
+    return [*single, *(entry for block in blocks for entry in block.split())]
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version: go1.26.8, v1.36.3 and 1.26 are all understood."""
+    found = re.search(r"\d+(\.\d+)*", text)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def linker_flags(name: str, versions: dict[str, str]) -> str:
+    """Return the linker's flags of a module: no symbol tables, and the version stamps.
+
+    Without the stamps Kubernetes calls itself v0.0.0-master and refuses some version checks.
+    """
+    flags = ["-s", "-w"]
+    if name == "kubernetes":
+        version = versions["k8s.io/kubernetes"]
+        major, minor, *_ = version_of(version)
+        stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor,
+                  "gitTreeState": "clean", "gitCommit": version}  # fmt: skip
+        flags += [f"-X k8s.io/component-base/version.{k}={v}" for k, v in stamps.items()]
+    elif name == "containerd":
+        module = "github.com/containerd/containerd/v2"
+        flags.append(f"-X {module}/version.Version={versions[module]}")
+    return " ".join(flags)
+
+
+def find_go(wanted: tuple[int, ...]) -> Path:
+    """Return a Go compiler of at least the wanted version: the machine's, else the wheel's."""
+    found = shutil.which("go")
+    wheel = Path(sysconfig.get_path("platlib")) / "go/bin/go"
+    for candidate in (Path(found) if found else None, wheel):
+        if candidate and candidate.exists() and _go_version(candidate) >= wanted:
+            return candidate
+    text = ".".join(map(str, wanted))
+    raise Refused(
+        f"no Go compiler of version {text} or newer is on PATH or in the virtual environment",
+        remedy="Run tools/bootstrap, which installs one, or give ready-made binaries with --bin",
+    )
+
+
+def _go_version(go: Path) -> tuple[int, ...]:
+    return version_of(ask([go, "env", "GOVERSION"], env=_environment()))
+
+
+def _environment() -> dict[str, str]:
+    """Return Go's settings: our own caches, and of the user's own only how to fetch modules."""
+    caches = cache_root() / "go"
+    return {
+        "GOMODCACHE": str(caches / "mod"),
+        "GOCACHE": str(caches / "build"),
+        # Not empty: an empty value would let the user's own flags in. Without it every commit of
+        # this repository would give other binaries.
+        "GOFLAGS": "-buildvcs=false",
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        "CGO_ENABLED": "0",
+    }
+
+
+def build_module(store: Store, name: str) -> Path:
+    """Return the folder of one module's binaries from the store."""
+    module = MODULES / name
+    text = (module / "go.mod").read_text()
+    parsed = parse_go_mod(text)
+    flags = linker_flags(name, parsed.versions)
+    go = find_go(parsed.go)
+
+    def make(folder: Path, shell: Shell) -> None:
+        options = ("-mod=readonly", "-trimpath", "-ldflags", flags, "-o", folder)
+        shell.run([go, "build", *options, "tool"], env=_environment(), cwd=module)
+        for old, new in RENAMED.get(name, {}).items():
+            (folder / old).rename(folder / new)
+
+    inputs = {
+        "go.mod": hashlib.sha256(text.encode()).hexdigest(),
+        "go.sum": hashlib.sha256((module / "go.sum").read_bytes()).hexdigest(),
+        "flags": flags,
+        "go": ".".join(map(str, _go_version(go))),
+    }
+    return store.get(name, inputs, make, _main_version(parsed))
+
+
+def _main_version(parsed: GoMod) -> str:
+    """Return the version of the module that most tools come from, for people."""
+    tool = parsed.tools[0]
+    return next((v for name, v in parsed.versions.items() if tool.startswith(name)), "")
+
+
+def gather(store: Store, modules: dict[str, Path]) -> Path:
+    """Return one folder with all binaries, as the runtime wants them: hard links, no copies."""
+
+    def make(folder: Path, _: Shell) -> None:
+        (folder / "cni").mkdir()
+        for name, path in modules.items():
+            target = folder / "cni" if name == "cni" else folder
+            for binary in (entry for entry in path.iterdir() if os.access(entry, os.X_OK)):
+                os.link(binary, target / binary.name)
+
+    return store.get("bin", {name: path.name for name, path in modules.items()}, make)
+
+
+def ready_made(folder: Path) -> Path:
+    """Check a folder of binaries that the user brings; Refused names the missing ones."""
+    missing = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+    if missing:
+        raise Refused(
+            f"it lacks {', '.join(missing)}",
+            remedy="Add them, or leave the option out to have them built",
+            where=str(folder),
+        )
+    return folder.absolute()

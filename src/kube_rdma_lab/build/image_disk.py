@@ -1,0 +1,81 @@
+"""The disk with all images: a containerd data root, filled once on the host.
+
+Importing images in an emulated node takes minutes; the host's own containerd does it in seconds.
+Every node gets a copy-on-write disk on top, mounted at /var/lib/containerd, and finds its images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kube_rdma_lab.build import disk, oci
+from kube_rdma_lab.build.shell import Shell
+from kube_rdma_lab.build.store import Store
+
+# Room for images and for what containers write; a sparse file, unused room costs nothing.
+SIZE = 6 << 30
+INODES = 128 << 10
+# Runs in mount and process namespaces of its own (shell.py), which end with it whatever happens.
+# On tmpfs: containerd syncs every layer to disk, and sockets want short paths. Pinned: the
+# kubelet's garbage collection must never remove what no registry could bring back.
+SCRIPT = """\
+set -eu
+bin=$1; shift
+mount -t tmpfs -o mode=0711 data /media
+printf '%s' "$CONTAINERD" > /media/config.toml
+"$bin/containerd" --config /media/config.toml &
+server=$!
+ctl() { "$bin/ctr" --address /media/sock --namespace k8s.io "$@"; }
+tries=0
+until ctl version > /dev/null 2>&1; do
+    tries=$((tries + 1))
+    [ $tries -le 300 ] || { echo "containerd does not answer"; exit 1; }
+    kill -0 $server || { echo "containerd ended"; exit 1; }
+    sleep 0.1
+done
+while [ "$1" != -- ]; do
+    ctl images import --platform linux/amd64 "${1#*=}"
+    ctl images label "${1%%=*}" io.cri-containerd.image=managed io.cri-containerd.pinned=pinned
+    shift
+done
+shift
+kill $server
+wait $server
+exec "$@"
+"""
+DATA = Path("/media/root")
+CONFIG = f"""\
+version = 3
+root = "{DATA}"
+state = "/media/state"
+disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime",
+    "io.containerd.grpc.v1.cri", "io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt",
+    "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs",
+    "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.blockfile",
+    "io.containerd.snapshotter.v1.erofs", "io.containerd.snapshotter.v1.native"]
+[grpc]
+  address = "/media/sock"
+[ttrpc]
+  address = "/media/ttrpc"
+"""
+
+
+def build(store: Store, images: Sequence[oci.Written], binaries: Path, identity: str) -> Path:
+    """Return the disk, an ext4 image; `identity` tells one set of binaries from another."""
+
+    def make(folder: Path, shell: Shell) -> None:
+        pairs = [f"{image.reference}={image.path}" for image in images]
+        command = disk.mkfs(DATA, folder / "images.ext4", size=SIZE, inodes=INODES)
+        shell.run(
+            ["sh", "-c", SCRIPT, "fill", binaries, *pairs, "--", *command],
+            env={"CONTAINERD": CONFIG, **disk.TIMES},
+        )
+
+    inputs = {
+        **{image.reference: image.digest for image in images},
+        "binaries": identity,
+        "size": str(SIZE),
+        "recipe": f"{SCRIPT}\n{CONFIG}\n{disk.FEATURES}",
+    }
+    return store.get("image-disk", inputs, make) / "images.ext4"

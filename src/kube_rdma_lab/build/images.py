@@ -1,0 +1,85 @@
+"""Container images of the lab, and the store of layers that all images are made of.
+
+    pause     busybox that sleeps; holds a pod's namespaces
+    verbs     the node's own Debian: perftest, ibverbs and the usual shell programs, for pods
+
+The product's own image is in product.py. Layers are artifacts of their own, so a changed line of
+Python packs one small layer anew.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from kube_rdma_lab.build import oci
+from kube_rdma_lab.build.root import BUSYBOX
+from kube_rdma_lab.build.shell import Shell
+from kube_rdma_lab.build.store import Store
+
+PAUSE = "kube-rdma.io/lab/pause:1"
+VERBS = "kube-rdma.io/lab/verbs:1"
+PAUSE_CONFIG = oci.Config(entrypoint=("/busybox", "sleep", "infinity"))
+VERBS_CONFIG = oci.Config(cmd=("sleep", "infinity"))
+RECIPE = f"1, gzip {oci.GZIP_LEVEL}"
+
+# Returns the folder to pack; may fill the empty one that it is given.
+Content = Callable[[Path, Shell], Path]
+
+
+def build_pause(store: Store, node_base: Path) -> oci.Written:
+    """Return the image of the sandbox container, which containerd's configuration names."""
+
+    def content(stage: Path, _: Shell) -> Path:
+        shutil.copy(node_base / BUSYBOX, stage / "busybox")
+        return stage
+
+    layer = get_layer(store, "pause", {"tree": node_base.parent.name}, content, root_owned=True)
+    return get_image(store, PAUSE, (layer,), PAUSE_CONFIG)
+
+
+def build_verbs(store: Store, node_base: Path) -> oci.Written:
+    """Return the tool image: the node's Debian serves pods as well, one tree less to make."""
+    inputs = {"tree": node_base.parent.name}
+    layer = get_layer(store, "verbs", inputs, lambda *_: node_base, root_owned=False)
+    return get_image(store, VERBS, (layer,), VERBS_CONFIG)
+
+
+def get_layer(
+    store: Store, name: str, inputs: Mapping[str, str], content: Content, *, root_owned: bool
+) -> oci.Layer:
+    """Return a layer from the store; `root_owned` as in `oci.write_layer`."""
+
+    def make(folder: Path, shell: Shell) -> None:
+        stage = folder / "stage"
+        stage.mkdir()
+        packed = content(stage, shell)
+        layer = oci.write_layer(packed, folder / "layer.tar.gz", root_owned=root_owned)
+        shutil.rmtree(stage)
+        described = {"digest": layer.digest, "diff_id": layer.diff_id, "size": layer.size}
+        (folder / "layer.json").write_text(json.dumps(described))
+
+    path = store.get(f"layer-{name}", {**inputs, "recipe": RECIPE}, make)
+    return oci.Layer(path / "layer.tar.gz", **json.loads((path / "layer.json").read_text()))
+
+
+def get_image(
+    store: Store, reference: str, layers: Sequence[oci.Layer], config: oci.Config
+) -> oci.Written:
+    """Return an image from the store, as an OCI archive."""
+    name = reference.rpartition("/")[2].partition(":")[0]
+
+    def make(folder: Path, _: Shell) -> None:
+        written = oci.write_image(folder / "image.tar", reference, layers, config)
+        (folder / "digest").write_text(written.digest)
+
+    inputs = {
+        "reference": reference,
+        "config": repr(config),
+        "layers": " ".join(layer.digest for layer in layers),
+    }
+    folder = store.get(f"image-{name}", inputs, make)
+    tar = folder / "image.tar"
+    return oci.Written(tar, reference, (folder / "digest").read_text(), tar.stat().st_size)

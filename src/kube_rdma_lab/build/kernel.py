@@ -1,0 +1,197 @@
+"""The node's kernel: which one, fetched from Debian, with the modules that modules.txt names.
+
+Soft-RoCE inside network namespaces exists from Linux 7.1 on, so the kernel is the one that
+`linux-image-amd64` of the backports depends on: a set of packages released together, unlike the
+newest name in the archive. Which one that is gets resolved once and stays resolved until the user
+asks for an update, so a lab that was built never needs the network again.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma_lab.build import debian
+from kube_rdma_lab.build.shell import Shell
+from kube_rdma_lab.build.store import Store
+
+SUITE = "trixie-backports"
+META_PACKAGE = "linux-image-amd64"
+OLDEST = (7, 1)  # rxe links in network namespaces
+MODULES_LIST = Path(__file__).with_name("modules.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """One kernel of the archive: its release (`uname -r`) and the packages that make it up."""
+
+    release: str
+    version: str
+    packages: Mapping[str, str]  # name to SHA-256 of its file
+
+    @property
+    def digest(self) -> str:
+        """Digest of the package that holds the bootable image, as the archive's index tells it."""
+        return next(self.packages[name] for name in self.packages if "binary" in name)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel on disk: `folder` has vmlinuz and lib/modules/RELEASE."""
+
+    folder: Path
+    release: str
+
+    @property
+    def vmlinuz(self) -> Path:
+        """The bootable image."""
+        return self.folder / "vmlinuz"
+
+    @property
+    def modules(self) -> Path:
+        """The folder of the modules, named as the release."""
+        return self.folder / "lib/modules" / self.release
+
+
+def resolve(archive: debian.Archive, shell: Shell) -> Resolved:
+    """Ask the archive which kernel is current; Refused if it is too old for the lab."""
+    archive.refresh(shell)
+    meta = archive.show(META_PACKAGE)
+    image = next((name for name in meta.depends if name.startswith("linux-image-")), None)
+    if image is None:
+        raise Unavailable(f"{META_PACKAGE} {meta.version} of {SUITE} depends on no kernel image")
+    release = image.removeprefix("linux-image-")
+    if numbers(release) < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        raise Refused(
+            f"the newest kernel of {SUITE} is {release}, Soft-RoCE in pods needs {wanted}",
+            remedy="Use a mirror that carries the current backports",
+        )
+    parts = [archive.show(f"linux-{part}-{release}") for part in ("binary", "modules", "base")]
+    return Resolved(release, meta.version, {part.name: part.sha256 for part in parts})
+
+
+def numbers(release: str) -> tuple[int, ...]:
+    """Return the leading numbers of a kernel release: 7.2.12+deb13-amd64 is (7, 2, 12)."""
+    found = re.match(r"\d+(\.\d+)*", release)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def inputs_of(resolved: Resolved) -> dict[str, str]:
+    """Return what decides the content of a kernel's folder."""
+    modules = "\n".join(parse_list(MODULES_LIST.read_text()))
+    return {"modules": modules, "release": resolved.release, **resolved.packages}
+
+
+def build(store: Store, resolved: Resolved, archive: debian.Archive) -> Kernel:
+    """Return the resolved kernel from the store.
+
+    To make it, `archive` must still be as fresh as when the kernel was resolved.
+    """
+
+    def make(folder: Path, shell: Shell) -> None:
+        downloads = folder / "downloads"
+        downloads.mkdir()
+        packages = [archive.show(name) for name in resolved.packages]
+        files = archive.download(packages, downloads, shell)
+        debian.unpack_packages(files, folder / "all", shell)
+        shutil.rmtree(downloads)
+        _select(folder, resolved.release, parse_list(MODULES_LIST.read_text()), shell)
+        shutil.rmtree(folder / "all")
+
+    note = f"{resolved.release} ({resolved.version}, sha256 {resolved.digest[:12]}…)"
+    path = store.get("kernel", inputs_of(resolved), make, note)
+    return Kernel(path, resolved.release)
+
+
+def parse_list(text: str) -> tuple[str, ...]:
+    """Return the entries of a module list; Refused names a line that says no reason."""
+    entries = []
+    for number, line in enumerate(text.splitlines(), 1):
+        entry, _, reason = line.partition("#")
+        if not entry.strip():
+            continue
+        if not reason.strip() or len(entry.split()) != 1:
+            raise Refused(
+                f"`{line.strip()}` is not one module with a reason",
+                remedy="Write `NAME  # why the lab needs it`",
+                where=f"{MODULES_LIST.name}, line {number}",
+            )
+        entries.append(entry.strip())
+    return tuple(entries)
+
+
+def module_name(path: str) -> str:
+    """Return the name of a module file, as the kernel says it: dashes are underscores."""
+    return re.sub(r"\.ko(\.(xz|zst|gz))?$", "", Path(path).name).replace("-", "_")
+
+
+def closure(
+    wanted: Iterable[str], dependencies: Mapping[str, tuple[str, ...]], builtin: Iterable[str]
+) -> list[str]:
+    """Return the module files for the entries of a list, each after what it depends on.
+
+    `dependencies` is modules.dep: file to the files it needs, nearest first. Entries that are
+    built into the kernel need no file; Refused names those that do not exist at all.
+    """
+    by_name = {module_name(path): path for path in dependencies}
+    inside = {module_name(path) for path in builtin}
+    chosen: dict[str, None] = {}
+    for entry in wanted:
+        if entry.endswith("/"):
+            paths = [path for path in dependencies if path.startswith(f"kernel/{entry}")]
+        else:
+            found = by_name.get(module_name(entry))
+            paths = [found] if found else []
+            if not found and module_name(entry) in inside:
+                continue
+        if not paths:
+            raise Refused(
+                f"this kernel has no module {entry}",
+                remedy="Take the line out or write the name that this kernel uses",
+                where=MODULES_LIST.name,
+            )
+        for path in paths:
+            chosen.update(dict.fromkeys([*reversed(dependencies[path]), path]))
+    return list(chosen)
+
+
+def read_dependencies(modules: Path) -> dict[str, tuple[str, ...]]:
+    """Return modules.dep of a module folder (modules.dep(5))."""
+    lines = (modules / "modules.dep").read_text().splitlines()
+    return {
+        file: tuple(needs.split()) for file, _, needs in (line.partition(":") for line in lines)
+    }
+
+
+def read_builtin(modules: Path) -> list[str]:
+    """Return the modules that are built into the kernel."""
+    return (modules / "modules.builtin").read_text().split()
+
+
+def _select(folder: Path, release: str, wanted: tuple[str, ...], shell: Shell) -> None:
+    everything = folder / "all/usr/lib/modules" / release
+    (folder / "all/lib").symlink_to("usr/lib")  # where depmod looks
+    shell.run(["depmod", "-b", folder / "all", release])
+    target = folder / "lib/modules" / release
+    target.mkdir(parents=True)
+    for file in closure(wanted, read_dependencies(everything), read_builtin(everything)):
+        _unpack_module(everything / file, target / file)
+    for name in ("modules.builtin", "modules.builtin.modinfo", "modules.order", "config"):
+        shutil.copyfile(everything / name, target / name)
+    shutil.move(everything / "vmlinuz", folder / "vmlinuz")
+    shell.run(["depmod", "-b", folder, release])
+
+
+def _unpack_module(source: Path, target: Path) -> None:
+    # An emulated machine takes long to decompress, and the root disk has the room.
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.suffix == ".xz":
+        target.with_suffix("").write_bytes(lzma.decompress(source.read_bytes()))
+    else:
+        shutil.copyfile(source, target)

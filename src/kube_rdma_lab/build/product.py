@@ -1,0 +1,139 @@
+"""The image of kube-rdma itself: Debian with Python, the locked dependencies, our package on top.
+
+`make image` and the lab build it here, so what the lab proves is what people get. The sources
+are those that this very module lies beside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+
+from kube_rdma_lab.build import debian, oci, wheels
+from kube_rdma_lab.build.images import get_image, get_layer
+from kube_rdma_lab.build.shell import Shell
+from kube_rdma_lab.build.store import Store
+from kube_rdma_lab.paths import PACKAGE
+
+REFERENCE = "kube-rdma.io/kube-rdma:dev"
+TREE = debian.Tree("bookworm", "essential", ("python3",))
+PYTHON = "3.11"  # of the tree's suite; wheels and bytecode are made for it
+WHEELS = wheels.Target(PYTHON, "x86_64-manylinux_2_28")
+SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
+RECIPE = "1"
+
+SOURCE = PACKAGE.parent / "kube_rdma"
+# In a wheel the lock lies in the package, in a checkout where the other locks are.
+LOCKS = (PACKAGE / "runtime.txt", PACKAGE.parents[1] / "locks/runtime.txt")
+# Isolated: neither the container's environment nor its working folder changes what is imported.
+ENTRY = f"""\
+#!/usr/bin/python{PYTHON} -I
+import sys
+
+from kube_rdma.programs.cli.main import main
+
+sys.exit(main())
+"""
+
+
+def build(store: Store, stamp: str) -> oci.Written:
+    """Return the image of the current sources; `stamp` is the day of Debian's packages."""
+    base = _base(store, stamp)
+    release = version("kube-rdma")
+    layers = (
+        get_layer(store, "base", {"tree": base.parent.name}, lambda *_: base, root_owned=False),
+        _dependencies(store, base),
+        _package(store, base, release),
+    )
+    labels = {
+        "org.opencontainers.image.title": "kube-rdma",
+        "org.opencontainers.image.version": release,
+        "org.opencontainers.image.licenses": "Apache-2.0",
+    }
+    config = oci.Config(entrypoint=("kube-rdma",), cmd=("agent",), labels=labels)
+    return get_image(store, REFERENCE, layers, config)
+
+
+def _base(store: Store, stamp: str) -> Path:
+    def make(folder: Path, shell: Shell) -> None:
+        tree = folder / "tree"
+        debian.unpack(TREE, tree, shell)
+        compile_python(tree, tree, f"usr/lib/python{PYTHON}", shell)
+
+    inputs = {**TREE.inputs(), "stamp": stamp, "recipe": RECIPE}
+    return store.get("product-base", inputs, make) / "tree"
+
+
+def _dependencies(store: Store, base: Path) -> oci.Layer:
+    lock = next((path for path in LOCKS if path.is_file()), LOCKS[-1])
+
+    def content(stage: Path, shell: Shell) -> Path:
+        wheels.install_locked(lock, stage / SITE, WHEELS, shell)
+        compile_python(base, stage, SITE, shell)
+        return stage
+
+    inputs = {
+        "lock": hashlib.sha256(lock.read_bytes()).hexdigest(),
+        "platform": WHEELS.platform,
+        "tree": base.parent.name,
+        "recipe of the content": RECIPE,
+    }
+    return get_layer(store, "dependencies", inputs, content, root_owned=True)
+
+
+def _package(store: Store, base: Path, release: str) -> oci.Layer:
+    files = source_files()
+
+    def content(stage: Path, shell: Shell) -> Path:
+        for name, data in files.items():
+            target = stage / SITE / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        about = stage / SITE / f"kube_rdma-{release}.dist-info/METADATA"
+        about.parent.mkdir()
+        about.write_text(f"Metadata-Version: 2.1\nName: kube-rdma\nVersion: {release}\n")
+        command = stage / "usr/local/bin/kube-rdma"
+        command.parent.mkdir(parents=True)
+        command.write_text(ENTRY)
+        command.chmod(0o755)
+        compile_python(base, stage, SITE, shell)
+        return stage
+
+    digest = hashlib.sha256()
+    for name, data in files.items():
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    inputs = {
+        "sources": digest.hexdigest(),
+        "version": release,
+        "entry": ENTRY,
+        "tree": base.parent.name,
+        "recipe of the content": RECIPE,
+    }
+    return get_layer(store, "package", inputs, content, root_owned=True)
+
+
+def source_files() -> dict[str, bytes]:
+    """Return the files of the product's package by their place in site-packages, sorted."""
+    return {
+        str(path.relative_to(SOURCE.parent)): path.read_bytes()
+        for path in sorted(SOURCE.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def compile_python(base: Path, stage: Path, where: str, shell: Shell) -> None:
+    """Compile Python files to bytecode with the image's own interpreter.
+
+    Containers have a read-only root, so what is not compiled here is compiled at every start.
+    Unchecked: the files never change in an image, and their times are all zero.
+    """
+    libraries = base / "usr/lib/x86_64-linux-gnu"
+    shell.run(
+        [
+            *(libraries / "ld-linux-x86-64.so.2", "--library-path", libraries),
+            *(base / f"usr/bin/python{PYTHON}", "-m", "compileall", "-q"),
+            *("--invalidation-mode", "unchecked-hash", "-s", stage, "-p", "/", stage / where),
+        ],
+        env={"PYTHONHOME": str(base / "usr"), "PYTHONHASHSEED": "0", "PYTHONPATH": ""},
+    )

@@ -1,0 +1,56 @@
+"""QEMU of a newer Debian, run beside the machine's own libraries without a chroot.
+
+Debian 12's QEMU is too old for the SR-IOV card `igb` (needs 8.1); trixie has 10.0. Its tree is
+only unpacked. The programs start through the tree's own dynamic loader, so they see its C
+library, and yet open the machine's files, taps and /dev/kvm under their usual names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma_lab.build import debian
+from kube_rdma_lab.build.shell import Shell, ask
+from kube_rdma_lab.build.store import Store
+
+TREE = debian.Tree("trixie", "extract", ("qemu-system-x86", "qemu-utils"))
+LIBRARIES = "usr/lib/x86_64-linux-gnu"
+LOADER = f"{LIBRARIES}/ld-linux-x86-64.so.2"
+FIRMWARE = ("usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu")
+
+
+@dataclass(frozen=True, slots=True)
+class Qemu:
+    """Where QEMU's tree lies, and how to start its programs."""
+
+    tree: Path
+
+    @property
+    def system_argv(self) -> tuple[str, ...]:
+        """First words of a command line of qemu-system-x86_64."""
+        folders = (word for folder in FIRMWARE for word in ("-L", str(self.tree / folder)))
+        return (*self._program("qemu-system-x86_64"), *folders)
+
+    @property
+    def img_argv(self) -> tuple[str, ...]:
+        """First words of a command line of qemu-img."""
+        return self._program("qemu-img")
+
+    def _program(self, name: str) -> tuple[str, ...]:
+        loader = (str(self.tree / LOADER), "--library-path", str(self.tree / LIBRARIES))
+        return (*loader, str(self.tree / "usr/bin" / name))
+
+
+def build(store: Store, stamp: str) -> Qemu:
+    """Return QEMU from the store; `stamp` tells the day the archives were last looked at."""
+
+    def make(folder: Path, shell: Shell) -> None:
+        debian.unpack(TREE, folder / "tree", shell)
+        qemu = Qemu(folder / "tree")
+        # Proves that loader and libraries fit before anybody waits for a machine to boot.
+        ask([*qemu.system_argv, "-version"])
+        ask([*qemu.img_argv, "--version"])
+
+    path = store.get("qemu", {**TREE.inputs(), "stamp": stamp}, make)
+    return Qemu(path / "tree")

@@ -1,0 +1,55 @@
+"""What was looked up in Debian's archives, written down: builds after it need no network.
+
+parts.py asks here which kernel is current, and since when Debian's trees are made of today's
+packages. The answers stay until the user asks for newer packages; that of the kernel also goes
+when no kernel made from it lies in the store any more.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from kube_rdma_lab.build import debian, kernel
+from kube_rdma_lab.build.store import Store
+from kube_rdma_lab.paths import cache_root
+
+
+def archive() -> debian.Archive:
+    """Return the private apt over the kernel's suite."""
+    return debian.Archive(kernel.SUITE, cache_root() / "apt" / kernel.SUITE)
+
+
+def stamp(*, update: bool) -> str:
+    """Return the day of the packages in Debian's trees: today's if asked to update, or at first."""
+    path = cache_root() / "packages-of"
+    if update or not path.exists():
+        _write(path, dt.datetime.now(dt.UTC).date().isoformat())
+    return path.read_text().strip()
+
+
+def current_kernel(store: Store, *, update: bool) -> kernel.Resolved:
+    """Return which kernel to boot, looked up only if asked to, or if it must be fetched anyway."""
+    path = cache_root() / "kernel.json"
+    known = _read(path)
+    if known and not update and store.has("kernel", kernel.inputs_of(known)):
+        return known
+    resolved = kernel.resolve(archive(), store.shell("kernel-resolution"))
+    _write(path, json.dumps(asdict(resolved), indent=2))
+    return resolved
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text + "\n")
+    fresh.rename(path)
+
+
+def _read(path: Path) -> kernel.Resolved | None:
+    try:
+        return kernel.Resolved(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None  # a file of another version, or none: looking it up again is all it costs

@@ -1,0 +1,129 @@
+"""Running the builders' programs: output to the artifact's log, nothing left behind.
+
+Everything in this folder that starts a program does it through `Shell`. As root each one runs in
+a process and mount namespace of its own that ends with the builder, even if that is killed: no
+half-finished installer can go on writing to a folder that the next builder owns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kube_rdma.model.errors import Refused, Unavailable
+
+TAIL_LINES = 15
+TAIL_WIDTH = 240  # a command line of a compiler fills pages
+_CONTAINED = (
+    *("setpriv", "--pdeathsig", "KILL", "--"),
+    *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"),
+)
+
+PACKAGES = {"mkfs.ext4": "e2fsprogs", "depmod": "kmod", "unshare": "util-linux"}
+
+
+def need(program: str) -> str:
+    """Return the path of a host program; Refused tells the Debian package that brings it."""
+    # mkfs and depmod live in sbin folders, which a user's PATH may lack.
+    path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+    if found := shutil.which(program, path=path):
+        return found
+    package = PACKAGES.get(program, program)
+    raise Refused(
+        f"the lab's builder needs `{program}`, which is not installed",
+        remedy=f"Run `apt-get install {package}`, or tools/bootstrap, which installs all it needs",
+    )
+
+
+def need_root() -> None:
+    """Refuse to go on without root, which Debian trees, mounts and the lab's network need."""
+    if os.geteuid() != 0:
+        raise Refused("building the lab needs root", remedy="Run the command with sudo")
+
+
+class Running:
+    """The programs that builders run now, so that all can be ended at once from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._programs: set[subprocess.Popen[bytes]] = set()
+        self._ended = False
+
+    @contextlib.contextmanager
+    def start(self, words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+        """Start a program that `end` kills while the scope is open."""
+        with self._lock:
+            if self._ended:
+                raise Unavailable("the build was stopped")
+            program = subprocess.Popen(words, **options)
+            self._programs.add(program)
+        try:
+            yield program
+        finally:
+            program.kill()
+            program.wait()
+            with self._lock:
+                self._programs.discard(program)
+
+    def end(self) -> None:
+        """Kill all programs and let none be started again."""
+        with self._lock:
+            self._ended = True
+            for program in self._programs:
+                program.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """Runs programs for one artifact; what they print goes to `log`."""
+
+    log: Path
+    running: Running = field(default_factory=Running)
+
+    def run(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        """Run a program to its end; Unavailable carries the last lines of what it printed."""
+        words = [need(str(argv[0])), *map(str, argv[1:])]
+        contained = _CONTAINED if os.geteuid() == 0 else ()
+        with self.log.open("ab") as sink:
+            sink.write(f"\n$ {' '.join(words)}\n".encode())
+            sink.flush()
+            start = self.running.start(
+                [*contained, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+            )
+            with start as program:
+                code = program.wait()
+        if code:
+            name = Path(words[0]).name
+            raise Unavailable(f"{name} failed with code {code}; {self.log} ends:\n{self._end()}")
+
+    def _end(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
+        return "\n".join(f"    {line[:TAIL_WIDTH]}" for line in lines)
+
+
+def ask(argv: Sequence[str | Path], env: Mapping[str, str] | None = None) -> str:
+    """Return what a short program prints; Unavailable when it fails."""
+    words = [need(str(argv[0])), *map(str, argv[1:])]
+    environment = {**os.environ, **(env or {})}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        raise Unavailable(f"`{' '.join(words)}` failed: {done.stderr.strip()}")
+    return done.stdout

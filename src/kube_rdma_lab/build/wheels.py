@@ -1,0 +1,75 @@
+"""Installing locked wheels into a bare folder, with uv and the machine's own pip settings.
+
+product.py fills the image's dependency layer with it. uv reads no pip configuration; whoever set
+an index or a certificate for pip means us too, as tools/bootstrap sees it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma.model.errors import Refused
+from kube_rdma_lab.build.shell import Shell, ask
+from kube_rdma_lab.paths import cache_root
+
+# pip's setting -> the variable by which uv knows the same.
+SETTINGS = {"index-url": "UV_DEFAULT_INDEX", "cert": "SSL_CERT_FILE"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the wheels are chosen for: a Python version and uv's name of a platform."""
+
+    python: str
+    platform: str
+
+
+def install_locked(lock: Path, folder: Path, target: Target, shell: Shell) -> None:
+    """Install the wheels that a lock file names, digests checked, into a folder."""
+    shell.run(
+        [
+            *(find_uv(), "pip", "install", "--quiet", "--no-deps", "--require-hashes"),
+            *("--only-binary", ":all:", "--python-version", target.python),
+            *("--python-platform", target.platform, "--python", sys.executable),
+            *("--target", folder, "--requirement", lock),
+        ],
+        env={**uv_settings(), "UV_CACHE_DIR": str(cache_root() / "uv-cache")},
+    )
+    # Commands of the dependencies, and uv's own lock: nothing in the image runs them.
+    shutil.rmtree(folder / "bin", ignore_errors=True)
+    (folder / ".lock").unlink(missing_ok=True)
+
+
+def find_uv() -> Path:
+    """Return the installer: where tools/bootstrap puts it, else the one on PATH."""
+    own = cache_root() / "uv/bin/uv"
+    if own.exists():
+        return own
+    if found := shutil.which("uv"):
+        return Path(found)
+    raise Refused("there is no uv, which installs the locked wheels", remedy="Run tools/bootstrap")
+
+
+def uv_settings() -> dict[str, str]:
+    """Return uv's settings, taken over from pip where uv has none of its own."""
+    pip = cache_root() / "uv/bin/pip"
+    listed = ask([pip, "config", "list"]) if pip.exists() else ""
+    return {"UV_LINK_MODE": "copy", "UV_NO_PROGRESS": "1", **translated(listed, os.environ)}
+
+
+def translated(pip_config: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return uv's variables for the output of `pip config list`; those that are set stay."""
+    found: dict[str, str] = {}
+    # Sorted, the environment (:env:) comes before files, so it wins as it does for pip.
+    for line in sorted(pip_config.splitlines()):
+        match = re.fullmatch(r"(?::env:|global|install)\.([\w-]+)='(.*)'", line)
+        variable = SETTINGS.get(match[1]) if match else None
+        if match and variable and variable not in environment:
+            found.setdefault(variable, match[2])
+    return found

@@ -1,0 +1,115 @@
+"""Running one of perftest's programs (ib_read_bw, ib_write_bw) between two endpoints.
+
+perftest prints a table and has a JSON option whose output is not JSON (unquoted keys, 4.5), so the
+table is read: its header names the unit, its last row the figures.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from kube_rdma.model.errors import Unavailable
+
+SECONDS = 120.0
+LISTENING = "listening"
+# perftest's servers wait on TCP port 18515 for the exchange of queue pair numbers.
+PORT_IN_PROC = "4853"
+MEGABYTE_BITS = 8 * 2**20  # perftest's "MB" is 2**20 bytes
+_UNITS = {"MB/sec": MEGABYTE_BITS / 1e9, "Gb/sec": 1.0}
+_HEADER = re.compile(r"BW average\[(?P<unit>[^]]+)\]")
+_GID = re.compile(r"^ GID: (?P<gid>[0-9:]+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A place where perftest can run: its name, the address to dial, the way to enter it."""
+
+    label: str
+    address: str
+    command: Callable[..., list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run measured."""
+
+    gbps: float
+    gids: tuple[str, ...]  # local and remote, as perftest prints them: which identity carried it
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Equal runs between the same endpoints."""
+
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def median(self) -> float:
+        """Median bandwidth in Gbit/s."""
+        return median(outcome.gbps for outcome in self.outcomes)
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Lowest and highest bandwidth in Gbit/s."""
+        values = [outcome.gbps for outcome in self.outcomes]
+        return min(values), max(values)
+
+
+def parse(text: str) -> Outcome:
+    """Read the output of a perftest client; Unavailable when it holds no result."""
+    header = _HEADER.search(text)
+    if header is None or header["unit"] not in _UNITS:
+        raise Unavailable(f"perftest printed no result: {text.strip()[-400:]}")
+    for line in text[header.end() :].splitlines():
+        fields = line.split()
+        if len(fields) >= 5 and fields[0].isdigit():
+            return Outcome(float(fields[3]) * _UNITS[header["unit"]], tuple(_GID.findall(text)))
+    raise Unavailable(f"perftest printed a header but no figures: {text.strip()[-400:]}")
+
+
+def server_script(words: tuple[str, ...]) -> str:
+    """Return a shell script that runs a perftest server and says when it can be dialled."""
+    return (
+        f"{shlex.join(words)} & server=$!;"
+        f" until grep -q :{PORT_IN_PROC} /proc/net/tcp /proc/net/tcp6 2>/dev/null;"
+        " do kill -0 $server || exit 1; sleep 0.1; done;"
+        f" echo {LISTENING}; wait $server"
+    )
+
+
+def measure(server: Endpoint, client: Endpoint, words: tuple[str, ...]) -> Outcome:
+    """Run `words` as a server and, with its address, as a client; return what the client saw."""
+    bounded = ("timeout", f"{SECONDS:.0f}")
+    argv = server.command(*bounded, "sh", "-c", server_script(words))
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as serving:
+        try:
+            _wait_until_listening(serving, server.label)
+            dialling = client.command(*bounded, *words, server.address)
+            done = subprocess.run(
+                dialling, capture_output=True, text=True, timeout=2 * SECONDS, check=False
+            )
+            if done.returncode:
+                raise Unavailable(
+                    f"`{shlex.join(words)}` from {client.label} to {server.label} failed:"
+                    f" {(done.stderr or done.stdout).strip()[-400:]}"
+                )
+            return parse(done.stdout)
+        finally:
+            serving.terminate()
+
+
+def _wait_until_listening(serving: subprocess.Popen[str], label: str) -> None:
+    assert serving.stdout is not None
+    heard = []
+    for line in serving.stdout:
+        if line.strip() == LISTENING:
+            return
+        heard.append(line)
+    raise Unavailable(f"perftest's server on {label} ended: {''.join(heard).strip()[-400:]}")

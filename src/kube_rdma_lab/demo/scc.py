@@ -1,0 +1,166 @@
+"""Seed S2 on a running lab: install the device plugin, start the two pods, let them talk.
+
+The manifests are those of examples/s2-scc; tests run both DaemonSets through the same functions.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import lab as labs
+from kube_rdma_lab.demo.perftest import Endpoint, Outcome, Series, measure
+from kube_rdma_lab.lab import Lab
+
+RESOURCE = "rdma/hca"
+PODS = ("rdma-test-pod", "rdma-test-pod-1")
+# 30 queue pairs as in the seed; -u and -n because an emulated CPU outruns the default retry timer.
+READ_TEST = ("ib_read_bw", "-q", "30", "-u", "18", "-n", "100")
+WRITE_TEST = ("ib_write_bw", "-d", "rxe0", "-D", "3", "-F", "--report_gbits")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A node as the demo's table shows it."""
+
+    name: str
+    kubelet: str
+    kernel: str
+    allocatable: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """A test pod: where it runs and which device nodes it sees."""
+
+    name: str
+    node: str
+    ip: str
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Everything that the demo measured."""
+
+    nodes: tuple[NodeRow, ...]
+    pods: tuple[PodRow, ...]
+    read: Outcome
+    pod_to_pod: Series
+    host_to_host: Series
+
+    @property
+    def ratio(self) -> float:
+        """Write bandwidth between pods over that between hosts, medians of one run."""
+        return self.pod_to_pod.median / self.host_to_host.median
+
+
+def examples() -> Path:
+    """Return the folder of the examples: in the package if installed, else in the checkout."""
+    package = Path(__file__).parents[1]
+    bundled = package / "examples"
+    return bundled if bundled.is_dir() else package.parents[1] / "examples"
+
+
+def install(lab: Lab, daemonset: str) -> None:
+    """Install the device plugin from config.yaml and a DaemonSet file; wait for the resource."""
+    folder = examples() / "s2-scc"
+    kubectl(lab, "apply", "-f", f"{folder}/config.yaml", "-f", f"{folder}/{daemonset}")
+    rollout = ("rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-system")
+    kubectl(lab, *rollout, "--timeout=180s", seconds=200)
+    wait_for_resource(lab, "1k")
+
+
+def wait_for_resource(lab: Lab, quantity: str) -> None:
+    """Wait until every node's allocatable shows `quantity` of rdma/hca."""
+    path = "{.status.allocatable." + RESOURCE.replace("/", "\\/") + "}"
+    condition = f"--for=jsonpath={path}={quantity}"
+    kubectl(lab, "wait", "node", "--all", condition, "--timeout=120s", seconds=150)
+
+
+def start_pods(lab: Lab) -> None:
+    """Start the seed's two pods, the second where the first is not.
+
+    The seed leaves placement to the scheduler; closing the first pod's node for a moment makes it
+    certain without a word changed in the manifests.
+    """
+    folder = examples() / "s2-scc"
+    first, second = PODS
+    kubectl(lab, "apply", "-f", f"{folder}/{first}.yaml")
+    kubectl(lab, "wait", f"pod/{first}", "--for=condition=PodScheduled", "--timeout=60s")
+    node = get(lab, f"pod/{first}")["spec"]["nodeName"]
+    kubectl(lab, "cordon", node)
+    try:
+        kubectl(lab, "apply", "-f", f"{folder}/{second}.yaml")
+        kubectl(lab, "wait", f"pod/{second}", "--for=condition=PodScheduled", "--timeout=60s")
+    finally:
+        kubectl(lab, "uncordon", node)
+    names = tuple(f"pod/{pod}" for pod in PODS)
+    kubectl(lab, "wait", *names, "--for=condition=Ready", "--timeout=180s", seconds=200)
+
+
+def remove_pods(lab: Lab) -> None:
+    """Delete the two pods and wait until they are gone."""
+    kubectl(lab, "delete", "pod", *PODS, "--ignore-not-found", "--grace-period=1", seconds=120)
+
+
+def prove(lab: Lab, pairs: int) -> Proof:
+    """Run the seed's read test, then `pairs` write tests each, pods and hosts in turns."""
+    pods = tuple(pod_row(lab, name) for name in PODS)
+    server, client = (pod_endpoint(lab, pod) for pod in pods)
+    server_host, client_host = (host_endpoint(lab, pod.node) for pod in pods)
+    read = measure(server, client, READ_TEST)
+    runs = [
+        (measure(server_host, client_host, WRITE_TEST), measure(server, client, WRITE_TEST))
+        for _ in range(pairs)
+    ]
+    return Proof(
+        nodes=tuple(node_row(each) for each in get(lab, "nodes")["items"]),
+        pods=pods,
+        read=read,
+        pod_to_pod=Series(tuple(pod for _, pod in runs)),
+        host_to_host=Series(tuple(host for host, _ in runs)),
+    )
+
+
+def node_row(document: dict[str, Any]) -> NodeRow:
+    """Read a Node object."""
+    info = document["status"]["nodeInfo"]
+    allocatable = document["status"]["allocatable"].get(RESOURCE, "none")
+    name = document["metadata"]["name"]
+    return NodeRow(name, info["kubeletVersion"], info["kernelVersion"], allocatable)
+
+
+def pod_row(lab: Lab, name: str) -> PodRow:
+    """Read a pod and, as the seed does, the device nodes that its own command listed."""
+    document = get(lab, f"pod/{name}")
+    listing = kubectl(lab, "logs", name).partition("/sys/class/net")[0]
+    devices = tuple(line.split()[-1] for line in listing.splitlines() if line.startswith("c"))
+    return PodRow(name, document["spec"]["nodeName"], document["status"]["podIP"], devices)
+
+
+def pod_endpoint(lab: Lab, pod: PodRow) -> Endpoint:
+    """Return a pod as a place to run perftest in."""
+    return Endpoint(pod.name, pod.ip, lambda *words: lab.kubectl("exec", pod.name, "--", *words))
+
+
+def host_endpoint(lab: Lab, node: str) -> Endpoint:
+    """Return a node's own network as a place to run perftest in."""
+    spec = next(each for each in lab.topology.nodes if each.name == node)
+    return Endpoint(node, spec.ip, lambda *words: lab.ssh(node, *words))
+
+
+def kubectl(lab: Lab, *words: str, seconds: float = 120) -> str:
+    """Run kubectl on the lab and return its output."""
+    return labs.run(lab.kubectl(*words), seconds=seconds)
+
+
+def get(lab: Lab, *words: str) -> dict[str, Any]:
+    """Return an object of the cluster, or a list of them."""
+    document = json.loads(kubectl(lab, "get", *words, "-o", "json"))
+    if not isinstance(document, dict):
+        raise Unavailable(f"kubectl get {' '.join(words)} answered no object")
+    return document

@@ -1,0 +1,56 @@
+"""The demo's last words: what was seen, as tables that a person enjoys reading. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kube_rdma_lab.demo.perftest import Series
+from kube_rdma_lab.demo.scc import READ_TEST, RESOURCE, WRITE_TEST, Proof
+
+INDENT = "  "
+DEVICES = "-n kube-system exec ds/rdma-device-plugin -- kube-rdma devices"
+
+
+def render(proof: Proof, option: str = "") -> str:
+    """Return the whole text; `option` names the lab in the commands to go on with."""
+    first = proof.nodes[0]
+    client, server = proof.pods[1], proof.pods[0]
+    head = (
+        f"Two nodes, real Kubernetes {first.kubelet}, Linux {first.kernel},"
+        " no RDMA hardware: two pods talk RDMA."
+    )
+    nodes = [("NODE", f"ALLOCATABLE {RESOURCE}")]
+    nodes += [(node.name, node.allocatable) for node in proof.nodes]
+    pods = [("POD", "NODE", "IP", "/dev/infiniband")]
+    pods += [(pod.name, pod.node, pod.ip, " ".join(pod.devices)) for pod in proof.pods]
+    low_high = [("TEST", "BETWEEN", "GBIT/S", "SPREAD")]
+    low_high += [
+        (" ".join(READ_TEST), f"{client.name} → {server.name}", f"{proof.read.gbps:.3f}", ""),
+        (" ".join(WRITE_TEST[:1]), "pod → pod", *_figures(proof.pod_to_pod)),
+        ("", "host → host", *_figures(proof.host_to_host)),
+        ("", "ratio pod / host", f"{proof.ratio:.2f}", ""),
+    ]
+    explore = [
+        f"kube-rdma lab kubectl{option} get pods -A -o wide",
+        f"kube-rdma lab kubectl{option} {DEVICES}",
+        f"kube-rdma lab shell{option} {first.name}",
+        f"kube-rdma lab down{option}",
+    ]
+    blocks = [head, columns(nodes), columns(pods), columns(low_high)]
+    return "\n\n".join([*blocks, "Go on:\n" + "\n".join(INDENT + each for each in explore)])
+
+
+def _figures(series: Series) -> tuple[str, str]:
+    low, high = series.spread
+    return f"{series.median:.3f}", f"{low:.3f}–{high:.3f} in {len(series.outcomes)} runs"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Align rows of equal length; the first is the head."""
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
+    return "\n".join(
+        (
+            INDENT + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

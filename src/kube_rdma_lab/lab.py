@@ -1,0 +1,194 @@
+"""What a user does with a lab: bring it up, look at it, enter it, take it down.
+
+Runs in the caller's process. `up` builds what is missing, then starts the supervisor detached
+and follows it until the nodes are Ready; everything else finds the running lab by its state.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma_lab import build, preflight, progress, state, topology
+from kube_rdma_lab.build.parts import Parts
+from kube_rdma_lab.processes import tail
+from kube_rdma_lab.progress import Phase
+
+DEFAULT_NAME = "lab"
+SSH_OPTIONS = (
+    "BatchMode=yes",
+    "StrictHostKeyChecking=accept-new",
+    "LogLevel=ERROR",
+    "ControlMaster=auto",
+    "ControlPersist=600",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A running lab, seen from outside."""
+
+    home: Path
+    state: state.State
+
+    @property
+    def topology(self) -> topology.Topology:
+        """What the lab consists of."""
+        return topology.find(self.state.topology)
+
+    def enter(self) -> list[str]:
+        """Return the words that run a command inside the lab's namespaces.
+
+        In its PID namespace too: whatever stays behind (an SSH master) ends with the lab.
+        """
+        return ["nsenter", f"--target={self.state.pid}", "--net", "--mount", "--pid", "--"]
+
+    def kubectl(self, *words: str) -> list[str]:
+        """Return the command line of kubectl as the cluster's admin."""
+        kubectl = f"{self.state.binaries}/kubectl"
+        return [*self.enter(), kubectl, f"--kubeconfig={self.home}/pki/admin.kubeconfig", *words]
+
+    def ssh(self, node: str, *words: str) -> list[str]:
+        """Return the command line that runs words (or, without any, a shell) on a node."""
+        nodes = {each.name: each for each in self.topology.nodes}
+        if node not in nodes:
+            raise Refused(
+                f"the lab {self.state.name!r} has no node {node!r}",
+                remedy=f"Choose one of {', '.join(nodes)}" if nodes else "Its topology has none",
+            )
+        options = (
+            *SSH_OPTIONS,
+            f"ControlPath={self.home}/ssh-%h",
+            f"UserKnownHostsFile={self.home}/known_hosts",
+        )
+        argv = [*self.enter(), "ssh", "-i", f"{self.home}/ssh.key"]
+        for option in options:
+            argv += ["-o", option]
+        return [
+            *argv,
+            f"root@{nodes[node].ip}",
+            *([shlex.join(words)] if words else ["-t", "bash -l"]),
+        ]
+
+
+def find(name: str) -> Lab:
+    """Return the running lab of a name; Refused when none is up."""
+    home = state.home(name)
+    current = state.read(home)
+    if not state.is_held(home) or current is None:
+        raise Refused(f"no lab {name!r} is running", remedy=f"Start it: {up_command(name)}")
+    if current.phase != "up":
+        raise Unavailable(f"the lab {name!r} is still {current.phase}; wait until it is up")
+    return Lab(home, current)
+
+
+def up_command(name: str) -> str:
+    """Return the command that starts a lab of this name, for messages."""
+    option = "" if name == DEFAULT_NAME else f" --name {name}"
+    return f"`kube-rdma lab up{option}`"
+
+
+def up(name: str, topology_name: str, binaries: Path | None, report: progress.Report) -> Lab:
+    """Bring a lab up and return it; Refused when one of that name is running already."""
+    wanted = topology.find(topology_name)
+    preflight.check(wanted)
+    home = state.home(name)
+    with state.lock(home) as descriptor:
+        state.clear(home)
+        for folder in ("logs", "nodes"):
+            (home / folder).mkdir(parents=True, mode=0o700)
+        state.write(home, state.State(name, topology_name, os.getpid(), "building", time.time()))
+        parts = build.build(_build_report(report), bin_dir=binaries)
+        state.update(home, binaries=str(parts.bin))
+        _start(home, name, wanted.name, parts, descriptor, report)
+    return find(name)
+
+
+def _build_report(report: progress.Report) -> Callable[[build.Event], None]:
+    """Return the build's listener: its artifacts are steps like any other."""
+    phases = {"building": Phase.STARTED, "built": Phase.DONE, "cached": Phase.CACHED}
+
+    def listen(event: build.Event) -> None:
+        report(progress.Event(event.name, phases[event.state], event.seconds, event.note))
+
+    return listen
+
+
+def _start(
+    home: Path, name: str, wanted: str, parts: Parts, lock: int, report: progress.Report
+) -> None:
+    """Start the supervisor in namespaces of its own and follow it until the lab is ready.
+
+    It inherits the lock. Leaving early, by error or Ctrl-C, closes the pipe, which ends the boot.
+    """
+    isolated = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--")
+    program = (sys.executable, "-P", "-m", "kube_rdma_lab.supervisor")
+    log = home / "logs" / "supervisor.log"
+    with log.open("ab") as sink:
+        process = subprocess.Popen(
+            (*isolated, *program, name, wanted, parts.to_json()),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            pass_fds=(lock,),
+            start_new_session=True,
+            text=True,
+        )
+    assert process.stdout is not None
+    try:
+        progress.follow(process.stdout, report)
+    except Unavailable as error:
+        if process.wait() == 0 or not log.stat().st_size:
+            raise
+        raise Unavailable(f"{error}\n{tail(log)}") from error
+    except BaseException:
+        process.stdout.close()
+        process.wait()
+        raise
+
+
+def down(name: str) -> bool:
+    """Take a lab down, running or left over; return False when there was nothing to do."""
+    home = state.home(name)
+    if state.is_held(home):
+        state.end(home)
+    return state.clear(home)
+
+
+def run(argv: Sequence[str], *, seconds: float = 120) -> str:
+    """Run a command line of a Lab and return what it printed; Unavailable when it fails."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"`{shlex.join(argv)}` did not end within {seconds:.0f} s") from None
+    if done.returncode:
+        raise Unavailable(f"`{shlex.join(argv)}` failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def print_log(name: str, program: str | None, node: str | None) -> None:
+    """Print a log: of a service on a node (asked there), or of a file in the lab's folder.
+
+    Works on a crashed lab too; Refused lists what there is when `program` names nothing.
+    """
+    folder = state.home(name) / "logs"
+    if node and program and program != "console":
+        print(run(find(name).ssh(node, "cat", f"/var/log/{program}.log")), end="")
+        return
+    wanted = f"{node}.console" if node else program
+    known = sorted(path.stem for path in folder.glob("*.log"))
+    if wanted not in known:
+        raise Refused(
+            f"the lab {name!r} has no log {wanted!r}" if wanted else "no log was named",
+            remedy=f"Choose one of {', '.join(known)}, or --node NODE with a service"
+            if known
+            else f"Start a lab first: {up_command(name)}",
+        )
+    print((folder / f"{wanted}.log").read_text(errors="replace"), end="")

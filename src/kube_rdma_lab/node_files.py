@@ -1,0 +1,125 @@
+"""What is different from node to node: the files that a VM finds under /lab at boot.
+
+Everything else is on the disk that all nodes share (node/root). Read together with
+node/root/sbin/lab-init, which turns these files into a running node.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kube_rdma_lab.kubeconfig import kubeconfig
+from kube_rdma_lab.pki import Authority, write_secret
+from kube_rdma_lab.topology import (
+    CONTROL_PLANE_IP,
+    POD_CIDR,
+    NodeSpec,
+    Topology,
+)
+
+
+def write(folder: Path, node: NodeSpec, topology: Topology, authority: Authority, key: str) -> None:
+    """Write the files of one node; `key` is the public SSH key that may open a shell on it."""
+    folder = folder / "lab"
+    (folder / "kubernetes").mkdir(parents=True)
+    (folder / "cni").mkdir()
+    (folder / "ssh").mkdir()
+    (folder / "node.env").write_text(
+        f"NODE={node.name}\nCLUSTER_IP={node.ip}\nGATEWAY={CONTROL_PLANE_IP}\n"
+    )
+    (folder / "nics").write_text(nics(node))
+    (folder / "routes").write_text(
+        "".join(f"{other.pod_cidr} {other.ip}\n" for other in topology.nodes if other != node)
+    )
+    (folder / "hosts").write_text(
+        "127.0.0.1 localhost\n" + "".join(f"{each.ip} {each.name}\n" for each in topology.nodes)
+    )
+    (folder / "ssh" / "authorized_keys").write_text(f"{key}\n")
+    _json(folder / "cni" / "10-lab.conflist", conflist(node))
+    _write_kubernetes(folder / "kubernetes", node, authority)
+
+
+def _write_kubernetes(folder: Path, node: NodeSpec, authority: Authority) -> None:
+    """Write the credentials and configurations of kubelet and kube-proxy."""
+    (folder / "ca.crt").write_bytes(authority.certificate)
+    authority.issue(node.name, hosts=(node.name, node.ip)).write(folder, "kubelet")
+    kubelet = authority.issue(f"system:node:{node.name}", groups=("system:nodes",))
+    write_secret(folder / "kubelet.kubeconfig", kubeconfig(authority.certificate, kubelet))
+    proxy = authority.issue("system:kube-proxy")
+    write_secret(folder / "kube-proxy.kubeconfig", kubeconfig(authority.certificate, proxy))
+    _json(folder / "kubelet.json", kubelet_configuration())
+    _json(folder / "kube-proxy.json", proxy_configuration(node))
+
+
+def nics(node: NodeSpec) -> str:
+    """Return one line per card: MAC, interface name, address with prefix, Soft-RoCE link."""
+    lines = (
+        f"{node.mac(position)} {nic.name} {node.rdma_ip(nic)}/24 {nic.rxe}\n"
+        for position, nic in enumerate(node.nics, start=1)
+    )
+    return "".join(lines)
+
+
+def conflist(node: NodeSpec) -> dict[str, Any]:
+    """Return the cluster's default pod network: a bridge per node, routed between nodes."""
+    ipam = {
+        "type": "host-local",
+        "ranges": [[{"subnet": node.pod_cidr}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "ipMasq": False,
+        "hairpinMode": True,
+        "mtu": 1500,
+        "ipam": ipam,
+    }
+    portmap = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return {"cniVersion": "1.0.0", "name": "lab", "plugins": [bridge, portmap]}
+
+
+def kubelet_configuration() -> dict[str, Any]:
+    """Return the KubeletConfiguration: strict about who asks, frugal with an emulated CPU."""
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": "/lab/kubernetes/ca.crt"},
+        },
+        "authorization": {"mode": "Webhook"},
+        "tlsCertFile": "/lab/kubernetes/kubelet.crt",
+        "tlsPrivateKeyFile": "/lab/kubernetes/kubelet.key",
+        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": "/",
+        "enforceNodeAllocatable": [],
+        "evictionHard": {"memory.available": "50Mi"},
+        "failSwapOn": False,
+        # /var/lib/kubelet is a tmpfs: there is no disk quota to account for.
+        "localStorageCapacityIsolation": False,
+        "resolvConf": "",
+    }
+
+
+def proxy_configuration(node: NodeSpec) -> dict[str, Any]:
+    """Return the KubeProxyConfiguration: iptables, service addresses only."""
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "mode": "iptables",
+        "hostnameOverride": node.name,
+        "clusterCIDR": POD_CIDR,
+        "clientConnection": {"kubeconfig": "/lab/kubernetes/kube-proxy.kubeconfig"},
+        # The kernel's own table size is enough for two nodes and needs no extra rights.
+        "conntrack": {"maxPerCore": 0, "min": 0},
+    }
+
+
+def _json(path: Path, document: dict[str, Any]) -> None:
+    path.write_text(json.dumps(document, indent=1))

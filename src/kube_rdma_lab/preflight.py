@@ -1,0 +1,72 @@
+"""What must be true of this machine before anything is built or booted; one sentence each."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from pathlib import Path
+
+from kube_rdma.model.errors import Refused
+from kube_rdma_lab.topology import Topology
+
+# What a part of the lab really takes beside its guest's memory ceiling, measured resident.
+CONTROL_PLANE_MIB = 700
+# An emulated node touches about half of its memory by the time it is Ready (LAB.md: 1.2 GB of 3).
+NODE_SHARE = 0.5
+
+TOOLS = {
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "ssh": "openssh-client",
+    "cpio": "cpio",
+    "mkfs.ext4": "e2fsprogs",
+    "mmdebstrap": "mmdebstrap",
+    "depmod": "kmod",
+}
+
+
+def available_mib(meminfo: str) -> int:
+    """Return MemAvailable of a /proc/meminfo text in MiB."""
+    for line in meminfo.splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) // 1024
+    return 0
+
+
+def needed_mib(topology: Topology) -> int:
+    """Return how much memory a topology takes once it is up, in MiB."""
+    nodes = sum(node.memory_mib for node in topology.nodes)
+    return CONTROL_PLANE_MIB + int(nodes * NODE_SHARE)
+
+
+def check(topology: Topology) -> None:
+    """Raise Refused for the first thing that stands against booting `topology` here."""
+    if platform.machine() != "x86_64":
+        raise Refused(
+            f"this machine is {platform.machine()}, the lab's nodes are x86_64",
+            remedy="Run the lab on an x86_64 machine",
+        )
+    if os.geteuid() != 0:
+        raise Refused(
+            "the lab makes network namespaces and needs root", remedy="Run it again with sudo"
+        )
+    for tool, package in TOOLS.items():
+        if shutil.which(tool) is None:
+            raise Refused(
+                f"the program {tool} is missing", remedy=f"Run tools/bootstrap or install {package}"
+            )
+    if not Path("/dev/net/tun").exists():
+        raise Refused(
+            "/dev/net/tun is missing, the nodes' network cards are made from it",
+            remedy="Run `modprobe tun`; in a container, pass the device in",
+        )
+    available = available_mib(Path("/proc/meminfo").read_text())
+    if available < needed_mib(topology):
+        raise Refused(
+            f"{available} MiB of memory are available, topology {topology.name} needs"
+            f" {needed_mib(topology)} MiB",
+            remedy="End other programs or choose a smaller --topology",
+        )

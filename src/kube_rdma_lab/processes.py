@@ -1,0 +1,115 @@
+"""Starting and watching the lab's programs: one way for all of them.
+
+Each program runs under the supervisor as an async context manager, writes to a log of its own
+and is ended when its scope closes. Should the supervisor itself be killed, the kernel ends them:
+they live in its PID namespace (docs/decisions/0004).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+
+from kube_rdma.model.errors import Unavailable
+
+STOP_SECONDS = 5.0
+POLL_SECONDS = 0.05
+TAIL_LINES = 12
+
+
+def tail(log: Path, lines: int = TAIL_LINES) -> str:
+    """Return the last lines of a log, indented, for the end of an error message."""
+    try:
+        text = log.read_text(errors="replace")
+    except OSError:
+        return "    (no log)"
+    return "\n".join(f"    {line}" for line in text.splitlines()[-lines:]) or "    (empty log)"
+
+
+class Program:
+    """A running program of the lab."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self._process = process
+
+    @property
+    def running(self) -> bool:
+        """True until the program has ended."""
+        return self._process.returncode is None
+
+    async def ended(self) -> Unavailable:
+        """Wait until the program ends and return what to tell about it."""
+        code = await self._process.wait()
+        return Unavailable(f"{self.name} ended with code {code}; {self.log}:\n{tail(self.log)}")
+
+    async def until(self, condition: Callable[[], Awaitable[bool]], seconds: float) -> None:
+        """Wait for `condition`; Unavailable when the program ends first or time runs out."""
+        waiting = asyncio.ensure_future(_poll(condition))
+        ending = asyncio.ensure_future(self.ended())
+        done, pending = await asyncio.wait(
+            (waiting, ending), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+        for task in pending:
+            task.cancel()
+        if ending in done:
+            raise ending.result()
+        if not done:
+            raise Unavailable(
+                f"{self.name} was not ready after {seconds:.0f} s; {self.log}:\n{tail(self.log)}"
+            )
+        waiting.result()
+
+    async def stop(self) -> None:
+        """End the program: ask first, then insist."""
+        if not self.running:
+            return
+        self._process.terminate()
+        try:
+            await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+
+async def _poll(condition: Callable[[], Awaitable[bool]]) -> None:
+    # Another program's readiness has no event that we could wait for.
+    while not await condition():  # noqa: ASYNC110
+        await asyncio.sleep(POLL_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def running(name: str, argv: Sequence[str | Path], log: Path) -> AsyncIterator[Program]:
+    """Run a program until the scope closes, its output appended to `log`."""
+    with log.open("ab") as sink:
+        process = await asyncio.create_subprocess_exec(
+            *map(str, argv), stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
+        )
+    program = Program(name, process, log)
+    try:
+        yield program
+    finally:
+        await program.stop()
+
+
+async def call(argv: Sequence[str | Path], *, stdin: str = "", seconds: float = 60) -> str:
+    """Run a program to its end and return what it printed; Unavailable when it fails."""
+    process = await asyncio.create_subprocess_exec(
+        *map(str, argv),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        output, errors = await asyncio.wait_for(process.communicate(stdin.encode()), seconds)
+    except (TimeoutError, asyncio.CancelledError):
+        process.kill()
+        await process.wait()
+        raise
+    if process.returncode:
+        words = " ".join(map(str, argv))
+        raise Unavailable(f"`{words}` failed: {errors.decode(errors='replace').strip()}")
+    return output.decode()

@@ -1,0 +1,77 @@
+"""What the lab tells while it works: steps with their times, told the same way by every part.
+
+The build reports in the caller's process, the supervisor over a pipe as JSON lines; both arrive
+as Event values at one printer (cli.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import IO
+
+from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
+
+
+class Phase(StrEnum):
+    """Where a step stands; CACHED is done without work."""
+
+    STARTED = "started"
+    DONE = "done"
+    CACHED = "cached"
+    READY = "ready"  # of the whole lab: the supervisor needs no follower from here on
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to one step; `note` is the error's sentence when it FAILED."""
+
+    step: str
+    phase: Phase
+    seconds: float = 0.0
+    note: str = ""
+
+
+Report = Callable[[Event], None]
+
+
+@contextlib.contextmanager
+def step(report: Report, name: str) -> Iterator[None]:
+    """Report a step as started and, unless it raises, as done with the seconds it took."""
+    report(Event(name, Phase.STARTED))
+    begin = time.monotonic()
+    yield
+    report(Event(name, Phase.DONE, time.monotonic() - begin))
+
+
+class PipeReport:
+    """The supervisor's end: events as JSON lines, flushed at once."""
+
+    def __init__(self, sink: IO[str]) -> None:
+        self._sink = sink
+
+    def __call__(self, event: Event) -> None:
+        """Write one event; a follower that is gone is noticed by the supervisor, not here."""
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps(asdict(event)), file=self._sink, flush=True)
+
+
+def follow(source: IO[str], report: Report) -> None:
+    """Pass events on until the lab is ready; raise what made it fail.
+
+    Unavailable when the pipe closes before: the supervisor was killed.
+    """
+    for line in source:
+        event = Event(**json.loads(line))
+        if event.phase == Phase.READY:
+            return
+        if event.phase == Phase.FAILED:
+            kinds: dict[str, type[KubeRdmaError]] = {"Broken": Broken}
+            raise kinds.get(event.step, Unavailable)(event.note)
+        report(event)
+    raise Unavailable("the lab's supervisor ended before the lab was ready")

@@ -1,0 +1,155 @@
+"""Where a lab keeps what it knows of itself: one folder per name, one lock, one small file.
+
+The lock is held by whoever boots or runs the lab and is gone with that process, however it ends;
+so a folder without a held lock is a leftover, and nothing has to be guessed from process ids.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from kube_rdma.model.errors import Broken, Refused
+from kube_rdma_lab import paths
+
+STOP_SECONDS = 20.0
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What state.json holds. `pid` is the process to signal: the host's number of it."""
+
+    name: str
+    topology: str
+    pid: int
+    phase: str  # "building", "booting", "up"
+    started: float  # seconds since the epoch
+    binaries: str = ""  # folder of kubectl and friends, once built
+    losses: tuple[str, ...] = ()  # programs that ended by themselves, with their last words
+
+
+def home(name: str) -> Path:
+    """Return the folder of a lab; Refused when the name cannot be one."""
+    if not _NAME.fullmatch(name):
+        raise Refused(
+            f"{name!r} is no name for a lab",
+            remedy="Use up to 32 small letters, digits and inner hyphens",
+        )
+    return paths.cache_root() / "labs" / name
+
+
+def read(folder: Path) -> State | None:
+    """Return the state of a lab, or None when there is none (or only half of one)."""
+    try:
+        fields = json.loads((folder / "state.json").read_text())
+        return State(**{**fields, "losses": tuple(fields["losses"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write(folder: Path, state: State) -> None:
+    """Replace the state at once: a reader sees the old or the new, never half."""
+    beside = folder / "state.json.new"
+    beside.write_text(json.dumps(asdict(state), indent=1))
+    beside.rename(folder / "state.json")
+
+
+def update(folder: Path, **changes: object) -> None:
+    """Change some fields of the state."""
+    current = read(folder)
+    if current is None:
+        raise Broken(f"{folder}/state.json has vanished from under a running lab")
+    write(folder, replace(current, **changes))  # type: ignore[arg-type]
+
+
+def add_loss(folder: Path, words: str) -> None:
+    """Record a program of the lab that ended by itself."""
+    current = read(folder)
+    if current is not None:
+        write(folder, replace(current, losses=(*current.losses, words)))
+
+
+def lock_file(folder: Path) -> Path:
+    """Return the lock's path: beside the folder, so that clearing the folder keeps the lock."""
+    return folder.with_name(f"{folder.name}.lock")
+
+
+def is_held(folder: Path) -> bool:
+    """Return True while some process boots or runs this lab."""
+    try:
+        descriptor = os.open(lock_file(folder), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+@contextlib.contextmanager
+def lock(folder: Path) -> Iterator[int]:
+    """Hold a lab's lock; yields the descriptor, which a child that inherits it holds too.
+
+    Refused when somebody else holds it.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(lock_file(folder), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Refused(
+            f"the lab {folder.name!r} is already {_phase(folder)}",
+            remedy=f"Look with `kube-rdma lab status --name {folder.name}`, end it with `kube-rdma"
+            f" lab down --name {folder.name}`, or give the new one another --name",
+        ) from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _phase(folder: Path) -> str:
+    state = read(folder)
+    return state.phase if state else "starting"
+
+
+def clear(folder: Path) -> bool:
+    """Remove what a lab left on disk; return False when there was nothing. The lock stays."""
+    if not folder.exists():
+        return False
+    shutil.rmtree(folder)
+    return True
+
+
+def end(folder: Path) -> None:
+    """Stop the process that owns a lab and wait until its lock is free.
+
+    It is asked first (SIGTERM) and forced after STOP_SECONDS; either way the kernel ends
+    everything below it.
+    """
+    state = read(folder)
+    if state is None:
+        raise Broken(f"{lock_file(folder)} is held but {folder}/state.json cannot be read")
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(state.pid, number)
+        deadline = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < deadline:
+            if not is_held(folder):
+                return
+            time.sleep(0.05)
+    raise Broken(f"process {state.pid} still holds {lock_file(folder)} after SIGKILL")

@@ -1,0 +1,81 @@
+"""A node of our own: cards that come and go, uevents pushed by hand, a kubelet."""
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+
+import pytest
+
+from kube_rdma.adapters.kernel.uevents import FakeUevents, Uevent
+from kube_rdma.model.device import (
+    CharDevice,
+    CharKind,
+    Device,
+    LinkLayer,
+    PhysicalState,
+    Port,
+    PortState,
+)
+from kube_rdma.model.survey import NamespaceMode, Survey
+from kube_rdma.programs.agent.logs import recorded
+from kube_rdma.programs.agent.plugin import Kernel, Settings, run_plugin
+
+RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
+
+
+def card(number, state=PortState.ACTIVE):
+    physical = PhysicalState.LINK_UP if state is PortState.ACTIVE else PhysicalState.DISABLED
+    netdev = f"eth{number}"
+    port = Port(1, state, physical, LinkLayer.ETHERNET, 100.0, netdev, ())
+    uverbs = CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{number}", 231, 192 + number)
+    name = f"rxe{number}"
+    return Device(name, f"{name}@{netdev}", None, "CA", None, None, None, None, (port,), (uverbs,))
+
+
+class Node:
+    """What the kernel shows: `cards` now, and how often somebody looked."""
+
+    def __init__(self, *cards):
+        self.survey = Survey(cards, RDMA_CM, NamespaceMode.SHARED)
+        self.looks = 0
+        self.events = FakeUevents()
+
+    @property
+    def kernel(self):
+        return Kernel(self.look, lambda: self.events)
+
+    def look(self):
+        self.looks += 1
+        return self.survey
+
+    def change(self, *cards, announcements=1):
+        """Other cards from now on, announced so many times; 0 is a change without a uevent."""
+        self.survey = replace(self.survey, devices=cards)
+        for _ in range(announcements):
+            self.events.push(Uevent("change", "infiniband"))
+
+
+@pytest.fixture
+def recording():
+    with recorded() as found:
+        yield found
+
+
+@pytest.fixture
+def settings(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("n")
+    (folder / "config.json").write_text('{"mode": "hca"}')
+    (folder / "kubelet").mkdir()
+    return Settings(folder / "config.json", folder / "kubelet")
+
+
+@asynccontextmanager
+async def serving(settings, kernel):
+    """The role in the background; an error of it comes out at the end."""
+    task = asyncio.create_task(run_plugin(settings, kernel))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

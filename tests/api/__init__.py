@@ -1,0 +1,1 @@
+"""Documents as people write them: what is read, what is refused and in which words."""

@@ -1,0 +1,116 @@
+"""`kube-rdma devices` from the outside: what it prints and how it exits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kube_rdma.adapters.kernel.fake import unpack
+from kube_rdma.model.errors import Refused
+from kube_rdma.programs.cli.devices import devices
+
+TREES = Path(__file__).parents[1] / "data/trees"
+
+
+@pytest.fixture(scope="module")
+def mlx5(tmp_path_factory):
+    root = tmp_path_factory.mktemp("mlx5")
+    unpack((TREES / "mlx5-dual-port/tree.txt").read_text(), root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def rxe(tmp_path_factory):
+    root = tmp_path_factory.mktemp("rxe")
+    unpack((TREES / "rxe-two/tree.txt").read_text(), root)
+    return root
+
+
+def run(*arguments):
+    return CliRunner().invoke(devices, [str(a) for a in arguments])
+
+
+MLX5 = """\
+DEVICE  PORT  STATE   LINK      RATE  NETDEV         NUMA  PCI           GIDS  USABLE
+mlx5_0     1  ACTIVE  Ethernet  100G  enp129s0f0np0     1  0000:81:00.0     5  yes
+mlx5_1     1  DOWN    Ethernet   40G  enp129s0f1np1     1  0000:81:00.1     2  no
+  └ no port is ACTIVE; port 1 is DOWN (Disabled): ip link set enp129s0f1np1 up
+
+1 of 2 devices usable.
+RDMA namespace mode: unknown.
+"""
+
+RXE = """\
+DEVICE  PORT  STATE   LINK      RATE  NETDEV  NUMA  PCI  GIDS  USABLE
+rxe0       1  ACTIVE  Ethernet  2.5G  eth0       0  -       2  yes
+rxe1       1  ACTIVE  Ethernet  2.5G  eth1       1  -       2  yes
+
+2 of 2 devices usable.
+RDMA namespace mode: unknown.
+"""
+
+
+def test_the_table_of_a_dual_port_card(mlx5):
+    result = run("--sysfs", mlx5)
+    assert result.output == MLX5
+    assert result.exit_code == 0
+
+
+def test_the_table_of_two_soft_links(rxe):
+    result = run("--sysfs", rxe)
+    assert result.output == RXE
+    assert result.exit_code == 0
+
+
+def test_json_names_devices_nodes_and_no_faults(mlx5):
+    shown = json.loads(run("-o", "json", "--sysfs", mlx5).output)
+    assert [(d["name"], d["usable"]) for d in shown["devices"]] == [
+        ("mlx5_0", True),
+        ("mlx5_1", False),
+    ]
+    assert shown["rdma_cm"]["path"] == "/dev/infiniband/rdma_cm"
+    assert (shown["namespace_mode"], shown["notes"], shown["faults"]) == ("unknown", [], [])
+
+
+def test_a_node_without_a_usable_device_exits_with_1(tmp_path):
+    (tmp_path / "class").mkdir()
+    result = run("--sysfs", tmp_path)
+    assert result.exit_code == 1
+    assert result.output.startswith("No RDMA devices.")
+    assert json.loads(run("-o", "json", "--sysfs", tmp_path).output)["devices"] == []
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_what_is_no_sysfs_tree_is_refused_with_a_remedy(tmp_path, there):
+    sysfs = tmp_path if there else tmp_path / "nowhere"
+    error = run("--sysfs", sysfs).exception
+    assert isinstance(error, Refused)
+    assert "no folder named class" in error.problem
+    assert "class/infiniband" in error.remedy
+
+
+def test_the_installed_command_refuses_with_one_sentence_and_exit_code_3(tmp_path):
+    command = [sys.executable, "-m", "kube_rdma.programs.cli.main", "devices", "--sysfs"]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("kube-rdma: --sysfs: ")
+
+
+def test_nothing_heavy_is_imported():
+    """The start-up budget: what a survey does not need must not be loaded by it."""
+    script = (
+        "import sys, kube_rdma.programs.cli.devices\n"
+        "print([m for m in ('pydantic', 'rich', 'asyncio', 'yaml', 'grpclib', 'google.protobuf')"
+        " if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -1,0 +1,58 @@
+"""Reading perftest's table: the units, the identities, and output that holds no result."""
+
+import pytest
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab.demo.perftest import Endpoint, measure, parse
+
+# Layout of perftest 4.5 (reports 6.06); values made up.
+CLIENT = """\
+---------------------------------------------------------------------------------------
+                    RDMA_Read BW Test
+ Dual-port       : OFF		Device         : rxe0
+---------------------------------------------------------------------------------------
+ local address: LID 0000 QPN 0x0011 PSN 0xa5e6be OUT 0x80 RKey 0x0005a2 VAddr 0x007f
+ GID: 00:00:00:00:00:00:00:00:00:00:255:255:192:168:50:12
+ remote address: LID 0000 QPN 0x0011 PSN 0x4d8e1c OUT 0x80 RKey 0x000501 VAddr 0x007f
+ GID: 00:00:00:00:00:00:00:00:00:00:255:255:192:168:50:11
+---------------------------------------------------------------------------------------
+ #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]
+ 65536      3000             0.00               {average}   		   0.000458
+---------------------------------------------------------------------------------------
+"""
+
+
+def test_gigabits_are_taken_as_they_are():
+    assert parse(CLIENT.format(unit="Gb/sec", average="0.24")).gbps == 0.24
+
+
+def test_megabytes_are_binary_as_perftest_counts_them():
+    assert parse(CLIENT.format(unit="MB/sec", average="5500.00")).gbps == pytest.approx(
+        46.137, abs=1e-3
+    )
+
+
+def test_both_identities_are_kept_local_first():
+    local, remote = parse(CLIENT.format(unit="Gb/sec", average="0.24")).gids
+    assert local.endswith("192:168:50:12")
+    assert remote.endswith("192:168:50:11")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Couldn't connect to 10.244.1.2:18515",
+        CLIENT.format(unit="furlongs", average="1"),
+        CLIENT.format(unit="Gb/sec", average="1").partition(" 65536")[0],
+    ],
+)
+def test_output_without_figures_is_no_result(text):
+    with pytest.raises(Unavailable, match="perftest printed"):
+        parse(text)
+
+
+def test_a_server_that_ends_before_it_listens_is_told_with_its_words():
+    place = Endpoint("pod-a", "127.0.0.1", lambda *words: ["sh", "-c", "echo no device; exit 1"])
+    with pytest.raises(Unavailable, match="server on pod-a ended: no device"):
+        measure(place, place, ("ib_write_bw",))

@@ -1,0 +1,27 @@
+"""The demo's table, letter by letter."""
+
+from kube_rdma_lab.demo.perftest import Outcome, Series
+from kube_rdma_lab.demo.scc import NodeRow, PodRow, Proof
+from kube_rdma_lab.demo.table import render
+
+PROOF = Proof(
+    nodes=(
+        NodeRow("node-1", "v1.36.3", "7.2.13", "1k"),
+        NodeRow("node-2", "v1.36.3", "7.2.13", "1k"),
+    ),
+    pods=(
+        PodRow("rdma-test-pod", "node-1", "10.244.1.2", ("rdma_cm", "uverbs0")),
+        PodRow("rdma-test-pod-1", "node-2", "10.244.2.2", ("rdma_cm", "uverbs0")),
+    ),
+    read=Outcome(0.31, ()),
+    pod_to_pod=Series(tuple(Outcome(value, ()) for value in (0.23, 0.24, 0.26))),
+    host_to_host=Series(tuple(Outcome(value, ()) for value in (0.24, 0.25, 0.26))),
+)
+
+
+def test_the_table_shows_nodes_pods_bandwidths_and_how_to_go_on(snapshot):
+    snapshot("demo-table.txt", render(PROOF))
+
+
+def test_the_ratio_is_of_medians():
+    assert PROOF.ratio == 0.24 / 0.25

@@ -1,0 +1,100 @@
+"""What the documents promise is there: links, words of the Makefile, commands, the picture."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+
+import click
+
+from kube_rdma.programs.cli.main import cli
+
+from .tree import ROOT, is_generated, is_python, texts
+
+HEADINGS = ("## Context", "## Decision", "## Consequences")
+PAGES = [(name, text) for name, text in texts() if name.endswith(".md")]
+
+
+def dead_links(name: str, text: str) -> Iterator[str]:
+    """Relative links that lead to no file."""
+    for target in re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"", text):
+        link = (target[0] or target[1]).partition("#")[0]
+        if link and "://" not in link and not (ROOT / name).parent.joinpath(link).exists():
+            yield f"{name}: nothing at {link}"
+
+
+def unknown_words(name: str, text: str) -> Iterator[str]:
+    """Words after `make` that the Makefile does not have."""
+    known = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    for word in re.findall(r"(?m)(?:^|`|&& )make ([a-z][a-z-]*)", text):
+        if word not in known:
+            yield f"{name}: the Makefile has no word {word}"
+
+
+def unknown_commands(name: str, text: str) -> Iterator[str]:
+    """Words after `kube-rdma` (and `kube-rdma lab`) that the command does not have."""
+    (entry,) = entry_points(group="kube_rdma.commands", name="lab")
+    lab: click.Group = entry.load()
+    with click.Context(cli) as context:
+        ours, labs = cli.list_commands(context), lab.list_commands(context)
+    code = "\n".join(re.findall(r"(?s)```.*?```|`[^`]+`", text))
+    for word, sub in re.findall(r"(?m)(?:^|`|/)kube-rdma ([a-z][a-z-]*)(?: ([a-z]+))?", code):
+        if word not in ours:
+            yield f"{name}: kube-rdma has no command {word}"
+        elif word == "lab" and sub and sub not in labs:
+            yield f"{name}: kube-rdma lab has no command {sub}"
+
+
+def test_links_lead_somewhere() -> None:
+    """Every relative link of every page."""
+    assert not [line for page in PAGES for line in dead_links(*page)]
+
+
+def test_words_of_make_exist() -> None:
+    """Every `make` in every page."""
+    assert not [line for page in PAGES for line in unknown_words(*page)]
+
+
+def test_commands_exist() -> None:
+    """Every command that README and CONTRIBUTING tell people to run."""
+    told = [page for page in PAGES if page[0] in {"README.md", "CONTRIBUTING.md"}]
+    assert len(told) == 2
+    assert not [line for page in told for line in unknown_commands(*page)]
+
+
+def test_readme_is_short() -> None:
+    """It is read in one go."""
+    assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") <= 120
+
+
+def test_planted_faults_are_found() -> None:
+    """A dead link, a word and two commands that do not exist are named."""
+    assert list(dead_links("docs/x.md", "[a](nowhere.md#b) [b](picture.svg) [c](https://d.e/f)"))
+    assert list(unknown_words("x.md", "run `make tea`")) == ["x.md: the Makefile has no word tea"]
+    assert (
+        len(list(unknown_commands("x.md", "```\nkube-rdma fly\n```\n`kube-rdma lab fly n`"))) == 2
+    )
+    assert not list(unknown_commands("x.md", "`kube-rdma devices`\nkube-rdma finds"))
+
+
+def test_decisions_have_their_headings() -> None:
+    """A page of docs/decisions says the context, the decision and what follows from it."""
+    pages = [(n, t) for n, t in PAGES if n.startswith("docs/decisions/")]
+    assert pages
+    assert not [n for n, t in pages if [h for h in HEADINGS if f"\n{h}\n" not in t]]
+
+
+def test_modules_say_why_they_exist() -> None:
+    """Every Python file that people write opens with a docstring, tests and tools too."""
+    written = [(n, t) for n, t in texts() if t and is_python(n, t) and not is_generated(n)]
+    assert len(written) > 20
+    assert not [name for name, text in written if not ast.get_docstring(ast.parse(text))]
+
+
+def test_picture_is_what_the_script_draws() -> None:
+    """docs/picture.svg was not changed by hand; `tools/picture` writes it."""
+    picture = runpy.run_path(str(ROOT / "tools/picture"))
+    assert picture["draw"]() == (ROOT / "docs/picture.svg").read_text(encoding="utf-8")

@@ -1,0 +1,47 @@
+"""What the house rules look at: the files of this checkout that people write and read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Made by tools, never committed; the names in .gitignore.
+_MADE_ANYWHERE = {".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"}
+_MADE_AT_THE_TOP = {".venv", ".hypothesis", ".import_linter_cache", "dist", "build"}
+
+
+def files(*tops: str) -> Iterator[Path]:
+    """Every file below the folders (or files) `tops`, or of the whole tree, in order of name."""
+    for top in tops or [""]:
+        start = ROOT / top
+        for path in [start] if start.is_file() else sorted(start.rglob("*")):
+            parts = path.relative_to(ROOT).parts
+            made = parts[0] in _MADE_AT_THE_TOP or not _MADE_ANYWHERE.isdisjoint(parts)
+            if path.is_file() and not made:
+                yield path
+
+
+def texts(*tops: str) -> Iterator[tuple[str, str]]:
+    """Name relative to the root and content of every text file below `tops`."""
+    for path in files(*tops):
+        try:
+            yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # a picture, an archive
+
+
+def is_generated(name: str) -> bool:
+    """Protocol code that the compiler of protobuf wrote."""
+    return name.endswith(("_pb2.py", "_pb2.pyi", "_grpc.py"))
+
+
+def is_python(name: str, text: str) -> bool:
+    """A module, or a script that says so in its first line."""
+    return name.endswith(".py") or (text.startswith("#!") and "python" in text.split("\n", 1)[0])
+
+
+def is_shell(name: str, text: str) -> bool:
+    """A shell script, by ending or by its first line."""
+    return name.endswith(".sh") or (text.startswith("#!") and "sh" in text.split("\n", 1)[0])

@@ -1,0 +1,1 @@
+"""Tests of adapters/kernel: no root, no RDMA, no network."""

@@ -1,0 +1,110 @@
+"""The fake kernel refuses what no kernel can show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kube_rdma.adapters.kernel.fake import unpack, write_tree
+from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.model.device import GidType, LinkLayer
+
+TREES = Path(__file__).parents[1] / "data/trees"
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory):
+    root = tmp_path_factory.mktemp("mlx5")
+    unpack((TREES / "mlx5-dual-port/tree.txt").read_text(), root)
+    return read_survey(root).devices[0]
+
+
+@pytest.fixture(scope="module")
+def rxe(tmp_path_factory):
+    root = tmp_path_factory.mktemp("rxe")
+    unpack((TREES / "rxe-two/tree.txt").read_text(), root)
+    return read_survey(root).devices[0]
+
+
+def port_of(device, **changes):
+    return replace(device, ports=(replace(device.ports[0], **changes),))
+
+
+def gid_of(device, **changes):
+    return port_of(device, gids=(replace(device.ports[0].gids[0], **changes),))
+
+
+IMPOSSIBLE = {
+    "is no name of a device": lambda d: replace(d, name="a/b"),
+    "is no GUID": lambda d: replace(d, node_guid="1"),
+    "knows no node type": lambda d: replace(d, node_type="HCA"),
+    "below 0 means none": lambda d: replace(d, numa_node=-1),
+    "without a gap": lambda d: port_of(d, number=2),
+    "then issm and umad": lambda d: replace(d, char_devices=d.char_devices[::-1]),
+    "not the one it is on": lambda d: replace(d, identity="0000:99:00.0"),
+    "steps of 0.5": lambda d: port_of(d, rate_gbps=0.3),
+    "no name of an interface": lambda d: port_of(d, netdev="a" * 16),
+    "listed by index": lambda d: port_of(d, gids=d.ports[0].gids[::-1]),
+    "no table is that long": lambda d: gid_of(d, index=1024),
+    "of a used entry": lambda d: gid_of(d, value=":".join(["0000"] * 8)),
+    "knows the type": lambda d: gid_of(d, type=GidType.UNKNOWN),
+    "belong to Ethernet": lambda d: port_of(d, link_layer=LinkLayer.INFINIBAND),
+    "is no device number": lambda d: replace(
+        d, char_devices=(replace(d.char_devices[0], major=5000),)
+    ),
+    "is no uverbs node": lambda d: replace(
+        d, char_devices=(replace(d.char_devices[0], path="/dev/infiniband/umad0"),)
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", IMPOSSIBLE)
+def test_an_impossible_card_is_refused_with_the_reason(card, tmp_path, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        write_tree(tmp_path / "fake", [IMPOSSIBLE[sentence](card)])
+    assert not (tmp_path / "fake").exists()
+
+
+IMPOSSIBLE_SOFT = {
+    "neither driver nor firmware": lambda d: replace(d, driver="mlx5_core"),
+    "has one port": lambda d: replace(d, ports=()),
+    "does not follow from its interface": lambda d: replace(d, identity="rxe0@eth9"),
+    "are rxe": lambda d: replace(d, node_type="switch"),
+}
+
+
+@pytest.mark.parametrize("sentence", IMPOSSIBLE_SOFT)
+def test_an_impossible_soft_link_is_refused_with_the_reason(rxe, tmp_path, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        write_tree(tmp_path / "fake", [IMPOSSIBLE_SOFT[sentence](rxe)])
+
+
+def test_two_devices_cannot_share_what_is_one_devices_own(card, tmp_path):
+    with pytest.raises(ValueError, match="device name mlx5_0 is there 2 times"):
+        write_tree(tmp_path / "fake", [card, card])
+    other = replace(card, name="mlx5_9")
+    with pytest.raises(ValueError, match=r"identity 0000:81:00\.0 is there 2 times"):
+        write_tree(tmp_path / "fake", [card, other])
+
+
+def test_a_soft_link_may_sit_on_the_interface_of_a_card_and_shares_its_numa_node(
+    card, rxe, tmp_path
+):
+    netdev = card.ports[0].netdev
+    on_card = replace(
+        port_of(rxe, netdev=netdev, gids=()),
+        identity=f"rxe0@{netdev}",
+        numa_node=1,
+        char_devices=(),
+    )
+    write_tree(tmp_path / "fake", [card, on_card])
+    assert read_survey(tmp_path / "fake").devices == (card, on_card)
+    with pytest.raises(ValueError, match="another NUMA node"):
+        write_tree(tmp_path / "no", [card, replace(on_card, numa_node=0)])
+
+
+def test_a_manifest_line_that_says_nothing_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="neither file nor link nor directory"):
+        unpack("class/infiniband", tmp_path)

@@ -1,0 +1,114 @@
+"""Devices that a kernel can show, drawn by hypothesis."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from kube_rdma.model.device import (
+    CharDevice,
+    CharKind,
+    Device,
+    Gid,
+    GidType,
+    LinkLayer,
+    PciAddress,
+    PhysicalState,
+    Port,
+    PortState,
+)
+
+GUIDS = st.integers(1, 2**64 - 1).map(lambda n: _groups(n, 4))
+GID_VALUES = st.integers(1, 2**128 - 1).map(lambda n: _groups(n, 8))
+
+
+def _groups(number: int, count: int) -> str:
+    digits = f"{number:0{4 * count}x}"
+    return ":".join(digits[i : i + 4] for i in range(0, len(digits), 4))
+
+
+@st.composite
+def gid_tables(draw, own: str | None, layer: LinkLayer):
+    """A table whose entries name the port's interface or one in a pod (net1)."""
+    ethernet = layer is LinkLayer.ETHERNET
+    types = [GidType.IB_OR_ROCE_V1, GidType.ROCE_V2] if ethernet else [GidType.IB_OR_ROCE_V1]
+    netdevs = [None, "net1", *([own] if own else [])] if ethernet else [None]
+    indexes = sorted(draw(st.sets(st.integers(0, 12), max_size=4)))
+    return tuple(
+        Gid(i, draw(GID_VALUES), draw(st.sampled_from(types)), draw(st.sampled_from(netdevs)))
+        for i in indexes
+    )
+
+
+@st.composite
+def ports(draw, number: int, netdev: str, layer: LinkLayer):
+    own = draw(st.sampled_from([None, netdev]))
+    return Port(
+        number=number,
+        state=draw(st.sampled_from(PortState)),
+        physical_state=draw(st.sampled_from(PhysicalState)),
+        link_layer=layer,
+        rate_gbps=draw(st.sampled_from([2.5, 10.0, 100.0, 400.0])),
+        netdev=own,
+        gids=draw(gid_tables(own, layer)),
+    )
+
+
+@st.composite
+def hard_devices(draw, i: int):
+    pci = PciAddress(f"0000:{0x81 + i:02x}:00.0")
+    layer = draw(st.sampled_from(LinkLayer))
+    count = draw(st.integers(0, 3))
+    return Device(
+        name=f"card_{i}",
+        identity=draw(st.sampled_from([str(pci), f"mlx5_core.sf.{i}"])),
+        node_guid=draw(GUIDS),
+        node_type=draw(st.sampled_from(["CA", "RNIC", "unspecified", "<unknown>"])),
+        driver=draw(st.sampled_from([None, "mlx5_core", "efa"])),
+        firmware=draw(st.sampled_from([None, "16.35.4506"])),
+        pci=pci,
+        numa_node=draw(st.sampled_from([None, 0, 1])),
+        ports=tuple(draw(ports(n + 1, f"eth{i}p{n}", layer)) for n in range(count)),
+        char_devices=draw(char_devices(i)),
+    )
+
+
+@st.composite
+def soft_devices(draw, i: int):
+    name = f"rxe_{i}"
+    port = draw(ports(1, f"veth{i}", LinkLayer.ETHERNET))
+    return Device(
+        name=name,
+        identity=f"{name}@{port.netdev}" if port.netdev else name,
+        node_guid=draw(GUIDS),
+        node_type="CA",
+        driver=None,
+        firmware=None,
+        pci=None,
+        numa_node=draw(st.sampled_from([None, 0, 1])) if port.netdev else None,
+        ports=(port,),
+        char_devices=draw(char_devices(i)),
+    )
+
+
+@st.composite
+def char_devices(draw, i: int):
+    every = (
+        CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{i}", 231, 192 + i),
+        CharDevice(CharKind.ISSM, f"/dev/infiniband/issm{i}", 231, 64 + i),
+        CharDevice(CharKind.UMAD, f"/dev/infiniband/umad{i}", 231, i),
+    )
+    return tuple(char for char in every if draw(st.booleans()))
+
+
+@st.composite
+def worlds(draw):
+    """All the devices of a node, in the order of their names."""
+    count = draw(st.integers(0, 3))
+    drawn = (
+        draw(st.sampled_from([hard_devices, soft_devices]).flatmap(lambda kind, i=i: kind(i)))
+        for i in range(count)
+    )
+    return tuple(sorted(drawn, key=lambda device: device.name))
+
+
+RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)

@@ -1,0 +1,1 @@
+"""The kubelet's device plugin API: messages, life cycle, and the fake kubelet itself."""

@@ -1,0 +1,61 @@
+"""Messages and statuses, exactly; the pause between tries."""
+
+import pytest
+from grpclib import Status
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.adapters.kubelet import wire
+from kube_rdma.adapters.kubelet.backoff import FIRST, LONGEST, full_jitter
+from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.pool import Grant, Share
+
+from .conftest import make_pool
+
+
+def test_shares_carry_health_and_numa_nodes():
+    shares = (Share("a", True, (0, 1)), Share("b", False), Share("c", True, (0,)))
+    devices = wire.device_list(make_pool(shares=shares)).devices
+    assert [(d.ID, d.health) for d in devices] == [
+        ("a", "Healthy"),
+        ("b", "Unhealthy"),
+        ("c", "Healthy"),
+    ]
+    assert [[node.ID for node in d.topology.nodes] for d in devices] == [[0, 1], [], [0]]
+    assert [d.HasField("topology") for d in devices] == [True, False, True]
+
+
+def test_device_nodes_never_allow_mknod():
+    response = wire.container_response(Grant("rdma/hca", ("hca-1",), ("/dev/infiniband/uverbs3",)))
+    (spec,) = response.devices
+    assert spec.container_path == spec.host_path == "/dev/infiniband/uverbs3"
+    assert spec.permissions == "rw"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Refused("no", remedy="Do"), Status.FAILED_PRECONDITION),
+        (Unavailable("later"), Status.UNAVAILABLE),
+        (Broken("odd"), Status.INTERNAL),
+    ],
+)
+def test_an_error_keeps_its_sentence(error, status):
+    found = wire.grpc_error(error)
+    assert (found.status, found.message) == (status, str(error))
+
+
+def test_every_kind_of_error_has_a_status():
+    assert wire.STATUS.keys() == set(KubeRdmaError.__subclasses__())
+
+
+@given(st.integers(0, 10**6))
+def test_the_pause_is_bounded(failures):
+    assert 0 <= full_jitter(failures) <= min(LONGEST, FIRST * 2 ** min(failures, 20))
+
+
+def test_the_pause_grows():
+    """The mean of many is about half of the longest: 0.1 s at first, 15 s after eight failures."""
+    for failures, mean in ((0, FIRST / 2), (3, FIRST * 4), (20, LONGEST / 2)):
+        pauses = [full_jitter(failures) for _ in range(2000)]
+        assert sum(pauses) / 2000 == pytest.approx(mean, rel=0.2)

@@ -1,0 +1,77 @@
+"""The cluster is a real one: who may do what, Services, logs and exec."""
+
+import json
+
+import pytest
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import lab as labs
+from kube_rdma_lab.demo import scc
+
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "hello"},
+    "spec": {"selector": {"app": "hello"}, "ports": [{"port": 80, "targetPort": 8080}]},
+}
+SERVER = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "hello", "labels": {"app": "hello"}},
+    "spec": {
+        "nodeName": "node-1",
+        "containers": [
+            {
+                "name": "hello",
+                "image": "kube-rdma.io/kube-rdma:dev",
+                "command": ["python3", "-m", "http.server", "8080", "--directory", "/etc"],
+                "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+            }
+        ],
+    },
+}
+FETCH = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=20).status)"
+
+
+def as_kubelet(lab, *words):
+    """Run kubectl on node-1 with the kubelet's own credentials."""
+    kubectl = f"{lab.state.binaries}/kubectl"
+    config = f"{lab.home}/nodes/node-1/files/lab/kubernetes/kubelet.kubeconfig"
+    return labs.run([*lab.enter(), kubectl, f"--kubeconfig={config}", *words])
+
+
+def test_a_kubelet_may_touch_its_own_node_and_no_other(lab):
+    as_kubelet(lab, "label", "node", "node-1", "example.org/own=yes", "--overwrite")
+    with pytest.raises(Unavailable, match="is not allowed to modify node"):
+        as_kubelet(lab, "label", "node", "node-2", "example.org/own=no")
+
+
+def test_a_kubelet_reads_no_secrets_of_others(lab):
+    with pytest.raises(Unavailable, match=r"can only read .*|no relationship found"):
+        as_kubelet(lab, "get", "secrets", "-A")
+
+
+def test_nobody_gets_in_without_a_certificate(lab):
+    ask = ("curl", "-sk", "-o", "/dev/null", "-w", "%{http_code}")
+    assert labs.run([*lab.enter(), *ask, "https://10.89.0.1:6443/api/v1/nodes"]) in ("401", "403")
+    assert labs.run([*lab.enter(), *ask, "https://10.89.0.11:10250/pods"]) == "401"
+
+
+def test_a_cluster_ip_answers_from_its_own_node_and_from_the_other(lab, proof):
+    for document in (SERVICE, SERVER):
+        apply = [*lab.kubectl("apply", "-f", "-")]
+        labs.run(["sh", "-c", f"echo '{json.dumps(document)}' | {' '.join(apply)}"])
+    try:
+        scc.kubectl(lab, "wait", "pod/hello", "--for=condition=Ready", "--timeout=120s")
+        ip = scc.get(lab, "service/hello")["spec"]["clusterIP"]
+        for agent in scc.get(lab, "pods", "-n", "kube-system")["items"]:
+            # The agents are on the host network: this is the node's own way to a Service.
+            words = ("-n", "kube-system", "exec", agent["metadata"]["name"], "--")
+            answer = scc.kubectl(lab, *words, "python3", "-c", FETCH, f"http://{ip}/")
+            assert answer.strip() == "200", agent["spec"]["nodeName"]
+        # From the pod itself: same node, through the bridge and back.
+        answer = scc.kubectl(lab, "exec", "hello", "--", "python3", "-c", FETCH, f"http://{ip}/")
+        assert answer.strip() == "200"
+        assert '"GET / HTTP/1.1" 200' in scc.kubectl(lab, "logs", "hello")
+    finally:
+        scc.kubectl(lab, "delete", "pod/hello", "service/hello", "--grace-period=0", "--force")

@@ -1,0 +1,36 @@
+"""Programs under the supervisor: started, waited for, ended, and honest when they fail."""
+
+import pytest
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab.processes import call, running
+
+
+async def never():
+    return False
+
+
+async def test_a_program_that_dies_while_waited_for_shows_its_last_words(tmp_path):
+    log = tmp_path / "log"
+    async with running("victim", ("sh", "-c", "echo no memory; exit 7"), log) as program:
+        with pytest.raises(Unavailable, match=r"(?s)victim ended with code 7.*no memory"):
+            await program.until(never, 10)
+
+
+async def test_a_program_that_is_never_ready_is_told_with_its_log(tmp_path):
+    async with running("slow", ("sleep", "60"), tmp_path / "log") as program:
+        with pytest.raises(Unavailable, match="slow was not ready after 0 s"):
+            await program.until(never, 0.01)
+        assert program.running
+
+
+async def test_the_scope_ends_the_program(tmp_path):
+    async with running("child", ("sleep", "60"), tmp_path / "log") as program:
+        assert program.running
+    assert not program.running
+
+
+async def test_a_call_returns_the_output_and_refuses_failure():
+    assert await call(("cat",), stdin="words") == "words"
+    with pytest.raises(Unavailable, match="`sh -c exit 3` failed"):
+        await call(("sh", "-c", "exit 3"))

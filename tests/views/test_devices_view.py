@@ -1,0 +1,158 @@
+"""The table people read and the document programs read, word for word."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from kube_rdma.model.device import (
+    CharDevice,
+    CharKind,
+    Device,
+    Gid,
+    GidType,
+    LinkLayer,
+    PciAddress,
+    PhysicalState,
+    Port,
+    PortState,
+)
+from kube_rdma.model.survey import Fault, NamespaceMode, Survey, Verdict
+from kube_rdma.views.devices import document, table
+
+GID = Gid(3, "0000:0000:0000:0000:0000:ffff:c0a8:6f0a", GidType.ROCE_V2, "eth1")
+UP = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, "eth1", (GID,))
+DOWN = Port(2, PortState.DOWN, PhysicalState.DISABLED, LinkLayer.INFINIBAND, None, None, ())
+UVERBS = CharDevice(CharKind.UVERBS, "/dev/infiniband/uverbs0", 231, 192)
+RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
+CARD = Device(
+    name="mlx5_0",
+    identity="0000:81:00.0",
+    node_guid="b8ce:f603:000a:1c50",
+    node_type="CA",
+    driver="mlx5_core",
+    firmware="16.35.4506",
+    pci=PciAddress("0000:81:00.0"),
+    numa_node=1,
+    ports=(UP, DOWN),
+    char_devices=(UVERBS,),
+)
+BARE = Device("rxe0", "rxe0", None, "CA", None, None, None, None, (), ())
+SURVEY = Survey((CARD, BARE), RDMA_CM, NamespaceMode.SHARED, (Fault("class/x", "is empty"),))
+VERDICTS = (
+    Verdict(CARD, ()),
+    Verdict(BARE, ("no uverbs device: modprobe ib_uverbs", "no port: dmesg may say why")),
+)
+
+GOLDEN_TABLE = """\
+DEVICE  PORT  STATE   LINK        RATE  NETDEV  NUMA  PCI           GIDS  USABLE
+mlx5_0     1  ACTIVE  Ethernet    100G  eth1       1  0000:81:00.0     1  yes
+           2  DOWN    InfiniBand     -  -                              0
+rxe0       -  -       -              -  -          -  -                -  no
+  └ no uverbs device: modprobe ib_uverbs
+  └ no port: dmesg may say why
+
+1 of 2 devices usable.
+RDMA namespace mode: shared (every network namespace sees every device).
+Note: mind the gap.
+1 thing could not be read; see faults in -o json."""
+
+
+def test_the_table_word_for_word():
+    assert table(VERDICTS, SURVEY, ("mind the gap",)) == GOLDEN_TABLE
+
+
+GOLDEN_NO_DEVICES = """\
+No RDMA devices.
+
+  Is there a card?   lspci -nn lists it; dmesg says why its driver (mlx5_ib,
+                     bnxt_re, irdma, efa, ...) did not register it.
+  No card at hand?   Soft-RoCE runs on any Ethernet interface:
+                         modprobe rdma_rxe
+                         rdma link add rxe0 type rxe netdev eth0
+
+RDMA namespace mode: unknown.
+1 thing could not be read:
+  RDMA netlink: no such thing"""
+
+
+def test_without_devices_the_table_helps_on():
+    survey = Survey((), None, NamespaceMode.UNKNOWN, (Fault("RDMA netlink", "no such thing"),))
+    assert table((), survey) == GOLDEN_NO_DEVICES
+
+
+def test_sentences_are_wrapped_to_the_width_and_nothing_is_lost():
+    reason = " ".join(f"word{i}" for i in range(40))
+    survey = replace(SURVEY, devices=(BARE,))
+    lines = table((Verdict(BARE, (reason,)),), survey, (reason,), width=80).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    shown = " ".join(lines).split()
+    assert sum(word.startswith("word") for word in shown) == 80
+
+
+def test_the_columns_stand_under_their_heads_for_any_width_of_name():
+    long = replace(CARD, name="rocep129s0f0v17", ports=(replace(UP, netdev="enp129s0f0v17x"),))
+    survey = replace(SURVEY, devices=(long,))
+    head, row, *_ = table((Verdict(long, ()),), survey).splitlines()
+    assert row.index("enp129s0f0v17x") == head.index("NETDEV")
+    assert row.index("yes") == head.index("USABLE")
+    assert len(row) <= 120
+
+
+GOLDEN_DOCUMENT = {
+    "devices": [
+        {
+            "name": "mlx5_0",
+            "identity": "0000:81:00.0",
+            "node_guid": "b8ce:f603:000a:1c50",
+            "node_type": "CA",
+            "driver": "mlx5_core",
+            "firmware": "16.35.4506",
+            "pci": "0000:81:00.0",
+            "numa_node": 1,
+            "ports": [
+                {
+                    "number": 1,
+                    "state": "ACTIVE",
+                    "physical_state": "LinkUp",
+                    "link_layer": "Ethernet",
+                    "rate_gbps": 100.0,
+                    "netdev": "eth1",
+                    "gids": [
+                        {
+                            "index": 3,
+                            "value": "0000:0000:0000:0000:0000:ffff:c0a8:6f0a",
+                            "type": "RoCE v2",
+                            "netdev": "eth1",
+                        }
+                    ],
+                }
+            ],
+            "char_devices": [
+                {"kind": "uverbs", "path": "/dev/infiniband/uverbs0", "major": 231, "minor": 192}
+            ],
+            "usable": True,
+            "reasons": [],
+        }
+    ],
+    "rdma_cm": {"kind": "rdma_cm", "path": "/dev/infiniband/rdma_cm", "major": 10, "minor": 58},
+    "namespace_mode": "shared",
+    "notes": ["mind the gap"],
+    "faults": [{"path": "class/x", "reason": "is empty"}],
+}
+
+
+def test_the_document_key_by_key():
+    card = replace(CARD, ports=(UP,))
+    survey = replace(SURVEY, devices=(card,))
+    shown = document((Verdict(card, ()),), survey, ("mind the gap",))
+    assert json.loads(json.dumps(shown)) == GOLDEN_DOCUMENT
+
+
+def test_what_is_not_known_is_null_in_the_document():
+    survey = Survey((BARE,), None, NamespaceMode.UNKNOWN)
+    shown = document((Verdict(BARE, ("no port",)),), survey)
+    (device,) = json.loads(json.dumps(shown))["devices"]
+    unknown = {key for key, value in device.items() if value is None}
+    assert unknown == {"node_guid", "driver", "firmware", "pci", "numa_node"}
+    assert (device["usable"], device["reasons"], shown["rdma_cm"]) == (False, ["no port"], None)
