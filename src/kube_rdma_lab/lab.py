@@ -126,32 +126,34 @@ def _start(
 ) -> None:
     """Start the supervisor in namespaces of its own and follow it until the lab is ready.
 
-    It inherits the lock. Leaving early, by error or Ctrl-C, closes the pipe, which ends the boot.
+    It inherits the lock. Two pipes bind it to us: until the lab is ready, the end of its stdin
+    (we were interrupted or killed) ends the boot; the end of its stdout tells that it is gone.
     """
+    detached = ("setsid", "--fork")
     isolated = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--")
     program = (sys.executable, "-P", "-m", "kube_rdma_lab.supervisor")
     log = home / "logs" / "supervisor.log"
-    with log.open("ab") as sink:
-        process = subprocess.Popen(
-            (*isolated, *program, name, wanted, parts.to_json()),
-            stdin=subprocess.DEVNULL,
+    with (
+        log.open("ab") as sink,
+        subprocess.Popen(
+            (*detached, *isolated, *program, name, wanted, parts.to_json()),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=sink,
             pass_fds=(lock,),
-            start_new_session=True,
             text=True,
-        )
-    assert process.stdout is not None
-    try:
-        progress.follow(process.stdout, report)
-    except Unavailable as error:
-        if process.wait() == 0 or not log.stat().st_size:
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            progress.follow(process.stdout, report)
+        except BaseException as error:
+            process.stdin.close()
+            process.stdout.read()
+            if isinstance(error, Unavailable) and log.stat().st_size:
+                raise Unavailable(f"{error}\n{tail(log)}") from error
             raise
-        raise Unavailable(f"{error}\n{tail(log)}") from error
-    except BaseException:
-        process.stdout.close()
-        process.wait()
-        raise
 
 
 def down(name: str) -> bool:

@@ -7,11 +7,12 @@ common initramfs, so that every node boots the same disk, kernel and images.
 from __future__ import annotations
 
 import contextlib
-import shutil
+import stat
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kube_rdma_lab.build import cpio
 from kube_rdma_lab.build.parts import Parts
 from kube_rdma_lab.network import tap
 from kube_rdma_lab.processes import Program, call, running
@@ -78,25 +79,14 @@ def command_line(node: NodeSpec, boot: Boot, initrd: Path, disk: Path) -> list[s
     return argv + interfaces(node)
 
 
-def join_archives(common: Path, own: Path, target: Path) -> None:
-    """Write the initramfs of one node: the kernel unpacks concatenated cpio archives in turn."""
-    with target.open("wb") as sink:
-        for part in (common, own):
-            with part.open("rb") as source:
-                shutil.copyfileobj(source, sink)
-            sink.write(b"\0" * (-sink.tell() % 4))
+def write_initrd(common: Path, files: Path, target: Path) -> None:
+    """Write the initramfs of one node: the common archive, and behind it `files` as /lab.
 
-
-def relative_names(folder: Path) -> list[str]:
-    """Return everything below a folder, parents before children, as cpio wants it."""
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
-
-
-async def pack(folder: Path, archive: Path) -> None:
-    """Pack a folder as an uncompressed cpio archive, everything owned by root."""
-    names = relative_names(folder)
-    argv = ("cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0", "-D", folder, "-O", archive)
-    await call(argv, stdin="".join(f"{name}\n" for name in names))
+    The kernel unpacks concatenated archives in turn. /lab holds the node's keys: root's alone.
+    """
+    lab = cpio.Entry("lab", stat.S_IFDIR | 0o700)
+    own = cpio.archive([lab, *cpio.from_folder(files, "lab")])
+    target.write_bytes(common.read_bytes() + own)
 
 
 @contextlib.asynccontextmanager
@@ -106,9 +96,8 @@ async def machine(node: NodeSpec, boot: Boot, state: Path, files: Path) -> Async
     Its console goes to logs/<node>.console.log.
     """
     home = state / "nodes" / node.name
-    archive, initrd, disk = home / "files.cpio", home / "initrd", home / "images.qcow2"
-    await pack(files, archive)
-    join_archives(boot.parts.initrd, archive, initrd)
+    initrd, disk = home / "initrd", home / "images.qcow2"
+    write_initrd(boot.parts.initrd, files, initrd)
     backing = ("-b", boot.parts.image_disk, "-F", "raw")
     await call((*boot.parts.qemu.img_argv, "create", "-q", "-f", "qcow2", *backing, disk))
     console = state / "logs" / f"{node.name}.console.log"

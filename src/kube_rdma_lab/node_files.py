@@ -22,7 +22,6 @@ from kube_rdma_lab.topology import (
 
 def write(folder: Path, node: NodeSpec, topology: Topology, authority: Authority, key: str) -> None:
     """Write the files of one node; `key` is the public SSH key that may open a shell on it."""
-    folder = folder / "lab"
     (folder / "kubernetes").mkdir(parents=True)
     (folder / "cni").mkdir()
     (folder / "ssh").mkdir()

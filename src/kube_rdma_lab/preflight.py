@@ -18,9 +18,9 @@ NODE_SHARE = 0.5
 TOOLS = {
     "ip": "iproute2",
     "unshare": "util-linux",
+    "setsid": "util-linux",
     "nsenter": "util-linux",
     "ssh": "openssh-client",
-    "cpio": "cpio",
     "mkfs.ext4": "e2fsprogs",
     "mmdebstrap": "mmdebstrap",
     "depmod": "kmod",

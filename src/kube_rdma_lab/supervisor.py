@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import signal
 import sys
-import threading
 from pathlib import Path
 
 from kube_rdma.model.errors import KubeRdmaError
@@ -38,8 +36,9 @@ class Supervisor:
         self._topology = topology
         self._parts = parts
         self._report = report
+        self.ready = False
 
-    async def run(self, ready: threading.Event) -> None:
+    async def run(self) -> None:
         """Boot, say that the lab is ready, then watch its programs."""
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self._parts.held())
@@ -54,7 +53,7 @@ class Supervisor:
                 for node, program in machines.items():
                     group.create_task(self._follow(node, program))
             state.update(self._home, phase="up")
-            ready.set()
+            self.ready = True
             self._report(Event("lab", Phase.READY))
             await self._watch((*plane.programs, *machines.values()))
 
@@ -93,22 +92,21 @@ class Supervisor:
                 state.add_loss(self._home, str(task.result()))
 
 
-def stop_without_follower(pipe: int, ready: threading.Event) -> None:
-    """End the boot when nobody follows it any more: `up` was interrupted or killed.
+async def supervise(supervisor: Supervisor, follower: int) -> None:
+    """Run the supervisor until SIGTERM or SIGINT cancels it; repeated signals change nothing.
 
-    Runs in a daemon thread; poll(2) reports POLLERR once the other end of a pipe is closed.
+    While the lab boots, so does the end of file on `follower`, the pipe from `up`: nobody waits
+    for this lab any more.
     """
-    poll = select.poll()
-    poll.register(pipe, 0)
-    poll.poll()
-    if not ready.is_set():
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-async def supervise(supervisor: Supervisor, ready: threading.Event) -> None:
-    """Run the supervisor until SIGTERM or SIGINT cancels it; repeated signals change nothing."""
-    task = asyncio.ensure_future(supervisor.run(ready))
+    task = asyncio.ensure_future(supervisor.run())
     loop = asyncio.get_running_loop()
+
+    def abandoned() -> None:
+        loop.remove_reader(follower)
+        if not supervisor.ready:
+            task.cancel()
+
+    loop.add_reader(follower, abandoned)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
@@ -123,7 +121,9 @@ def first_error(error: BaseException) -> BaseException:
 
 
 def main(name: str, topology: str, parts: str) -> None:
-    """Own a lab. Progress goes to stdout; `parts` is the JSON of Parts.
+    """Own a lab; `parts` is the JSON of Parts.
+
+    Progress goes to stdout; the end of stdin tells that nobody follows.
 
     /proc is still the host's at this point, so its `self` names us as the host knows us; then it
     is replaced by one for our own PID namespace.
@@ -132,12 +132,9 @@ def main(name: str, topology: str, parts: str) -> None:
     state.update(home, phase="booting", pid=int(Path("/proc/self").readlink().name))
     os.system("mount -t proc proc /proc")  # noqa: S605 - one fixed word, before any thread
     report = PipeReport(sys.stdout)
-    ready = threading.Event()
-    follower = (sys.stdout.fileno(), ready)
-    threading.Thread(target=stop_without_follower, args=follower, daemon=True).start()
     supervisor = Supervisor(home, find(topology), Parts.from_json(parts), report)
     try:
-        asyncio.run(supervise(supervisor, ready))
+        asyncio.run(supervise(supervisor, sys.stdin.fileno()))
     except (KubeRdmaError, OSError, BaseExceptionGroup) as error:
         leaf = first_error(error)
         report(Event(type(leaf).__name__, Phase.FAILED, note=str(leaf)))

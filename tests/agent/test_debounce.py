@@ -13,6 +13,16 @@ async def test_many_touches_are_one_signal():
     assert await unsignalled(burst)
 
 
+async def test_each_touch_prolongs_the_burst():
+    loop = asyncio.get_running_loop()
+    burst = Debounce(quiet=0.05, longest=60)
+    start = loop.time()
+    burst.touch()
+    loop.call_at(start + 0.04, burst.touch)
+    await asyncio.wait_for(burst.wait(), 30)
+    assert loop.time() - start >= 0.085
+
+
 async def test_a_later_touch_is_another_signal():
     burst = Debounce(quiet=0.01, longest=60)
     for _ in range(3):

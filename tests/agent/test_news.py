@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import PortState
@@ -28,6 +28,7 @@ def names(lines, event):
 
 
 @given(CARDS, CARDS)
+@settings(deadline=None)
 def test_every_change_of_a_card_is_told(before, after):
     lines = list(news.of_pool(pool(before), pool(after)))
     assert names(lines, "card appeared") == {f"rxe{n}" for n in after.keys() - before.keys()}
@@ -40,6 +41,7 @@ def test_every_change_of_a_card_is_told(before, after):
 
 
 @given(CARDS)
+@settings(deadline=None)
 def test_no_change_is_no_news(cards):
     assert not list(news.of_pool(pool(cards), pool(cards)))
 

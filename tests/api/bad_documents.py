@@ -19,7 +19,7 @@ DOCUMENTS = {
     "misspelt field": b'{"mod": "hca"}',
     "field in capitals": b'{"Mode": "hca"}',
     "another dialect": b'{"configList": [{"resourceName": "a", "rdmaHcaMax": 9}]}',
-    "several faults": b'{\n  "mode": "hcaa",\n  "mdoe": 1,\n  "shares": 10\n}',
+    "several faults": b'{\n  "mdoe": 1,\n  "mode": "hcaa",\n  "shares": 10\n}',
     "field with a line break in its name": b'{"mode": "hca", "a\\nb": 1}',
     "field twice": b'{"mode": "hca",\n "mode": "hca"}',
     "missing bracket": b'{"mode": "hca"',

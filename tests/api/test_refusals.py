@@ -63,7 +63,7 @@ def test_every_fault_has_a_place_and_a_remedy(name):
 def test_faults_come_together_in_the_order_of_the_text():
     """Three faults in three lines are three lines, so that one edit can mend them all."""
     places = [line.split(": ")[0] for line in str(refusal(DOCUMENTS["several faults"])).split("\n")]
-    assert places == ["config.json:2:11", "config.json:3:3", "config.json:4:3"]
+    assert places == ["config.json:2:3", "config.json:3:11", "config.json:4:3"]
 
 
 def test_the_nearest_field_is_proposed():

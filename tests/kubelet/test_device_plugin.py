@@ -31,7 +31,9 @@ class TestContract:
     async def test_a_change_is_pushed_and_only_a_change(self, directory):
         async with FakeKubelet(directory) as kubelet, running(directory, make_pool()) as plugin:
             await kubelet.until(lambda: kubelet.states.get(HCA) == 1)
-            plugin.publish(make_pool(char_paths=()))  # says nothing about shares
+            plugin.publish(make_pool(char_paths=PATHS[:1]))  # says nothing about shares
+            assert len((await kubelet.allocate(HCA, 1)).devices) == 1
+            assert kubelet.states[HCA] == 1
             plugin.publish(make_pool(healthy=False))
             await kubelet.until(lambda: kubelet.states[HCA] == 2)
             assert kubelet.healthy(HCA) == 0

@@ -1,7 +1,9 @@
 """What a container gets for its shares, and when it gets nothing."""
 
+from dataclasses import replace
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import Device
@@ -26,6 +28,7 @@ IDS = st.one_of(st.integers(0, 1200).map(lambda n: f"hca-{n}"), st.text(max_size
 
 
 @given(st.lists(IDS, max_size=6), st.sampled_from([0, 1, 1000]), st.booleans())
+@settings(deadline=None)
 def test_a_grant_is_exactly_what_was_asked_for(wanted, count, healthy):
     """Every share that the pool has and that is healthy, or a refusal that is no other error."""
     offered = pool(count, healthy)
@@ -50,6 +53,13 @@ def test_unknown_shares_are_named():
         "rdma/hca: none of its 3 shares is named x-7, x-8, x-9 and 2 more. "
         "Create the pod again, the kubelet then picks present shares."
     )
+
+
+def test_one_unhealthy_share_is_enough_to_refuse():
+    offered = replace(pool(0), shares=(Share("a", True), Share("b", False)))
+    assert allocate(offered, ["a"]).shares == ("a",)
+    with pytest.raises(Refused):
+        allocate(offered, ["a", "b"])
 
 
 def test_an_unhealthy_pool_says_why():

@@ -1,7 +1,7 @@
 """A pool as the node's cards make it: 1000 shares, every card in each of them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import CharDevice, CharKind, Device
@@ -40,6 +40,7 @@ def nodes():
 
 
 @given(nodes())
+@settings(deadline=None)
 def test_a_pool_holds_for_any_node(found):
     """What is true of mode hca on every node there can be."""
     verdicts, survey = found

@@ -139,6 +139,7 @@ class Archive:
             f'Dir::Cache "{state}/cache";',
             f'Dir::Etc::SourceList "{state}/sources.list";',
             'Dir::Etc::SourceParts "/dev/null";',
+            'Dir::Etc::Main "/dev/null";',
             'Dir::Etc::Parts "/dev/null";',
             'Dir::Etc::PreferencesParts "/dev/null";',
             'Dir::Etc::Preferences "/dev/null";',

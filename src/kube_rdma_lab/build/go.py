@@ -109,6 +109,7 @@ def _environment() -> dict[str, str]:
         # this repository would give other binaries.
         "GOFLAGS": "-buildvcs=false",
         "GOTOOLCHAIN": "local",
+        "GOROOT": "",  # each compiler finds its own
         "GOWORK": "off",
         "CGO_ENABLED": "0",
     }

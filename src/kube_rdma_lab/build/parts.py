@@ -25,6 +25,7 @@ from kube_rdma_lab.build import (
     qemu,
     resolution,
     root,
+    wheels,
 )
 from kube_rdma_lab.build.shell import need_root
 from kube_rdma_lab.build.store import Report, Store, default_root, silent
@@ -86,6 +87,9 @@ def build(report: Report = silent, *, bin_dir: Path | None = None, update: bool 
     build fails; both name the log. An interruption ends all programs of the build.
     """
     need_root()
+    wheels.find_uv()  # asked now, not after minutes of other work
+    if bin_dir is not None:
+        go.ready_made(bin_dir)
     # The store closes first: it ends what the other lane still runs, or we would wait for that.
     with ThreadPoolExecutor(1, "compile") as lane, open_store(report) as store:
         compiling = lane.submit(_binaries, store, bin_dir)

@@ -26,7 +26,12 @@ _CONTAINED = (
     *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"),
 )
 
-PACKAGES = {"mkfs.ext4": "e2fsprogs", "depmod": "kmod", "unshare": "util-linux"}
+PACKAGES = {
+    "mkfs.ext4": "e2fsprogs",
+    "depmod": "kmod",
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
+}
 
 
 def need(program: str) -> str:

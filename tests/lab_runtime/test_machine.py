@@ -1,0 +1,98 @@
+"""A node as QEMU sees it, and the files it finds: what a topology promises is really there."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from kube_rdma_lab import node_files
+from kube_rdma_lab.build.parts import Parts
+from kube_rdma_lab.build.qemu import Qemu
+from kube_rdma_lab.machine import Boot, command_line, write_initrd
+from kube_rdma_lab.pki import Authority
+from kube_rdma_lab.topology import find
+
+NODE = find("two-nodes").nodes[0]
+PARTS = Parts(
+    bin=Path("/p/bin"),
+    qemu=Qemu(Path("/p/qemu")),
+    kernel=Path("/p/vmlinuz"),
+    kernel_release="7.2",
+    initrd=Path("/p/initrd"),
+    root_disk=Path("/p/root"),
+    image_disk=Path("/p/images"),
+)
+
+
+def options(flag):
+    argv = command_line(NODE, Boot(PARTS, ("-accel", "tcg")), Path("/i"), Path("/d"))
+    return [value for name, value in pairwise(argv) if name == flag]
+
+
+def test_parts_survive_the_way_to_the_supervisor():
+    assert Parts.from_json(PARTS.to_json()) == PARTS
+
+
+def test_every_pci_device_names_its_bus_because_a_pxb_would_take_it():
+    assert all(",bus=" in device for device in options("-device"))
+
+
+def test_each_card_hangs_from_the_pcie_root_of_its_socket():
+    roots = [device for device in options("-device") if device.startswith("pxb-pcie")]
+    assert [device.split("numa_node=")[1] for device in roots] == ["0", "1"]
+    ports = [device for device in options("-device") if device.startswith("pcie-root-port")]
+    assert [device.split("bus=")[1].split(",")[0] for device in ports] == ["socket0", "socket1"]
+
+
+def test_the_root_disk_that_nodes_share_is_never_written():
+    root = next(drive for drive in options("-drive") if "id=root" in drive)
+    assert "readonly=on" in root
+
+
+def test_memory_and_processors_are_split_over_the_sockets():
+    assert options("-numa") == [
+        "node,nodeid=0,cpus=0,memdev=mem0",
+        "node,nodeid=1,cpus=1,memdev=mem1",
+    ]
+
+
+def test_a_node_s_files_lie_behind_the_common_archive_readable_by_root_alone(tmp_path):
+    (tmp_path / "common").write_bytes(b"common" + bytes(506))
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "node.env").write_text("NODE=node-1")
+    write_initrd(tmp_path / "common", tmp_path / "files", tmp_path / "initrd")
+    data = (tmp_path / "initrd").read_bytes()
+    assert data.startswith(b"common")
+    assert data[512:].startswith(b"070701" + b"00000001" + b"%08X" % 0o40700)
+    assert b"lab/node.env\0" in data
+
+
+@pytest.fixture
+def files(tmp_path):
+    """The folder that node-1 finds as /lab."""
+    node_files.write(tmp_path, NODE, find("two-nodes"), Authority("test"), "ssh-ed25519 key")
+    return tmp_path
+
+
+def test_a_node_knows_its_cards_by_mac(files):
+    assert (files / "nics").read_text().splitlines() == [
+        "52:54:00:00:01:01 ens2f0 192.168.50.11/24 rxe0",
+        "52:54:00:00:01:02 ens3f0 192.168.51.11/24 rxe1",
+    ]
+
+
+def test_a_node_routes_to_the_pods_of_all_others(files):
+    assert (files / "routes").read_text() == "10.244.2.0/24 10.89.0.12\n"
+
+
+def test_the_kubelet_believes_nobody_without_a_certificate(files):
+    kubelet = json.loads((files / "kubernetes" / "kubelet.json").read_text())
+    assert kubelet["authentication"]["anonymous"] == {"enabled": False}
+    assert kubelet["authorization"] == {"mode": "Webhook"}
+
+
+def test_keys_of_a_node_are_readable_by_root_alone(files):
+    secrets = [*files.rglob("*.key"), *files.rglob("*.kubeconfig")]
+    assert secrets
+    assert all(path.stat().st_mode & 0o077 == 0 for path in secrets)
