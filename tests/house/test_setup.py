@@ -125,5 +125,5 @@ def test_bootstrap_shows_the_end_of_the_log_when_a_step_fails(tmp_path: Path) ->
     programs = DEBIAN | {"id": "echo 0", "date": "echo 0", "flock": "true", "apt-get": failing}
     result = bootstrap(tmp_path, programs)
     assert result.returncode == 4
-    assert result.stdout.startswith("bootstrap: installing 14 Debian packages: python3-venv")
-    assert "  | E: no route to mirror\nbootstrap: this failed: installing 14" in result.stderr
+    assert re.match(r"bootstrap: installing \d+ Debian packages: python3-venv ", result.stdout)
+    assert "  | E: no route to mirror\nbootstrap: this failed: installing " in result.stderr

@@ -18,18 +18,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
 import yaml
+from yaml._yaml import Mark as MarkInC
+from yaml.error import Mark
 
 from kube_rdma.model.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from yaml._yaml import Mark as MarkInC
-    from yaml.error import Mark
 
 Path: TypeAlias = tuple[str | int, ...]
 Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"

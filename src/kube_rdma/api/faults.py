@@ -6,20 +6,15 @@ may stand there, and here both meet. All faults are told at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
-from kube_rdma.api.document import shown
+from kube_rdma.api.document import Document, shown
 from kube_rdma.model.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pydantic_core import ErrorDetails
-
-    from kube_rdma.api.document import Document
 
 Dialect = TypeVar("Dialect", bound=BaseModel)
 

@@ -11,10 +11,7 @@ status, CNI code). A message is one sentence a person can act on, never a traceb
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 
 class KubeRdmaError(Exception):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NewType
+from typing import NewType
 
-if TYPE_CHECKING:
-    from kube_rdma.model.survey import Verdict
+from kube_rdma.model.survey import Verdict
 
 ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it allows 63 characters
 

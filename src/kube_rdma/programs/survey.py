@@ -8,15 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kube_rdma.adapters.kernel.rdma_netlink import merge, read_links
 from kube_rdma.adapters.kernel.sysfs import read_survey
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.survey import Fault
-
-if TYPE_CHECKING:
-    from kube_rdma.model.survey import Survey
+from kube_rdma.model.survey import Fault, Survey
 
 _SYSFS = Path("/sys")
 

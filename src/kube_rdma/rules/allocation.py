@@ -6,15 +6,10 @@ restarts), and gets the same Grant. A refusal is final for the pod, which fails 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.pool import Grant
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from kube_rdma.model.pool import Pool, ShareId
+from kube_rdma.model.pool import Grant, Pool, ShareId
 
 _NAMED = 3  # ids or cards that a sentence lists; a person needs no thousand
 

@@ -8,16 +8,10 @@ applications may exchange addresses by themselves, and EFA has no connection man
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from kube_rdma.model.device import CharKind, LinkLayer, PhysicalState, PortState
-from kube_rdma.model.survey import NamespaceMode, Verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kube_rdma.model.device import Device, Port
-    from kube_rdma.model.survey import Survey
+from kube_rdma.model.device import CharKind, Device, LinkLayer, PhysicalState, Port, PortState
+from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 
 _NO_CONNECTION_MANAGER = frozenset({"unspecified", "usNIC", "usNIC UDP"})  # node types
 

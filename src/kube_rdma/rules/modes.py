@@ -7,15 +7,12 @@ plugin: 1000 shares whatever the number of cards, and any share opens every card
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.pool import Bind, Mode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)

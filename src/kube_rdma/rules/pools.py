@@ -7,18 +7,12 @@ changed and compare.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pool import Bind, Pool, Share, ShareId
-from kube_rdma.rules.modes import MODES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from kube_rdma.model.pool import PoolSpec
-    from kube_rdma.model.survey import Survey, Verdict
-    from kube_rdma.rules.modes import ModeRow
+from kube_rdma.model.pool import Bind, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.survey import Survey, Verdict
+from kube_rdma.rules.modes import MODES, ModeRow
 
 
 def resolve(spec: PoolSpec, verdicts: Sequence[Verdict], survey: Survey) -> Pool:

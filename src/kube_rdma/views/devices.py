@@ -7,15 +7,10 @@ rules/discovery. Plain text, because importing a table library would cost more t
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.survey import NamespaceMode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from kube_rdma.model.device import CharDevice, Device, Port
-    from kube_rdma.model.survey import Survey, Verdict
+from kube_rdma.model.device import CharDevice, Device, Port
+from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 
 _COLUMNS = (
     "DEVICE",

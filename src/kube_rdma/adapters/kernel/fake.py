@@ -10,18 +10,22 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kube_rdma.adapters.kernel.fake_rules import complaints, is_soft
-from kube_rdma.model.device import CharKind, LinkLayer, PhysicalState, PortState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from kube_rdma.model.device import CharDevice, Device, PciAddress, Port
+from kube_rdma.model.device import (
+    CharDevice,
+    CharKind,
+    Device,
+    LinkLayer,
+    PciAddress,
+    PhysicalState,
+    Port,
+    PortState,
+)
 
 _NODE_TYPES = ("CA", "switch", "router", "RNIC", "usNIC", "usNIC UDP", "unspecified")
 _STATES = tuple(PortState)[:-1]

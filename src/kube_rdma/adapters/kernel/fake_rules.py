@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-from kube_rdma.model.device import CharKind, GidType, LinkLayer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from kube_rdma.model.device import CharDevice, Device, Gid, Port
+from kube_rdma.model.device import CharDevice, CharKind, Device, Gid, GidType, LinkLayer, Port
 
 _NAME = re.compile(r"[^/\s%]{1,63}")  # IB_DEVICE_NAME_MAX is 64 with the final NUL
 _NETDEV = re.compile(r"[^/\s:%]{1,15}")  # IFNAMSIZ is 16 with the final NUL

@@ -11,15 +11,13 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from kube_rdma.model.errors import Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from types import TracebackType
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ATTRIBUTE = struct.Struct("=HH")  # length, type

@@ -7,9 +7,9 @@ include/uapi/rdma/rdma_netlink.h; what fills them is drivers/infiniband/core/nld
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from kube_rdma.adapters.kernel.netlink import (
     Attribute,
@@ -22,9 +22,6 @@ from kube_rdma.adapters.kernel.sysfs_seat import soft_identity
 from kube_rdma.model.device import Device, PhysicalState, Port, PortState
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NETLINK_RDMA = 20  # include/uapi/linux/netlink.h
 _NLDEV = 5 << 10  # RDMA_NL_NLDEV, in the upper bits of the message type (RDMA_NL_GET_TYPE)

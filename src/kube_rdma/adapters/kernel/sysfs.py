@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from enum import StrEnum
+from pathlib import Path
+from typing import TypeVar
 
 from kube_rdma.adapters.kernel.sysfs_seat import Seat, find_seat, netdev_name
 from kube_rdma.adapters.kernel.sysfs_tree import Tree
@@ -26,11 +28,7 @@ from kube_rdma.model.device import (
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
 
-if TYPE_CHECKING:
-    from enum import StrEnum
-    from pathlib import Path
-
-    Word = TypeVar("Word", bound=StrEnum)
+Word = TypeVar("Word", bound=StrEnum)
 
 DEVICES = "class/infiniband"
 

@@ -10,13 +10,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from kube_rdma.model.device import PciAddress
-
-if TYPE_CHECKING:
-    from kube_rdma.adapters.kernel.sysfs_tree import Tree
-    from kube_rdma.model.device import Port
+from kube_rdma.adapters.kernel.sysfs_tree import Tree
+from kube_rdma.model.device import PciAddress, Port
 
 _NETDEV = re.compile(r"[^/\s]{1,15}")  # dev_valid_name(), net/core/dev.c
 _NO_PARENT = "(null)"  # rxe prints this when its interface is gone

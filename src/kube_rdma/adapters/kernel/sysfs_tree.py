@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kube_rdma.model.survey import Fault
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PAGE = 4096  # a sysfs file never holds more than one page (Documentation/filesystems/sysfs.rst)
 

@@ -9,9 +9,10 @@ failure it waits with a jittered backoff; otherwise it sleeps without a timer.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
 from grpclib import GRPCError
@@ -26,12 +27,7 @@ from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import RegistrationStub
 from kube_rdma.adapters.kubelet.service import Allocate, PoolService
 from kube_rdma.model.errors import Refused
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from kube_rdma.model.pool import Pool
+from kube_rdma.model.pool import Pool
 
 _REGISTER_SECONDS = 15.0  # the kubelet dials us back within this call, for up to 10 s
 _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up

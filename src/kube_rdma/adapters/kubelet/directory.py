@@ -7,16 +7,13 @@ makes a new kubelet.sock. Nothing is polled; inotify wakes us, and whoever is wo
 from __future__ import annotations
 
 import stat
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
 from kube_rdma.model.errors import Refused, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Iterator
-    from pathlib import Path
 
 KUBELET_SOCKET = "kubelet.sock"
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import re
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from grpclib import GRPCError, Status
 from grpclib.client import Channel
 from grpclib.exceptions import StreamTerminatedError
-from grpclib.server import Server
+from grpclib.server import Server, Stream
 
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
@@ -27,12 +29,6 @@ from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import (
     RegistrationBase,
 )
 from kube_rdma.adapters.kubelet.wire import HEALTHY, VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from grpclib.server import Stream
 
 _DIAL_SECONDS = 10.0
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from grpclib import GRPCError, Status
+from grpclib.server import Stream
 
 from kube_rdma.adapters.kubelet import wire
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginBase
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.pool import Grant, Pool, ShareId
-
-if TYPE_CHECKING:
-    from grpclib.server import Stream
 
 Allocate = Callable[[Pool, Sequence[ShareId]], Grant]  # raises KubeRdmaError
 

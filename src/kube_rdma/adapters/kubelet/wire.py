@@ -5,15 +5,11 @@ Pure, so that the exact answers that the kubelet gets can be read and tested in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from grpclib import GRPCError, Status
 
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
-
-if TYPE_CHECKING:
-    from kube_rdma.model.pool import Grant, Pool, Share
+from kube_rdma.model.pool import Grant, Pool, Share
 
 VERSION = "v1beta1"
 HEALTHY = "Healthy"

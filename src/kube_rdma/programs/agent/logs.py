@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import structlog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _FIRST = ["timestamp", "level", "event"]
 

@@ -5,14 +5,11 @@ Pure: two states in, lines out, so that the log says each thing once and nothing
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kube_rdma.model.pool import Pool
-    from kube_rdma.model.survey import Survey
+from kube_rdma.model.pool import Pool
+from kube_rdma.model.survey import Survey
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,24 +15,20 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import structlog
 
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.api import document, hca
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.pool import Grant, Pool, PoolSpec, ShareId
+from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent import news
 from kube_rdma.programs.agent.debounce import Debounce
 from kube_rdma.rules.allocation import allocate
 from kube_rdma.rules.discovery import judge, notes
 from kube_rdma.rules.pools import resolve
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kube_rdma.model.pool import Grant, Pool, PoolSpec, ShareId
-    from kube_rdma.model.survey import Survey
 
 # The state of a port changes without a uevent. While a pool has cards but nothing healthy to offer,
 # and only then, the node is looked at again after so many seconds.

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
 
 import structlog
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 log = structlog.get_logger()
 
