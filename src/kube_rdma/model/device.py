@@ -97,6 +97,9 @@ class Port:
     rate_gbps: float | None
     netdev: str | None  # the Ethernet or IPoIB interface that this port belongs to
     gids: tuple[Gid, ...]
+    lid: int | None = None  # local identifier on an InfiniBand subnet; None elsewhere or unset (0)
+    sm_lid: int | None = None  # of the subnet manager that this port obeys
+    bond: str | None = None  # the bonding interface that `netdev` is enslaved to
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,36 @@ class CharDevice:
     path: str  # absolute, /dev/infiniband/uverbs0
     major: int
     minor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a PCI function sits in the machine.
+
+    `path` leads from the root complex down to the function itself, bridges and switches included:
+    two functions are as near to each other as their paths have in common. `root` is the host
+    bridge (``pci0000:40``). A virtual function names its physical one, a physical one its virtual
+    ones; `sriov_total` is how many the hardware can have (None: not SR-IOV capable).
+    """
+
+    pci: PciAddress
+    root: str
+    path: tuple[PciAddress, ...]
+    numa_node: int | None
+    physical_function: PciAddress | None = None
+    virtual_functions: tuple[PciAddress, ...] = ()
+    sriov_total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """An accelerator by its PCI class, 03xx (display) or 12xx (processing accelerator)."""
+
+    seat: Seat
+    pci_class: int  # 24 bits as in sysfs `class`: 0x030200
+    vendor: int
+    device: int
+    driver: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +160,6 @@ class Device:
     numa_node: int | None
     ports: tuple[Port, ...]
     char_devices: tuple[CharDevice, ...]
+    seat: Seat | None = None  # of the PCI function at or above it; None for soft devices
+    auxiliary: str | None = None  # the auxiliary device below it (mlx5_core.sf.4)
+    subfunction: int | None = None  # user's number of a sub-function (sysfs sfnum)

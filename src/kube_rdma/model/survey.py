@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kube_rdma.model.device import CharDevice, Device
+from kube_rdma.model.device import CharDevice, Device, Gpu
 
 
 class NamespaceMode(StrEnum):
@@ -38,6 +38,7 @@ class Survey:
     rdma_cm: CharDevice | None  # one for the node, not per device
     namespace_mode: NamespaceMode
     faults: tuple[Fault, ...] = ()
+    gpus: tuple[Gpu, ...] = ()  # sorted by PCI address
 
 
 @dataclass(frozen=True, slots=True)
