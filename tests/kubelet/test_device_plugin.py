@@ -16,7 +16,7 @@ from kube_rdma.rules.allocation import allocate
 from .conftest import PATHS, make_pool, running
 
 HCA = "rdma/hca"
-SOCKET = "kube-rdma-rdma-hca.sock"
+SOCKET = "kube-rdma-rdma_hca.sock"
 
 
 class TestContract:

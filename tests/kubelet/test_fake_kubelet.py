@@ -10,7 +10,7 @@ from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import Registrat
 
 from .conftest import make_pool, running
 
-GOOD = {"version": "v1beta1", "endpoint": "kube-rdma-rdma-hca.sock", "resource_name": "rdma/hca"}
+GOOD = {"version": "v1beta1", "endpoint": "kube-rdma-rdma_hca.sock", "resource_name": "rdma/hca"}
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ GOOD = {"version": "v1beta1", "endpoint": "kube-rdma-rdma-hca.sock", "resource_n
         ({"resource_name": "hca"}, "invalid"),
         ({"resource_name": "kubernetes.io/hca"}, "invalid"),
         ({"endpoint": "nobody.sock"}, "dial"),
-        ({"endpoint": "/kube-rdma/kube-rdma-rdma-hca.sock"}, "dial"),
+        ({"endpoint": "/kube-rdma/kube-rdma-rdma_hca.sock"}, "dial"),
     ],
 )
 async def test_a_bad_registration_is_refused(directory, change, reason):

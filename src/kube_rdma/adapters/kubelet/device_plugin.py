@@ -46,7 +46,8 @@ class DevicePlugin:
     """One resource of this node. `run` serves it; `publish` tells what changed."""
 
     def __init__(self, directory: Path, pool: Pool, allocate: Allocate) -> None:
-        endpoint = f"kube-rdma-{pool.resource.replace('/', '-')}.sock"
+        # A domain has no underscore, so no two resources share a socket.
+        endpoint = f"kube-rdma-{pool.resource.replace('/', '_')}.sock"
         self._directory = directory
         self._kubelet = directory / KUBELET_SOCKET
         self._socket = directory / endpoint

@@ -19,11 +19,11 @@ UNHEALTHY = "Unhealthy"
 PERMISSIONS = "rw"
 
 # The kubelet shows the message in the pod's event, whatever the status is.
-STATUS: dict[type[KubeRdmaError], Status] = {
-    Refused: Status.FAILED_PRECONDITION,
-    Unavailable: Status.UNAVAILABLE,
-    Broken: Status.INTERNAL,
-}
+STATUS: tuple[tuple[type[KubeRdmaError], Status], ...] = (
+    (Refused, Status.FAILED_PRECONDITION),
+    (Unavailable, Status.UNAVAILABLE),
+    (Broken, Status.INTERNAL),
+)
 
 
 def options() -> pb.DevicePluginOptions:
@@ -56,4 +56,5 @@ def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
 
 def grpc_error(error: KubeRdmaError) -> GRPCError:
     """`error` for the wire; the message stays the sentence."""
-    return GRPCError(STATUS[type(error)], str(error))
+    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    return GRPCError(status, str(error))
