@@ -60,9 +60,21 @@ def outside():
 
 
 def start_up():
-    """Start `lab up` in the background, its progress readable."""
+    """Start `lab up` in the background, its progress readable.
+
+    Whoever runs the tests in the background may ignore SIGINT, which children inherit.
+    """
     return subprocess.Popen(
-        [*COMMAND, "up", "--name", NAME, "--topology", "control-plane"],
+        [
+            "env",
+            "--default-signal=INT",
+            *COMMAND,
+            "up",
+            "--name",
+            NAME,
+            "--topology",
+            "control-plane",
+        ],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -18,7 +18,9 @@ from kube_rdma.model.errors import Unavailable
 SECONDS = 120.0
 LISTENING = "listening"
 # perftest's servers wait on TCP port 18515 for the exchange of queue pair numbers.
-PORT_IN_PROC = "4853"
+# In /proc/net/tcp: that local port in hexadecimal, any peer, state 0A (LISTEN); connections of an
+# earlier run may still hang about.
+LISTEN_IN_PROC = ":4853 0*:0000 0A"
 MEGABYTE_BITS = 8 * 2**20  # perftest's "MB" is 2**20 bytes
 _UNITS = {"MB/sec": MEGABYTE_BITS / 1e9, "Gb/sec": 1.0}
 _HEADER = re.compile(r"BW average\[(?P<unit>[^]]+)\]")
@@ -76,7 +78,7 @@ def server_script(words: tuple[str, ...]) -> str:
     """Return a shell script that runs a perftest server and says when it can be dialled."""
     return (
         f"{shlex.join(words)} & server=$!;"
-        f" until grep -q :{PORT_IN_PROC} /proc/net/tcp /proc/net/tcp6 2>/dev/null;"
+        f" until grep -qs '{LISTEN_IN_PROC}' /proc/net/tcp /proc/net/tcp6;"
         " do kill -0 $server || exit 1; sleep 0.1; done;"
         f" echo {LISTENING}; wait $server"
     )
