@@ -6,13 +6,19 @@ import sys
 
 import click
 
-from bench import agent, bandwidth, devices, lab
+from bench import agent, bandwidth, devices, lab, survey
 from bench.context import Context
 from bench.figures import as_json, as_table
 from kube_rdma.model.errors import KubeRdmaError
 
 # Cheap and lab-free first; `lab` boots the lab that the later ones use.
-BENCHMARKS = {"devices": devices, "lab": lab, "agent": agent, "bandwidth": bandwidth}
+BENCHMARKS = {
+    "devices": devices,
+    "survey": survey,
+    "lab": lab,
+    "agent": agent,
+    "bandwidth": bandwidth,
+}
 
 
 @click.command()

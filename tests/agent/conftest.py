@@ -11,6 +11,8 @@ from kube_rdma.model.device import (
     CharDevice,
     CharKind,
     Device,
+    Gid,
+    GidType,
     LinkLayer,
     PhysicalState,
     Port,
@@ -26,7 +28,8 @@ RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
 def card(number, state=PortState.ACTIVE):
     physical = PhysicalState.LINK_UP if state is PortState.ACTIVE else PhysicalState.DISABLED
     netdev = f"eth{number}"
-    port = Port(1, state, physical, LinkLayer.ETHERNET, 100.0, netdev, ())
+    gid = Gid(0, "fe80:0000:0000:0000:5054:00ff:fe00:0001", GidType.ROCE_V2, netdev)
+    port = Port(1, state, physical, LinkLayer.ETHERNET, 100.0, netdev, (gid,))
     uverbs = CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{number}", 231, 192 + number)
     name = f"rxe{number}"
     return Device(name, f"{name}@{netdev}", None, "CA", None, None, None, None, (port,), (uverbs,))

@@ -77,6 +77,66 @@ def test_json_names_devices_nodes_and_no_faults(mlx5):
     assert (shown["namespace_mode"], shown["notes"], shown["faults"]) == ("unknown", [], [])
 
 
+def test_the_lines_of_ibdev2netdev(mlx5):
+    result = run("-o", "ibdev2netdev", "--sysfs", mlx5)
+    assert result.output == (
+        "mlx5_0 port 1 ==> enp129s0f0np0 (Up)\nmlx5_1 port 1 ==> enp129s0f1np1 (Down)\n"
+    )
+    assert result.exit_code == 0
+
+
+def test_the_topology_as_a_matrix_and_in_the_document(mlx5):
+    shown = run("--topology", "--sysfs", mlx5)
+    assert shown.output.startswith("      NIC0  NIC1  NUMA Affinity\nNIC0   X    PIX   1\n")
+    assert shown.exit_code == 0
+    document = json.loads(run("--topology", "-o", "json", "--sysfs", mlx5).output)
+    assert document["topology"]["nearness"]["NIC1"]["NIC0"] == "PIX"
+    assert len(document["devices"]) == 2
+    assert "topology" not in json.loads(run("-o", "json", "--sysfs", mlx5).output)
+
+
+def test_a_recorded_tree_shows_the_same(mlx5, tmp_path):
+    copy = tmp_path / "copy"
+    recorded = run("--record", copy, "--sysfs", mlx5)
+    assert recorded.exit_code == 0
+    assert recorded.output.endswith(f" files; kube-rdma devices --sysfs {copy} shows them.\n")
+    assert run("--sysfs", copy).output == MLX5
+
+
+def test_a_running_node_can_be_recorded(tmp_path):
+    copy = tmp_path / "copy"
+    assert run("--record", copy).exit_code == 0
+    assert (copy / "class").is_dir()
+
+
+def test_recording_into_a_folder_with_something_in_it_is_refused(mlx5, tmp_path):
+    (tmp_path / "mine").touch()
+    error = run("--record", tmp_path, "--sysfs", mlx5).exception
+    assert isinstance(error, Refused)
+    assert str(error).startswith(f"--record: {tmp_path} exists and is not empty. ")
+
+
+def test_watching_a_tree_is_refused(mlx5):
+    error = run("--watch", "--sysfs", mlx5).exception
+    assert isinstance(error, Refused)
+    assert "Leave --sysfs out" in error.remedy
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--topology", "--watch"],
+        ["--watch", "--record", "x"],
+        ["--topology", "-o", "ibdev2netdev"],
+        ["--record", "x", "-o", "json"],
+    ],
+)
+def test_options_that_exclude_each_other_are_a_usage_error(options):
+    result = run(*options)
+    assert result.exit_code == 2
+    assert "Error: --" in result.output
+
+
 def test_a_node_without_a_usable_device_exits_with_1(tmp_path):
     (tmp_path / "class").mkdir()
     result = run("--sysfs", tmp_path)

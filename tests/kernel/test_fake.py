@@ -9,7 +9,7 @@ import pytest
 
 from kube_rdma.adapters.kernel.fake import unpack, write_tree
 from kube_rdma.adapters.kernel.sysfs import read_survey
-from kube_rdma.model.device import GidType, LinkLayer
+from kube_rdma.model.device import GidType, Gpu, LinkLayer, PciAddress
 
 TREES = Path(__file__).parents[1] / "data/trees"
 
@@ -60,11 +60,61 @@ IMPOSSIBLE = {
 }
 
 
+def seat_of(device, **changes):
+    return replace(device, seat=replace(device.seat, **changes))
+
+
+VF = PciAddress("0000:81:00.2")
+IMPOSSIBLE |= {
+    "but sits on None": lambda d: replace(d, seat=None),
+    "its function is on another NUMA node": lambda d: seat_of(d, numa_node=None),
+    "does not lead from a root": lambda d: seat_of(d, root="pci"),
+    "a virtual function has none of its own": lambda d: seat_of(d, physical_function=VF),
+    "more virtual functions than it can have": lambda d: seat_of(
+        d, virtual_functions=(VF,), sriov_total=0
+    ),
+    "each there once": lambda d: seat_of(d, virtual_functions=(VF, VF)),
+    "and auxiliary device": lambda d: replace(d, identity="mlx5_core.sf.4"),
+    "32 bits of an auxiliary device": lambda d: replace(d, subfunction=88),
+    "is no name of a bond": lambda d: port_of(d, bond=d.ports[0].netdev),
+    "this port has none": lambda d: port_of(d, bond="bond0", netdev=None),
+    "a LID has 16 bits": lambda d: port_of(d, lid=0),
+    "only InfiniBand has LIDs": lambda d: port_of(d, sm_lid=1),
+}
+
+
 @pytest.mark.parametrize("sentence", IMPOSSIBLE)
 def test_an_impossible_card_is_refused_with_the_reason(card, tmp_path, sentence):
     with pytest.raises(ValueError, match=sentence):
         write_tree(tmp_path / "fake", [IMPOSSIBLE[sentence](card)])
     assert not (tmp_path / "fake").exists()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "changes"),
+    [
+        ("is no GPU's", {"pci_class": 0x020000}),
+        ("have 16 bits", {"vendor": 1 << 16}),
+        ("a GPU is no RDMA card", {}),
+    ],
+)
+def test_an_impossible_gpu_is_refused_with_the_reason(card, tmp_path, sentence, changes):
+    gpu = replace(Gpu(card.seat, 0x030200, 0x10DE, 0x2330, None), **changes)
+    with pytest.raises(ValueError, match=sentence):
+        write_tree(tmp_path / "fake", [card], gpus=[gpu])
+
+
+def test_functions_that_contradict_each_other_are_refused(card, tmp_path):
+    virtual = replace(card.seat, pci=VF, path=(*card.seat.path[:-1], VF), sriov_total=None)
+    virtual = replace(virtual, physical_function=card.pci)
+    other = replace(
+        card, name="mlx5_9", identity=str(VF), pci=VF, seat=virtual, ports=(), char_devices=()
+    )
+    with pytest.raises(ValueError, match=r"0000:81:00\.2: 0000:81:00\.0 does not list it"):
+        write_tree(tmp_path / "fake", [card, other])
+    moved = replace(other, seat=replace(virtual, root="pci0000:40", physical_function=None))
+    with pytest.raises(ValueError, match="is at two places"):
+        write_tree(tmp_path / "fake", [card, moved])
 
 
 IMPOSSIBLE_SOFT = {
@@ -103,6 +153,15 @@ def test_a_soft_link_may_sit_on_the_interface_of_a_card_and_shares_its_numa_node
     assert read_survey(tmp_path / "fake").devices == (card, on_card)
     with pytest.raises(ValueError, match="another NUMA node"):
         write_tree(tmp_path / "no", [card, replace(on_card, numa_node=0)])
+
+
+def test_a_manifest_may_speak_of_one_folder_at_a_time(tmp_path):
+    manifest = "[devices/a]\nx: 1\nup -> /bus/b\nsub/\n/class/a -> /devices/a\n[bus]\nb: 2\n"
+    unpack(manifest, tmp_path)
+    assert (tmp_path / "class/a/x").read_text() == "1\n"
+    assert (tmp_path / "devices/a/up").readlink() == Path("../../bus/b")
+    assert (tmp_path / "devices/a/up").read_text() == "2\n"
+    assert (tmp_path / "devices/a/sub").is_dir()
 
 
 def test_a_manifest_line_that_says_nothing_is_refused(tmp_path):

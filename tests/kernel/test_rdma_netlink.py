@@ -147,6 +147,13 @@ def test_netlink_wins_on_state_firmware_and_interface(hard):
     assert (port.gids, port.rate_gbps) == (hard.devices[0].ports[0].gids, 100.0)
 
 
+@pytest.mark.parametrize(("netdev", "bond"), [(None, "bond0"), ("bond0", "bond0"), ("eth9", None)])
+def test_a_bond_stays_unless_netlink_names_another_interface(hard, netdev, bond):
+    port = replace(hard.devices[0].ports[0], bond="bond0")
+    bonded = replace(hard, devices=(replace(hard.devices[0], ports=(port,)),))
+    assert merge(bonded, view_of(bonded, netdev=netdev)).devices[0].ports[0].bond == bond
+
+
 def test_silence_of_netlink_takes_nothing_from_hardware(hard):
     view = view_of(hard, netdev=None, state=None, physical_state=None)
     assert merge(hard, view).devices == hard.devices

@@ -10,11 +10,13 @@ from kube_rdma.model.device import (
     Device,
     Gid,
     GidType,
+    Gpu,
     LinkLayer,
     PciAddress,
     PhysicalState,
     Port,
     PortState,
+    Seat,
 )
 
 GUIDS = st.integers(1, 2**64 - 1).map(lambda n: _groups(n, 4))
@@ -27,11 +29,11 @@ def _groups(number: int, count: int) -> str:
 
 
 @st.composite
-def gid_tables(draw, own: str | None, layer: LinkLayer):
-    """A table whose entries name the port's interface or one in a pod (net1)."""
+def gid_tables(draw, own: str | None, bond: str | None, layer: LinkLayer):
+    """A table whose entries name the port's interface, its bond or one in a pod (net1)."""
     ethernet = layer is LinkLayer.ETHERNET
     types = [GidType.IB_OR_ROCE_V1, GidType.ROCE_V2] if ethernet else [GidType.IB_OR_ROCE_V1]
-    netdevs = [None, "net1", *([own] if own else [])] if ethernet else [None]
+    netdevs = [None, "net1", *filter(None, (own, bond))] if ethernet else [None]
     indexes = sorted(draw(st.sets(st.integers(0, 12), max_size=4)))
     return tuple(
         Gid(i, draw(GID_VALUES), draw(st.sampled_from(types)), draw(st.sampled_from(netdevs)))
@@ -42,6 +44,9 @@ def gid_tables(draw, own: str | None, layer: LinkLayer):
 @st.composite
 def ports(draw, number: int, netdev: str, layer: LinkLayer):
     own = draw(st.sampled_from([None, netdev]))
+    bond = draw(st.sampled_from([None, f"bond{netdev}"])) if own else None
+    lids = st.one_of(st.none(), st.integers(1, 0xFFFE))
+    fabric = layer is LinkLayer.INFINIBAND
     return Port(
         number=number,
         state=draw(st.sampled_from(PortState)),
@@ -49,26 +54,64 @@ def ports(draw, number: int, netdev: str, layer: LinkLayer):
         link_layer=layer,
         rate_gbps=draw(st.sampled_from([2.5, 10.0, 100.0, 400.0])),
         netdev=own,
-        gids=draw(gid_tables(own, layer)),
+        gids=draw(gid_tables(own, bond, layer)),
+        lid=draw(lids) if fabric else None,
+        sm_lid=draw(lids) if fabric else None,
+        bond=bond,
     )
 
 
 @st.composite
+def seats(draw, bus: int):
+    """A function below a bridge: plain, physical with virtual ones, or virtual."""
+    segment = draw(st.sampled_from(["0000:80", "10000:e0"]))
+    first, *virtual = (PciAddress(f"0000:{bus:02x}:00.{n}") for n in range(4))
+    root, above = f"pci{segment}", (PciAddress(f"{segment}:{bus & 15 | 16:02x}.0"),)
+    node = draw(st.sampled_from([None, 0, 1]))
+    kind = draw(st.sampled_from(["plain", "physical", "virtual"]))
+    if kind == "virtual":
+        return Seat(virtual[0], root, (*above, virtual[0]), node, first)
+    total = draw(st.integers(0, 3)) if kind == "physical" else None
+    listed = tuple(draw(st.permutations(virtual))[: total or 0])
+    return Seat(first, root, (*above, first), node, None, listed, total)
+
+
+@st.composite
 def hard_devices(draw, i: int):
-    pci = PciAddress(f"0000:{0x81 + i:02x}:00.0")
+    seat = draw(seats(0x81 + i))
     layer = draw(st.sampled_from(LinkLayer))
     count = draw(st.integers(0, 3))
+    auxiliary = draw(st.sampled_from([None, f"mlx5_core.sf.{i}"]))
     return Device(
         name=f"card_{i}",
-        identity=draw(st.sampled_from([str(pci), f"mlx5_core.sf.{i}"])),
+        identity=auxiliary or str(seat.pci),
         node_guid=draw(GUIDS),
         node_type=draw(st.sampled_from(["CA", "RNIC", "unspecified", "<unknown>"])),
         driver=draw(st.sampled_from([None, "mlx5_core", "efa"])),
         firmware=draw(st.sampled_from([None, "16.35.4506"])),
-        pci=pci,
-        numa_node=draw(st.sampled_from([None, 0, 1])),
+        pci=seat.pci,
+        numa_node=seat.numa_node,
         ports=tuple(draw(ports(n + 1, f"eth{i}p{n}", layer)) for n in range(count)),
         char_devices=draw(char_devices(i)),
+        seat=seat,
+        auxiliary=auxiliary,
+        subfunction=draw(st.one_of(st.none(), st.integers(0, 99))) if auxiliary else None,
+    )
+
+
+@st.composite
+def gpus(draw):
+    """The GPUs of a node, each on a bus of its own."""
+    buses = sorted(draw(st.sets(st.integers(0xC0, 0xC8), max_size=3)))
+    return tuple(
+        Gpu(
+            draw(seats(bus)),
+            draw(st.sampled_from([0x030000, 0x030200, 0x120000])),
+            draw(st.integers(0, 0xFFFF)),
+            draw(st.integers(0, 0xFFFF)),
+            draw(st.sampled_from([None, "nvidia", "amdgpu"])),
+        )
+        for bus in buses
     )
 
 

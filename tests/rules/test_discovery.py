@@ -10,16 +10,20 @@ from kube_rdma.model.device import (
     CharDevice,
     CharKind,
     Device,
+    Gid,
+    GidType,
     LinkLayer,
     PciAddress,
     PhysicalState,
     Port,
     PortState,
+    Seat,
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.discovery import judge, notes
 
-UP = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, "eth1", ())
+GID = Gid(1, "fe80:0000:0000:0000:bace:f6ff:fe0a:1c50", GidType.ROCE_V2, "eth1")
+UP = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, "eth1", (GID,))
 UVERBS = CharDevice(CharKind.UVERBS, "/dev/infiniband/uverbs0", 231, 192)
 RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
 CARD = Device(
@@ -90,10 +94,52 @@ def test_every_reason_is_given_at_once():
     assert len(reasons_against(replace(CARD, char_devices=(), ports=()))) == 2
 
 
-@pytest.mark.parametrize("kind", ["CA", "RNIC", "unspecified"])
-def test_a_missing_connection_manager_refuses_no_device(kind):
+@pytest.mark.parametrize("sm_lid", [None, 7])
+@pytest.mark.parametrize("state", [PortState.INIT, PortState.ARMED])
+def test_a_subnet_manager_is_missing_or_named_by_its_lid(state, sm_lid):
+    port = replace(down(state, PhysicalState.LINK_UP, IB, None), sm_lid=sm_lid)
+    (reason,) = reasons_against(replace(CARD, ports=(port,)))
+    assert ("no subnet manager" in reason) is (sm_lid is None)
+    assert ("manager at LID 7" in reason) is (sm_lid == 7)
+
+
+def test_a_virtual_link_that_is_down_is_raised_on_the_physical_function():
+    physical, virtual = PciAddress("0000:41:00.0"), PciAddress("0000:41:00.1")
+    seat = Seat(virtual, "pci0000:40", (virtual,), None, physical)
+    port = down(PortState.DOWN, PhysicalState.LINK_UP, IB, None)
+    (reason,) = reasons_against(replace(CARD, pci=virtual, seat=seat, ports=(port,)))
+    assert "virtual link is down, on 0000:41:00.0" in reason
+
+
+@pytest.mark.parametrize(
+    ("port", "remedy"),
+    [
+        (replace(UP, gids=()), "port 1 has no GID: ip link set eth1 up and give it an IP address"),
+        (replace(UP, gids=(), netdev=None), "set its interface up"),
+        (replace(UP, gids=(), bond="bond0"), "use the device that carries bond0"),
+    ],
+)
+def test_a_roce_port_without_a_gid_cannot_be_addressed(port, remedy):
+    (reason,) = reasons_against(replace(CARD, ports=(port,)))
+    assert reason.startswith("no peer can address it; port 1 has no GID: ")
+    assert remedy in reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "layer"),
+    [("RNIC", LinkLayer.ETHERNET), ("unspecified", LinkLayer.UNKNOWN), ("CA", IB)],
+)
+def test_only_roce_needs_a_gid(kind, layer):
+    port = replace(UP, gids=(), link_layer=layer)
+    assert reasons_against(replace(CARD, node_type=kind, ports=(port,))) == ()
+
+
+@pytest.mark.parametrize(("kind", "usable"), [("CA", True), ("RNIC", False), ("unspecified", True)])
+def test_a_missing_connection_manager_refuses_iwarp_alone(kind, usable):
     survey = Survey((replace(CARD, node_type=kind),), None, NamespaceMode.SHARED)
-    assert judge(survey)[0].usable
+    (verdict,) = judge(survey)
+    assert verdict.usable is usable
+    assert usable or "modprobe rdma_ucm" in verdict.reasons[0]
 
 
 @pytest.mark.parametrize(("kind", "said"), [("CA", 1), ("RNIC", 1), ("unspecified", 0)])

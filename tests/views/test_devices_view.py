@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
+
+import pytest
 
 from kube_rdma.model.device import (
     CharDevice,
@@ -11,14 +13,17 @@ from kube_rdma.model.device import (
     Device,
     Gid,
     GidType,
+    Gpu,
     LinkLayer,
     PciAddress,
     PhysicalState,
     Port,
     PortState,
+    Seat,
 )
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey, Verdict
-from kube_rdma.views.devices import document, table
+from kube_rdma.views.devices import table
+from kube_rdma.views.documents import document
 
 GID = Gid(3, "0000:0000:0000:0000:0000:ffff:c0a8:6f0a", GidType.ROCE_V2, "eth1")
 UP = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, "eth1", (GID,))
@@ -110,6 +115,9 @@ GOLDEN_DOCUMENT = {
             "firmware": "16.35.4506",
             "pci": "0000:81:00.0",
             "numa_node": 1,
+            "auxiliary": None,
+            "subfunction": None,
+            "seat": None,
             "ports": [
                 {
                     "number": 1,
@@ -118,6 +126,9 @@ GOLDEN_DOCUMENT = {
                     "link_layer": "Ethernet",
                     "rate_gbps": 100.0,
                     "netdev": "eth1",
+                    "bond": None,
+                    "lid": None,
+                    "sm_lid": None,
                     "gids": [
                         {
                             "index": 3,
@@ -135,6 +146,7 @@ GOLDEN_DOCUMENT = {
             "reasons": [],
         }
     ],
+    "gpus": [],
     "rdma_cm": {"kind": "rdma_cm", "path": "/dev/infiniband/rdma_cm", "major": 10, "minor": 58},
     "namespace_mode": "shared",
     "notes": ["mind the gap"],
@@ -154,5 +166,99 @@ def test_what_is_not_known_is_null_in_the_document():
     shown = document((Verdict(BARE, ("no port",)),), survey)
     (device,) = json.loads(json.dumps(shown))["devices"]
     unknown = {key for key, value in device.items() if value is None}
-    assert unknown == {"node_guid", "driver", "firmware", "pci", "numa_node"}
+    assert unknown == {
+        "node_guid",
+        "driver",
+        "firmware",
+        "pci",
+        "numa_node",
+        "seat",
+        "auxiliary",
+        "subfunction",
+    }
     assert (device["usable"], device["reasons"], shown["rdma_cm"]) == (False, ["no port"], None)
+
+
+ROOT = PciAddress("0000:80:01.0")
+PF, VF = PciAddress("0000:81:00.0"), PciAddress("0000:81:00.2")
+PF_SEAT = Seat(PF, "pci0000:80", (ROOT, PF), 1, None, (VF,), 8)
+VF_SEAT = Seat(VF, "pci0000:80", (ROOT, VF), 1, PF)
+GPU_SEAT = Seat(PciAddress("0000:01:00.0"), "pci0000:00", (PciAddress("0000:01:00.0"),), None)
+
+
+def pci_cells(*devices):
+    survey = replace(SURVEY, devices=devices, faults=())
+    verdicts = tuple(Verdict(device, ()) for device in devices)
+    head, *rows = table(verdicts, survey).splitlines()
+    at = slice(head.index("PCI"), head.index("  GIDS"))
+    return [row[at].strip() for row in rows[: len(devices)]]
+
+
+def test_functions_and_their_parts_are_told_in_the_pci_column():
+    one = replace(CARD, ports=(UP,))
+    card = replace(one, seat=PF_SEAT)
+    virtual = replace(one, name="mlx5_1", pci=VF, seat=VF_SEAT)
+    part = replace(one, name="mlx5_2", seat=PF_SEAT, subfunction=88)
+    assert pci_cells(card, virtual, part) == [
+        "0000:81:00.0 (1 VF)",
+        "0000:81:00.2 (VF of mlx5_0)",
+        "0000:81:00.0 (SF 88)",
+    ]
+    assert pci_cells(virtual) == ["0000:81:00.2 (VF of 0000:81:00.0)"]
+    two = replace(card, seat=replace(PF_SEAT, virtual_functions=(VF, PciAddress("0000:81:00.3"))))
+    assert pci_cells(two) == ["0000:81:00.0 (2 VFs)"]
+
+
+def test_a_bond_stands_beside_the_interface_that_is_in_it():
+    bonded = replace(CARD, ports=(replace(UP, bond="bond0"),))
+    survey = replace(SURVEY, devices=(bonded,))
+    assert "eth1 (bond0)  " in table((Verdict(bonded, ()),), survey)
+
+
+def test_the_table_of_a_bonded_card_with_virtual_functions_has_at_most_120_columns():
+    port = replace(UP, netdev="enp129s0f0np0", bond="bond0", link_layer=LinkLayer.INFINIBAND)
+    device = replace(CARD, name="mlx5_bond_0", ports=(port,), seat=PF_SEAT)
+    virtual = replace(CARD, name="mlx5_11", ports=(UP,), pci=VF, seat=VF_SEAT)
+    verdicts = (Verdict(device, ()), Verdict(virtual, ()))
+    shown = table(verdicts, replace(SURVEY, devices=(device, virtual)))
+    assert max(map(len, shown.splitlines())) <= 120
+
+
+def test_seats_and_gpus_in_the_document():
+    gpu = Gpu(GPU_SEAT, 0x030200, 0x10DE, 0x2330, "nvidia")
+    survey = Survey((replace(CARD, seat=PF_SEAT),), None, NamespaceMode.UNKNOWN, (), (gpu,))
+    shown = json.loads(json.dumps(document((Verdict(survey.devices[0], ()),), survey)))
+    assert shown["devices"][0]["seat"] == {
+        "pci": "0000:81:00.0",
+        "root": "pci0000:80",
+        "path": ["0000:80:01.0", "0000:81:00.0"],
+        "numa_node": 1,
+        "physical_function": None,
+        "virtual_functions": ["0000:81:00.2"],
+        "sriov_total": 8,
+    }
+    (shown_gpu,) = shown["gpus"]
+    assert shown_gpu.pop("seat")["root"] == "pci0000:00"
+    assert shown_gpu == {
+        "pci": "0000:01:00.0",
+        "numa_node": None,
+        "class": "0x030200",
+        "vendor": "0x10de",
+        "device": "0x2330",
+        "driver": "nvidia",
+    }
+
+
+@pytest.mark.parametrize("kind", [Device, Port, Gid, CharDevice])
+def test_the_document_has_every_field_of_the_model(kind):
+    """A field that is added to the model must not be forgotten here."""
+    shown = document((Verdict(CARD, ()),), SURVEY)
+    (device,) = shown["devices"]
+    port = device["ports"][0]
+    values = {
+        Device: device,
+        Port: port,
+        Gid: port["gids"][0],
+        CharDevice: device["char_devices"][0],
+    }
+    assert {field.name for field in fields(kind)} <= values[kind].keys()

@@ -97,9 +97,9 @@ class Port:
     rate_gbps: float | None
     netdev: str | None  # the Ethernet or IPoIB interface that this port belongs to
     gids: tuple[Gid, ...]
-    lid: int | None = None  # local identifier on an InfiniBand subnet; None elsewhere or unset (0)
+    lid: int | None = None  # local identifier on an InfiniBand subnet; None elsewhere or unset
     sm_lid: int | None = None  # of the subnet manager that this port obeys
-    bond: str | None = None  # the bonding interface that `netdev` is enslaved to
+    bond: str | None = None  # the bonding interface that the port's interface is enslaved to
 
 
 @dataclass(frozen=True, slots=True)

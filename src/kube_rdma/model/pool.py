@@ -62,8 +62,9 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one container holds: shares of one pool and the device nodes that come with them."""
+    """What one container holds: shares of one pool, their device nodes and variables."""
 
     resource: str
     shares: tuple[ShareId, ...]
     char_paths: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()

@@ -1,15 +1,16 @@
-"""The node's RDMA devices for people (a table) and for programs (a JSON document).
+"""The node's RDMA devices for people: a table.
 
 The last step of `kube-rdma devices`: everything shown was found by the survey and judged by
 rules/discovery. Plain text, because importing a table library would cost more than the survey.
+views/documents has the same for programs.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from kube_rdma.model.device import CharDevice, Device, Port
+from kube_rdma.model.device import Device, PciAddress, Port
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 
 _COLUMNS = (
@@ -50,8 +51,9 @@ def table(
 ) -> str:
     """The devices, one line a port, and below what is worth saying about the node.
 
-    RATE is in Gb/s (100G), GIDS counts the used entries of the port's table, and the reasons
-    against a device stand under it. `width` (columns) wraps sentences, never the table itself.
+    RATE is in Gb/s (100G), GIDS counts the used entries of the port's table, NETDEV names the bond
+    of an interface in parentheses, PCI how a function is divided or what it is a part of. The
+    reasons against a device stand under it. `width` (columns) wraps sentences, never the table.
     """
     lines = [*_table_lines(verdicts, width), ""] if verdicts else [*_NO_DEVICES.splitlines(), ""]
     if verdicts:
@@ -64,36 +66,9 @@ def table(
     return "\n".join(lines)
 
 
-def document(
-    verdicts: Sequence[Verdict], survey: Survey, notes: Sequence[str] = ()
-) -> dict[str, object]:
-    """The same as JSON values. Keys are stable: they are added to, never renamed or removed.
-
-    ``devices``: name, identity, usable, reasons (empty when usable), node_guid, node_type, driver,
-    firmware, pci, numa_node, ``ports`` (number, state, physical_state, link_layer, rate_gbps,
-    netdev, ``gids``: index, value, type, netdev) and ``char_devices`` (kind, path, major, minor);
-    ``rdma_cm``: a char device or null; ``namespace_mode``: shared, exclusive or unknown;
-    ``notes``: sentences about the node; ``faults``: what could not be read, path and reason.
-    What is not known is null.
-    """
-    return {
-        "devices": [
-            {
-                **_device(verdict.device),
-                "usable": verdict.usable,
-                "reasons": list(verdict.reasons),
-            }
-            for verdict in verdicts
-        ],
-        "rdma_cm": _char_device(survey.rdma_cm) if survey.rdma_cm else None,
-        "namespace_mode": survey.namespace_mode.value,
-        "notes": list(notes),
-        "faults": [{"path": fault.path, "reason": fault.reason} for fault in survey.faults],
-    }
-
-
 def _table_lines(verdicts: Sequence[Verdict], width: int) -> Iterator[str]:
-    blocks = [(list(_rows(verdict)), verdict.reasons) for verdict in verdicts]
+    names = {v.device.seat.pci: v.device.name for v in reversed(verdicts) if v.device.seat}
+    blocks = [(list(_rows(verdict, names)), verdict.reasons) for verdict in verdicts]
     rows = [_COLUMNS, *(row for block, _ in blocks for row in block)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
     yield _aligned(_COLUMNS, widths)
@@ -104,11 +79,11 @@ def _table_lines(verdicts: Sequence[Verdict], width: int) -> Iterator[str]:
             yield from _wrapped(f"  └ {reason}", width, "    ")
 
 
-def _rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
+def _rows(verdict: Verdict, names: Mapping[PciAddress, str]) -> Iterator[tuple[str, ...]]:
     """One row a port; what belongs to the whole device stands in the first."""
     device = verdict.device
     node = _NONE if device.numa_node is None else str(device.numa_node)
-    whole = (device.name, node, device.pci or _NONE, "yes" if verdict.usable else "no")
+    whole = (device.name, node, _place(device, names), "yes" if verdict.usable else "no")
     for port in device.ports or (None,):
         name, numa, pci, usable = whole
         number, state, link, rate, netdev, gids = _port_cells(port)
@@ -121,7 +96,29 @@ def _port_cells(port: Port | None) -> tuple[str, str, str, str, str, str]:
         return (_NONE,) * 6
     rate = _NONE if port.rate_gbps is None else f"{port.rate_gbps:g}G"
     gids = str(len(port.gids))
-    return str(port.number), port.state, port.link_layer, rate, port.netdev or _NONE, gids
+    return str(port.number), port.state, port.link_layer, rate, _netdev(port), gids
+
+
+def _netdev(port: Port) -> str:
+    if port.netdev and port.bond and port.bond != port.netdev:
+        return f"{port.netdev} ({port.bond})"
+    return port.netdev or port.bond or _NONE
+
+
+def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
+    """The PCI address and what it is: a sub-function, a VF of a card (`names`), a card with VFs."""
+    if device.pci is None:
+        return _NONE
+    seat = device.seat
+    if device.subfunction is not None:
+        return f"{device.pci} (SF {device.subfunction})"
+    if seat and seat.physical_function:
+        card = names.get(seat.physical_function, seat.physical_function)
+        return f"{device.pci} (VF of {card})"
+    if seat and seat.virtual_functions:
+        count = len(seat.virtual_functions)
+        return f"{device.pci} ({count} VF{'s' if count > 1 else ''})"
+    return device.pci
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -150,42 +147,3 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
     return textwrap.wrap(
         text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-
-
-def _device(device: Device) -> dict[str, object]:
-    return {
-        "name": device.name,
-        "identity": device.identity,
-        "node_guid": device.node_guid,
-        "node_type": device.node_type,
-        "driver": device.driver,
-        "firmware": device.firmware,
-        "pci": device.pci,
-        "numa_node": device.numa_node,
-        "ports": [_port(port) for port in device.ports],
-        "char_devices": [_char_device(char) for char in device.char_devices],
-    }
-
-
-def _port(port: Port) -> dict[str, object]:
-    return {
-        "number": port.number,
-        "state": port.state.value,
-        "physical_state": port.physical_state.value,
-        "link_layer": port.link_layer.value,
-        "rate_gbps": port.rate_gbps,
-        "netdev": port.netdev,
-        "gids": [
-            {"index": g.index, "value": g.value, "type": g.type.value, "netdev": g.netdev}
-            for g in port.gids
-        ],
-    }
-
-
-def _char_device(char: CharDevice) -> dict[str, object]:
-    return {
-        "kind": char.kind.value,
-        "path": char.path,
-        "major": char.major,
-        "minor": char.minor,
-    }

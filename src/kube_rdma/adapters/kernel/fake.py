@@ -20,11 +20,13 @@ from kube_rdma.model.device import (
     CharDevice,
     CharKind,
     Device,
+    Gpu,
     LinkLayer,
     PciAddress,
     PhysicalState,
     Port,
     PortState,
+    Seat,
 )
 
 _NODE_TYPES = ("CA", "switch", "router", "RNIC", "usNIC", "usNIC UDP", "unspecified")
@@ -46,15 +48,24 @@ class Damage(StrEnum):
     LOOP = "loop"  # a link to itself
 
 
-def write_tree(root: Path, devices: Sequence[Device], rdma_cm: CharDevice | None = None) -> None:
+def write_tree(
+    root: Path,
+    devices: Sequence[Device],
+    rdma_cm: CharDevice | None = None,
+    gpus: Sequence[Gpu] = (),
+) -> None:
     """Write what the kernel's sysfs shows for `devices` below `root`, which is made if missing.
 
     Raise ValueError, saying why, for devices that no kernel could show.
     """
-    for complaint in complaints(devices, rdma_cm):
+    for complaint in complaints(devices, rdma_cm, gpus):
         raise ValueError(f"no kernel shows this: {complaint}")
-    for folder in ("class/infiniband", "class/net", "bus/pci/drivers"):
+    for folder in ("class/infiniband", "class/net", "bus/pci/devices", "bus/pci/drivers"):
         (root / folder).mkdir(parents=True, exist_ok=True)
+    seats = [device.seat for device in devices] + [gpu.seat for gpu in gpus]
+    _write_functions(root, {seat.pci: seat for seat in seats if seat})
+    for gpu in gpus:
+        _write_gpu(root, gpu)
     # Hardware first: a soft link may sit on the interface of a card.
     for device in sorted(devices, key=is_soft):
         _write_device(root, device)
@@ -97,14 +108,23 @@ def unpack(manifest: str, root: Path) -> None:
 
     A line is ``path: content`` (``\n`` inside stands for a line end, the last one is added),
     ``path -> target`` for a link, or ``path/`` for a directory. ``gids/{4..255}: 0000:…`` stands
-    for a range of files. Blank lines and lines that begin with # are passed over.
+    for a range of files. After ``[folder]`` paths lie in that folder, but for one that begins with
+    /; a target that begins with / becomes the relative one that sysfs has. Blank lines and lines
+    that begin with # are passed over.
     """
-    for line in manifest.splitlines():
-        if not line.strip() or line.startswith("#"):
+    folder = ""
+    for text in manifest.splitlines():
+        if not text.strip() or text.startswith("#"):
             continue
+        if text.startswith("[") and text.endswith("]"):
+            folder = f"{text[1:-1]}/"
+            continue
+        line = text[1:] if text.startswith("/") else folder + text
         path, link, target = line.partition(" -> ")
         name, colon, content = line.partition(": ")
-        if link:
+        if link and target.startswith("/"):
+            _link_to(root, path, target[1:])
+        elif link:
             _link(root, path, target)
         elif colon:
             for each in _expanded(name):
@@ -112,7 +132,7 @@ def unpack(manifest: str, root: Path) -> None:
         elif line.endswith("/"):
             (root / line).mkdir(parents=True, exist_ok=True)
         else:
-            raise ValueError(f"neither file nor link nor directory: {line!r}")
+            raise ValueError(f"neither file nor link nor directory: {text!r}")
 
 
 def _expanded(path: str) -> list[str]:
@@ -122,9 +142,52 @@ def _expanded(path: str) -> list[str]:
     return [f"{match[1]}/{index}" for index in range(int(match[2]), int(match[3]) + 1)]
 
 
+def _write_functions(root: Path, seats: dict[PciAddress, Seat]) -> None:
+    """The PCI functions, and those that they name as their physical or virtual ones."""
+    for seat in list(seats.values()):
+        physical = seat.physical_function
+        if physical and physical not in seats:
+            among = [vf for vf, other in seats.items() if other.physical_function == physical]
+            path = (*seat.path[:-1], physical)
+            node, count = seat.numa_node, len(among)
+            seats[physical] = Seat(physical, seat.root, path, node, None, tuple(among), count)
+    for seat in list(seats.values()):
+        place, node = _place(seat), seat.numa_node
+        for index, virtual in enumerate(seat.virtual_functions):
+            _link(root, f"{place}/virtfn{index}", f"../{virtual}")
+            path = (*seat.path[:-1], virtual)
+            seats.setdefault(virtual, Seat(virtual, seat.root, path, node, seat.pci))
+        if seat.sriov_total is not None:
+            _write(root, f"{place}/sriov_totalvfs", str(seat.sriov_total))
+    for seat in seats.values():
+        place = _place(seat)
+        _write(root, f"{place}/numa_node", str(-1 if seat.numa_node is None else seat.numa_node))
+        _link_to(root, f"bus/pci/devices/{seat.pci}", place)
+        if seat.physical_function:
+            _link(root, f"{place}/physfn", f"../{seat.physical_function}")
+
+
+def _place(seat: Seat) -> str:
+    return "/".join(("devices", seat.root, *seat.path))
+
+
+def _write_gpu(root: Path, gpu: Gpu) -> None:
+    place = _place(gpu.seat)
+    _write(root, f"{place}/class", f"0x{gpu.pci_class:06x}")
+    _write(root, f"{place}/vendor", f"0x{gpu.vendor:04x}")
+    _write(root, f"{place}/device", f"0x{gpu.device:04x}")
+    if gpu.driver:
+        _write_driver(root, place, f"bus/pci/drivers/{gpu.driver}")
+
+
+def _write_driver(root: Path, place: str, driver: str) -> None:
+    (root / driver).mkdir(parents=True, exist_ok=True)
+    _link_to(root, f"{place}/driver", driver)
+
+
 def _write_device(root: Path, device: Device) -> None:
-    seat = _write_seat(root, device)
-    place = f"{seat}/infiniband/{device.name}"
+    above = _write_site(root, device)
+    place = f"{above}/infiniband/{device.name}"
     if device.node_guid is not None:
         _write(root, f"{place}/node_guid", device.node_guid)
     _write(root, f"{place}/node_type", _numbered(device.node_type, _NODE_TYPES, 1))
@@ -134,46 +197,39 @@ def _write_device(root: Path, device: Device) -> None:
         if device.node_type == "CA":
             _write(root, f"{place}/parent", device.ports[0].netdev or "(null)")
     else:
-        _link_to(root, f"{place}/device", seat)
+        _link_to(root, f"{place}/device", above)
     (root / place / "ports").mkdir()
     for port in device.ports:
         _write_port(root, f"{place}/ports/{port.number}", port)
     _link_to(root, f"class/infiniband/{device.name}", place)
     for char in device.char_devices:
-        _write_char(root, seat, char, {"ibdev": device.name})
+        _write_char(root, above, char, {"ibdev": device.name})
 
 
-def _write_seat(root: Path, device: Device) -> str:
-    """The directory a device sits in, with what is beside it there: driver, NUMA node, netdevs."""
+def _write_site(root: Path, device: Device) -> str:
+    """The directory a device sits in, with what is beside it there: driver and netdevs."""
     if is_soft(device):
-        netdev = device.ports[0].netdev
-        if netdev and not (root / "class/net" / netdev).exists():
+        port = device.ports[0]
+        if port.netdev and not (root / "class/net" / port.netdev).exists():
             above = "devices/virtual"
             if device.numa_node is not None:
                 above = f"devices/pci0000:00/0000:00:{_free_slot(root):02x}.0"
                 _write(root, f"{above}/numa_node", str(device.numa_node))
-            _write_netdev(root, above, netdev, 0, _ETHERNET)
+            _write_netdev(root, above, port, 0)
         return "devices/virtual"
-    seat = _function(device.pci) if device.pci else "devices/platform"
-    if device.pci:
-        node = -1 if device.numa_node is None else device.numa_node
-        _write(root, f"{seat}/numa_node", str(node))
+    above = _place(device.seat) if device.seat else "devices/platform"
+    bus = "pci" if device.seat else "platform"
     if device.identity != device.pci:
-        seat = f"{seat}/{device.identity}"
+        above = f"{above}/{device.identity}"
+        bus = "auxiliary" if device.auxiliary else bus
     if device.driver:
-        bus = "pci" if device.identity == device.pci else "auxiliary"
-        driver = f"bus/{bus}/drivers/{device.driver}"
-        (root / driver).mkdir(parents=True, exist_ok=True)
-        _link_to(root, f"{seat}/driver", driver)
+        _write_driver(root, above, f"bus/{bus}/drivers/{device.driver}")
+    if device.subfunction is not None:
+        _write(root, f"{above}/sfnum", str(device.subfunction))
     for port in device.ports:
-        kind = _INFINIBAND if port.link_layer is LinkLayer.INFINIBAND else _ETHERNET
         if port.netdev:
-            _write_netdev(root, seat, port.netdev, port.number - 1, kind)
-    return seat
-
-
-def _function(pci: PciAddress) -> str:
-    return f"devices/pci{pci[: pci.rindex(':')]}/{pci}"
+            _write_netdev(root, above, port, port.number - 1)
+    return above
 
 
 def _free_slot(root: Path) -> int:
@@ -182,10 +238,19 @@ def _free_slot(root: Path) -> int:
     return next(slot for slot in range(256) if not (bus / f"0000:00:{slot:02x}.0").exists())
 
 
-def _write_netdev(root: Path, above: str, name: str, dev_port: int, kind: str) -> None:
-    _write(root, f"{above}/net/{name}/dev_port", str(dev_port))
-    _write(root, f"{above}/net/{name}/type", kind)
-    _link_to(root, f"class/net/{name}", f"{above}/net/{name}")
+def _write_netdev(root: Path, above: str, port: Port, dev_port: int) -> None:
+    place = f"{above}/net/{port.netdev}"
+    kind = _INFINIBAND if port.link_layer is LinkLayer.INFINIBAND else _ETHERNET
+    _write(root, f"{place}/dev_port", str(dev_port))
+    _write(root, f"{place}/type", kind)
+    _link_to(root, f"class/net/{port.netdev}", place)
+    if port.bond:
+        bond = f"devices/virtual/net/{port.bond}"
+        if not (root / bond).exists():
+            _write(root, f"{bond}/bonding/mode", "802.3ad 4")
+            _link_to(root, f"class/net/{port.bond}", bond)
+        _link_to(root, f"{place}/master", bond)
+        _link_to(root, f"{place}/upper_{port.bond}", bond)
 
 
 def _write_port(root: Path, place: str, port: Port) -> None:
@@ -195,6 +260,8 @@ def _write_port(root: Path, place: str, port: Port) -> None:
     _write(root, f"{place}/link_layer", port.link_layer)
     if port.rate_gbps is not None:
         _write(root, f"{place}/rate", f"{port.rate_gbps:g} Gb/sec (4X EDR)")
+    _write(root, f"{place}/lid", f"0x{port.lid or 0:x}")
+    _write(root, f"{place}/sm_lid", f"0x{port.sm_lid or 0:x}")
     used = {gid.index: gid for gid in port.gids}
     for index in range(max(used, default=0) + 2):  # so that every table has an unused entry
         gid = used.get(index)

@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from kube_rdma.model.device import CharDevice, CharKind, Device, Gid, GidType, LinkLayer, Port
+from kube_rdma.adapters.kernel.fake_rules_pci import seat_complaints
+from kube_rdma.model.device import CharDevice, CharKind, Device, Gid, GidType, Gpu, LinkLayer, Port
 
 _NAME = re.compile(r"[^/\s%]{1,63}")  # IB_DEVICE_NAME_MAX is 64 with the final NUL
 _NETDEV = re.compile(r"[^/\s:%]{1,15}")  # IFNAMSIZ is 16 with the final NUL
 _GUID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){3}")
 _GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_AUXILIARY = re.compile(r"[^.]+\..+\.\d+")  # drivers/base/auxiliary.c
 _TABLE = 1024  # entries of the largest GID table (rxe)
 _NODE_TYPES = frozenset(
     {"CA", "switch", "router", "RNIC", "usNIC", "usNIC UDP", "unspecified", "<unknown>"}
@@ -30,7 +32,9 @@ def is_soft(device: Device) -> bool:
     return device.pci is None and device.identity.partition("@")[0] == device.name
 
 
-def complaints(devices: Sequence[Device], rdma_cm: CharDevice | None) -> Iterator[str]:
+def complaints(
+    devices: Sequence[Device], rdma_cm: CharDevice | None, gpus: Sequence[Gpu] = ()
+) -> Iterator[str]:
     """Why these devices cannot be, one sentence each; none when they can."""
     if [d.name for d in devices] != sorted(d.name for d in devices):
         yield "a survey lists its devices by name"
@@ -48,6 +52,7 @@ def complaints(devices: Sequence[Device], rdma_cm: CharDevice | None) -> Iterato
     if rdma_cm and rdma_cm.kind is not CharKind.RDMA_CM:
         yield f"{rdma_cm.path} is not the connection manager"
     yield from _shared_places(devices)
+    yield from seat_complaints(devices, gpus)
 
 
 def _doubles(what: str, values: Iterable[str]) -> Iterator[str]:
@@ -96,6 +101,11 @@ def _soft(device: Device) -> Iterator[str]:
 
 
 def _hard(device: Device) -> Iterator[str]:
+    auxiliary = device.identity if _AUXILIARY.fullmatch(device.identity) else None
+    if device.auxiliary != auxiliary:
+        yield f"{device.name}: {device.identity} and auxiliary device {device.auxiliary}"
+    if device.subfunction is not None and not (auxiliary and 0 <= device.subfunction < 1 << 32):
+        yield f"{device.name}: the number of a sub-function is 32 bits of an auxiliary device"
     if device.pci is None and device.numa_node is not None:
         yield f"{device.name}: sysfs has the NUMA node of PCI functions only"
     if _PCI.fullmatch(device.identity) and device.identity != device.pci:
@@ -111,6 +121,14 @@ def _port(where: str, port: Port) -> Iterator[str]:
         yield f"{where}: a rate below 0"
     if port.netdev is not None and not _NETDEV.fullmatch(port.netdev):
         yield f"{where}: {port.netdev!r} is no name of an interface"
+    if port.bond is not None and (not _NETDEV.fullmatch(port.bond) or port.bond == port.netdev):
+        yield f"{where}: {port.bond!r} is no name of a bond"
+    if port.bond and not port.netdev:
+        yield f"{where}: a bond holds interfaces, and this port has none"
+    if any(lid is not None and not 0 < lid < 0xFFFF for lid in (port.lid, port.sm_lid)):
+        yield f"{where}: a LID has 16 bits, not all of them alike"
+    if port.link_layer is not LinkLayer.INFINIBAND and (port.lid or port.sm_lid):
+        yield f"{where}: only InfiniBand has LIDs"
     if any(a.index >= b.index for a, b in pairwise(port.gids)):
         yield f"{where}: a GID table is listed by index, without doubles"
     for gid in port.gids:
@@ -140,14 +158,18 @@ def _char(char: CharDevice) -> Iterator[str]:
 
 
 def _shared_places(devices: Sequence[Device]) -> Iterator[str]:
-    """A function and an interface have one NUMA node each, whoever sits on them."""
+    """A function and an interface have one NUMA node and one bond, whoever sits on them."""
     nodes: dict[str, int | None] = {}
+    bonds: dict[str, str | None] = {}
     for device in devices:
-        netdevs = {p.netdev for p in device.ports if p.netdev}
-        for place in netdevs | ({device.pci} if device.pci else set()):
+        for place in {*(p.netdev or "" for p in device.ports), device.pci or ""} - {""}:
             if nodes.setdefault(place, device.numa_node) != device.numa_node:
                 yield f"{device.name}: {place} is on another NUMA node"
+        for port in device.ports:
+            if port.netdev and bonds.setdefault(port.netdev, port.bond) != port.bond:
+                yield f"{device.name}: {port.netdev} is in another bond"
+    there = {*nodes, *bonds.values()}
     for device in devices:
         for port in device.ports:
-            if port.netdev is None and any(gid.netdev in nodes for gid in port.gids):
+            if port.netdev is None and any(g.netdev in there for g in port.gids if g.netdev):
                 yield f"{device.name}: a GID names an interface that its port should have"

@@ -222,11 +222,14 @@ def _merge_port(port: Port, link: LinkPort, *, soft: bool) -> Port:
     The interfaces that sysfs shows beside hardware are in our namespace, and netlink names none for
     IPoIB, so there its silence says nothing.
     """
+    netdev = link.netdev or (None if soft else port.netdev)
     return replace(
         port,
         state=link.state or port.state,
         physical_state=link.physical_state or port.physical_state,
-        netdev=link.netdev or (None if soft else port.netdev),
+        netdev=netdev,
+        # A card's link over a bond may be named by the bond itself; what else is named is new.
+        bond=port.bond if netdev in {port.netdev, port.bond} else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The RDMA devices that a sysfs tree shows: the first half of a Survey.
+"""The RDMA devices and GPUs that a sysfs tree shows: the first half of a Survey.
 
 programs/survey calls it on /sys or on a recorded tree; rdma_netlink adds what only the running
 kernel can say. Names and formats come from Documentation/ABI/stable/sysfs-class-infiniband and
@@ -13,7 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from kube_rdma.adapters.kernel.sysfs_seat import Seat, find_seat, netdev_name
+from kube_rdma.adapters.kernel.sysfs_pci import PciTree
+from kube_rdma.adapters.kernel.sysfs_seat import Site, bond_above, find_site, netdev_name
 from kube_rdma.adapters.kernel.sysfs_tree import Tree
 from kube_rdma.model.device import (
     CharDevice,
@@ -37,7 +38,9 @@ _GID = re.compile(r"[0-9a-f]{4}(:[0-9a-f]{4}){7}")
 _UNUSED_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 _RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 _NUMBERED = re.compile(r"\d+: (.+)")
-_DEV = re.compile(r"(\d+):(\d+)")
+_DEV = re.compile(r"[0-9]+:[0-9]+")
+_LID = re.compile(r"0x[0-9a-f]{1,8}")
+_NO_LID = frozenset({0, 0xFFFF})  # unset; the permissive LID, which mlx5 has before a manager came
 _CHAR_NAME = re.compile(r"(uverbs|umad|issm)\d+")
 _DEVNAME = re.compile(r"^DEVNAME=(.+)$", re.MULTILINE)
 
@@ -59,15 +62,19 @@ def survey_tree(tree: Tree) -> Survey:
     """The same for a Tree that is already open."""
     names = tree.names(DEVICES, required=False)
     chars = _char_devices(tree, names)
-    read = (_device(tree, name, tuple(chars[name])) for name in names)
+    pci = PciTree(tree)
+    read = (_device(tree, pci, name, tuple(chars[name])) for name in names)
     devices = tuple(device for device in read if device is not None)
     rdma_cm = None
     if "rdma_cm" in tree.names("class/misc", required=False):
         rdma_cm = _char_device(tree, CharKind.RDMA_CM, "class/misc/rdma_cm")
-    return Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, tuple(tree.faults))
+    gpus = pci.gpus()
+    pci.check_relations()
+    _check_places(tree, devices)
+    return Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, tuple(tree.faults), gpus)
 
 
-def _device(tree: Tree, name: str, chars: tuple[CharDevice, ...]) -> Device | None:
+def _device(tree: Tree, pci: PciTree, name: str, chars: tuple[CharDevice, ...]) -> Device | None:
     """One device, or None with a single fault when it is not there (any more)."""
     path = f"{DEVICES}/{name}"
     if tree.place(path, required=True) is None:
@@ -78,18 +85,21 @@ def _device(tree: Tree, name: str, chars: tuple[CharDevice, ...]) -> Device | No
         for number in sorted(tree.names(f"{path}/ports"), key=_as_number)
         if number.isdecimal()
     )
-    seat = find_seat(tree, path, name, ports)
+    site = find_site(tree, pci, path, ports)
     device = Device(
         name=name,
-        identity=seat.identity,
+        identity=site.identity,
         node_guid=_matching(tree, f"{path}/node_guid", _GUID),
         node_type=_numbered(tree, f"{path}/node_type") or "<unknown>",
-        driver=seat.driver,
+        driver=site.driver,
         firmware=tree.text(f"{path}/fw_ver", required=False),
-        pci=seat.pci,
-        numa_node=seat.numa_node,
-        ports=tuple(replace(p, netdev=_netdev_of(tree, p, seat, len(ports))) for p in ports),
+        pci=site.seat.pci if site.seat else None,
+        numa_node=site.numa_node,
+        ports=tuple(_on_netdev(tree, port, site, len(ports)) for port in ports),
         char_devices=chars,
+        seat=site.seat,
+        auxiliary=site.auxiliary,
+        subfunction=site.subfunction,
     )
     if len(tree.faults) > before and not tree.holds(path):
         del tree.faults[before:]
@@ -98,24 +108,43 @@ def _device(tree: Tree, name: str, chars: tuple[CharDevice, ...]) -> Device | No
     return device
 
 
+def _check_places(tree: Tree, devices: tuple[Device, ...]) -> None:
+    """Blame a name that leads to a device which another name leads to already."""
+    owners: dict[str | None, str] = {}
+    for device in devices:
+        path = f"{DEVICES}/{device.name}"
+        owner = owners.setdefault(tree.place(path), path)
+        if owner != path:
+            tree.blame(path, f"leads to the same device as {owner}")
+
+
 def _as_number(name: str) -> int:
     return int(name) if name.isdecimal() else -1
 
 
 def _port(tree: Tree, ports: str, number: int) -> Port:
     path = f"{ports}/{number}"
+    layer = _word(tree, f"{path}/link_layer", LinkLayer)
+    fabric = layer is LinkLayer.INFINIBAND
     return Port(
         number=number,
         state=_word(tree, f"{path}/state", PortState, numbered=True),
         physical_state=_word(tree, f"{path}/phys_state", PhysicalState, numbered=True),
-        link_layer=_word(tree, f"{path}/link_layer", LinkLayer),
+        link_layer=layer,
         rate_gbps=_rate(tree, f"{path}/rate"),
-        netdev=None,  # needs the whole device: _netdev_of
+        netdev=None,  # needs the whole device: _on_netdev
         gids=_gids(tree, path),
+        lid=_lid(tree, f"{path}/lid") if fabric else None,
+        sm_lid=_lid(tree, f"{path}/sm_lid") if fabric else None,
     )
 
 
-def _netdev_of(tree: Tree, port: Port, seat: Seat, ports: int) -> str | None:
+def _on_netdev(tree: Tree, port: Port, site: Site, ports: int) -> Port:
+    netdev = _netdev_of(tree, port, site, ports)
+    return replace(port, netdev=netdev, bond=bond_above(tree, netdev)) if netdev else port
+
+
+def _netdev_of(tree: Tree, port: Port, site: Site, ports: int) -> str | None:
     """The interface of a port, as well as sysfs can tell; RDMA netlink knows better.
 
     A device with one port owns every interface beside it (bnxt_en counts dev_port per card, not
@@ -123,34 +152,36 @@ def _netdev_of(tree: Tree, port: Port, seat: Seat, ports: int) -> str | None:
     names the uplink, where a switchdev card lists its representors as well.
     """
     named = [gid.netdev for gid in port.gids if gid.netdev]
-    if not seat.netdevs:
+    if not site.netdevs:
         return next((name for name in named if tree.holds(f"class/net/{name}")), None)
-    mine = [n.name for n in seat.netdevs if ports == 1 or n.dev_port == port.number - 1]
+    mine = [n.name for n in site.netdevs if ports == 1 or n.dev_port == port.number - 1]
     return next((name for name in named if name in mine), mine[0] if mine else None)
 
 
 def _gids(tree: Tree, port: str) -> tuple[Gid, ...]:
-    gids = []
-    for index, value in tree.table(f"{port}/gids"):
-        if value == _UNUSED_GID:
-            continue
-        if not _GID.fullmatch(value):
-            tree.blame(f"{port}/gids/{index}", f"is no GID: {value!r}")
-            continue
-        gids.append(
-            Gid(
-                index,
-                value,
-                _word(tree, f"{port}/gid_attrs/types/{index}", GidType),
-                netdev_name(tree, f"{port}/gid_attrs/ndevs/{index}"),
-            )
+    used = {i: gid for i, gid in tree.table(f"{port}/gids").items() if gid != _UNUSED_GID}
+    for index in [index for index, gid in used.items() if not _GID.fullmatch(gid)]:
+        tree.blame(f"{port}/gids/{index}", f"is no GID: {used.pop(index)!r}")
+    if not used:
+        return ()
+    types, netdevs = f"{port}/gid_attrs/types", f"{port}/gid_attrs/ndevs"
+    type_of = tree.entries(types, used)
+    netdev_of = tree.entries(netdevs, used, silent=True, empty=True)
+    return tuple(
+        Gid(
+            index,
+            value,
+            _spelled(tree, f"{types}/{index}", type_of.get(index), GidType),
+            netdev_name(tree, f"{netdevs}/{index}", netdev_of.get(index)),
         )
-    return tuple(gids)
+        for index, value in used.items()
+    )
 
 
 def _char_devices(tree: Tree, devices: tuple[str, ...]) -> dict[str, list[CharDevice]]:
     """The character devices of each RDMA device, in the order of their names."""
     found: dict[str, list[CharDevice]] = {name: [] for name in devices}
+    numbers: dict[tuple[int, int], str] = {}
     for folder in ("class/infiniband_verbs", "class/infiniband_mad"):
         for name in tree.names(folder, required=False):
             match = _CHAR_NAME.fullmatch(name)
@@ -161,7 +192,10 @@ def _char_devices(tree: Tree, devices: tuple[str, ...]) -> dict[str, list[CharDe
             if owner is not None and owner not in found:
                 tree.blame(f"{path}/ibdev", f"names {owner!r}, which {DEVICES} does not show")
             char = _char_device(tree, CharKind(match[1]), path)
-            if char and owner in found:
+            first = numbers.setdefault((char.major, char.minor), path) if char else path
+            if first != path:
+                tree.blame(f"{path}/dev", f"is the device number of {first}")
+            elif char and owner in found:
                 found[owner].append(char)
     return found
 
@@ -180,8 +214,11 @@ def _char_device(tree: Tree, kind: CharKind, path: str) -> CharDevice | None:
 
 
 def _word(tree: Tree, path: str, words: type[Word], *, numbered: bool = False) -> Word:
+    return _spelled(tree, path, _numbered(tree, path) if numbered else tree.text(path), words)
+
+
+def _spelled(tree: Tree, path: str, text: str | None, words: type[Word]) -> Word:
     """One of the words that the kernel can print here; UNKNOWN, and a fault, for any other."""
-    text = _numbered(tree, path) if numbered else tree.text(path)
     unknown = words["UNKNOWN"]
     if text is None:
         return unknown
@@ -213,3 +250,10 @@ def _rate(tree: Tree, path: str) -> float | None:
     if text and not match:
         tree.blame(path, f"says {text!r}, which is not of its form")
     return float(match[1]) if match else None
+
+
+def _lid(tree: Tree, path: str) -> int | None:
+    """A local identifier out of ``0x1a``; None while it is not assigned."""
+    text = _matching(tree, path, _LID)
+    lid = int(text, 16) if text else 0
+    return None if lid in _NO_LID else lid

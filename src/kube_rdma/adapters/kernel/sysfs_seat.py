@@ -1,8 +1,8 @@
-"""Where an RDMA device sits: on which function, driver and NUMA node, under which identity.
+"""What an RDMA device sits on: function, driver, interfaces, and the identity that follows.
 
-sysfs.py asks it once per device. Three kinds of seat exist: a PCI function, a smaller device on
-one (an auxiliary device such as a mlx5 subfunction), and no hardware at all. rxe and siw are of the
-last kind since Linux 5.11 ("Make emulated devices virtual in the device tree"); before it they
+sysfs.py asks it once per device. Three kinds of site exist: a PCI function, a smaller device on
+one (an auxiliary device such as a mlx5 sub-function), and no hardware at all. rxe and siw are of
+the last kind since Linux 5.11 ("Make emulated devices virtual in the device tree"); before it they
 pointed at the card of their interface, which is why rxe's `parent` file is asked first.
 """
 
@@ -11,11 +11,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kube_rdma.adapters.kernel.sysfs_pci import PciTree
 from kube_rdma.adapters.kernel.sysfs_tree import Tree
-from kube_rdma.model.device import PciAddress, Port
+from kube_rdma.model.device import Port, Seat
 
 _NETDEV = re.compile(r"[^/\s]{1,15}")  # dev_valid_name(), net/core/dev.c
+_AUXILIARY = re.compile(r"[^.]+\..+\.\d+")  # module.name.id, drivers/base/auxiliary.c
 _NO_PARENT = "(null)"  # rxe prints this when its interface is gone
+_UPPER = "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,16 @@ class Netdev:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """The place of one RDMA device in the machine."""
+class Site:
+    """The place of one RDMA device in the machine; `seat` is None without a PCI function."""
 
     identity: str
-    pci: PciAddress | None
+    seat: Seat | None
     driver: str | None
     numa_node: int | None
     netdevs: tuple[Netdev, ...]
+    auxiliary: str | None = None
+    subfunction: int | None = None
 
 
 def soft_identity(link: str, netdev: str | None) -> str:
@@ -42,79 +47,75 @@ def soft_identity(link: str, netdev: str | None) -> str:
     return f"{link}@{netdev}" if netdev else link
 
 
-def netdev_name(tree: Tree, path: str) -> str | None:
-    """The interface that a file names; None when it names none, as files of this sort may."""
-    name = tree.text(path, required=False)
+def netdev_name(tree: Tree, path: str, name: str | None) -> str | None:
+    """`name` if an interface can have it; None, and a fault at `path`, for any other text."""
     if name is None or _NETDEV.fullmatch(name):
         return name
     tree.blame(path, f"is no interface name: {name!r}")
     return None
 
 
-def find_seat(tree: Tree, path: str, name: str, ports: tuple[Port, ...]) -> Seat:
-    """The seat of the device `name` at `path`; `ports` name its interface where sysfs does not."""
-    parent = netdev_name(tree, f"{path}/parent")
+def bond_above(tree: Tree, netdev: str) -> str | None:
+    """The bonding interface that `netdev` is enslaved to; other masters (bridges) are none."""
+    place = f"class/net/{netdev}"
+    master = tree.link(f"{place}/master")
+    above = [master] if master else []
+    if not master:
+        names = tree.names(place, required=False)
+        above = [name.removeprefix(_UPPER) for name in names if name.startswith(_UPPER)]
+    return next((name for name in above if tree.holds(f"class/net/{name}/bonding")), None)
+
+
+def find_site(tree: Tree, pci: PciTree, path: str, ports: tuple[Port, ...]) -> Site:
+    """The site of the device at `path`; `ports` name its interface where sysfs does not."""
+    said = tree.text(f"{path}/parent", required=False)
+    parent = netdev_name(tree, f"{path}/parent", said)
     place = None if parent else tree.place(f"{path}/device")
     if place is not None:
-        return _hard_seat(tree, path, place)
+        return _hard_site(tree, pci, path, place)
     netdev = parent if parent != _NO_PARENT else None
     if netdev is None:
         named = (gid.netdev for port in ports for gid in port.gids if gid.netdev)
         netdev = next((n for n in named if tree.holds(f"class/net/{n}")), None)
-    return Seat(
-        identity=soft_identity(name, netdev),
-        pci=None,
+    seat = pci.seat(tree.place(f"class/net/{netdev}")) if netdev else None
+    return Site(
+        identity=soft_identity(path.rpartition("/")[2], netdev),
+        seat=None,  # the function is its interface's
         driver=None,
-        numa_node=_numa(tree, tree.place(f"class/net/{netdev}")) if netdev else None,
+        numa_node=seat.numa_node if seat else None,
         netdevs=(Netdev(netdev, 0),) if netdev else (),
     )
 
 
-def _hard_seat(tree: Tree, path: str, place: str) -> Seat:
-    function = _pci_above(place)
+def _hard_site(tree: Tree, pci: PciTree, path: str, place: str) -> Site:
+    # The last name is the function's own address, or the auxiliary device on it.
+    name = place.rpartition("/")[2]
+    seat = pci.seat(place)
+    auxiliary = name if _AUXILIARY.fullmatch(name) else None
     driver = tree.place(f"{path}/device/driver")
-    return Seat(
-        # The last name is the function's own address, or the auxiliary device on it.
-        identity=place.rpartition("/")[2],
-        pci=function[0] if function else None,
+    return Site(
+        identity=name,
+        seat=seat,
         driver=driver.rpartition("/")[2] if driver else None,
-        numa_node=_numa(tree, place),
-        netdevs=tuple(
-            Netdev(name, _dev_port(tree, f"{path}/device/net/{name}"))
-            for name in tree.names(f"{path}/device/net", required=False)
-        ),
+        numa_node=seat.numa_node if seat else None,
+        netdevs=_netdevs(tree, f"{path}/device/net"),
+        auxiliary=auxiliary,
+        subfunction=_number(tree, f"{path}/device/sfnum") if auxiliary else None,
     )
 
 
-def _dev_port(tree: Tree, netdev: str) -> int:
-    text = tree.text(f"{netdev}/dev_port", required=False)
-    if text is None or text.isdecimal():
-        return int(text or 0)
-    tree.blame(f"{netdev}/dev_port", f"is no number: {text!r}")
-    return 0
+def _netdevs(tree: Tree, folder: str) -> tuple[Netdev, ...]:
+    return tuple(
+        Netdev(name, _number(tree, f"{folder}/{name}/dev_port") or 0)
+        for name in tree.names(folder, required=False)
+        if netdev_name(tree, folder, name)
+    )
 
 
-def _pci_above(place: str | None) -> tuple[PciAddress, str] | None:
-    """The nearest PCI function on the way up from `place`, and its own place."""
-    while place:
-        above, _, last = place.rpartition("/")
-        try:
-            return PciAddress(last), place
-        except ValueError:
-            place = above
-    return None
-
-
-def _numa(tree: Tree, place: str | None) -> int | None:
-    """The NUMA node of the PCI function at or above `place`; the kernel's -1 means none."""
-    function = _pci_above(place)
-    if function is None:
-        return None
-    path = f"{function[1]}/numa_node"
+def _number(tree: Tree, path: str) -> int | None:
+    """A decimal number in a file that not every device has."""
     text = tree.text(path, required=False)
-    if text is None or text == "-1":
-        return None
-    if text.isdecimal():
-        return int(text)
-    tree.blame(path, f"is no NUMA node: {text!r}")
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    tree.blame(path, f"is no number: {text!r}")
     return None

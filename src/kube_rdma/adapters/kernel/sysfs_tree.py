@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from kube_rdma.model.survey import Fault
@@ -50,36 +50,83 @@ class Tree:
         return text or None
 
     def names(self, path: str, *, required: bool = True) -> tuple[str, ...]:
-        """Sorted names in a directory; none, and a fault when `required`, if it is missing."""
+        """Sorted names in a directory; none, and a fault when `required`, if it is missing.
+
+        A name that no text can hold (a line end, bytes that are not UTF-8) is a fault and left out,
+        so that every path made of names can be shown.
+        """
         try:
             with os.scandir(f"{self._root}/{path}") as entries:
-                return tuple(sorted(entry.name for entry in entries))
+                names = [entry.name for entry in entries]
         except OSError as error:
             if required or error.errno != errno.ENOENT:
                 self.blame(path, _reason(error))
             return ()
+        odd = [name for name in names if not name.isprintable()]
+        for name in odd:
+            self.blame(path, f"holds a name that is not text: {name!r}")
+        return tuple(sorted(set(names).difference(odd) if odd else names))
 
-    def table(self, path: str) -> Iterator[tuple[int, str]]:
+    def table(self, path: str) -> dict[int, str]:
         """Index and text of each entry of a numbered table (a port's gids), in order.
 
-        A table has up to 1024 entries, so the path is walked once for all of them. An entry that
-        the kernel refuses with EINVAL is unused: that is how kernels before 4.19 say so.
+        An entry that the kernel refuses with EINVAL is unused: that is how kernels before 4.19 say
+        so.
         """
         indexes = sorted(int(name) for name in self.names(path) if name.isdecimal())
-        if not indexes:
-            return
+        return self.entries(path, indexes, silent=True) if indexes else {}
+
+    def entries(
+        self,
+        path: str,
+        indexes: Iterable[int],
+        *,
+        silent: bool = False,
+        empty: bool = False,
+    ) -> dict[int, str]:
+        """What the files named `indexes` in a directory say, without those that say nothing.
+
+        A table has up to 1024 entries, so the path is walked once for all of them. That an entry
+        says nothing is no fault where it may be `silent`, an empty one where it may be `empty`.
+        """
+        passed_over = _SILENT if silent else frozenset()
         try:
             folder = os.open(f"{self._root}/{path}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            self.blame(path, _reason(error))
-            return
+            if error.errno not in passed_over:
+                self.blame(path, _reason(error))
+            return {}
+        found = {}
         try:
             for index in indexes:
-                text = self._entry(path, index, folder)
-                if text is not None:
-                    yield index, text
+                try:
+                    data = _read(str(index), folder)
+                except OSError as error:
+                    if error.errno not in passed_over:
+                        self.blame(f"{path}/{index}", _reason(error))
+                    continue
+                text = self._decode(path, data, index)
+                if text:
+                    found[index] = text
+                elif text == "" and not empty:
+                    self.blame(f"{path}/{index}", "is empty")
         finally:
             os.close(folder)
+        return found
+
+    def link(self, path: str) -> str | None:
+        """The last name of what a link leads to, which need not exist; None where no link is."""
+        try:
+            target = os.readlink(f"{self._root}/{path}")  # noqa: PTH115  # a Path costs more
+        except OSError as error:
+            if error.errno != errno.ENOENT:
+                self.blame(path, "is no link" if error.errno == errno.EINVAL else _reason(error))
+            return None
+        name = target.rpartition("/")[2]
+        if name.isprintable():
+            return name
+        self.blame(path, f"leads to a name that is not text: {name!r}")
+        return None
 
     def place(self, path: str, *, required: bool = False) -> str | None:
         """Where a path really is, relative to the root, once its links are followed.
@@ -100,30 +147,18 @@ class Tree:
 
     def holds(self, path: str) -> bool:
         """Whether something is at `path`, links followed."""
-        return Path(self._root, path).exists()
+        return os.path.exists(f"{self._root}/{path}")  # noqa: PTH110  # a Path costs more
 
-    def _entry(self, path: str, index: int, folder: int) -> str | None:
-        try:
-            data = _read(str(index), folder)
-        except OSError as error:
-            if error.errno not in _SILENT:
-                self.blame(f"{path}/{index}", _reason(error))
-            return None
-        text = self._decode(f"{path}/{index}", data)
-        if text == "":
-            self.blame(f"{path}/{index}", "is empty")
-        return text or None
-
-    def _decode(self, path: str, data: bytes) -> str | None:
+    def _decode(self, path: str, data: bytes, index: int | None = None) -> str | None:
+        """Text of a file, or of the entry `index` of a table; None and a fault when it is none."""
         try:
             text = data.decode().strip()
         except UnicodeDecodeError:
-            self.blame(path, "is not text")
-            return None
-        if not text.replace("\n", "").isprintable():
-            self.blame(path, "is not text")
-            return None
-        return text
+            text = "\0"
+        if text.isprintable() or text.replace("\n", "").isprintable():
+            return text
+        self.blame(path if index is None else f"{path}/{index}", "is not text")
+        return None
 
 
 def _read(path: str, folder: int | None = None) -> bytes:

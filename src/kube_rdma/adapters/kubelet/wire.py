@@ -45,12 +45,13 @@ def _device(share: Share) -> pb.Device:
 
 
 def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
-    """The device nodes of `grant`, under the same path in the container as on the host."""
+    """What `grant` gives: device nodes under the same path as on the host, and the variables."""
     return pb.ContainerAllocateResponse(
         devices=[
             pb.DeviceSpec(container_path=path, host_path=path, permissions=PERMISSIONS)
             for path in grant.char_paths
-        ]
+        ],
+        envs=dict(grant.env),
     )
 
 

@@ -1,33 +1,43 @@
 """`kube-rdma devices`: what RDMA this node has, and what is wrong with the rest.
 
 The shortest way through the house: take a survey, judge it, show it. Kept free of heavy imports,
-for it is the command that people type first and most often.
+for it is the command that people type first and most often; what only one option needs is imported
+by it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import click
 
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.survey import Survey
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.discovery import judge, notes
-from kube_rdma.views.devices import document, table
+from kube_rdma.views.devices import table
+from kube_rdma.views.documents import document
 
 _PAGE_WIDTH = 100  # columns, where the output is not a terminal
+_SYSFS = Path("/sys")
 
 
 @click.command()
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "json"]),
+    type=click.Choice(["table", "json", "ibdev2netdev"]),
     default="table",
     show_default=True,
-    help="A table for people or a JSON document for programs.",
+    help="A table for people, JSON for programs, or the lines of Mellanox's ibdev2netdev.",
 )
 @click.option(
     "--sysfs",
@@ -35,12 +45,49 @@ _PAGE_WIDTH = 100  # columns, where the output is not a terminal
     metavar="DIR",
     help="Read a recorded tree (DIR holds class/infiniband, class/net, bus/pci) instead of /sys.",
 )
-def devices(output: str, sysfs: Path | None) -> None:
+@click.option("--topology", is_flag=True, help="How near GPUs and NICs are, by the PCIe tree.")
+@click.option("--watch", is_flag=True, help="Print what changes until Ctrl-C.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write what a survey reads into the new folder DIR, for --sysfs.",
+)
+def devices(
+    output: str, sysfs: Path | None, topology: bool, watch: bool, record: Path | None
+) -> None:
     """Show the RDMA devices of this node, whether pods can use them, and why not.
 
-    Exits with 1 when not a single device is usable.
+    Exits with 1 when not a single device is usable; --topology, --watch, --record and
+    -o ibdev2netdev do not judge and exit with 0.
     """
-    survey = take_survey(sysfs)
+    _check(output, topology=topology, watch=watch, record=record is not None)
+    if record:
+        _record(sysfs, record)
+    elif watch:
+        _watch(sysfs, output)
+    elif topology:
+        _topology(take_survey(sysfs), output)
+    elif output == "ibdev2netdev":
+        from kube_rdma.views.ibdev2netdev import ibdev2netdev
+
+        click.echo(ibdev2netdev(take_survey(sysfs)), nl=False)
+    else:
+        _show(take_survey(sysfs), output)
+
+
+def _check(output: str, **modes: bool) -> None:
+    """Raise a usage error for options that exclude each other."""
+    chosen = [f"--{name}" for name, on in modes.items() if on]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{chosen[0]} and {chosen[1]} cannot be combined.")
+    if chosen and output == "ibdev2netdev":
+        raise click.UsageError(f"{chosen[0]} has no lines in the style of ibdev2netdev.")
+    if chosen == ["--record"] and output != "table":
+        raise click.UsageError("--record writes a tree and shows nothing; leave -o out.")
+
+
+def _show(survey: Survey, output: str) -> None:
     verdicts = judge(survey)
     if output == "json":
         click.echo(json.dumps(document(verdicts, survey, notes(survey)), indent=2))
@@ -50,3 +97,60 @@ def devices(output: str, sysfs: Path | None) -> None:
         click.echo(table(verdicts, survey, notes(survey), width))
     if not any(verdict.usable for verdict in verdicts):
         sys.exit(1)
+
+
+def _topology(survey: Survey, output: str) -> None:
+    """The matrix, or the whole document with the key ``topology``."""
+    from kube_rdma.rules.topology import matrix
+    from kube_rdma.views.topology import topology_document, topology_text
+
+    marks = matrix(survey)
+    if output == "json":
+        whole = document(judge(survey), survey, notes(survey))
+        whole["topology"] = topology_document(survey, marks)
+        click.echo(json.dumps(whole, indent=2))
+    else:
+        click.echo(topology_text(survey, marks))
+
+
+def _watch(sysfs: Path | None, output: str) -> None:
+    import asyncio
+
+    from kube_rdma.adapters.kernel.rtnl_events import RtnlEvents
+    from kube_rdma.adapters.kernel.uevents import Uevents
+    from kube_rdma.programs.watch import watch
+    from kube_rdma.views.changes import Change, entry, line
+
+    if sysfs is not None:
+        raise Refused(
+            "a recorded tree does not change by itself",
+            remedy="Leave --sysfs out to watch this node",
+            where="--watch",
+        )
+
+    def tell(found: tuple[Change, ...]) -> None:
+        now = datetime.now().astimezone()
+        for change in found:
+            click.echo(json.dumps(entry(change, now)) if output == "json" else line(change, now))
+
+    try:
+        with suppress(KeyboardInterrupt):
+            click.echo("Watching this node's RDMA devices; Ctrl-C ends it.", err=True)
+            asyncio.run(watch(take_survey, (Uevents(), RtnlEvents()), tell))
+    except BrokenPipeError:
+        # The reader has gone (`| head`); nor must Python's last flush complain about it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _record(sysfs: Path | None, to: Path) -> None:
+    from kube_rdma.adapters.kernel.rdma_netlink import LinkView, read_links
+    from kube_rdma.adapters.kernel.record import record, recorded_links
+
+    links: Callable[[], LinkView | None] = read_links
+    if sysfs is not None:
+        take_survey(sysfs)  # refuses what is no tree
+        links = partial(recorded_links, sysfs)
+    files, faults = record(sysfs or _SYSFS, links, to)
+    click.echo(f"{to}: {files} files; kube-rdma devices --sysfs {to} shows them.")
+    for fault in faults:
+        click.echo(f"  not copied: {fault.path}: {fault.reason}")

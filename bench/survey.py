@@ -1,0 +1,89 @@
+"""How long a survey of the largest node takes: 16 cards × 256 GIDs × 128 virtual functions.
+
+The node is made up in a temporary folder, so what is measured is our own part: the kernel takes
+longer to answer some files of a real sysfs than a file system of memory does. The virtual functions
+are plain ones, as a node has them that gives them to pods: without RDMA devices of their own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from bench.context import Context
+from bench.figures import Figure
+from kube_rdma.adapters.kernel.fake import write_tree
+from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.model.device import (
+    CharDevice,
+    CharKind,
+    Device,
+    Gid,
+    GidType,
+    LinkLayer,
+    PciAddress,
+    PhysicalState,
+    Port,
+    PortState,
+    Seat,
+)
+
+CARDS, GIDS, VIRTUAL = 16, 256, 128
+ROUNDS = 7
+
+
+def measure(context: Context) -> tuple[Figure, ...]:
+    """Take the survey some times in this process; median."""
+    del context  # no lab is needed
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        begin = time.perf_counter()
+        write_tree(root, [card(number) for number in range(CARDS)])
+        built = time.perf_counter() - begin
+        times = [seconds(root) for _ in range(ROUNDS)]
+    spread = f"{min(times) * 1000:.0f}–{max(times) * 1000:.0f} ms; written in {built:.1f} s"
+    return (Figure("large_node_ms", median(times) * 1000, "ms", "≤ 300", spread),)
+
+
+def seconds(root: Path) -> float:
+    """Return the time of one survey of the large node."""
+    begin = time.perf_counter()
+    survey = read_survey(root)
+    taken = time.perf_counter() - begin
+    seats = [device.seat for device in survey.devices if device.seat]
+    assert sum(len(seat.virtual_functions) for seat in seats) == CARDS * VIRTUAL
+    assert sum(len(d.ports[0].gids) for d in survey.devices) == CARDS * GIDS
+    assert not survey.faults
+    return taken
+
+
+def card(number: int) -> Device:
+    """Return one card with a full GID table; `number` is below 16."""
+    bus = 0x10 * number + 1
+    pci = PciAddress(f"0000:{bus:02x}:00.0")
+    bridge = PciAddress(f"0000:{bus - 1:02x}:01.0")
+    # 8 functions a device: 16 devices after the card itself hold 128 virtual functions.
+    virtual = tuple(PciAddress(f"0000:{bus:02x}:{1 + n // 8:02x}.{n % 8}") for n in range(VIRTUAL))
+    root, node = f"pci0000:{bus - 1:02x}", number // (CARDS // 2)
+    gids = tuple(
+        Gid(n, f"0000:0000:0000:0000:0000:ffff:0a{number:02x}:{n + 1:04x}", GidType.ROCE_V2, "net1")
+        for n in range(GIDS)
+    )
+    ethernet, up = LinkLayer.ETHERNET, PhysicalState.LINK_UP
+    return Device(
+        name=f"mlx5_{number:02}",
+        identity=str(pci),
+        node_guid=f"b8ce:f603:000a:{number + 1:04x}",
+        node_type="CA",
+        driver="mlx5_core",
+        firmware="28.39.1002",
+        pci=pci,
+        numa_node=node,
+        ports=(Port(1, PortState.ACTIVE, up, ethernet, 400.0, f"eth{number}", gids),),
+        char_devices=(
+            CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{number}", 231, 192 + number),
+        ),
+        seat=Seat(pci, root, (bridge, pci), node, None, virtual, VIRTUAL),
+    )

@@ -1,0 +1,121 @@
+"""What the kernel says of interfaces and addresses: which is believed, what it is about."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import struct
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.adapters.kernel.netlink import Message, encode
+from kube_rdma.adapters.kernel.rtnl_events import (
+    FakeRtnlEvents,
+    News,
+    RtnlEvent,
+    RtnlEvents,
+    decode,
+)
+
+KERNEL = 0
+LINK = struct.pack("=BxHiII", 0, 1, 7, 0x1043, 0)  # struct ifinfomsg of interface 7
+ADDRESS = struct.pack("=BBBBI", 2, 24, 0, 0, 9)  # struct ifaddrmsg of interface 9
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "event"),
+    [
+        (16, LINK, RtnlEvent(News.LINK, 7)),
+        (17, LINK, RtnlEvent(News.LINK_GONE, 7)),
+        (20, ADDRESS, RtnlEvent(News.ADDRESS, 9)),
+        (21, ADDRESS, RtnlEvent(News.ADDRESS_GONE, 9)),
+    ],
+)
+def test_links_and_addresses_are_told_with_their_interface(kind, body, event):
+    assert decode(encode(Message(kind, 0, 0, body)), KERNEL) == (event,)
+
+
+def test_one_datagram_may_tell_several_things():
+    datagram = encode(Message(16, 0, 0, LINK)) + encode(Message(20, 0, 0, ADDRESS))
+    assert [event.news for event in decode(datagram, KERNEL)] == [News.LINK, News.ADDRESS]
+
+
+def test_only_the_kernel_is_believed():
+    assert decode(encode(Message(16, 0, 0, LINK)), 4711) == ()
+
+
+def test_other_messages_are_passed_over():
+    assert decode(encode(Message(24, 0, 0, LINK)), KERNEL) == ()
+    assert decode(encode(Message(16, 0, 0, b"\0")), KERNEL) == ()
+
+
+def test_what_cannot_be_read_may_have_been_anything():
+    assert decode(b"\x01\x02", KERNEL) == (RtnlEvent(News.LOST),)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_no_error(garbage):
+    assert all(isinstance(event, RtnlEvent) for event in decode(garbage, KERNEL))
+
+
+async def test_the_listener_opens_and_closes_and_can_be_cancelled():
+    async with RtnlEvents() as events:
+        waiting = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
+# Sets the loopback interface of a new network namespace up and waits to be told of it. The kernel
+# answers with two events, of the link and of the address 127.0.0.1 that it gives itself.
+SCRIPT = """
+import asyncio, fcntl, socket, struct
+from kube_rdma.adapters.kernel.rtnl_events import News, RtnlEvents
+
+async def main():
+    heard = set()
+    async with RtnlEvents() as events, asyncio.timeout(20):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
+            fcntl.ioctl(door, 0x8914, struct.pack("16sh22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+        async for event in events:
+            heard.add(event.news)
+            if heard >= {News.LINK, News.ADDRESS}:
+                print(event.interface)
+                return
+
+asyncio.run(main())
+"""
+
+
+def in_new_network(*command):
+    argv = ["unshare", "--user", "--map-root-user", "--net", *command]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(
+    not shutil.which("unshare") or in_new_network("true").returncode != 0,
+    reason="no user namespaces here",
+)
+def test_the_running_kernel_is_heard():
+    done = in_new_network(sys.executable, "-c", SCRIPT)
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+async def test_the_fake_yields_what_was_pushed_until_it_is_closed():
+    first, lost = RtnlEvent(News.LINK, 3), RtnlEvent(News.LOST)
+    fake = FakeRtnlEvents()
+    fake.push(first)
+    fake.push(lost)
+    fake.close()
+    async with fake as events:
+        assert [event async for event in events] == [first, lost]
+
+
+def test_the_fake_refuses_an_interface_that_cannot_be():
+    with pytest.raises(ValueError, match="counts interfaces from 1"):
+        FakeRtnlEvents().push(RtnlEvent(News.LINK))
