@@ -21,8 +21,9 @@ _SYSFS = Path("/sys")
 def take_survey(sysfs: Path | None = None) -> Survey:
     """The RDMA devices of this node, or of the recorded tree `sysfs`.
 
-    With a tree nothing of the running kernel is asked; what netlink said then is in the tree. A kernel without RDMA netlink is a fault in
-    the Survey, for that is how the node is. Raise Refused when `sysfs` is no sysfs tree.
+    With a tree nothing of the running kernel is asked; what netlink said then is in the tree. A
+    kernel without RDMA netlink is a fault in the Survey, for that is how the node is. Raise Refused
+    when `sysfs` is no sysfs tree.
     """
     if sysfs is not None and not (sysfs / "class").is_dir():
         raise Refused(

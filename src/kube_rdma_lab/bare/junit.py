@@ -1,0 +1,57 @@
+"""What came of each test, read from the JUnit file that pytest wrote inside the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from xml.etree import ElementTree as ET
+
+from kube_rdma.model.errors import Unavailable
+
+
+class Outcome(StrEnum):
+    """How a test ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One test: `text` is its traceback with what it printed, or why it was skipped."""
+
+    outcome: Outcome
+    seconds: float
+    text: str = ""
+
+
+def read(xml: str) -> dict[str, Result]:
+    """Return the results by pytest's node id; Unavailable when the text is not whole.
+
+    Of a test that has both failed and could not be torn down, the worse counts.
+    """
+    try:
+        suites = ET.fromstring(xml)  # noqa: S314 - written by a machine of ours
+    except ET.ParseError as error:
+        raise Unavailable(f"the bare machine's JUnit file is not whole: {error}") from error
+    found: dict[str, Result] = {}
+    for case in suites.iter("testcase"):
+        test = f"{case.get('file')}::{case.get('name')}"
+        result = _result(case)
+        if test not in found or result.outcome is Outcome.FAILED:
+            found[test] = result
+    return found
+
+
+def _result(case: ET.Element) -> Result:
+    seconds = float(case.get("time", "0"))
+    bad = [*case.iter("failure"), *case.iter("error")]
+    if bad:
+        printed = [*case.iter("system-out"), *case.iter("system-err")]
+        text = "\n".join(part.text or part.get("message") or "" for part in (*bad, *printed))
+        return Result(Outcome.FAILED, seconds, text)
+    skipped = case.find("skipped")
+    if skipped is not None:
+        return Result(Outcome.SKIPPED, seconds, skipped.get("message", ""))
+    return Result(Outcome.PASSED, seconds)

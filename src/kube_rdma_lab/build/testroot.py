@@ -1,0 +1,150 @@
+"""The root disk of the bare machine: the node's Debian and kernel, with Python and pytest.
+
+Kernel tests run on it (bare/). It needs nothing of Kubernetes, so a fresh checkout has it in a
+minute or two, not after the compiler. Sources and tests are not on it: they travel with each run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma.model.errors import Refused
+from kube_rdma_lab.build import (
+    debian,
+    disk,
+    initrd,
+    kernel,
+    product,
+    qemu,
+    resolution,
+    root,
+    wheels,
+)
+from kube_rdma_lab.build.shell import Shell, need_root
+from kube_rdma_lab.build.store import Store
+
+# Only unpacked, and laid over the node's tree of the same suite: the C library is there already.
+TREE = debian.Tree(root.TREE.suite, "extract", ("python3",))
+# What the tests want beside the product's own dependencies, and what that needs in turn.
+PYTEST = ("pytest", "pytest-asyncio", "iniconfig", "packaging", "pluggy", "pygments")
+RECIPE = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class BareParts:
+    """What a bare machine boots from; nothing in it ever changes."""
+
+    qemu: qemu.Qemu
+    kernel: Path
+    initrd: Path
+    disk: Path
+
+
+def build(store: Store, checkout: Path) -> BareParts:
+    """Return the parts, building what is missing; the locks of `checkout` name the packages.
+
+    They are safe from pruning while `store` is open. Raises Refused without root or without locks,
+    Unavailable when a program of the build fails.
+    """
+    need_root()
+    stamp = resolution.stamp(update=False)
+    resolved = resolution.current_kernel(store, update=False)
+    chosen = kernel.build(store, resolved, resolution.archive())
+    base = root.build_base(store, stamp)
+    return BareParts(
+        qemu=qemu.build(store, stamp),
+        kernel=chosen.vmlinuz,
+        initrd=initrd.build(store, base, chosen),
+        disk=_disk(store, base, chosen, _python(store, stamp, checkout / "locks")),
+    )
+
+
+def _python(store: Store, stamp: str, locks: Path) -> Path:
+    """Return a tree with Debian's Python, the product's dependencies and pytest."""
+    lock = requirements(locks)
+
+    def make(folder: Path, shell: Shell) -> None:
+        tree = folder / "tree"
+        debian.unpack(TREE, tree, shell)
+        (folder / "lock.txt").write_text(lock)
+        wheels.install_locked(folder / "lock.txt", tree / product.SITE, product.WHEELS, shell)
+
+    inputs = {
+        **TREE.inputs(),
+        "stamp": stamp,
+        "lock": hashlib.sha256(lock.encode()).hexdigest(),
+        "platform": product.WHEELS.platform,
+        "recipe": RECIPE,
+    }
+    return store.get("test-python", inputs, make) / "tree"
+
+
+def _disk(store: Store, base: Path, chosen: kernel.Kernel, python: Path) -> Path:
+    def make(folder: Path, shell: Shell) -> None:
+        stage = folder / "stage"
+        shell.run(["cp", "-al", base, stage])  # links: nothing below changes an existing file
+        add_missing(python, stage)
+        for where in (f"usr/lib/python{product.PYTHON}", product.SITE):
+            product.compile_python(stage, stage, where, shell)
+        modules = stage / "usr/lib/modules" / chosen.release
+        shutil.copytree(chosen.modules, modules, symlinks=True)
+        disk.make_ext4(stage, folder / "root.ext4", shell)
+        shutil.rmtree(stage)
+
+    inputs = {
+        "base": base.parent.name,
+        "kernel": chosen.folder.name,
+        "python": python.parent.name,
+        "recipe": f"{RECIPE} {disk.FEATURES}",
+    }
+    return store.get("test-root", inputs, make) / "root.ext4"
+
+
+def add_missing(tree: Path, stage: Path) -> None:
+    """Link the programs and libraries of a tree into another of the same suite, where it has none.
+
+    A tree that is only unpacked still has /lib as a folder; in a root it is a link to usr/lib.
+    """
+    for path in (path for top in ("usr", "lib") for path in sorted((tree / top).rglob("*"))):
+        target = stage / path.relative_to(tree)
+        if path.is_dir() and not path.is_symlink():
+            target.mkdir(exist_ok=True)
+        elif not os.path.lexists(target):
+            os.link(path, target, follow_symlinks=False)
+
+
+def requirements(locks: Path) -> str:
+    """Return the lock of the test root: the versions of dev.txt for runtime.txt's names and PYTEST.
+
+    Raises Refused when `locks` is not the folder of a checkout, or a name is not locked there.
+    """
+    try:
+        runtime, everything = ((locks / name).read_text() for name in ("runtime.txt", "dev.txt"))
+    except FileNotFoundError as error:
+        raise Refused(
+            f"there is no {error.filename}, which names the packages of the kernel tests",
+            remedy="Run them in a checkout of kube-rdma",
+        ) from error
+    return select(everything, {*_entries(runtime), *PYTEST})
+
+
+def select(lock: str, names: Collection[str]) -> str:
+    """Return the entries of a lock file for `names`, hashes included; Refused if one is missing."""
+    entries = _entries(lock)
+    if missing := sorted(set(names) - entries.keys()):
+        raise Refused(
+            f"{', '.join(missing)} is not locked", remedy="Run tools/lock", where="locks/dev.txt"
+        )
+    return "".join(text for name, text in entries.items() if name in names)
+
+
+def _entries(lock: str) -> dict[str, str]:
+    """Return the entries of a lock file by package; each begins at the start of a line."""
+    parts = re.split(r"(?m)^(?=[A-Za-z0-9])", lock)
+    return {part.split("==", 1)[0].lower(): part for part in parts if "==" in part}

@@ -1,0 +1,1 @@
+"""Kernel tests: what is outside of the bare machine; vm/ is what runs in it."""

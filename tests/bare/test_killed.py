@@ -1,0 +1,53 @@
+"""Whatever ends the outer run, no machine is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .outside import CHECKOUT
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(os.geteuid() != 0, reason="the machine's disk is made by root"),
+]
+RUN = """
+import sys
+from pathlib import Path
+from kube_rdma_lab.bare import run
+run(Path(sys.argv[1]), ["tests/bare/vm/test_survey.py"], Path(sys.argv[2]))
+"""
+
+
+def machines(home):
+    """The processes of QEMU whose results go to this folder."""
+    mark = f"file={home}/results.tar"
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            text = path.read_text(errors="replace")
+        except OSError:
+            continue
+        if mark in text:
+            found.append(int(path.parent.name))
+    return found
+
+
+def wait_until(condition, seconds=120):
+    """Wait for a condition of the outside world."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_killed_run_leaves_no_machine(tmp_path):
+    command = [sys.executable, "-c", RUN, str(CHECKOUT), str(tmp_path)]
+    with subprocess.Popen(command) as process:
+        wait_until(lambda: machines(tmp_path))
+        process.send_signal(signal.SIGKILL)
+    wait_until(lambda: not machines(tmp_path), 10)

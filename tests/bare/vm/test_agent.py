@@ -1,0 +1,81 @@
+"""The agent as a process on a real kernel, its kubelet a fake: cards go and come, pods are told."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kube_rdma.adapters.kubelet.fake import FakeKubelet
+from kube_rdma.model.device import PortState
+
+from .world import port_of, run, until
+
+HCA = "rdma/hca"
+SHARES = 1000
+AGENT = (sys.executable, "-m", "kube_rdma.programs.cli.main", "agent")
+
+
+def make(link, card):
+    """A link whose port is ACTIVE."""
+    link("rxe0", card)
+    until(lambda: port_of("rxe0").state is PortState.ACTIVE)
+
+
+@pytest.fixture
+def node(tmp_path):
+    """A configuration and the kubelet's folder; `log` is what the agent writes."""
+    (tmp_path / "config.json").write_text('{"mode": "hca"}')
+    (tmp_path / "kubelet").mkdir()
+    return tmp_path
+
+
+@asynccontextmanager
+async def agent(node):
+    """The agent until the scope closes; its log is in node/log."""
+    options = ("--config", node / "config.json", "--kubelet-dir", node / "kubelet")
+    with (node / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(*AGENT, *map(str, options), stderr=log)
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+
+
+async def test_a_card_that_vanishes_takes_its_shares_along_and_brings_them_back(cards, link, node):
+    make(link, cards[0])
+    async with FakeKubelet(node / "kubelet") as kubelet, agent(node):
+        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
+        run("rdma", "link", "delete", "rxe0")
+        await kubelet.until(lambda: kubelet.healthy(HCA) == 0)
+        make(link, cards[0])
+        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
+    log = (node / "log").read_text()
+    assert log.index("card vanished") < log.index("shares=0") < log.index("card appeared")
+
+
+async def test_a_container_gets_the_doors_of_the_real_card(cards, link, node):
+    make(link, cards[0])
+    async with FakeKubelet(node / "kubelet") as kubelet, agent(node):
+        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
+        answer = await kubelet.allocate(HCA, 1)
+    given = {spec.host_path for spec in answer.devices}
+    assert given == {f"/dev/infiniband/{name}" for name in ("rdma_cm", "umad0", "uverbs0")}
+
+
+async def test_a_second_card_joins_the_pool_by_its_uevent(cards, link, node):
+    make(link, cards[0])
+    async with FakeKubelet(node / "kubelet") as kubelet, agent(node):
+        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
+        link("rxe1", cards[1])
+        log = node / "log"
+        async with asyncio.timeout(20):
+            while "card=rxe1" not in log.read_text():  # noqa: ASYNC110 - a file has no event
+                await asyncio.sleep(0.05)
+        answer = await kubelet.allocate(HCA, 1)
+    given = {spec.host_path for spec in answer.devices}
+    assert {"/dev/infiniband/uverbs0", "/dev/infiniband/uverbs1"} <= given

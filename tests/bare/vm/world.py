@@ -1,0 +1,55 @@
+"""Hands and eyes on the machine's kernel: commands, conditions to wait for, where things are."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from kube_rdma.programs.survey import take_survey
+
+CARDS = ("52:54:00:00:00:01", "52:54:00:00:00:02")  # on NUMA nodes 0 and 1
+PHYSICAL_FUNCTION = "52:54:00:00:00:03"
+NET = Path("/sys/class/net")
+
+
+def run(*words):
+    """Run a command to its end; what it printed, or its own words of complaint as an error."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stderr or done.stdout}"
+    return done.stdout
+
+
+def inside(namespace):
+    """The words before a command that make it run in a network namespace."""
+    return ("ip", "netns", "exec", namespace)
+
+
+def until(condition, seconds=20):
+    """Wait for a condition of the kernel and return what made it true."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "the condition did not come true"
+        time.sleep(0.02)
+    return found
+
+
+def interface(mac):
+    """The name of the card with this MAC; the order in which cards are found is not fixed."""
+    (name,) = (path.name for path in NET.iterdir() if (path / "address").read_text().strip() == mac)
+    return name
+
+
+def links():
+    """The RDMA devices that sysfs shows now."""
+    return {path.name for path in Path("/sys/class/infiniband").iterdir()}
+
+
+def device(survey, name):
+    """One device of a survey, None when it is not there."""
+    return next((device for device in survey.devices if device.name == name), None)
+
+
+def port_of(name):
+    """The first port of a device in a survey taken now."""
+    return device(take_survey(), name).ports[0]
