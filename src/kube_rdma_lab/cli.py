@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 
 from kube_rdma_lab import lab as labs
-from kube_rdma_lab import state
+from kube_rdma_lab import state, topology_file
+from kube_rdma_lab.ghost import install
 from kube_rdma_lab.printer import Printer
-from kube_rdma_lab.topology import TOPOLOGIES
+from kube_rdma_lab.topology import TOPOLOGIES, find
 
 NAME = click.option(
     "--name", default=labs.DEFAULT_NAME, show_default=True, help="Which lab; several can run."
@@ -22,8 +23,13 @@ TOPOLOGY = click.option(
     "--topology",
     default="two-nodes",
     show_default=True,
-    metavar="NAME",
-    help="; ".join(f"{each.name}: {each.summary}" for each in TOPOLOGIES.values()) + ".",
+    metavar="NAME|FILE",
+    help="A file that ends in .yaml, or a name. "
+    + "; ".join(f"{each.name}: {each.summary}" for each in TOPOLOGIES.values())
+    + ".",
+)
+NODES = click.option(
+    "--nodes", type=int, metavar="N", help="How many nodes, 1 to 4, those of the topology in turns."
 )
 BINARIES = click.option(
     "--bin",
@@ -44,12 +50,15 @@ def lab() -> None:
 @lab.command()
 @NAME
 @TOPOLOGY
+@NODES
 @BINARIES
-def up(name: str, topology: str, binaries: Path | None) -> None:
+def up(name: str, topology: str, nodes: int | None, binaries: Path | None) -> None:
     """Build what is missing, boot, wait until every node is Ready."""
     begin = time.monotonic()
+    wanted = topology_file.choose(topology, nodes)
     with Printer() as report:
-        running = labs.up(name, topology, binaries, report)
+        running = labs.up(name, wanted.reference, binaries, report)
+    install.start_ghosts(running)
     click.echo(f"The lab {running.state.name!r} is up after {time.monotonic() - begin:.0f} s.")
 
 
@@ -73,7 +82,7 @@ def status(name: str, output: str) -> None:
         fields = {"name": name, "running": running, "phase": "down", "losses": []}
         if current is not None:
             fields |= {"phase": current.phase if running else "crashed"}
-            fields |= {"topology": current.topology, "losses": list(current.losses)}
+            fields |= {"topology": find(current.topology).name, "losses": list(current.losses)}
         click.echo(json.dumps(fields, indent=2))
     elif current is None:
         click.echo(f"There is no lab {name!r}. Start it: {labs.up_command(name)}")
@@ -84,7 +93,8 @@ def status(name: str, output: str) -> None:
         )
     else:
         minutes = (time.time() - current.started) / 60
-        click.echo(f"The lab {name!r} ({current.topology}) is {current.phase}, {minutes:.0f} min.")
+        topology = find(current.topology).name
+        click.echo(f"The lab {name!r} ({topology}) is {current.phase}, {minutes:.0f} min.")
         for loss in current.losses:
             click.echo(f"LOST  {loss}")
     if not running or (current is not None and current.losses):
@@ -126,3 +136,4 @@ def demo(name: str) -> None:
     from kube_rdma_lab.demo.main import run
 
     run(name)
+    install.start_ghosts(labs.find(name))

@@ -104,10 +104,10 @@ def up(name: str, topology_name: str, binaries: Path | None, report: progress.Re
         state.clear(home)
         for folder in ("logs", "nodes"):
             (home / folder).mkdir(parents=True, mode=0o700)
-        state.write(home, state.State(name, topology_name, os.getpid(), "building", time.time()))
+        state.write(home, state.State(name, wanted.reference, os.getpid(), "building", time.time()))
         parts = build.build(_build_report(report), bin_dir=binaries)
         state.update(home, binaries=str(parts.bin))
-        _start(home, name, wanted.name, parts, descriptor, report)
+        _start(home, name, wanted.reference, parts, descriptor, report)
     return find(name)
 
 

@@ -16,11 +16,16 @@ from kube_rdma_lab.build import cpio
 from kube_rdma_lab.build.parts import Parts
 from kube_rdma_lab.network import tap
 from kube_rdma_lab.processes import Program, call, running
-from kube_rdma_lab.topology import RDMA_MTU, NodeSpec
+from kube_rdma_lab.topology import RDMA_MTU, NicKind, NodeSpec, RdmaNetns
 
 KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0"
 # Bus numbers of the two sockets' PCIe roots; the gap leaves room for what hangs below.
 BUS_NUMBERS = {0: 32, 1: 64}
+UPLINKS = 100  # chassis of the switches' ports start behind those of all functions
+NIC_DEVICES = {
+    NicKind.VIRTIO: f"virtio-net-pci,host_mtu={RDMA_MTU}",
+    NicKind.IGB: "igb",
+}
 
 
 def numa(node: NodeSpec) -> list[str]:
@@ -33,26 +38,67 @@ def numa(node: NodeSpec) -> list[str]:
     return argv
 
 
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One PCI device to place: what it is, the socket it belongs to, the switch that it shares."""
+
+    options: str
+    numa_node: int
+    switch: int = 0
+    backend: tuple[str, ...] = ()
+
+
+def functions(node: NodeSpec) -> list[Function]:
+    """Return the cards, then the ghosts; VGA memory is the least that the device takes."""
+    found = []
+    for position, nic in enumerate(node.nics, start=1):
+        options = f"{NIC_DEVICES[nic.kind]},netdev=net{position},mac={node.mac(position)},romfile="
+        backend = ("-netdev", _tap(node, position))
+        found.append(Function(options, nic.numa_node, backend=backend))
+    ghosts = (Function("bochs-display,vgamem=4M", gpu.numa_node, gpu.switch) for gpu in node.gpus)
+    return [*found, *ghosts]
+
+
+def pci_tree(node: NodeSpec) -> list[str]:
+    """Options for a PCIe root per socket, the switches below, and every function in its place.
+
+    A switch is a port of the root with an upstream port in it; `chassis` tells ports apart. Only
+    ghosts sit below switches: the firmware pads the 64-bit windows of cards, which beside a
+    ghost's 32-bit window would fill the space below 4 GiB.
+    """
+    placed = functions(node)
+    argv: list[str] = []
+    for socket in sorted({function.numa_node for function in placed}):
+        options = f"id=socket{socket},bus_nr={BUS_NUMBERS[socket]},bus=pcie.0,numa_node={socket}"
+        argv += ["-device", f"pxb-pcie,{options}"]
+    for switch, socket in sorted({(each.switch, each.numa_node) for each in placed if each.switch}):
+        port = f"pcie-root-port,id=uplink{switch},bus=socket{socket},chassis={UPLINKS + switch}"
+        argv += ["-device", port, "-device", f"x3130-upstream,id=switch{switch},bus=uplink{switch}"]
+    for number, each in enumerate(placed, start=1):
+        above = f"switch{each.switch}" if each.switch else f"socket{each.numa_node}"
+        kind = "xio3130-downstream" if each.switch else "pcie-root-port"
+        argv += ["-device", f"{kind},id=port{number},bus={above},chassis={number}"]
+        argv += [*each.backend, "-device", f"{each.options},bus=port{number}"]
+    return argv
+
+
 def interfaces(node: NodeSpec) -> list[str]:
-    """Options for the cluster NIC and the cards, each card below the PCIe root of its socket.
+    """Options for the cluster NIC, on the board itself, and for everything below the sockets.
 
     Every device names its bus: with a pxb present QEMU would otherwise place it there.
     """
-    argv = ["-netdev", f"tap,id=net0,ifname={tap(node, 0)},script=no,downscript=no"]
-    argv += ["-device", f"virtio-net-pci,netdev=net0,mac={node.mac(0)},bus=pcie.0,romfile="]
-    for socket in sorted({nic.numa_node for nic in node.nics}):
-        options = f"id=socket{socket},bus_nr={BUS_NUMBERS[socket]},bus=pcie.0,numa_node={socket}"
-        argv += ["-device", f"pxb-pcie,{options}"]
-    for position, nic in enumerate(node.nics, start=1):
-        port, net = f"port{position}", f"net{position}"
-        argv += [
-            "-device",
-            f"pcie-root-port,id={port},bus=socket{nic.numa_node},chassis={position}",
-        ]
-        argv += ["-netdev", f"tap,id={net},ifname={tap(node, position)},script=no,downscript=no"]
-        options = f"netdev={net},mac={node.mac(position)},bus={port},host_mtu={RDMA_MTU},romfile="
-        argv += ["-device", f"virtio-net-pci,{options}"]
-    return argv
+    cluster = f"virtio-net-pci,netdev=net0,mac={node.mac(0)},bus=pcie.0,romfile="
+    return ["-netdev", _tap(node, 0), "-device", cluster, *pci_tree(node)]
+
+
+def _tap(node: NodeSpec, position: int) -> str:
+    return f"tap,id=net{position},ifname={tap(node, position)},script=no,downscript=no"
+
+
+def kernel_arguments(node: NodeSpec) -> str:
+    """Return the kernel's command line; the RDMA namespace mode can only be chosen there."""
+    exclusive = node.rdma_netns is RdmaNetns.EXCLUSIVE
+    return f"{KERNEL_ARGUMENTS} ib_core.netns_mode=0" if exclusive else KERNEL_ARGUMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +116,14 @@ def command_line(node: NodeSpec, boot: Boot, initrd: Path, disk: Path) -> list[s
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"]
     argv += [*boot.accelerator, "-smp", str(node.cpus), "-m", str(node.memory_mib), "-no-reboot"]
     argv += numa(node)
-    argv += ["-kernel", str(parts.kernel), "-initrd", str(initrd), "-append", KERNEL_ARGUMENTS]
+    argv += [
+        "-kernel",
+        str(parts.kernel),
+        "-initrd",
+        str(initrd),
+        "-append",
+        kernel_arguments(node),
+    ]
     root = f"file={parts.root_disk},format=raw,if=none,id=root,readonly=on,file.locking=off"
     images = f"file={disk},format=qcow2,if=none,id=images,cache=unsafe"
     for name, options in (("root", root), ("images", images)):

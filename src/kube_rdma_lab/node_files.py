@@ -29,6 +29,7 @@ def write(folder: Path, node: NodeSpec, topology: Topology, authority: Authority
         f"NODE={node.name}\nCLUSTER_IP={node.ip}\nGATEWAY={CONTROL_PLANE_IP}\n"
     )
     (folder / "nics").write_text(nics(node))
+    (folder / "vfs").write_text(vfs(node))
     (folder / "routes").write_text(
         "".join(f"{other.pod_cidr} {other.ip}\n" for other in topology.nodes if other != node)
     )
@@ -48,15 +49,26 @@ def _write_kubernetes(folder: Path, node: NodeSpec, authority: Authority) -> Non
     write_secret(folder / "kubelet.kubeconfig", kubeconfig(authority.certificate, kubelet))
     proxy = authority.issue("system:kube-proxy")
     write_secret(folder / "kube-proxy.kubeconfig", kubeconfig(authority.certificate, proxy))
-    _json(folder / "kubelet.json", kubelet_configuration())
+    _json(folder / "kubelet.json", kubelet_configuration(node))
     _json(folder / "kube-proxy.json", proxy_configuration(node))
 
 
 def nics(node: NodeSpec) -> str:
-    """Return one line per card: MAC, interface name, address with prefix, Soft-RoCE link."""
+    """Return one line per card: MAC, name, address with prefix, Soft-RoCE link or -, kind, VFs."""
     lines = (
-        f"{node.mac(position)} {nic.name} {node.rdma_ip(nic)}/24 {nic.rxe}\n"
+        f"{node.mac(position)} {nic.name} {node.rdma_ip(nic)}/24"
+        f" {nic.rxe if nic.soft_roce else '-'} {nic.kind} {nic.vfs}\n"
         for position, nic in enumerate(node.nics, start=1)
+    )
+    return "".join(lines)
+
+
+def vfs(node: NodeSpec) -> str:
+    """Return one line per virtual function: its card, its number, its MAC, its name."""
+    lines = (
+        f"{nic.name} {number} {node.vf_mac(position, number)} {nic.vf(number)}\n"
+        for position, nic in enumerate(node.nics, start=1)
+        for number in range(nic.vfs)
     )
     return "".join(lines)
 
@@ -81,7 +93,7 @@ def conflist(node: NodeSpec) -> dict[str, Any]:
     return {"cniVersion": "1.0.0", "name": "lab", "plugins": [bridge, portmap]}
 
 
-def kubelet_configuration() -> dict[str, Any]:
+def kubelet_configuration(node: NodeSpec) -> dict[str, Any]:
     """Return the KubeletConfiguration: strict about who asks, frugal with an emulated CPU."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -103,6 +115,7 @@ def kubelet_configuration() -> dict[str, Any]:
         # /var/lib/kubelet is a tmpfs: there is no disk quota to account for.
         "localStorageCapacityIsolation": False,
         "resolvConf": "",
+        "topologyManagerPolicy": str(node.topology_manager),
     }
 
 

@@ -1,12 +1,16 @@
-"""What a lab consists of, as data: nodes, their cards, and every address derived from them.
+"""What a lab consists of, as data: nodes, their cards, ghosts, and every address derived from them.
 
 The first value in the flow: supervisor.py boots a Topology, machine.py turns one NodeSpec into a
-QEMU command line, node_files.py into the files the node finds at boot.
+QEMU command line, node_files.py into the files the node finds at boot. People write their own in a
+file, which topology_file.py reads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
 
 from kube_rdma.model.errors import Refused
 
@@ -15,24 +19,68 @@ CONTROL_PLANE_IP = f"{CLUSTER_PREFIX}.1"
 POD_CIDR = "10.244.0.0/16"
 SERVICE_CIDR = "10.96.0.0/16"
 RDMA_MTU = 9000
+MAX_NODES = 4
+MAX_VFS = 7  # what QEMU's igb has
+
+
+class NicKind(StrEnum):
+    """The hardware that a card is."""
+
+    VIRTIO = "virtio"  # fast, no virtual functions
+    IGB = "igb"  # Intel 82576: SR-IOV with up to MAX_VFS virtual functions
+
+
+class RdmaNetns(StrEnum):
+    """How RDMA devices and network namespaces belong together (`rdma system`)."""
+
+    SHARED = "shared"  # every namespace sees every RDMA device; Soft-RoCE works in pods
+    EXCLUSIVE = "exclusive"  # a device belongs to one namespace; chosen at boot, for good
+
+
+class TopologyManager(StrEnum):
+    """The kubelet's topologyManagerPolicy."""
+
+    NONE = "none"
+    BEST_EFFORT = "best-effort"
+    RESTRICTED = "restricted"
+    SINGLE_NUMA_NODE = "single-numa-node"
 
 
 @dataclass(frozen=True, slots=True)
 class RdmaNic:
-    """One card of a node: an Ethernet interface on a rail, with Soft-RoCE made on it at boot.
+    """One card of a node: an Ethernet interface on a rail, Soft-RoCE made on it at boot if wanted.
 
-    Cards of equal `rail` share one switch (a bridge of the lab). `numa_node` is the socket whose
-    PCIe root the card hangs from.
+    Cards of equal `rail` share one bridge of the lab. `numa_node` is the socket whose PCIe root
+    the card hangs from.
     """
 
     name: str
     rail: int
     numa_node: int
+    kind: NicKind = NicKind.VIRTIO
+    soft_roce: bool = True
+    vfs: int = 0
 
     @property
     def rxe(self) -> str:
         """Name of the Soft-RoCE link on this card."""
         return f"rxe{self.rail}"
+
+    def vf(self, number: int) -> str:
+        """Interface name of one of the card's virtual functions, counted from 0."""
+        return f"{self.name}v{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuGhost:
+    """A PCI device of display class that stands in for a GPU.
+
+    It hangs from the PCIe root of its socket: below the switch of number `switch`, counted over
+    the whole node, or (0) on a port of its own.
+    """
+
+    numa_node: int
+    switch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +89,12 @@ class NodeSpec:
 
     index: int
     nics: tuple[RdmaNic, ...]
+    gpus: tuple[GpuGhost, ...] = ()
     memory_mib: int = 3072
     cpus: int = 2
     numa_nodes: int = 2
+    rdma_netns: RdmaNetns = RdmaNetns.SHARED
+    topology_manager: TopologyManager = TopologyManager.NONE
 
     @property
     def name(self) -> str:
@@ -68,6 +119,10 @@ class NodeSpec:
         """MAC of the interface at `position`: 0 is the cluster NIC, then the cards in order."""
         return f"52:54:00:00:{self.index:02x}:{position:02x}"
 
+    def vf_mac(self, position: int, number: int) -> str:
+        """MAC of a virtual function of the card at `position`."""
+        return f"52:54:00:{position:02x}:{self.index:02x}:{0x80 + number:02x}"
+
 
 @dataclass(frozen=True, slots=True)
 class Topology:
@@ -82,27 +137,110 @@ class Topology:
         """The RDMA networks that the cards of all nodes make up."""
         return tuple(sorted({nic.rail for node in self.nodes for nic in node.nics}))
 
+    @property
+    def reference(self) -> str:
+        """The text from which `find` makes this topology again, in this process or another."""
+        known = self.name.partition(":")[0] in TOPOLOGIES
+        return self.name if known else json.dumps(asdict(self))
+
+    def with_nodes(self, count: int) -> Topology:
+        """Return the same with `count` nodes, the given ones taken in turns; Refused beyond 1..4.
+
+        A topology of the lab's own is then called NAME:COUNT, which `find` understands.
+        """
+        if not self.nodes:
+            raise Refused(
+                f"the topology {self.name} has no nodes that could be repeated",
+                remedy="Leave --nodes away or choose another --topology",
+            )
+        if not 1 <= count <= MAX_NODES:
+            raise Refused(
+                f"a lab of {count} nodes is not offered",
+                remedy=f"Choose --nodes from 1 to {MAX_NODES}",
+            )
+        nodes = (
+            replace(self.nodes[number % len(self.nodes)], index=number + 1)
+            for number in range(count)
+        )
+        return replace(self, name=f"{self.name.partition(':')[0]}:{count}", nodes=tuple(nodes))
+
 
 # One card per socket; the interface names are those of seed S3.
-TWO_SOCKETS = (RdmaNic("ens2f0", rail=0, numa_node=0), RdmaNic("ens3f0", rail=1, numa_node=1))
+TWO_CARDS = (RdmaNic("ens2f0", rail=0, numa_node=0), RdmaNic("ens3f0", rail=1, numa_node=1))
+# The igb is for virtual functions and has no Soft-RoCE at boot: who uses one makes it there.
+TWO_CARDS_AND_IGB = (
+    *TWO_CARDS,
+    RdmaNic("ens4f0", rail=2, numa_node=1, kind=NicKind.IGB, soft_roce=False, vfs=4),
+)
+FOUR_CARDS = (
+    RdmaNic("ens2f0", rail=0, numa_node=0),
+    RdmaNic("ens3f0", rail=1, numa_node=0),
+    RdmaNic("ens4f0", rail=2, numa_node=1),
+    RdmaNic("ens5f0", rail=3, numa_node=1),
+    RdmaNic("ens6f0", rail=4, numa_node=1, kind=NicKind.IGB, soft_roce=False, vfs=4),
+)
+# Four per socket, two of them below one switch: they see each other as PIX, the others as PHB.
+EIGHT_GPUS = tuple(
+    GpuGhost(socket, switch) for socket in (0, 1) for switch in (socket + 1, socket + 1, 0, 0)
+)
 
 TOPOLOGIES = {
     topology.name: topology
     for topology in (
         Topology(
             "two-nodes",
-            "two nodes, each with two RDMA cards on two NUMA nodes",
-            tuple(NodeSpec(index, TWO_SOCKETS) for index in (1, 2)),
+            "two nodes, each with two RDMA cards, an SR-IOV card and eight GPU ghosts on two"
+            " NUMA nodes",
+            tuple(NodeSpec(index, TWO_CARDS_AND_IGB, EIGHT_GPUS) for index in (1, 2)),
+        ),
+        Topology(
+            "four-cards",
+            "the same with four RDMA cards per node and the kubelet's best-effort alignment",
+            tuple(
+                NodeSpec(
+                    index, FOUR_CARDS, EIGHT_GPUS, topology_manager=TopologyManager.BEST_EFFORT
+                )
+                for index in (1, 2)
+            ),
+        ),
+        Topology(
+            "netns-exclusive",
+            "two nodes with two RDMA cards, node-2 with RDMA devices exclusive to a namespace",
+            (NodeSpec(1, TWO_CARDS), NodeSpec(2, TWO_CARDS, rdma_netns=RdmaNetns.EXCLUSIVE)),
         ),
         Topology("control-plane", "API server and etcd only, no nodes", ()),
     )
 }
 
 
-def find(name: str) -> Topology:
-    """Return the topology called `name`; Refused names those that exist."""
-    if name not in TOPOLOGIES:
+def find(reference: str) -> Topology:
+    """Return a topology by name, by NAME:COUNT, or as its own `reference` wrote it.
+
+    Refused names those that exist.
+    """
+    if reference.startswith("{"):
+        return _from_json(reference)
+    name, _, count = reference.partition(":")
+    if name not in TOPOLOGIES or (count and not count.isdecimal()):
         raise Refused(
-            f"there is no topology {name!r}", remedy=f"Choose one of {', '.join(TOPOLOGIES)}"
+            f"there is no topology {reference!r}",
+            remedy=f"Choose one of {', '.join(TOPOLOGIES)}, or name a file that ends in .yaml",
         )
-    return TOPOLOGIES[name]
+    found = TOPOLOGIES[name]
+    return found.with_nodes(int(count)) if count else found
+
+
+def _from_json(text: str) -> Topology:
+    fields = json.loads(text)
+    return Topology(fields["name"], fields["summary"], tuple(map(_node, fields["nodes"])))
+
+
+def _node(fields: dict[str, Any]) -> NodeSpec:
+    nics = tuple(RdmaNic(**{**nic, "kind": NicKind(nic["kind"])}) for nic in fields["nics"])
+    typed = {
+        "nics": nics,
+        "gpus": tuple(GpuGhost(**gpu) for gpu in fields["gpus"]),
+        "rdma_netns": RdmaNetns(fields["rdma_netns"]),
+        "topology_manager": TopologyManager(fields["topology_manager"]),
+    }
+    return NodeSpec(**{**fields, **typed})

@@ -9,11 +9,12 @@ import pytest
 from kube_rdma_lab import node_files
 from kube_rdma_lab.build.parts import Parts
 from kube_rdma_lab.build.qemu import Qemu
-from kube_rdma_lab.machine import Boot, command_line, write_initrd
+from kube_rdma_lab.machine import Boot, command_line, kernel_arguments, write_initrd
 from kube_rdma_lab.pki import Authority
 from kube_rdma_lab.topology import find
 
 NODE = find("two-nodes").nodes[0]
+DISPLAY = "bochs-display"
 PARTS = Parts(
     bin=Path("/p/bin"),
     qemu=Qemu(Path("/p/qemu")),
@@ -38,11 +39,43 @@ def test_every_pci_device_names_its_bus_because_a_pxb_would_take_it():
     assert all(",bus=" in device for device in options("-device"))
 
 
-def test_each_card_hangs_from_the_pcie_root_of_its_socket():
-    roots = [device for device in options("-device") if device.startswith("pxb-pcie")]
-    assert [device.split("numa_node=")[1] for device in roots] == ["0", "1"]
-    ports = [device for device in options("-device") if device.startswith("pcie-root-port")]
-    assert [device.split("bus=")[1].split(",")[0] for device in ports] == ["socket0", "socket1"]
+def fields(device):
+    """Split the options of a -device."""
+    kind, *rest = device.split(",")
+    return {"kind": kind, **dict(option.split("=", 1) for option in rest)}
+
+
+def test_every_function_hangs_from_the_pcie_root_of_its_socket():
+    devices = {each["id"]: each for each in map(fields, options("-device")) if "id" in each}
+    roots = {name: each for name, each in devices.items() if each["kind"] == "pxb-pcie"}
+    assert [root["numa_node"] for root in roots.values()] == ["0", "1"]
+
+    def socket(device):
+        while device["bus"] not in roots:
+            device = devices[device["bus"]]
+        return int(roots[device["bus"]]["numa_node"])
+
+    placed = [each for each in map(fields, options("-device")) if each["bus"].startswith("port")]
+    sockets = [socket(each) for each in placed]
+    assert sockets == [each.numa_node for each in (*NODE.nics, *NODE.gpus)]
+
+
+def test_no_two_ports_share_a_chassis_or_a_name():
+    ports = [each for each in map(fields, options("-device")) if "chassis" in each]
+    for key in ("chassis", "id"):
+        assert len({each[key] for each in ports}) == len(ports)
+
+
+def test_cards_stay_out_of_switches_whose_windows_the_firmware_would_overfill():
+    below = {each["bus"] for each in map(fields, options("-device")) if each["kind"] == DISPLAY}
+    ports = [each for each in map(fields, options("-device")) if "downstream" in each["kind"]]
+    assert ports
+    assert {port["id"] for port in ports} < below
+
+
+def test_the_rdma_namespace_mode_is_chosen_on_the_kernel_s_command_line():
+    modes = [kernel_arguments(node) for node in find("netns-exclusive").nodes]
+    assert ["ib_core.netns_mode=0" in words for words in modes] == [False, True]
 
 
 def test_the_root_disk_that_nodes_share_is_never_written():
@@ -77,9 +110,13 @@ def files(tmp_path):
 
 def test_a_node_knows_its_cards_by_mac(files):
     assert (files / "nics").read_text().splitlines() == [
-        "52:54:00:00:01:01 ens2f0 192.168.50.11/24 rxe0",
-        "52:54:00:00:01:02 ens3f0 192.168.51.11/24 rxe1",
+        "52:54:00:00:01:01 ens2f0 192.168.50.11/24 rxe0 virtio 0",
+        "52:54:00:00:01:02 ens3f0 192.168.51.11/24 rxe1 virtio 0",
+        "52:54:00:00:01:03 ens4f0 192.168.52.11/24 - igb 4",
     ]
+    functions = (files / "vfs").read_text().splitlines()
+    assert functions[0] == "ens4f0 0 52:54:00:03:01:80 ens4f0v0"
+    assert len(functions) == 4
 
 
 def test_a_node_routes_to_the_pods_of_all_others(files):
@@ -90,6 +127,12 @@ def test_the_kubelet_believes_nobody_without_a_certificate(files):
     kubelet = json.loads((files / "kubernetes" / "kubelet.json").read_text())
     assert kubelet["authentication"]["anonymous"] == {"enabled": False}
     assert kubelet["authorization"] == {"mode": "Webhook"}
+
+
+def test_the_kubelet_aligns_as_the_topology_says():
+    nodes = (NODE, find("four-cards").nodes[0])
+    policies = [node_files.kubelet_configuration(node)["topologyManagerPolicy"] for node in nodes]
+    assert policies == ["none", "best-effort"]
 
 
 def test_keys_of_a_node_are_readable_by_root_alone(files):

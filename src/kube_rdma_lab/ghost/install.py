@@ -1,0 +1,53 @@
+"""Puts the ghosts' device plugin on a running lab.
+
+`lab up` does it once the nodes are Ready and does not wait: starting Python takes emulated nodes
+ten seconds that `lab demo` would have to share, so the demo does it at its very end.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kube_rdma_lab import lab as labs
+from kube_rdma_lab.lab import Lab
+
+FOLDER = Path(__file__).parent
+NAMESPACE = "lab"
+NAME = "gpu-ghosts"
+
+
+def manifest() -> str:
+    """Return what kubectl applies: namespace, program and DaemonSet."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    program: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "data": {"plugin.py": (FOLDER / "plugin.py").read_text()},
+    }
+    documents = (json.dumps(namespace), json.dumps(program))
+    return "\n---\n".join((*documents, (FOLDER / "daemonset.yaml").read_text()))
+
+
+def start_ghosts(lab: Lab) -> bool:
+    """Have every node with ghosts offer them, before long; return False when there are none.
+
+    Unavailable when the cluster does not take the manifest.
+    """
+    if not any(node.gpus for node in lab.topology.nodes):
+        return False
+    path = lab.home / f"{NAME}.yaml"
+    path.write_text(manifest())
+    labs.run(lab.kubectl("apply", "-f", str(path)))
+    return True
+
+
+def wait_for_ghosts(lab: Lab, *, seconds: float = 120) -> None:
+    """Wait until every node offers all of its ghosts; Unavailable when one does not in time."""
+    for node in lab.topology.nodes:
+        if node.gpus:
+            condition = f"jsonpath={{.status.allocatable.nvidia\\.com/gpu}}={len(node.gpus)}"
+            words = ("wait", f"node/{node.name}", f"--for={condition}", f"--timeout={seconds:.0f}s")
+            labs.run(lab.kubectl(*words), seconds=seconds + 10)

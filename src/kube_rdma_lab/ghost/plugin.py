@@ -1,0 +1,76 @@
+"""The ghosts' device plugin: every PCI device of display class is one nvidia.com/gpu.
+
+Runs in a pod of each node that has ghosts (daemonset.yaml), on the product's image, and speaks to
+the kubelet by the product's adapter. What it gives is what programs look for on a GPU node: the
+device's NUMA node as a hint, and NVIDIA_VISIBLE_DEVICES with the ids, which are PCI addresses. A
+ghost computes nothing, so there is no device node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.pool import Grant, Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.programs.agent import logs
+from kube_rdma.programs.agent.process import until_signal
+
+RESOURCE = "nvidia.com/gpu"
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+KUBELET_DIR = Path("/var/lib/kubelet/device-plugins")
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+DISPLAY = 0x03  # base class, the upper eight of 24 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Ghost:
+    """One PCI device of display class; `numa_node` is None where the firmware names none."""
+
+    pci: str
+    numa_node: int | None
+
+
+def find_ghosts(devices: Path) -> Iterator[Ghost]:
+    """Yield the ghosts below /sys/bus/pci/devices, sorted by address."""
+    for function in sorted(devices.iterdir()):
+        if int((function / "class").read_text(), 16) >> 16 == DISPLAY:
+            node = int((function / "numa_node").read_text())
+            yield Ghost(function.name, node if node >= 0 else None)
+
+
+def offer(ghosts: Sequence[Ghost]) -> Pool:
+    """Return the pool of all ghosts, one share each.
+
+    Its wish is made up: nobody configures ghosts, and the kubelet's side never reads it.
+    """
+    shares = tuple(
+        Share(ShareId(ghost.pci), True, () if ghost.numa_node is None else (ghost.numa_node,))
+        for ghost in ghosts
+    )
+    names = tuple(ghost.pci for ghost in ghosts)
+    return Pool(PoolSpec(Mode.HCA, "the lab"), RESOURCE, shares, names, char_paths=())
+
+
+def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
+    """Return what a container with the ghosts `wanted` finds; Refused for one that is not there."""
+    unknown = set(wanted) - {share.id for share in pool.shares}
+    if unknown:
+        raise Refused(
+            f"there is no ghost {', '.join(sorted(unknown))}", remedy="Create the pod again"
+        )
+    return Grant(RESOURCE, tuple(wanted), (), env=((VISIBLE, ",".join(sorted(wanted))),))
+
+
+def main() -> None:
+    """Offer this node's ghosts until SIGTERM."""
+    logs.configure()
+    pool = offer(tuple(find_ghosts(PCI_DEVICES)))
+    asyncio.run(until_signal(DevicePlugin(KUBELET_DIR, pool, allocate).run()))
+
+
+if __name__ == "__main__":
+    main()

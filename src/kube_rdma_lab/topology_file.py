@@ -1,0 +1,227 @@
+"""Reads a topology that a user wrote: YAML or JSON in, a Topology out, or every fault of it.
+
+`lab up --topology FILE` asks it; from then on the lab knows the topology by its `reference`, so a
+later change of the file changes no running lab. Faults carry line, field, what is allowed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from kube_rdma.api import document
+from kube_rdma.api.document import Document, shown
+from kube_rdma.model.errors import Refused
+from kube_rdma_lab import topology
+from kube_rdma_lab.topology import (
+    MAX_NODES,
+    MAX_VFS,
+    GpuGhost,
+    NicKind,
+    NodeSpec,
+    RdmaNetns,
+    RdmaNic,
+    Topology,
+    TopologyManager,
+)
+
+ENDINGS = (".yaml", ".yml", ".json")
+MAX_RAILS = 8
+MAX_GPUS = 8
+MIN_MEMORY, MAX_MEMORY = 2048, 16384
+# Interfaces that a node has anyway.
+TAKEN = ("lo", "eth0", "cni0")
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class NicEntry(_Entry):
+    """A card."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9]{0,11}$")
+    rail: int = Field(ge=0, lt=MAX_RAILS)
+    numa_node: int = Field(0, ge=0, le=1)
+    kind: Literal["virtio", "igb"] = "virtio"
+    soft_roce: bool = True
+    vfs: int = Field(0, ge=0, le=MAX_VFS)
+
+
+class GpuEntry(_Entry):
+    """Ghosts of one place."""
+
+    numa_node: int = Field(0, ge=0, le=1)
+    switch: int = Field(0, ge=0, le=4)
+    count: int = Field(1, ge=1, le=MAX_GPUS)
+
+
+class NodeEntry(_Entry):
+    """A node."""
+
+    nics: list[NicEntry] = []
+    gpus: list[GpuEntry] = []
+    memory_mib: int = Field(3072, ge=MIN_MEMORY, le=MAX_MEMORY)
+    rdma_netns: Literal["shared", "exclusive"] = "shared"
+    topology_manager: Literal["none", "best-effort", "restricted", "single-numa-node"] = "none"
+
+
+class TopologyEntry(_Entry):
+    """The whole file."""
+
+    summary: str = "from a file"
+    nodes: list[NodeEntry] = Field(max_length=MAX_NODES)
+
+
+# What may stand in a field; no name means two things.
+ALLOWED = {
+    "name": "1 to 12 small letters and digits, a letter first, such as ens2f0",
+    "rail": f"a whole number from 0 to {MAX_RAILS - 1}",
+    "numa_node": "0 or 1",
+    "kind": "virtio, igb",
+    "soft_roce": "true, false",
+    "vfs": f"a whole number from 0 to {MAX_VFS}",
+    "switch": "a whole number from 1 to 4, or 0 for none",
+    "count": f"a whole number from 1 to {MAX_GPUS}",
+    "memory_mib": f"a whole number from {MIN_MEMORY} to {MAX_MEMORY}",
+    "rdma_netns": ", ".join(RdmaNetns),
+    "topology_manager": ", ".join(TopologyManager),
+    "summary": "a text",
+    "nodes": f"a list of up to {MAX_NODES} nodes, each with fields out of"
+    f" {', '.join(NodeEntry.model_fields)}",
+    "nics": f"a list of cards, each with fields out of {', '.join(NicEntry.model_fields)}",
+    "gpus": f"a list of ghosts, each with fields out of {', '.join(GpuEntry.model_fields)}",
+}
+MODELS: dict[str, type[BaseModel]] = {"nodes": NodeEntry, "nics": NicEntry, "gpus": GpuEntry}
+
+
+def choose(wanted: str, nodes: int | None) -> Topology:
+    """Return the topology that the options --topology and --nodes mean.
+
+    `wanted` is a name, or a file by its ending. Refused with all faults of it.
+    """
+    is_file = wanted.endswith(ENDINGS)
+    found = load(Path(wanted)) if is_file else topology.find(wanted)
+    return found if nodes is None else found.with_nodes(nodes)
+
+
+def load(path: Path) -> Topology:
+    """Return the topology in a file, called as the file is; Refused with every fault of it."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        remedy = f"Name a file that can be read, or one of {', '.join(topology.TOPOLOGIES)}"
+        raise Refused(
+            f"the topology cannot be read ({error.strerror})", remedy=remedy, where=str(path)
+        ) from error
+    return parse(data, str(path))
+
+
+def parse(data: bytes, source: str) -> Topology:
+    """Return the topology in a text; `source` is the file's path, for messages and its name."""
+    text = document.read(data, source)
+    if not isinstance(text.value, dict):
+        raise Refused(
+            "a topology is a document with fields",
+            remedy=f"Begin with `nodes:`, {ALLOWED['nodes']}",
+            where=text.where(()),
+        )
+    try:
+        entry = TopologyEntry.model_validate(text.value)
+    except ValidationError as error:
+        raise Refused.all([_refusal(one, text) for one in error.errors()]) from None
+    if faults := list(_contradictions(entry, text)):
+        raise Refused.all(faults)
+    nodes = tuple(_node(index, node) for index, node in enumerate(entry.nodes, start=1))
+    return Topology(Path(source).name, entry.summary, nodes)
+
+
+def _refusal(one: ErrorDetails, text: Document) -> Refused:
+    """Turn a fault that pydantic found into a sentence."""
+    path = one["loc"]
+    fields = [part for part in path if isinstance(part, str)]
+    last = fields[-1]
+    match one["type"]:
+        case "extra_forbidden":
+            parent = MODELS[fields[-2]] if len(fields) > 1 else TopologyEntry
+            known = list(parent.model_fields)
+            near = get_close_matches(last, known, n=1)
+            hint = f"Did you mean {near[0]}? Known" if near else "Remove it; known"
+            return Refused(
+                "there is no such field",
+                remedy=f"{hint}: {', '.join(known)}",
+                where=text.where(path, key=True),
+            )
+        case "missing":
+            remedy = f"Add {last}: {ALLOWED[last]}"
+            return Refused("the field is missing", remedy=remedy, where=text.where(path))
+        case _:
+            return _not_allowed(one["input"], path, text)
+
+
+def _not_allowed(value: object, path: document.Path, text: Document) -> Refused:
+    field = next(part for part in reversed(path) if isinstance(part, str))
+    problem = f"{shown(value)} is not a value of this field"
+    return Refused(problem, remedy=f"Allowed: {ALLOWED[field]}", where=text.where(path))
+
+
+def _contradictions(entry: TopologyEntry, text: Document) -> Iterator[Refused]:
+    """Yield what no single field shows."""
+    for number, node in enumerate(entry.nodes):
+        place: document.Path = ("nodes", number)
+        yield from _of_cards(node, place, text)
+        yield from _of_ghosts(node, place, text)
+
+
+def _of_cards(node: NodeEntry, place: document.Path, text: Document) -> Iterator[Refused]:
+    names: set[str] = set(TAKEN)
+    rails: set[int] = set()
+    for number, nic in enumerate(node.nics):
+        path = (*place, "nics", number)
+        if nic.name in names:
+            problem = f"the node has an interface {nic.name} already"
+            yield Refused(problem, remedy="Choose another", where=text.where((*path, "name")))
+        if nic.rail in rails:
+            problem = f"another card of the node is on rail {nic.rail}"
+            remedy = "Give each card of a node a rail of its own"
+            yield Refused(problem, remedy=remedy, where=text.where((*path, "rail")))
+        if nic.vfs and nic.kind != "igb":
+            problem = f"a {nic.kind} card has no virtual functions"
+            remedy = "Write kind: igb, or leave vfs away"
+            yield Refused(problem, remedy=remedy, where=text.where((*path, "vfs")))
+        rails.add(nic.rail)
+        # Virtual functions are called after their card.
+        names |= {nic.name, *(f"{nic.name}v{vf}" for vf in range(nic.vfs))}
+
+
+def _of_ghosts(node: NodeEntry, place: document.Path, text: Document) -> Iterator[Refused]:
+    count = sum(gpu.count for gpu in node.gpus)
+    if count > MAX_GPUS:
+        problem = f"the node has {count} ghosts"
+        remedy = f"Keep {MAX_GPUS} of them"
+        yield Refused(problem, remedy=remedy, where=text.where((*place, "gpus")))
+    sockets: dict[int, int] = {}
+    for number, gpu in enumerate(node.gpus):
+        if gpu.switch and sockets.setdefault(gpu.switch, gpu.numa_node) != gpu.numa_node:
+            problem = f"switch {gpu.switch} is on NUMA node {sockets[gpu.switch]}"
+            remedy = "Name another switch, or the same numa_node"
+            path = (*place, "gpus", number, "switch")
+            yield Refused(problem, remedy=remedy, where=text.where(path))
+
+
+def _node(index: int, entry: NodeEntry) -> NodeSpec:
+    nics = (RdmaNic(**{**nic.model_dump(), "kind": NicKind(nic.kind)}) for nic in entry.nics)
+    gpus = (GpuGhost(gpu.numa_node, gpu.switch) for gpu in entry.gpus for _ in range(gpu.count))
+    return NodeSpec(
+        index,
+        tuple(nics),
+        tuple(gpus),
+        memory_mib=entry.memory_mib,
+        rdma_netns=RdmaNetns(entry.rdma_netns),
+        topology_manager=TopologyManager(entry.topology_manager),
+    )

@@ -1,0 +1,103 @@
+"""NUMA on the lab: the kubelet's topology manager aligns ghosts of GPUs, or refuses."""
+
+import json
+
+import pytest
+
+from kube_rdma_lab import lab as labs
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.ghost.install import start_ghosts, wait_for_ghosts
+
+NODE = "node-2"
+CONFIG = "/lab/kubernetes/kubelet.json"
+CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+REGISTERED = "cat /var/log/pods/*/*plugin/*.log | grep -c 'event=registered'"
+SHOW = """\
+for gpu in $(echo $NVIDIA_VISIBLE_DEVICES | tr , ' '); do
+  echo "$gpu $(cat /sys/bus/pci/devices/$gpu/numa_node)"
+done
+exec sleep 1000000
+"""
+
+
+def pod(name, gpus):
+    """Return a pod on NODE that tells which ghosts it got and on which NUMA nodes they are."""
+    container = {
+        "name": "c",
+        "image": "kube-rdma.io/lab/verbs:1",
+        "command": ["sh", "-c", SHOW],
+        "resources": {"limits": {"nvidia.com/gpu": gpus}},
+    }
+    selector = {"kubernetes.io/hostname": NODE}
+    spec = {"restartPolicy": "Never", "nodeSelector": selector, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def restart_with(lab, policy):
+    """Restart the kubelet with another topologyManagerPolicy; wait for both plugins to return."""
+    before = int(labs.run(lab.ssh(NODE, "sh", "-c", REGISTERED)))
+    change = f's/"topologyManagerPolicy": "[^"]*"/"topologyManagerPolicy": "{policy}"/'
+    labs.run(lab.ssh(NODE, "sed", "-i", change, CONFIG))
+    labs.run(lab.ssh(NODE, "sv", "-w", "60", "force-restart", "kubelet"))
+    until = f"until [ $({REGISTERED}) -ge {before + 2} ]; do sleep 0.2; done"
+    labs.run(lab.ssh(NODE, "timeout", "90", "sh", "-c", until))
+
+
+@pytest.fixture(scope="module")
+def strict(lab, proof):
+    """The lab with a kubelet on NODE that gives all of a pod's devices from one NUMA node."""
+    start_ghosts(lab)
+    wait_for_ghosts(lab)
+    restart_with(lab, "single-numa-node")
+    yield lab
+    restart_with(lab, "none")
+    scc.wait_for_resource(lab, "1k")
+
+
+@pytest.fixture
+def start(strict, tmp_path):
+    """Start a pod with so many ghosts and wait for a phase; all are removed at the end."""
+    names = []
+
+    def run(gpus, phase):
+        name = f"gpus-{gpus}"
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(pod(name, gpus)))
+        scc.kubectl(strict, "apply", "-f", str(path))
+        names.append(name)
+        wait = f"--for=jsonpath={{.status.phase}}={phase}"
+        scc.kubectl(strict, "wait", f"pod/{name}", wait, "--timeout=100s")
+        return name
+
+    yield run
+    scc.kubectl(strict, "delete", "pod", *names, "--grace-period=0", "--force")
+
+
+def ghosts(lab, name):
+    """Return a pod's ghosts with their NUMA nodes, as it saw them itself."""
+    scc.kubectl(lab, "exec", name, "--", "true")  # its first lines are written by then
+    return dict(line.split() for line in scc.kubectl(lab, "logs", name).splitlines())
+
+
+def checkpoint(lab, name):
+    """Return the same as the kubelet wrote it down: the NUMA node it chose for each ghost."""
+    uid = scc.get(lab, f"pod/{name}")["metadata"]["uid"]
+    data = json.loads(labs.run(lab.ssh(NODE, "cat", CHECKPOINT)))["Data"]
+    (entry,) = (each for each in data["PodDeviceEntries"] if each["PodUID"] == uid)
+    return {gpu: node for node, gpus in entry["DeviceIDs"].items() for gpu in gpus}
+
+
+def test_pods_get_their_gpus_from_one_numa_node(strict, start):
+    one = start(1, "Running")
+    four = start(4, "Running")
+    seen = {name: ghosts(strict, name) for name in (one, four)}
+    assert [len(each) for each in seen.values()] == [1, 4]
+    assert {name: checkpoint(strict, name) for name in seen} == seen
+    (taken,) = seen[one].values()
+    # Three are left beside the first: only the other socket has four.
+    assert set(seen[four].values()) == {"0", "1"} - {taken}
+
+
+def test_a_pod_that_no_numa_node_can_serve_is_refused_at_admission(strict, start):
+    status = scc.get(strict, f"pod/{start(5, 'Failed')}")["status"]
+    assert status["reason"] == "TopologyAffinityError"

@@ -1,0 +1,59 @@
+"""The ghosts' plugin: what sysfs shows becomes what the kubelet and containers are told."""
+
+import json
+
+import pytest
+import yaml
+
+from kube_rdma.adapters.kubelet import wire
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.pool import ShareId
+from kube_rdma_lab.ghost import install
+from kube_rdma_lab.ghost.plugin import Ghost, allocate, find_ghosts, offer
+
+GHOSTS = (Ghost("0000:23:00.0", 0), Ghost("0000:43:00.0", 1), Ghost("0000:44:00.0", None))
+
+
+def test_only_devices_of_display_class_are_ghosts(tmp_path):
+    functions = {
+        "0000:44:00.0": ("0x038000", -1),
+        "0000:43:00.0": ("0x030000", 1),
+        "0000:25:00.0": ("0x020000", 0),
+    }
+    for address, (kind, node) in functions.items():
+        folder = tmp_path / address
+        folder.mkdir()
+        (folder / "class").write_text(f"{kind}\n")
+        (folder / "numa_node").write_text(f"{node}\n")
+    assert tuple(find_ghosts(tmp_path)) == GHOSTS[1:]
+
+
+def test_the_kubelet_hears_of_each_ghost_with_its_numa_node():
+    devices = wire.device_list(offer(GHOSTS)).devices
+    hints = {each.ID: [node.ID for node in each.topology.nodes] for each in devices}
+    assert hints == {"0000:23:00.0": [0], "0000:43:00.0": [1], "0000:44:00.0": []}
+
+
+def test_a_container_is_told_its_ghosts_and_gets_no_device_node():
+    grant = allocate(offer(GHOSTS), [ShareId("0000:43:00.0"), ShareId("0000:23:00.0")])
+    answer = wire.container_response(grant)
+    assert dict(answer.envs) == {"NVIDIA_VISIBLE_DEVICES": "0000:23:00.0,0000:43:00.0"}
+    assert not answer.devices
+
+
+def test_a_ghost_that_is_gone_is_refused():
+    with pytest.raises(Refused, match=r"there is no ghost 0000:99:00\.0"):
+        allocate(offer(GHOSTS), [ShareId("0000:99:00.0")])
+
+
+def test_the_manifest_brings_the_very_program_into_a_namespace_of_its_own():
+    namespace, program, daemonset = yaml.safe_load_all(install.manifest())
+    assert program["data"]["plugin.py"] == (install.FOLDER / "plugin.py").read_text()
+    assert {namespace["metadata"]["name"]} == {
+        each["metadata"]["namespace"] for each in (program, daemonset)
+    }
+    (volume,) = (
+        each for each in daemonset["spec"]["template"]["spec"]["volumes"] if "configMap" in each
+    )
+    assert volume["configMap"]["name"] == program["metadata"]["name"]
+    assert json.dumps(daemonset).count("plugin.py") == 1
