@@ -115,7 +115,9 @@ async def test_what_the_survey_refuses_ends_it():
 
 
 def test_ctrl_c_ends_the_command_with_0():
-    command = [sys.executable, "-m", "kube_rdma.programs.cli.main", "devices", "--watch"]
+    # Whoever runs the tests in the background may ignore SIGINT, which children inherit.
+    python = ("env", "--default-signal=INT", sys.executable, "-m")
+    command = (*python, "kube_rdma.programs.cli.main", "devices", "--watch")
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
