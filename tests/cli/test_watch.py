@@ -121,8 +121,12 @@ def test_ctrl_c_ends_the_command_with_0():
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
-        assert running.stderr
-        assert running.stderr.readline() == "Watching this node's RDMA devices; Ctrl-C ends it.\n"
-        os.kill(running.pid, signal.SIGINT)
-        out, error = running.communicate(timeout=20)
+        try:
+            assert running.stderr
+            first = running.stderr.readline()
+            os.kill(running.pid, signal.SIGINT)
+            out, error = running.communicate(timeout=20)
+        finally:
+            running.kill()
+    assert first == "Watching this node's RDMA devices; Ctrl-C ends it.\n"
     assert (running.returncode, out, error) == (0, "", "")
