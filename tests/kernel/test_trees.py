@@ -6,6 +6,8 @@ import pytest
 
 from kube_rdma.adapters.kernel.fake import unpack
 from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.adapters.kernel.sysfs_pci import PciTree
+from kube_rdma.adapters.kernel.sysfs_tree import Tree
 from kube_rdma.model.device import PciAddress
 
 from .picture import TREES, picture, promised
@@ -63,3 +65,18 @@ def test_a_gpu_and_a_card_of_one_switch_have_it_in_common(surveys):
         common = [a for a, b in zip(device.seat.path, gpu.seat.path, strict=True) if a == b]
         assert len(common) == 2  # the root port and the upper side of the switch
         assert device.numa_node == gpu.seat.numa_node
+
+
+def test_the_recorded_igb_card_and_its_functions_name_each_other(tmp_path):
+    """A card without an RDMA device is in no survey; its seat is read all the same."""
+    unpack((TREES / "lab-node" / "tree.txt").read_text(), tmp_path)
+    tree = Tree(tmp_path)
+    pci = PciTree(tree)
+    card = pci.seat("devices/pci0000:40/0000:40:02.0/0000:46:00.0")
+    functions = [f"0000:46:10.{number}" for number in (0, 2, 4, 6)]
+    assert (list(card.virtual_functions), card.sriov_total) == (functions, 7)
+    for function in functions:
+        seat = pci.seat(f"devices/pci0000:40/0000:40:02.0/{function}")
+        assert (seat.physical_function, seat.numa_node) == (card.pci, 1)
+    pci.check_relations()
+    assert tree.faults == []
