@@ -9,21 +9,16 @@ include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h.
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import socket
 import struct
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
-from typing import Self
 
+from kube_rdma.adapters.kernel.announcements import FakeListener, Listener
 from kube_rdma.adapters.kernel.netlink import decode as messages
 from kube_rdma.model.errors import Unavailable
 
 _GROUPS = 0x1 | 0x10 | 0x100  # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
-_BUFFER = 1 << 16
-_QUEUE = 1 << 20  # bytes; a node that starts a hundred pods adds hundreds of links and addresses
 _INDEX = struct.Struct("=4xI")  # the same place in struct ifinfomsg and struct ifaddrmsg
 
 
@@ -66,88 +61,20 @@ def decode(datagram: bytes, sender: int) -> tuple[RtnlEvent, ...]:
     )
 
 
-class RtnlEvents:
-    """The kernel's events, as they come: ``async with RtnlEvents() as events: async for …``.
-
-    The socket listens from `async with` on, in the network namespace of that moment.
-    """
+class RtnlEvents(Listener[RtnlEvent]):
+    """The kernel's events, as they come: ``async with RtnlEvents() as events: async for …``."""
 
     def __init__(self) -> None:
-        self._socket: socket.socket | None = None
-        self._waiting: list[RtnlEvent] = []
-
-    async def __aenter__(self) -> Self:
-        """Raise OSError when the kernel does not let us listen."""
-        kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-        listener = socket.socket(socket.AF_NETLINK, kind, socket.NETLINK_ROUTE)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _QUEUE)
-            listener.bind((0, _GROUPS))
-        except OSError:
-            listener.close()
-            raise
-        self._socket = listener
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._socket:
-            self._socket.close()
-            self._socket = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> RtnlEvent:
-        assert self._socket, "listen with `async with` first"
-        loop = asyncio.get_running_loop()
-        while not self._waiting:
-            try:
-                data, (sender, _) = await loop.sock_recvfrom(self._socket, _BUFFER)
-            except OSError as error:
-                if error.errno != errno.ENOBUFS:
-                    raise
-                return RtnlEvent(News.LOST)
-            self._waiting.extend(decode(data, sender))
-        return self._waiting.pop(0)
+        super().__init__(socket.NETLINK_ROUTE, _GROUPS, decode, RtnlEvent(News.LOST))
 
 
-class FakeRtnlEvents:
-    """The same door with events pushed by hand; it ends when `close` was called."""
+class FakeRtnlEvents(FakeListener[RtnlEvent]):
+    """Events pushed by hand; ValueError for one that the kernel never sends."""
 
     def __init__(self) -> None:
-        self._queue: asyncio.Queue[RtnlEvent | None] = asyncio.Queue()
+        super().__init__(_check)
 
-    def push(self, event: RtnlEvent) -> None:
-        """Announce `event`; ValueError for one that the kernel never sends."""
-        if event.news is not News.LOST and event.interface < 1:
-            raise ValueError("the kernel counts interfaces from 1")
-        self._queue.put_nowait(event)
 
-    def close(self) -> None:
-        """End the stream after what was pushed so far."""
-        self._queue.put_nowait(None)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        return None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> RtnlEvent:
-        event = await self._queue.get()
-        if event is None:
-            raise StopAsyncIteration
-        return event
+def _check(event: RtnlEvent) -> None:
+    if event.news is not News.LOST and event.interface < 1:
+        raise ValueError("the kernel counts interfaces from 1")

@@ -133,10 +133,14 @@ def _watch(sysfs: Path | None, output: str) -> None:
         for change in found:
             click.echo(json.dumps(entry(change, now)) if output == "json" else line(change, now))
 
+    async def follow() -> None:
+        # Said from inside the loop: only here does Ctrl-C end it in good order.
+        click.echo("Watching this node's RDMA devices; Ctrl-C ends it.", err=True)
+        await watch(take_survey, (Uevents(), RtnlEvents()), tell)
+
     try:
         with suppress(KeyboardInterrupt):
-            click.echo("Watching this node's RDMA devices; Ctrl-C ends it.", err=True)
-            asyncio.run(watch(take_survey, (Uevents(), RtnlEvents()), tell))
+            asyncio.run(follow())
     except BrokenPipeError:
         # The reader has gone (`| head`); nor must Python's last flush complain about it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
