@@ -128,37 +128,35 @@ def apiserver(binaries: Path, pki: Path) -> list[str | Path]:
     ]
 
 
+def _client(binaries: Path, pki: Path, user: str) -> list[str | Path]:
+    """Command line that controller manager and scheduler share: who they are, where they serve."""
+    return [
+        binaries / f"kube-{user}",
+        f"--kubeconfig={pki}/{user}.kubeconfig",
+        f"--authentication-kubeconfig={pki}/{user}.kubeconfig",
+        f"--authorization-kubeconfig={pki}/{user}.kubeconfig",
+        "--bind-address=127.0.0.1",
+        f"--tls-cert-file={pki}/{user}.crt",
+        f"--tls-private-key-file={pki}/{user}.key",
+        "--leader-elect=false",
+    ]
+
+
 def controller_manager(binaries: Path, pki: Path) -> list[str | Path]:
     """Command line of the controller manager; pod CIDRs are the topology's, not allocated."""
     return [
-        binaries / "kube-controller-manager",
-        f"--kubeconfig={pki}/controller-manager.kubeconfig",
-        f"--authentication-kubeconfig={pki}/controller-manager.kubeconfig",
-        f"--authorization-kubeconfig={pki}/controller-manager.kubeconfig",
-        "--bind-address=127.0.0.1",
-        f"--tls-cert-file={pki}/controller-manager.crt",
-        f"--tls-private-key-file={pki}/controller-manager.key",
+        *_client(binaries, pki, "controller-manager"),
         f"--root-ca-file={pki}/ca.crt",
         f"--service-account-private-key-file={pki}/service-accounts.key",
         f"--requestheader-client-ca-file={pki}/front-proxy-ca.crt",
         f"--cluster-cidr={POD_CIDR}",
         "--use-service-account-credentials=true",
-        "--leader-elect=false",
     ]
 
 
 def scheduler(binaries: Path, pki: Path) -> list[str | Path]:
     """Command line of the scheduler."""
-    return [
-        binaries / "kube-scheduler",
-        f"--kubeconfig={pki}/scheduler.kubeconfig",
-        f"--authentication-kubeconfig={pki}/scheduler.kubeconfig",
-        f"--authorization-kubeconfig={pki}/scheduler.kubeconfig",
-        "--bind-address=127.0.0.1",
-        f"--tls-cert-file={pki}/scheduler.crt",
-        f"--tls-private-key-file={pki}/scheduler.key",
-        "--leader-elect=false",
-    ]
+    return _client(binaries, pki, "scheduler")
 
 
 @contextlib.asynccontextmanager
