@@ -16,6 +16,7 @@ from bench.context import Context
 from bench.figures import Figure
 from kube_rdma.adapters.kernel.fake import write_tree
 from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -40,7 +41,8 @@ def measure(context: Context) -> tuple[Figure, ...]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         begin = time.perf_counter()
-        write_tree(root, [card(number) for number in range(CARDS)])
+        cards = [card(number) for number in range(CARDS)]
+        write_tree(root, cards, functions=[each for one in cards for each in functions(one)])
         built = time.perf_counter() - begin
         times = [seconds(root) for _ in range(ROUNDS)]
     spread = f"{min(times) * 1000:.0f}–{max(times) * 1000:.0f} ms; written in {built:.1f} s"
@@ -54,6 +56,7 @@ def seconds(root: Path) -> float:
     taken = time.perf_counter() - begin
     seats = [device.seat for device in survey.devices if device.seat]
     assert sum(len(seat.virtual_functions) for seat in seats) == CARDS * VIRTUAL
+    assert len(survey.functions) == CARDS * (1 + VIRTUAL)
     assert sum(len(d.ports[0].gids) for d in survey.devices) == CARDS * GIDS
     assert not survey.faults
     return taken
@@ -87,3 +90,21 @@ def card(number: int) -> Device:
         ),
         seat=Seat(pci, root, (bridge, pci), node, None, virtual, VIRTUAL),
     )
+
+
+def functions(card: Device) -> list[Function]:
+    """Return the functions of a card; the virtual ones have no interface, as while in pods."""
+    seat = card.seat
+    assert seat
+    netdev = Netdev(str(card.ports[0].netdev), "ether", True, True)
+    virtual = (
+        Seat(pci, seat.root, (*seat.path[:-1], pci), seat.numa_node, seat.pci)
+        for pci in seat.virtual_functions
+    )
+    return [
+        Function(seat, 0x15B3, 0x1021, card.driver, (netdev,)),
+        *(
+            Function(each, 0x15B3, 0x101E, card.driver, vf_index=number)
+            for number, each in enumerate(virtual)
+        ),
+    ]

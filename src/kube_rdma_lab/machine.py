@@ -114,7 +114,7 @@ def command_line(node: NodeSpec, boot: Boot, initrd: Path, disk: Path) -> list[s
     parts = boot.parts
     argv = [*parts.qemu.system_argv, "-name", node.name, "-machine", "q35"]
     argv += ["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"]
-    argv += [*boot.accelerator, "-smp", str(node.cpus), "-m", str(node.memory_mib), "-no-reboot"]
+    argv += [*boot.accelerator, "-smp", str(node.cpus), "-m", str(node.memory_mib)]
     argv += numa(node)
     argv += [
         "-kernel",

@@ -112,7 +112,7 @@ def kubelet_configuration(node: NodeSpec) -> dict[str, Any]:
         "enforceNodeAllocatable": [],
         "evictionHard": {"memory.available": "50Mi"},
         "failSwapOn": False,
-        # /var/lib/kubelet is a tmpfs: there is no disk quota to account for.
+        # There is no quota on the disk that /var/lib/kubelet lies on.
         "localStorageCapacityIsolation": False,
         "resolvConf": "",
         "topologyManagerPolicy": str(node.topology_manager),

@@ -2,11 +2,14 @@
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from kube_rdma.adapters.kernel.uevents import FakeUevents, Uevent
+from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -19,8 +22,10 @@ from kube_rdma.model.device import (
     PortState,
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
+from kube_rdma.programs.agent.doors import Doors
+from kube_rdma.programs.agent.kernel import Kernel
 from kube_rdma.programs.agent.logs import recorded
-from kube_rdma.programs.agent.plugin import Kernel, Settings, run_plugin
+from kube_rdma.programs.agent.plugin import run_plugin
 
 RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
 
@@ -45,7 +50,7 @@ class Node:
 
     @property
     def kernel(self):
-        return Kernel(self.look, lambda: self.events)
+        return Kernel(self.look, (("devices", lambda: self.events),))
 
     def look(self):
         self.looks += 1
@@ -64,18 +69,32 @@ def recording():
         yield found
 
 
+@dataclass(frozen=True)
+class Settings:
+    """Where a test's configuration and kubelet are."""
+
+    config: Path
+    kubelet_dir: Path
+
+    def doors(self, kernel, **further):
+        serve = partial(DevicePlugin, self.kubelet_dir)
+        return Doors(self.config, kernel, serve, **further)
+
+
 @pytest.fixture
 def settings(tmp_path_factory):
     folder = tmp_path_factory.mktemp("n")
-    (folder / "config.json").write_text('{"mode": "hca"}')
-    (folder / "kubelet").mkdir()
-    return Settings(folder / "config.json", folder / "kubelet")
+    (folder / "config").mkdir()
+    (folder / "config" / "config.json").write_text('{"mode": "hca"}')
+    plugins = folder / "kubelet" / "device-plugins"
+    plugins.mkdir(parents=True)
+    return Settings(folder / "config" / "config.json", plugins)
 
 
 @asynccontextmanager
-async def serving(settings, kernel):
+async def serving(settings, kernel, **further):
     """The role in the background; an error of it comes out at the end."""
-    task = asyncio.create_task(run_plugin(settings, kernel))
+    task = asyncio.create_task(run_plugin(settings.doors(kernel, **further)))
     try:
         yield task
     finally:

@@ -66,11 +66,18 @@ async def test_a_burst_is_one_look(settings, recording):
         assert kubelet.states[HCA] == 3
 
 
-async def test_a_port_that_comes_up_without_a_uevent(settings, recording, monkeypatch):
-    """The kernel announces no port states, so an ill pool is looked at again by the clock."""
-    monkeypatch.setattr(plugin, "LOOK_AGAIN", 0.01)
+@asynccontextmanager
+async def refused():
+    raise PermissionError(1, "Operation not permitted")
+    yield
+
+
+async def test_a_port_that_comes_up_unheard(settings, recording, monkeypatch):
+    """Where the kernel lets us hear nothing, the node is looked at again by the clock."""
+    monkeypatch.setattr(plugin, "DEAF_SECONDS", 0.01)
     node = Node(card(0, PortState.DOWN), card(1, PortState.DOWN))
-    async with FakeKubelet(settings.kubelet_dir) as kubelet, serving(settings, node.kernel):
+    kernel = replace(node.kernel, announcements=(("devices", refused),))
+    async with FakeKubelet(settings.kubelet_dir) as kubelet, serving(settings, kernel):
         await kubelet.until(lambda: kubelet.states.get(HCA) == 1)
         assert len(kubelet.devices[HCA]) == 1000
         assert kubelet.healthy(HCA) == 0
@@ -100,12 +107,7 @@ async def test_what_cannot_be_read_is_told_once(settings, recording):
 async def test_a_kernel_that_announces_nothing(settings, recording):
     """We serve what is there and say what will not be noticed."""
 
-    @asynccontextmanager
-    async def refused():
-        raise PermissionError(1, "Operation not permitted")
-        yield
-
-    kernel = replace(Node(card(0)).kernel, uevents=refused)
+    kernel = replace(Node(card(0)).kernel, announcements=(("devices", refused),))
     async with FakeKubelet(settings.kubelet_dir) as kubelet, serving(settings, kernel):
         await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
     assert recording.lines[1]["why"] == "Operation not permitted"
@@ -123,10 +125,9 @@ async def test_announcements_that_break_off_end_the_agent(settings, recording):
     async def broken():
         yield Broken()
 
+    kernel = replace(Node().kernel, announcements=(("devices", broken),))
     with pytest.raises(Unavailable, match="broke off"):
-        await asyncio.wait_for(
-            plugin.run_plugin(settings, replace(Node().kernel, uevents=broken)), 30
-        )
+        await asyncio.wait_for(plugin.run_plugin(settings.doors(kernel)), 30)
 
 
 @pytest.mark.parametrize("fault", ["no file", "no mode", "no folder of the kubelet"])
@@ -139,7 +140,7 @@ async def test_what_a_person_has_to_mend(settings, fault):
     else:
         settings.kubelet_dir.rmdir()
     with pytest.raises(Refused) as caught:
-        await asyncio.wait_for(plugin.run_plugin(settings, Node(card(0)).kernel), 30)
+        await asyncio.wait_for(plugin.run_plugin(settings.doors(Node(card(0)).kernel)), 30)
     assert caught.value.where.startswith(
         str(settings.kubelet_dir if fault == "no folder of the kubelet" else settings.config)
     )
@@ -152,5 +153,5 @@ async def test_a_fault_of_ours_is_not_dressed_up(settings):
     kernel = replace(node.kernel, survey=lambda: next(looks, None))
     node.change(announcements=1)
     with pytest.raises(ExceptionGroup) as caught:
-        await asyncio.wait_for(plugin.run_plugin(settings, kernel), 30)
+        await asyncio.wait_for(plugin.run_plugin(settings.doors(kernel)), 30)
     assert caught.group_contains(AttributeError)

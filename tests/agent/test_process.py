@@ -37,7 +37,7 @@ def facts(process):
 
 
 def options(settings):
-    return "--config", settings.config, "--kubelet-dir", settings.kubelet_dir
+    return "--config", settings.config, "--kubelet-root", settings.kubelet_dir.parent
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -70,12 +70,12 @@ async def test_it_needs_no_privilege(settings):
 
 
 async def test_it_is_small_and_quiet(settings):
-    """At most 70 MB resident, and not one thread more than the loop and the survey need."""
+    """At most 70 MB resident, and no thread but the loop's and the two for what blocks."""
     async with FakeKubelet(settings.kubelet_dir) as kubelet, agent(*options(settings)) as process:
         await kubelet.until(lambda: HCA in kubelet.devices)
         found = facts(process)
     assert int(found["VmRSS"].split()[0]) <= 70_000
-    assert int(found["Threads"]) <= 2
+    assert int(found["Threads"]) <= 3
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kube_rdma.api.config import parse
 from kube_rdma.api.document import MAX_DEPTH, Document, Place, read
-from kube_rdma.api.hca import parse
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pool import Mode, PoolSpec
 
@@ -31,7 +31,7 @@ GARBAGE = st.text(st.sampled_from("{}[]:,\"' \n\t-#&*!?|>%@`\\\x00éhca")).map(s
 def outcome(data):
     """The pools, or the refusal; anything else fails the test."""
     try:
-        return parse(data, "file")
+        return parse(data, "file").pools
     except Refused as refused:
         return refused
 
@@ -118,10 +118,11 @@ def test_depth_is_bounded_not_forbidden():
     "text", ['{"mode": "hca"}', '{\n"mode" : "hca"\n}\n', "mode: hca", "{mode: hca,}"]
 )
 def test_the_scc_document_asks_for_one_pool(text):
-    (spec,) = parse(text.encode(), "config.json")
+    (spec,) = parse(text.encode(), "config.json").pools
     assert spec.mode is Mode.HCA
     assert spec.source.startswith("config.json:")
 
 
 def test_the_source_of_a_wish_is_its_line():
-    assert parse(b'{\n"mode" : "hca"\n}\n', "c") == (PoolSpec(Mode.HCA, source="c:2:10: mode"),)
+    pools = parse(b'{\n"mode" : "hca"\n}\n', "c").pools
+    assert pools == (PoolSpec("rdma/hca", Mode.HCA, source="c:2:10: mode"),)

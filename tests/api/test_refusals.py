@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.api.document import unreadable
-from kube_rdma.api.hca import parse
 from kube_rdma.model.errors import Refused
+from kube_rdma.programs.config import parse_config
 
-from .bad_documents import DOCUMENTS
+from .bad_dialects import DIALECTS
+from .bad_documents import DOCUMENTS as TEXTS
 
+DOCUMENTS = TEXTS | DIALECTS
 GOLDEN = Path(__file__).with_name("refusals.txt")
 OPENING = {
     "missing file": FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)),
@@ -25,7 +27,7 @@ OPENING = {
 
 def refusal(data):
     with pytest.raises(Refused) as caught:
-        parse(data, "config.json")
+        parse_config(data, "config.json")
     return caught.value
 
 

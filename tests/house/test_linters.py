@@ -15,7 +15,7 @@ import pytest
 from .tree import ROOT, is_shell, texts
 
 BIN = Path(sys.executable).parent
-CONTRACTS = 5
+CONTRACTS = 6
 
 LINTERS = {
     "style": ["ruff", "check"],
@@ -84,6 +84,7 @@ PLANTED = {
     "kube_rdma/views/runner.py": "import kube_rdma.programs\n",
     "kube_rdma/adapters/kernel/friend.py": "import kube_rdma.adapters.kubelet\n",
     "kube_rdma/programs/leans.py": "import kube_rdma_lab\n",
+    "kube_rdma/programs/asks.py": "import httpx2\n",
 }
 
 

@@ -13,15 +13,17 @@ _DEVICES = (
     "device sits-on driver firmware type port state layer Gb/s netdev bond lid/sm gids opened-by"
 )
 _SEATS = "function below NUMA VF-of VFs of-at-most"
+_FUNCTIONS = "network-function vendor:device driver VF-number interfaces"
 _GPUS = "GPU class vendor:device driver below NUMA"
 
 
 def picture(survey):
-    """Devices port by port, the PCI functions that they sit on, GPUs, and what stands against."""
+    """Devices port by port, the PCI functions below them, network functions, GPUs, verdicts."""
     seats = {d.seat.pci: d.seat for d in survey.devices if d.seat}
     tables = [
         _table(_DEVICES, [row for device in survey.devices for row in _ports(device)]),
         _table(_SEATS, [_seat(seats[pci]) for pci in sorted(seats)]),
+        _table(_FUNCTIONS, [_function(function) for function in survey.functions]),
         _table(_GPUS, [_gpu(gpu) for gpu in survey.gpus]),
     ]
     lines = [f"- {v.device.name}: {reason}" for v in judge(survey) for reason in v.reasons]
@@ -75,6 +77,17 @@ def _seat(seat):
     virtual = " ".join(seat.virtual_functions)
     node, physical, total = seat.numa_node, seat.physical_function, seat.sriov_total
     return [seat.pci, _below(seat), node, physical, virtual, total]
+
+
+def _function(function):
+    ids = f"{function.vendor:04x}:{function.device:04x}"
+    interfaces = ", ".join(map(_netdev, function.netdevs))
+    return [function.seat.pci, ids, function.driver, function.vf_index, interfaces]
+
+
+def _netdev(netdev):
+    carrier = {None: "", False: " no-carrier", True: " carrier"}[netdev.carrier]
+    return f"{netdev.name} ({netdev.link_type}{' up' if netdev.up else ' down'}{carrier})"
 
 
 def _gpu(gpu):

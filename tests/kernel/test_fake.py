@@ -80,6 +80,8 @@ IMPOSSIBLE |= {
     "this port has none": lambda d: port_of(d, bond="bond0", netdev=None),
     "a LID has 16 bits": lambda d: port_of(d, lid=0),
     "only InfiniBand has LIDs": lambda d: port_of(d, sm_lid=1),
+    "a partition key has 16 bits": lambda d: port_of(d, pkey=1 << 16),
+    "only InfiniBand has partitions": lambda d: port_of(d, pkey=0xFFFF),
 }
 
 
@@ -122,6 +124,10 @@ IMPOSSIBLE_SOFT = {
     "has one port": lambda d: replace(d, ports=()),
     "does not follow from its interface": lambda d: replace(d, identity="rxe0@eth9"),
     "are rxe": lambda d: replace(d, node_type="switch"),
+    "with the function of its interface": lambda d: replace(d, seat=None, numa_node=0),
+    "a seat comes with an interface": lambda d: replace(
+        port_of(d, netdev=None, gids=()), identity="rxe0"
+    ),
 }
 
 
@@ -139,20 +145,21 @@ def test_two_devices_cannot_share_what_is_one_devices_own(card, tmp_path):
         write_tree(tmp_path / "fake", [card, other])
 
 
-def test_a_soft_link_may_sit_on_the_interface_of_a_card_and_shares_its_numa_node(
-    card, rxe, tmp_path
-):
+def test_a_soft_link_may_sit_on_the_interface_of_a_card_and_shares_its_seat(card, rxe, tmp_path):
     netdev = card.ports[0].netdev
     on_card = replace(
         port_of(rxe, netdev=netdev, gids=()),
         identity=f"rxe0@{netdev}",
         numa_node=1,
         char_devices=(),
+        seat=card.seat,
     )
     write_tree(tmp_path / "fake", [card, on_card])
     assert read_survey(tmp_path / "fake").devices == (card, on_card)
     with pytest.raises(ValueError, match="another NUMA node"):
         write_tree(tmp_path / "no", [card, replace(on_card, numa_node=0)])
+    with pytest.raises(ValueError, match="sits on another function"):
+        write_tree(tmp_path / "no", [card, replace(on_card, seat=rxe.seat)])
 
 
 def test_a_manifest_may_speak_of_one_folder_at_a_time(tmp_path):

@@ -18,7 +18,7 @@ from kube_rdma.adapters.kernel.sysfs_tree import Tree
 from kube_rdma.model.device import CharKind, LinkLayer
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 
-from .worlds import RDMA_CM, gpus, worlds
+from .worlds import RDMA_CM, functions, gpus, worlds
 
 TREES = Path(__file__).parents[1] / "data/trees"
 IB = "class/infiniband/mlx5_1"
@@ -69,11 +69,17 @@ def rxe(tmp_path):
 
 
 @settings(max_examples=60, deadline=None)
-@given(devices=worlds(), rdma_cm=st.sampled_from([None, RDMA_CM]), accelerators=gpus())
-def test_what_the_kernel_shows_is_read_back_unchanged(devices, rdma_cm, accelerators):
-    there = Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, gpus=accelerators)
+@given(
+    devices=worlds(),
+    rdma_cm=st.sampled_from([None, RDMA_CM]),
+    accelerators=gpus(),
+    data=st.data(),
+)
+def test_what_the_kernel_shows_is_read_back_unchanged(devices, rdma_cm, accelerators, data):
+    cards = data.draw(functions(devices))
+    there = Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, (), accelerators, cards)
     with TemporaryDirectory() as root:
-        write_tree(Path(root), devices, rdma_cm, accelerators)
+        write_tree(Path(root), devices, rdma_cm, accelerators, cards)
         assert read_survey(Path(root)) == there
 
 

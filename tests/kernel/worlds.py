@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
+from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -58,6 +61,7 @@ def ports(draw, number: int, netdev: str, layer: LinkLayer):
         lid=draw(lids) if fabric else None,
         sm_lid=draw(lids) if fabric else None,
         bond=bond,
+        pkey=draw(st.sampled_from([None, 0x7FFF, 0xFFFF, 0x8001])) if fabric else None,
     )
 
 
@@ -119,6 +123,7 @@ def gpus(draw):
 def soft_devices(draw, i: int):
     name = f"rxe_{i}"
     port = draw(ports(1, f"veth{i}", LinkLayer.ETHERNET))
+    seat = draw(st.one_of(st.none(), seats(0xA1 + i))) if port.netdev else None
     return Device(
         name=name,
         identity=f"{name}@{port.netdev}" if port.netdev else name,
@@ -127,9 +132,10 @@ def soft_devices(draw, i: int):
         driver=None,
         firmware=None,
         pci=None,
-        numa_node=draw(st.sampled_from([None, 0, 1])) if port.netdev else None,
+        numa_node=seat.numa_node if seat else None,
         ports=(port,),
         char_devices=draw(char_devices(i)),
+        seat=seat,
     )
 
 
@@ -152,6 +158,65 @@ def worlds(draw):
         for i in range(count)
     )
     return tuple(sorted(drawn, key=lambda device: device.name))
+
+
+@st.composite
+def functions(draw, devices):
+    """Functions below some of `devices` with all their virtual ones, and plain cards besides."""
+    families = [_family(device) for device in devices if device.seat]
+    families += [
+        _family(replace(device, seat=draw(seats(0xB1 + i)), ports=(), driver="igb"))
+        for i, device in enumerate(devices)
+    ]
+    found = []
+    for device, members in families:
+        netdevs = () if device.auxiliary else draw(netdevs_of(device))
+        if not draw(st.booleans()) or (netdevs and not device.driver and device.pci):
+            continue
+        vendor, *ids = (draw(st.integers(0, 0xFFFF)) for _ in range(3))
+        for seat in members:
+            virtual = seat.physical_function is not None
+            above = members[0].virtual_functions
+            mine = seat.pci == device.seat.pci
+            found.append(
+                Function(
+                    seat,
+                    vendor,
+                    ids[virtual],
+                    device.driver or (None if device.pci else "virtio-pci"),
+                    netdevs if mine else (),
+                    None if virtual else draw(st.sampled_from([None, 0, 101])),
+                    above.index(seat.pci) if virtual else None,
+                )
+            )
+    return tuple(sorted(found, key=lambda function: function.seat.pci))
+
+
+def _family(device):
+    """The device, and the seats of its card: the physical function, then the virtual ones."""
+    seat = device.seat
+    physical = seat.physical_function
+    first, node = seat, seat.numa_node
+    if physical:
+        path = (*seat.path[:-1], physical)
+        first = Seat(physical, seat.root, path, node, None, (seat.pci,), 1)
+    others = (
+        Seat(name, seat.root, (*seat.path[:-1], name), node, first.pci)
+        for name in first.virtual_functions
+    )
+    return device, (first, *others)
+
+
+@st.composite
+def netdevs_of(draw, device):
+    found = []
+    for port in device.ports:
+        if port.netdev:
+            carrier = draw(st.sampled_from([None, False, True]))
+            fabric = port.link_layer is LinkLayer.INFINIBAND
+            kind = "infiniband" if fabric else "ether"
+            found.append(Netdev(port.netdev, kind, carrier is not None, carrier))
+    return tuple(found)
 
 
 RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)

@@ -1,4 +1,4 @@
-"""Pools to offer, a plugin that runs for the length of a test, and what it logged."""
+"""Offers to tell, answers to give, a plugin that runs for the length of a test, and its log."""
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
@@ -7,23 +7,53 @@ from dataclasses import replace
 import pytest
 
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
-from kube_rdma.model.pool import Mode, Pool, PoolSpec, Share
+from kube_rdma.adapters.kubelet.service import Answers
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.pool import Grant, Offer, Share
 from kube_rdma.programs.agent.logs import recorded
-from kube_rdma.rules.allocation import allocate
 
 PATHS = ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 
 
-def make_pool(count=1000, healthy=True, resource="rdma/hca", **changes):
+def make_offer(count=1000, healthy=True, resource="rdma/hca", **changes):
     shares = tuple(Share(f"hca-{n}", healthy) for n in range(count))
-    pool = Pool(PoolSpec(Mode.HCA, "c:1:1"), resource, shares, ("rxe0",), PATHS)
-    return replace(pool, **changes)
+    return replace(Offer(resource, shares), **changes)
+
+
+class Desk:
+    """Who answers: grants `paths` for shares that are called hca-N, keeps what it was asked."""
+
+    def __init__(self, paths=PATHS, cdi=()):
+        self.paths = paths
+        self.cdi = cdi
+        self.choices = []
+        self.starts = []
+        self.chosen = ()  # what it prefers
+        self.refusal = None  # raised by a start
+
+    async def allocate(self, wanted):
+        if not all(share.startswith("hca-") for share in wanted):
+            raise Refused(
+                f"no share is named {wanted[0]}", remedy="Create the pod again", where="rdma/hca"
+            )
+        return Grant("rdma/hca", tuple(wanted), self.paths, cdi=self.cdi)
+
+    async def prefer(self, choice):
+        self.choices.append(choice)
+        return self.chosen
+
+    async def start(self, shares):
+        self.starts.append(shares)
+        if self.refusal:
+            raise self.refusal
+
+    def answers(self):
+        return Answers(self.allocate, self.prefer, self.start)
 
 
 @asynccontextmanager
-async def running(directory, pool):
-    """A plugin for `pool` that serves in the background; it is stopped as SIGTERM stops it."""
-    plugin = DevicePlugin(directory, pool, allocate)
+async def run(plugin):
+    """Run a plugin in the background; it is stopped as SIGTERM stops it."""
     task = asyncio.create_task(plugin.run())
     try:
         yield plugin
@@ -31,6 +61,11 @@ async def running(directory, pool):
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+def running(directory, offer, answers=None, kind=DevicePlugin):
+    """A plugin for `offer` that runs inside the block."""
+    return run(kind(directory, offer, answers or Answers(Desk().allocate)))
 
 
 @pytest.fixture

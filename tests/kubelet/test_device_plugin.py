@@ -11,9 +11,8 @@ from kube_rdma.adapters.kubelet.fake import FakeKubelet
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginStub
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.rules.allocation import allocate
 
-from .conftest import PATHS, make_pool, running
+from .conftest import PATHS, Desk, make_offer, running
 
 HCA = "rdma/hca"
 SOCKET = "kube-rdma-rdma_hca.sock"
@@ -23,28 +22,28 @@ class TestContract:
     """What a healthy kubelet sees."""
 
     async def test_1000_shares_are_offered(self, directory):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
             assert kubelet.registrations == [HCA]
             assert (directory / SOCKET).is_socket()
 
     async def test_a_change_is_pushed_and_only_a_change(self, directory):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()) as plugin:
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()) as plugin:
             await kubelet.until(lambda: kubelet.states.get(HCA) == 1)
-            plugin.publish(make_pool(char_paths=PATHS[:1]))  # says nothing about shares
-            assert len((await kubelet.allocate(HCA, 1)).devices) == 1
+            plugin.publish(make_offer())
+            await kubelet.allocate(HCA, 1)
             assert kubelet.states[HCA] == 1
-            plugin.publish(make_pool(healthy=False))
+            plugin.publish(make_offer(healthy=False))
             await kubelet.until(lambda: kubelet.states[HCA] == 2)
             assert kubelet.healthy(HCA) == 0
             assert len(kubelet.devices[HCA]) == 1000
-            plugin.publish(make_pool(count=0))
+            plugin.publish(make_offer(count=0))
             await kubelet.until(lambda: kubelet.states[HCA] == 3)
             assert kubelet.devices[HCA] == {}
-            assert plugin.pool == make_pool(count=0)
+            assert plugin.offer == make_offer(count=0)
 
     async def test_a_container_gets_every_card_read_and_write(self, directory):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             response = await kubelet.allocate(HCA, 1)
             specs = [(d.container_path, d.host_path, d.permissions) for d in response.devices]
@@ -53,14 +52,14 @@ class TestContract:
             assert response == pb.ContainerAllocateResponse()
 
     async def test_a_restarted_container_gets_its_shares_again(self, directory):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             first = await kubelet.allocate(HCA, 2)
-            again = await kubelet.allocate(HCA, 2, tuple(kubelet.held[HCA]))
+            again = await kubelet.allocate(HCA, 2, tuple(sorted(kubelet.held(HCA))))
             assert again == first
 
     async def test_all_shares_can_be_given_away(self, directory):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool(20)):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer(20)):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             for _ in range(20):
                 await kubelet.allocate(HCA, 1)
@@ -68,17 +67,15 @@ class TestContract:
                 await kubelet.allocate(HCA, 1)
 
     async def test_a_refusal_reaches_the_pod_as_a_sentence(self, directory):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool(3)):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer(3)):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             with pytest.raises(GRPCError) as caught:
                 await kubelet.allocate(HCA, 1, ("other-1",))
             assert caught.value.status is Status.FAILED_PRECONDITION
-            assert "none of its 3 shares is named other-1. Create the pod again" in str(
-                caught.value
-            )
+            assert "no share is named other-1. Create the pod again." in str(caught.value)
 
     async def test_calls_that_are_not_offered_are_refused(self, directory):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             channel = Channel(path=str(directory / SOCKET))
             stub = DevicePluginStub(channel)
@@ -95,8 +92,8 @@ class TestContract:
         other = "rdma/hca_shared_devices_a"
         async with (
             FakeKubelet(directory) as kubelet,
-            running(directory, make_pool()),
-            running(directory, make_pool(5, resource=other)),
+            running(directory, make_offer()),
+            running(directory, make_offer(5, resource=other)),
         ):
             await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
             await kubelet.until(lambda: kubelet.healthy(other) == 5)
@@ -106,14 +103,14 @@ class TestContract:
 
     async def test_a_stop_removes_the_socket(self, directory):
         async with FakeKubelet(directory) as kubelet:
-            async with running(directory, make_pool()):
+            async with running(directory, make_offer()):
                 await kubelet.until(lambda: kubelet.healthy(HCA))
             await kubelet.until(lambda: kubelet.healthy(HCA) == 0)
             assert [path.name for path in directory.iterdir()] == ["kubelet.sock"]
 
     async def test_idle_there_is_no_timer(self, directory):
         """But for HTTP/2's own question after two hours whether the kubelet is still there."""
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             loop = asyncio.get_running_loop()
             await asyncio.wait_for(loop.create_task(asyncio.sleep(0)), None)
@@ -126,7 +123,7 @@ class TestFaults:
 
     @pytest.mark.parametrize("crash", [False, True])
     async def test_the_kubelet_restarts(self, directory, crash):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             for times in (1, 2, 3):
                 await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
                 await kubelet.allocate(HCA, 1)
@@ -134,15 +131,15 @@ class TestFaults:
                 await kubelet.restart(crash=crash)
 
     async def test_a_change_while_the_kubelet_is_away_is_not_lost(self, directory):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()) as plugin:
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()) as plugin:
             await kubelet.until(lambda: kubelet.healthy(HCA))
             await kubelet.stop()
-            plugin.publish(make_pool(7))
+            plugin.publish(make_offer(7))
             await kubelet.start()
             await kubelet.until(lambda: kubelet.healthy(HCA) == 7)
 
     async def test_the_plugin_is_there_first(self, directory, recording):
-        async with running(directory, make_pool()):
+        async with running(directory, make_offer()):
             await recording.wait_for("waiting for the kubelet")
             assert not list(directory.iterdir())
             async with FakeKubelet(directory) as kubelet:
@@ -150,7 +147,7 @@ class TestFaults:
                 assert recording.events == ["waiting for the kubelet", "registered"]
 
     async def test_going_and_coming_is_told_once(self, directory, recording):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             await kubelet.stop()
             await recording.wait_for("the kubelet is gone")
@@ -167,22 +164,22 @@ class TestFaults:
         """Nobody listens on it; the registration fails until a kubelet makes its own."""
         async with FakeKubelet(directory) as kubelet:
             await kubelet.stop(crash=True)
-            async with running(directory, make_pool()):
+            async with running(directory, make_offer()):
                 await recording.wait_for("registration failed, trying again")
                 await kubelet.start()
                 await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
 
     async def test_a_socket_that_an_earlier_process_left(self, directory):
         async with FakeKubelet(directory) as kubelet:
-            async with running(directory, make_pool(1)):
+            async with running(directory, make_offer(1)):
                 await kubelet.until(lambda: kubelet.healthy(HCA) == 1)
                 (directory / SOCKET).rename(directory / "kept")
             (directory / "kept").rename(directory / SOCKET)
-            async with running(directory, make_pool(2)):
+            async with running(directory, make_offer(2)):
                 await kubelet.until(lambda: kubelet.healthy(HCA) == 2)
 
     async def test_our_socket_is_deleted_by_hand(self, directory):
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             (directory / SOCKET).unlink()
             await kubelet.until(lambda: len(kubelet.registrations) > 1 and kubelet.healthy(HCA))
@@ -190,14 +187,14 @@ class TestFaults:
 
     async def test_the_kubelet_hangs_up(self, directory):
         """Without a ListAndWatch it gives nothing away, so it has to be told again."""
-        async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+        async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA))
             kubelet.hang_up(HCA)
             await kubelet.until(lambda: len(kubelet.registrations) > 1 and kubelet.healthy(HCA))
 
     async def test_the_registration_is_refused_at_first(self, directory, recording):
         kubelet = FakeKubelet(directory, refusals=3)
-        async with kubelet, running(directory, make_pool()):
+        async with kubelet, running(directory, make_offer()):
             await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
         failed = recording.of("registration failed, trying again")
         assert len(failed) == 3
@@ -206,7 +203,7 @@ class TestFaults:
     async def test_a_name_that_the_kubelet_never_takes(self, directory, recording):
         """We go on trying, slower and slower, and say why."""
         async with FakeKubelet(directory) as kubelet:
-            async with running(directory, make_pool(resource="hca")):
+            async with running(directory, make_offer(resource="hca")):
                 await kubelet.until(lambda: len(kubelet.refused) == 2)
             assert kubelet.registrations == []
         assert "the ResourceName 'hca' is invalid" in recording.lines[0]["reason"]
@@ -221,20 +218,20 @@ class TestGivingUp:
         if kind == "file":
             path.touch()
         with pytest.raises(Refused, match="hostPath") as caught:
-            await DevicePlugin(path, make_pool(), allocate).run()
+            await DevicePlugin(path, make_offer(), Desk().answers()).run()
         assert caught.value.where == str(path)
 
     async def test_our_socket_cannot_be_made(self, directory):
         (directory / SOCKET).touch()  # no socket, so it is not ours to remove
         async with FakeKubelet(directory):
             with pytest.raises(ExceptionGroup) as caught:
-                await DevicePlugin(directory, make_pool(), allocate).run()
+                await DevicePlugin(directory, make_offer(), Desk().answers()).run()
         (refused,) = caught.value.exceptions
         assert isinstance(refused, Refused)
         assert "writable" in refused.remedy
 
     async def test_the_directory_is_removed(self, directory, recording):
-        task = asyncio.create_task(DevicePlugin(directory, make_pool(), allocate).run())
+        task = asyncio.create_task(DevicePlugin(directory, make_offer(), Desk().answers()).run())
         await recording.wait_for("waiting for the kubelet")
         directory.rmdir()
         with pytest.raises(ExceptionGroup) as caught:
@@ -245,7 +242,7 @@ class TestGivingUp:
 
     async def test_a_socket_of_somebody_else_is_left_alone(self, directory):
         async with FakeKubelet(directory) as kubelet:
-            async with running(directory, make_pool()):
+            async with running(directory, make_offer()):
                 await kubelet.until(lambda: kubelet.healthy(HCA))
                 # Replaced and stopped in one step, before the plugin can wake up.
                 (directory / SOCKET).unlink()

@@ -8,7 +8,7 @@ from kube_rdma.adapters.kubelet.fake import FakeKubelet, is_extended_resource
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import RegistrationStub
 
-from .conftest import make_pool, running
+from .conftest import make_offer, running
 
 GOOD = {"version": "v1beta1", "endpoint": "kube-rdma-rdma_hca.sock", "resource_name": "rdma/hca"}
 
@@ -25,7 +25,7 @@ GOOD = {"version": "v1beta1", "endpoint": "kube-rdma-rdma_hca.sock", "resource_n
     ],
 )
 async def test_a_bad_registration_is_refused(directory, change, reason):
-    async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+    async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
         await kubelet.until(lambda: kubelet.healthy("rdma/hca"))
         channel = Channel(path=str(directory / "kubelet.sock"))
         with pytest.raises(GRPCError, match=reason) as caught:
@@ -64,21 +64,21 @@ def test_names_that_are_none(name):
 async def test_it_allocates_like_the_device_manager(directory):
     """Nothing from nobody, nothing beyond what is healthy and free."""
     async with FakeKubelet(directory) as kubelet:
-        with pytest.raises(RuntimeError, match="no registered plugin"):
+        with pytest.raises(RuntimeError, match="unregistered device"):
             await kubelet.allocate("rdma/hca", 1)
-        async with running(directory, make_pool(2)) as plugin:
+        async with running(directory, make_offer(2)) as plugin:
             await kubelet.until(lambda: kubelet.healthy("rdma/hca") == 2)
             with pytest.raises(RuntimeError, match="requested 3"):
                 await kubelet.allocate("rdma/hca", 3)
-            plugin.publish(make_pool(2, healthy=False))
+            plugin.publish(make_offer(2, healthy=False))
             await kubelet.until(lambda: kubelet.healthy("rdma/hca") == 0)
-            with pytest.raises(RuntimeError, match="available 0"):
+            with pytest.raises(RuntimeError, match="no healthy devices"):
                 await kubelet.allocate("rdma/hca", 1)
 
 
 async def test_its_start_removes_sockets_and_nothing_else(directory):
     (directory / "kubelet_internal_checkpoint").touch()
-    async with FakeKubelet(directory) as kubelet, running(directory, make_pool()):
+    async with FakeKubelet(directory) as kubelet, running(directory, make_offer()):
         await kubelet.until(lambda: kubelet.healthy("rdma/hca"))
         await kubelet.stop(crash=True)
         assert len([path for path in directory.iterdir() if path.is_socket()]) == 2

@@ -8,9 +8,8 @@ from grpclib.server import Server
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginStub
 from kube_rdma.adapters.kubelet.service import PoolService
-from kube_rdma.rules.allocation import allocate
 
-from .conftest import make_pool
+from .conftest import Desk, make_offer
 
 
 class Watcher:
@@ -40,15 +39,15 @@ class Watcher:
 
 async def test_every_watcher_hears_everything_and_only_the_last_is_missed(directory):
     left = asyncio.Queue()
-    service = PoolService(make_pool(1), allocate, left.put_nowait)
+    service = PoolService(make_offer(1), Desk().answers(), left.put_nowait)
     server = Server([service])
     await server.start(path=str(directory / "s"))
     async with Watcher(directory / "s") as first:
         async with Watcher(directory / "s") as second:
             for count in (1, 2, 3):
-                service.publish(make_pool(count))
+                service.publish(make_offer(count))
                 assert [await first.count(), await second.count()] == [count, count]
-        service.publish(make_pool(4))
+        service.publish(make_offer(4))
         assert await first.count() == 4
         assert left.empty()
     assert await asyncio.wait_for(left.get(), 30) >= 0
@@ -58,7 +57,7 @@ async def test_every_watcher_hears_everything_and_only_the_last_is_missed(direct
 
 async def test_the_end_comes_in_good_order(directory):
     """Each stream is closed as a stream, not cut; `end` returns when all are."""
-    service = PoolService(make_pool(1), allocate, lambda _: None)
+    service = PoolService(make_offer(1), Desk().answers(), lambda _: None)
     server = Server([service])
     await server.start(path=str(directory / "s"))
     async with Watcher(directory / "s") as watcher:

@@ -5,17 +5,17 @@ from grpclib import Status
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kube_rdma.adapters.backoff import FIRST, LONGEST, full_jitter
 from kube_rdma.adapters.kubelet import wire
-from kube_rdma.adapters.kubelet.backoff import FIRST, LONGEST, full_jitter
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.pool import Grant, Share
 
-from .conftest import make_pool
+from .conftest import make_offer
 
 
 def test_shares_carry_health_and_numa_nodes():
     shares = (Share("a", True, (0, 1)), Share("b", False), Share("c", True, (0,)))
-    devices = wire.device_list(make_pool(shares=shares)).devices
+    devices = wire.device_list(make_offer(shares=shares)).devices
     assert [(d.ID, d.health) for d in devices] == [
         ("a", "Healthy"),
         ("b", "Unhealthy"),

@@ -1,4 +1,4 @@
-"""Kubernetes' own description of the API, taken from its Go module and not kept."""
+"""Kubernetes' own description of its APIs, taken from its Go modules and not kept."""
 
 import importlib.resources
 import json
@@ -15,25 +15,25 @@ from kube_rdma.model.errors import Refused
 from kube_rdma_lab.build.go import find_go
 from kube_rdma_lab.paths import cache_root
 
-MODULE = "k8s.io/kubelet"
-API = "pkg/apis/deviceplugin/v1beta1/api.proto"
+KUBELET = "k8s.io/kubelet"
+CRI = "k8s.io/cri-api"
 
 
-def module_folder():
+def module_folder(module):
     """The module at the version that the lab's kubelet has; skips where it cannot be had."""
     listed = (
         Path(str(importlib.resources.files("kube_rdma_lab"))) / "modules/kubernetes/go.mod"
     ).read_text()
-    (version,) = set(re.findall(rf"{MODULE} (v[\d.]+)", listed))
+    (version,) = set(re.findall(rf"=> {module} (v[\d.]+)", listed))
     try:
         go = find_go((1, 21))
     except Refused as refused:
         unavailable(str(refused))
     env = {**os.environ, "GOMODCACHE": str(cache_root() / "go/mod"), "GOFLAGS": "-mod=mod"}
-    command = [go, "mod", "download", "-json", f"{MODULE}@{version}"]
+    command = [go, "mod", "download", "-json", f"{module}@{version}"]
     result = subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, check=False)
     if result.returncode:
-        unavailable(f"{MODULE} {version} cannot be downloaded: {result.stdout}{result.stderr}")
+        unavailable(f"{module} {version} cannot be downloaded: {result.stdout}{result.stderr}")
     return Path(json.loads(result.stdout)["Dir"])
 
 

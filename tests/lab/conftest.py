@@ -8,6 +8,7 @@ import pytest
 from kube_rdma.model.errors import Refused
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab import preflight
+from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.main import demonstrate
 from kube_rdma_lab.printer import Printer
 from kube_rdma_lab.topology import find
@@ -51,3 +52,14 @@ def proof(lab):
     """What the demo measured on the lab; kube-rdma and seed S2's pods stay there."""
     with Printer() as report:
         return demonstrate(lab, report, pairs=1)
+
+
+@pytest.fixture(scope="session")
+def vke(lab, proof):
+    """Seed S1's DaemonSet beside S2's, which keeps serving rdma/hca; no node is labelled yet."""
+    example = str(scc.examples() / "s1-vke" / "daemonset.yaml")
+    scc.kubectl(lab, "apply", "-f", example)
+    rollout = ("rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-rdma")
+    scc.kubectl(lab, *rollout, "--timeout=120s", seconds=150)
+    yield lab
+    scc.kubectl(lab, "delete", "-f", example, "--ignore-not-found", seconds=120)

@@ -9,6 +9,8 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.ghost.install import start_ghosts, wait_for_ghosts
 
 NODE = "node-2"
+RDMA = "vke.volcengine.com/rdma"
+LABEL = "vke.node.rdma.mode"
 CONFIG = "/lab/kubernetes/kubelet.json"
 CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 REGISTERED = "cat /var/log/pods/*/*plugin/*.log | grep -c 'event=registered'"
@@ -20,13 +22,13 @@ exec sleep 1000000
 """
 
 
-def pod(name, gpus):
+def pod(name, gpus, **further):
     """Return a pod on NODE that tells which ghosts it got and on which NUMA nodes they are."""
     container = {
         "name": "c",
         "image": "kube-rdma.io/lab/verbs:1",
         "command": ["sh", "-c", SHOW],
-        "resources": {"limits": {"nvidia.com/gpu": gpus}},
+        "resources": {"limits": {"nvidia.com/gpu": gpus} | further},
     }
     selector = {"kubernetes.io/hostname": NODE}
     spec = {"restartPolicy": "Never", "nodeSelector": selector, "containers": [container]}
@@ -59,10 +61,10 @@ def start(strict, tmp_path):
     """Start a pod with so many ghosts and wait for a phase; all are removed at the end."""
     names = []
 
-    def run(gpus, phase):
-        name = f"gpus-{gpus}"
+    def run(gpus, phase, name=None, **further):
+        name = name or f"gpus-{gpus}"
         path = tmp_path / f"{name}.json"
-        path.write_text(json.dumps(pod(name, gpus)))
+        path.write_text(json.dumps(pod(name, gpus, **further)))
         scc.kubectl(strict, "apply", "-f", str(path))
         names.append(name)
         wait = f"--for=jsonpath={{.status.phase}}={phase}"
@@ -70,7 +72,9 @@ def start(strict, tmp_path):
         return name
 
     yield run
-    scc.kubectl(strict, "delete", "pod", *names, "--grace-period=0", "--force")
+    scc.kubectl(
+        strict, "delete", "pod", *names, "--ignore-not-found", "--grace-period=0", "--force"
+    )
 
 
 def ghosts(lab, name):
@@ -79,11 +83,12 @@ def ghosts(lab, name):
     return dict(line.split() for line in scc.kubectl(lab, "logs", name).splitlines())
 
 
-def checkpoint(lab, name):
-    """Return the same as the kubelet wrote it down: the NUMA node it chose for each ghost."""
+def checkpoint(lab, name, resource="nvidia.com/gpu"):
+    """Return the same as the kubelet wrote it down: the NUMA node it chose for each device."""
     uid = scc.get(lab, f"pod/{name}")["metadata"]["uid"]
     data = json.loads(labs.run(lab.ssh(NODE, "cat", CHECKPOINT)))["Data"]
-    (entry,) = (each for each in data["PodDeviceEntries"] if each["PodUID"] == uid)
+    entries = (each for each in data["PodDeviceEntries"] if each["PodUID"] == uid)
+    (entry,) = (each for each in entries if each["ResourceName"] == resource)
     return {gpu: node for node, gpus in entry["DeviceIDs"].items() for gpu in gpus}
 
 
@@ -101,3 +106,36 @@ def test_pods_get_their_gpus_from_one_numa_node(strict, start):
 def test_a_pod_that_no_numa_node_can_serve_is_refused_at_admission(strict, start):
     status = scc.get(strict, f"pod/{start(5, 'Failed')}")["status"]
     assert status["reason"] == "TopologyAffinityError"
+
+
+def test_a_gpu_and_a_card_come_from_one_numa_node(strict, vke, start):
+    """Each socket has one card, so the second pod's GPU has to move to the other socket."""
+    scc.kubectl(strict, "label", "node", NODE, f"{LABEL}=shared", "--overwrite")
+    try:
+        wait_for_cards(strict, 2)
+        nodes = []
+        for name in ("near-1", "near-2"):
+            start(1, "Running", name, **{RDMA: 1})
+            (gpu,) = checkpoint(strict, name).values()
+            (card,) = checkpoint(strict, name, RDMA).values()
+            assert gpu == card
+            nodes.append(card)
+        assert sorted(nodes) == ["0", "1"]
+    finally:
+        scc.kubectl(
+            strict,
+            "delete",
+            "pod",
+            "near-1",
+            "near-2",
+            "--ignore-not-found",
+            "--grace-period=0",
+            "--force",
+        )
+        scc.kubectl(strict, "label", "node", NODE, f"{LABEL}-")
+
+
+def wait_for_cards(lab, count):
+    """Wait until NODE's allocatable shows so many cards."""
+    path = "{.status.allocatable.vke\\.volcengine\\.com\\/rdma}"
+    scc.kubectl(lab, "wait", f"node/{NODE}", f"--for=jsonpath={path}={count}", "--timeout=60s")

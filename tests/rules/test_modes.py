@@ -1,23 +1,80 @@
-"""The mode table is complete and says what the kubelet accepts."""
+"""The mode table is complete, keeps its own rules and says what the documents say."""
+
+from dataclasses import replace
 
 import pytest
 
-from kube_rdma.adapters.kubelet.fake import is_extended_resource
-from kube_rdma.model.pool import Mode
-from kube_rdma.rules.modes import MODES
+from kube_rdma.model.device import CharKind
+from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Preference
+from kube_rdma.rules.modes import MODES, Takes, terms
+
+SPEC = PoolSpec("rdma/hca", Mode.SHARED_MULTI, "c:1:1")
+
+
+def test_every_mode_has_a_row():
+    """In the order in which people meet them."""
+    assert tuple(MODES) == tuple(Mode)
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_every_mode_has_a_row(mode):
+def test_a_row_is_complete(mode):
+    """Texts are clauses of a sentence: no full stop, no capital, nothing empty."""
     row = MODES[mode]
-    assert is_extended_resource(row.resource)
-    assert row.shares > 0
-    assert row.gives
-    assert row.meaning
-    assert len(f"{mode}-{row.shares}") <= 63, "the kubelet's limit for the id of a device"
+    for text in (row.moves, row.isolation, row.refuses, row.meaning, row.takes.value):
+        assert text
+        assert not text.endswith(".")
+        assert text == text.strip()
+        assert not text[0].isupper() or text[:2].isupper() or text.startswith("RDMA")
 
 
-def test_hca_is_what_the_documents_say():
-    """1000 shares of rdma/hca, whatever the number of cards."""
+@pytest.mark.parametrize("mode", Mode)
+def test_a_row_agrees_with_itself(mode):
+    row = MODES[mode]
+    assert 0 < row.shares <= (row.most or row.shares)
+    assert {CharKind.UVERBS, CharKind.RDMA_CM} <= row.gives
+    if row.owns:
+        assert row.bind is Bind.PER_CARD, "shares of a pool open every card, so none is owned"
+        assert row.most == 1, "a card that belongs to one pod has one share"
+    if not row.numbered:
+        assert row.most == 1, "several shares of a card need numbers to tell them apart"
+    if row.takes in {Takes.MOVABLE, Takes.FUNCTION}:
+        assert row.owns, "what is moved into a pod cannot be another's"
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_what_is_given_alone_never_carries_the_nodes_own_traffic(mode):
+    row = MODES[mode]
+    assert ("can do without" in row.takes) is row.owns
+    assert ("default route" in row.refuses) is row.owns
+
+
+def test_hca_is_what_the_scc_document_says():
+    """1000 shares, whatever the number of cards, each opens every door of every card."""
     row = MODES[Mode.HCA]
-    assert (row.resource, row.shares, row.bind) == ("rdma/hca", 1000, "pool")
+    assert (row.shares, row.bind, row.attach) == (1000, Bind.POOL, Attach.NONE)
+    assert row.gives == frozenset(CharKind)
+
+
+def test_sriov_is_what_the_sriov_device_plugin_does():
+    """A function per share, named by its address, device nodes at Allocate."""
+    row = MODES[Mode.SRIOV]
+    assert (row.numbered, row.attach, row.takes) == (False, Attach.NONE, Takes.FUNCTION)
+
+
+def test_a_wish_that_says_nothing_gets_the_row():
+    assert terms(SPEC) == MODES[Mode.SHARED_MULTI]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"shares": 4},
+        {"bind": Bind.POOL},
+        {"attach": Attach.REQUIRED},
+        {"prefer": Preference.NUMA},
+    ],
+)
+def test_what_a_wish_says_goes_before_the_row(said):
+    row = MODES[Mode.SHARED_MULTI]
+    assert all(getattr(row, field) != value for field, value in said.items())
+    assert terms(replace(SPEC, **said)) == replace(row, **said)

@@ -126,8 +126,8 @@ def test_only_functions_below_one_host_bridge_avoid_it(a, b):
     assert (nearness(a, b) is SYS) == (a.numa_node != b.numa_node)
 
 
-def device(name, seat=None, netdev=None, numa=None):
-    port = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, netdev, ())
+def device(name, seat=None, numa=None):
+    port = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 100.0, None, ())
     pci = seat.pci if seat else None
     numa = seat.numa_node if seat else numa
     return Device(name, name, None, "CA", None, None, pci, numa, (port,), (), seat)
@@ -145,13 +145,12 @@ def test_the_matrix_has_gpus_first_and_is_symmetric():
     assert matrix(survey) == ((SELF, PIX, SYS), (PIX, SELF, SYS), (SYS, SYS, SELF))
 
 
-def test_a_soft_device_sits_where_its_interface_does_if_a_card_shows_it():
-    survey = Survey(
-        (device("mlx5_0", NIC, "eth0"), device("mlx5_1", BESIDE), device("rxe0", None, "eth0")),
-        None,
-        NamespaceMode.UNKNOWN,
-    )
-    assert matrix(survey)[2] == (SELF, PHB, SELF)
+def test_a_soft_device_is_near_to_the_gpus_of_the_card_below_its_interface():
+    gpu = Gpu(GPU, 0x030200, 0x10DE, 0x2330, None)
+    soft = replace(device("rxe0", NIC), identity="rxe0@eth0", pci=None)
+    devices = (device("mlx5_0", NIC), device("mlx5_1", BESIDE), soft)
+    survey = Survey(devices, None, NamespaceMode.UNKNOWN, (), (gpu,))
+    assert matrix(survey)[3] == (PIX, SELF, PHB, SELF)
 
 
 def test_without_a_seat_only_another_numa_node_is_known():

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 import pytest
 
+from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -129,6 +130,7 @@ GOLDEN_DOCUMENT = {
                     "bond": None,
                     "lid": None,
                     "sm_lid": None,
+                    "pkey": None,
                     "gids": [
                         {
                             "index": 3,
@@ -146,6 +148,7 @@ GOLDEN_DOCUMENT = {
             "reasons": [],
         }
     ],
+    "functions": [],
     "gpus": [],
     "rdma_cm": {"kind": "rdma_cm", "path": "/dev/infiniband/rdma_cm", "major": 10, "minor": 58},
     "namespace_mode": "shared",
@@ -247,6 +250,44 @@ def test_seats_and_gpus_in_the_document():
         "device": "0x2330",
         "driver": "nvidia",
     }
+
+
+def test_functions_and_partition_keys_in_the_document():
+    netdev = Netdev("ib0", "infiniband", up=True, carrier=False, default_route=True)
+    function = Function(VF_SEAT, 0x15B3, 0x101C, "mlx5_core", (netdev,), None, 0)
+    card = replace(CARD, ports=(replace(UP, pkey=0x7FFF),))
+    survey = replace(SURVEY, devices=(card,), functions=(function,))
+    shown = json.loads(json.dumps(document((Verdict(card, ()),), survey)))
+    assert shown["devices"][0]["ports"][0]["pkey"] == "0x7fff"
+    assert shown["functions"] == [
+        {
+            "pci": VF,
+            "numa_node": VF_SEAT.numa_node,
+            "vendor": "0x15b3",
+            "device": "0x101c",
+            "driver": "mlx5_core",
+            "acpi_index": None,
+            "physical_function": "0000:81:00.0",
+            "vf_index": 0,
+            "netdevs": [
+                {
+                    "name": "ib0",
+                    "link_type": "infiniband",
+                    "up": True,
+                    "carrier": False,
+                    "default_route": True,
+                }
+            ],
+        }
+    ]
+
+
+def test_a_soft_device_does_not_lend_its_name_to_the_card_below_it():
+    soft = replace(CARD, name="arxe0", pci=None, seat=PF_SEAT)
+    virtual = replace(CARD, name="mlx5_1", pci=VF, seat=VF_SEAT)
+    verdicts = (Verdict(soft, ()), Verdict(virtual, ()))
+    shown = table(verdicts, replace(SURVEY, devices=(soft, virtual)))
+    assert "0000:81:00.2 (VF of 0000:81:00.0)" in shown
 
 
 @pytest.mark.parametrize("kind", [Device, Port, Gid, CharDevice])

@@ -48,7 +48,7 @@ Legend:
   PHB  = through the PCIe host bridge, as a rule the CPU
   NODE = through two host bridges of one NUMA node
   SYS  = through the interconnect of NUMA nodes
-  -    = not known, for a soft device sits on no PCI function
+  -    = not known, for the device sits on no PCI function
 
 NIC Legend:
 

@@ -63,15 +63,30 @@ class Document:
     keys: dict[Path, Place]
 
     def where(self, path: Path, *, key: bool = False) -> str:
-        """``file:line:column: field`` of a value or of its key.
+        """``file:line:column: field`` of a value or of its key."""
+        return _where(self.source, self.place(path, key=key), self._written(path))
 
-        For a path that is not there, the place of the nearest one that holds it.
-        """
+    def place(self, path: Path, *, key: bool = False) -> Place:
+        """Where a value or its key stands; for one that is not there, the nearest that holds it."""
+        near = self._written(path)
         places = self.keys if key else self.values
-        near = path
         while near and near not in places:
             near = near[:-1]
-        return _where(self.source, places.get(near, self.values[()]), path)
+        return places.get(near, self.values[()])
+
+    def _written(self, path: Path) -> Path:
+        """`path` without the index of the only entry where one object stands for a list of one."""
+        written: Path = ()
+        value = self.value
+        for part in path:
+            if isinstance(value, dict) and isinstance(part, int):
+                continue
+            written = (*written, part)
+            if isinstance(value, dict):
+                value = value.get(str(part))
+            elif isinstance(value, list) and isinstance(part, int):
+                value = value[part] if part < len(value) else None
+        return written
 
 
 def read(data: bytes, source: str) -> Document:
@@ -98,7 +113,7 @@ def unreadable(source: str, error: OSError) -> Refused:
     """The refusal for a file that the operating system did not let us read."""
     if isinstance(error, FileNotFoundError):
         problem = "there is no such file"
-        remedy = "Create it (in a pod: mount the ConfigMap there), or name another with --config"
+        remedy = "Create it (in a pod: mount the ConfigMap there), or name another file"
     elif isinstance(error, IsADirectoryError):
         problem = "this is a folder"
         remedy = f"Name the file in it, such as {source.rstrip('/')}/config.json"

@@ -1,77 +1,217 @@
 """Turns what pydantic found wrong into our sentences, each with its place and its remedy.
 
 Second half of every dialect: api/document knows where things stand, the dialect's model knows what
-may stand there, and here both meet. All faults are told at once.
+may stand there, and here both meet. All faults are told at once. A rule that pydantic does not have
+raises `slips` in a validator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TypeVar, get_args
+from enum import Enum
+from inspect import isclass
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
 
-from kube_rdma.api.document import Document, shown
+from kube_rdma.api.document import Document, Path, Place, shown
 from kube_rdma.model.errors import Refused
 
 Dialect = TypeVar("Dialect", bound=BaseModel)
+Sentences = tuple[str, str]  # what is wrong, what to do about it
+
+_SLIPS = "slips"
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """A fault that a validator found; `path` leads on from the validated value."""
+
+    problem: str
+    remedy: str
+    path: Path = ()
+
+
+def slips(*found: Slip) -> PydanticCustomError:
+    """What a validator raises."""
+    return PydanticCustomError(_SLIPS, "see the context", {_SLIPS: found})
 
 
 def validate(model: type[Dialect], document: Document) -> Dialect:
     """`document` as `model`; raise Refused with every fault of it, in the order of the text."""
     if not isinstance(document.value, dict):
-        first = next(iter(model.model_fields))
-        remedy = f'Write {{"{first}": "{_allowed(model, first)[0]}"}}'
-        raise Refused(_kind(document.value), remedy=remedy, where=document.where(()))
+        raise no_fields(document, f"Write {{{_entry(model, next(iter(_fields(model))))}}}")
     try:
         return model.model_validate(document.value)
     except ValidationError as error:
-        found = sorted(error.errors(), key=lambda one: _position(one, document))
-        raise Refused.all([_refusal(one, model, document) for one in found]) from None
+        faults = [fault for one in error.errors() for fault in _faults(one, model, document)]
+        faults.sort(key=lambda fault: (fault[0].line, fault[0].column))
+        raise Refused.all([refused for _, refused in faults]) from None
 
 
-def _position(one: ErrorDetails, document: Document) -> tuple[int, int]:
-    place = document.keys.get(one["loc"], document.values[()])
-    return place.line, place.column
-
-
-def _refusal(one: ErrorDetails, model: type[BaseModel], document: Document) -> Refused:
-    path = one["loc"]
-    last = str(path[-1])
-    where = document.where(path)
-    match one["type"]:
-        case "missing":
-            problem = "the field is missing"
-            remedy = f'Add "{last}": "{_allowed(model, last)[0]}"'
-        case "extra_forbidden":
-            where = document.where(path, key=True)
-            problem = "there is no such field"
-            known = list(model.model_fields)
-            remedy = _near(last, known) or f"Remove it; known: {', '.join(known)}"
-        case "literal_error":
-            problem = f"{shown(one['input'])} is not a value of this field"
-            allowed = _allowed(model, last)
-            remedy = _near(str(one["input"]), allowed) or f"Allowed: {', '.join(allowed)}"
-        case kind:
-            raise AssertionError(f"no sentence for pydantic's {kind}")
-    return Refused(problem, remedy=remedy, where=where)
-
-
-def _allowed(model: type[BaseModel], field: str) -> list[str]:
-    return [str(value) for value in get_args(model.model_fields[field].annotation)]
-
-
-def _near(given: str, known: Sequence[str]) -> str | None:
-    """The correction of a slip, when one of `known` is near."""
-    near = get_close_matches(given.lower(), known, n=1)
-    return f"Did you mean {shown(near[0])}? Known: {', '.join(known)}" if near else None
-
-
-def _kind(value: object) -> str:
-    """What is wrong with a document that is no mapping."""
+def no_fields(document: Document, remedy: str) -> Refused:
+    """The refusal of a document that is no mapping."""
+    value = document.value
     if value is None:
-        return "the document is empty"
-    found = "a list" if isinstance(value, list) else f"only {shown(value)}"
-    return f"the document is {found}, and should have fields with names"
+        problem = "the document is empty"
+    else:
+        found = "a list" if isinstance(value, list) else f"only {shown(value)}"
+        problem = f"the document is {found}, and should have fields with names"
+    return Refused(problem, remedy=remedy, where=document.where(()))
+
+
+def near(given: str, known: Sequence[str]) -> str | None:
+    """The one of `known` that was probably meant."""
+    by_lower = {name.lower(): name for name in known}
+    found = get_close_matches(given.lower(), by_lower, n=1)
+    return by_lower[found[0]] if found else None
+
+
+def _faults(
+    one: ErrorDetails, model: type[BaseModel], document: Document
+) -> Iterator[tuple[Place, Refused]]:
+    """What pydantic's `one` says, with its place in the text; several when they are slips."""
+    path = one["loc"]
+    if one["type"] == _SLIPS:
+        for slip in one["ctx"][_SLIPS]:
+            whole = (*path, *slip.path)
+            refused = Refused(slip.problem, remedy=slip.remedy, where=document.where(whole))
+            yield document.place(whole), refused
+        return
+    if one["type"] == "too_short" and one["input"]:
+        return  # every entry is wrong, and pydantic counts the right ones
+    if one["type"] not in _SENTENCES:
+        raise AssertionError(f"no sentence for pydantic's {one['type']}")
+    key = one["type"] == "extra_forbidden"
+    problem, remedy = _SENTENCES[one["type"]](one, _model_at(model, path[:-1]))
+    where = document.where(path, key=key)
+    yield document.place(path, key=key), Refused(problem, remedy=remedy, where=where)
+
+
+def _fields(model: type[BaseModel]) -> Mapping[str, FieldInfo]:
+    """The fields by the names that documents have for them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _field(one: ErrorDetails, model: type[BaseModel]) -> tuple[str, FieldInfo]:
+    """The field that the error is about, also when it is about an entry of it."""
+    name = next(str(part) for part in reversed(one["loc"]) if part in _fields(model))
+    return name, _fields(model)[name]
+
+
+def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel]:
+    """The model of the object at `path` in a document of `model`."""
+    for part in path:
+        field = _fields(model).get(str(part))
+        inner = [each for each in _types(field.annotation) if _is_model(each)] if field else []
+        model = inner[0] if inner else model
+    return model
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    """A type and all that it is made of."""
+    yield annotation
+    for inner in get_args(annotation):
+        yield from _types(inner)
+
+
+def _is_model(kind: Any) -> bool:
+    return isclass(kind) and issubclass(kind, BaseModel)
+
+
+def _choices(field: FieldInfo) -> list[str]:
+    """The values that a field with a choice allows."""
+    for kind in _types(field.annotation):
+        if isclass(kind) and issubclass(kind, Enum):
+            return [str(member.value) for member in kind]
+        if get_origin(kind) is Literal:
+            return [str(value) for value in get_args(kind)]
+    return []
+
+
+def _entry(model: type[BaseModel], name: str) -> str:
+    """The field with a value that it may have: ``"rdmaHcaMax": 1000``."""
+    field = _fields(model)[name]
+    example = field.examples[0] if field.examples else _choices(field)[0]
+    return f'"{name}": {json.dumps(example)}'
+
+
+def _missing(one: ErrorDetails, model: type[BaseModel]) -> Sentences:
+    return "the field is missing", f"Add {_entry(model, str(one['loc'][-1]))}"
+
+
+def _unknown(one: ErrorDetails, model: type[BaseModel]) -> Sentences:
+    known = list(_fields(model))
+    remedy = _meant(str(one["loc"][-1]), known) or f"Remove it; known: {', '.join(known)}"
+    return "there is no such field", remedy
+
+
+def _no_choice(one: ErrorDetails, model: type[BaseModel]) -> Sentences:
+    allowed = _choices(_field(one, model)[1])
+    remedy = _meant(str(one["input"]), allowed) or f"Allowed: {', '.join(allowed)}"
+    return f"{shown(one['input'])} is not a value of this field", remedy
+
+
+def _meant(given: str, known: Sequence[str]) -> str | None:
+    found = near(given, known)
+    return f"Did you mean {shown(found)}? Known: {', '.join(known)}" if found else None
+
+
+def _no_list(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    given = one["input"]
+    if given is None:
+        return f"{shown(given)} is not a list", "Write a list in brackets, or leave the field out"
+    return f"{shown(given)} is not a list", f"Write it in brackets: [{shown(given)}]"
+
+
+def _no_object(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    return f"{shown(one['input'])} has no fields", 'Write an object: {"field": value}'
+
+
+def _no_text(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    if isinstance(one["input"], bool | int | float):
+        return f"{shown(one['input'])} is not a text", "Put it in quotes"
+    return f"{shown(one['input'])} is not a text", "Write one text in quotes"
+
+
+def _no_number(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    return f"{shown(one['input'])} is not a whole number", "Write digits, without quotes"
+
+
+def _no_switch(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    return f"{shown(one['input'])} is neither true nor false", "Allowed: true, false"
+
+
+def _too_small(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    return f"{shown(one['input'])} is too small", f"Write {one['ctx']['ge']} or more"
+
+
+def _too_large(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    return f"{shown(one['input'])} is too large", f"Write {one['ctx']['le']} or less"
+
+
+def _empty(one: ErrorDetails, model: type[BaseModel]) -> Sentences:
+    name, _ = _field(one, model)
+    return "the list is empty", f"Write at least one entry: {_entry(model, name)}"
+
+
+_SENTENCES: Mapping[str, Callable[[ErrorDetails, type[BaseModel]], Sentences]] = {
+    "missing": _missing,
+    "extra_forbidden": _unknown,
+    "literal_error": _no_choice,
+    "enum": _no_choice,
+    "tuple_type": _no_list,
+    "dict_type": _no_object,
+    "model_type": _no_object,
+    "string_type": _no_text,
+    "int_type": _no_number,
+    "bool_type": _no_switch,
+    "greater_than_equal": _too_small,
+    "less_than_equal": _too_large,
+    "too_short": _empty,
+}

@@ -100,6 +100,7 @@ class Port:
     lid: int | None = None  # local identifier on an InfiniBand subnet; None elsewhere or unset
     sm_lid: int | None = None  # of the subnet manager that this port obeys
     bond: str | None = None  # the bonding interface that the port's interface is enslaved to
+    pkey: int | None = None  # partition key at index 0, 16 bits; None off InfiniBand
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,6 @@ class Device:
     numa_node: int | None
     ports: tuple[Port, ...]
     char_devices: tuple[CharDevice, ...]
-    seat: Seat | None = None  # of the PCI function at or above it; None for soft devices
+    seat: Seat | None = None  # of the PCI function at or above it, or below a soft device's netdev
     auxiliary: str | None = None  # the auxiliary device below it (mlx5_core.sf.4)
     subfunction: int | None = None  # user's number of a sub-function (sysfs sfnum)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kube_rdma.model.card import Function
 from kube_rdma.model.device import CharDevice, Device, Gpu
 
 
@@ -39,6 +40,7 @@ class Survey:
     namespace_mode: NamespaceMode
     faults: tuple[Fault, ...] = ()
     gpus: tuple[Gpu, ...] = ()  # sorted by PCI address
+    functions: tuple[Function, ...] = ()  # network functions, sorted by PCI address
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Takes the Survey: joins what sysfs shows with what RDMA netlink says.
+"""Takes the Survey: joins what sysfs shows with what RDMA netlink and routing netlink say.
 
 The agent takes one whenever the kernel announces a change, `kube-rdma devices` takes one and shows
 it. Taking one reads some thousand small files: call it in a thread from async code.
@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from kube_rdma.adapters.kernel.default_routes import merge_routes, read_default_routes
 from kube_rdma.adapters.kernel.rdma_netlink import merge, read_links
-from kube_rdma.adapters.kernel.record import recorded_links
+from kube_rdma.adapters.kernel.record import recorded_links, recorded_routes
 from kube_rdma.adapters.kernel.sysfs import read_survey
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.survey import Fault, Survey
@@ -31,9 +32,21 @@ def take_survey(sysfs: Path | None = None) -> Survey:
             remedy="Give the folder that holds class/infiniband, class/net and bus/pci",
             where="--sysfs",
         )
-    survey = read_survey(sysfs or _SYSFS)
+    root = sysfs or _SYSFS
+    return _with_routes(_with_links(read_survey(root), sysfs), root, sysfs)
+
+
+def _with_links(survey: Survey, sysfs: Path | None) -> Survey:
     try:
         links = recorded_links(sysfs) if sysfs else read_links()
         return merge(survey, links) if links else survey
     except Unavailable as error:
         return replace(survey, faults=(*survey.faults, Fault("RDMA netlink", str(error))))
+
+
+def _with_routes(survey: Survey, root: Path, sysfs: Path | None) -> Survey:
+    try:
+        routes = recorded_routes(sysfs) if sysfs else read_default_routes()
+        return merge_routes(survey, root, routes) if routes else survey
+    except Unavailable as error:
+        return replace(survey, faults=(*survey.faults, Fault("default routes", str(error))))

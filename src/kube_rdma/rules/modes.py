@@ -1,39 +1,143 @@
 """THE table: what each mode gives to a container, how many shares it makes and what they mean.
 
-rules/pools and rules/allocation read it and hold no knowledge of a mode themselves, so a further
-mode is a further row. The meaning of `hca` is that of the SCC document and of the shared device
-plugin: 1000 shares whatever the number of cards, and any share opens every card of the node.
+The other rules read it and hold no knowledge of a mode themselves, so a further mode is a further
+row; docs/modes.md is written from it. `hca` is the mode of the SCC document and of the shared
+device plugin: shares of the whole node, whatever the number of cards, and any share opens every
+card. exclusive, shared and shared-multi are those of the VKE document, sriov is the SR-IOV network
+device plugin's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from types import MappingProxyType
 
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pool import Bind, Mode
+from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Preference
+
+
+class Takes(StrEnum):
+    """Which cards a mode can take when no selector says more."""
+
+    RDMA = "every card with an RDMA device"
+    PHYSICAL = "every physical card with an RDMA device"
+    MOVABLE = "every physical card with an RDMA device that the node itself can do without"
+    FUNCTION = "virtual functions, and physical ones that have none, that the node can do without"
 
 
 @dataclass(frozen=True, slots=True)
 class ModeRow:
-    """One mode. `meaning` is the sentence that people read about it."""
+    """One mode. The texts are the sentences that people read about it."""
 
-    resource: str  # extended resource name under which the kubelet offers the shares
-    shares: int  # of the pool when bind is POOL, of each card when it is PER_CARD
+    takes: Takes
     bind: Bind
+    shares: int  # of the pool when bind is POOL, of each card when it is PER_CARD
+    attach: Attach
+    prefer: Preference
     gives: frozenset[CharKind]  # which doors of its cards a container gets
+    owns: bool  # a card of it belongs to no second pool
+    numbered: bool  # share ids are <card>-<slot>; else the card's own identity
+    most: int | None  # shares that a document may ask for, None for no limit
+    moves: str  # what goes into the pod besides device nodes
+    isolation: str  # what the kernel really keeps apart
+    refuses: str
     meaning: str
 
+
+_DOORS = frozenset(CharKind)
+_OWN_DOORS = frozenset({CharKind.UVERBS, CharKind.UMAD, CharKind.RDMA_CM})
+_ALL_GIDS = "a pod can use any address (GID) of a card whose uverbs device it holds"
 
 MODES: Mapping[Mode, ModeRow] = MappingProxyType(
     {
         Mode.HCA: ModeRow(
-            resource="rdma/hca",
-            shares=1000,
+            takes=Takes.RDMA,
             bind=Bind.POOL,
-            gives=frozenset(CharKind),
+            shares=1000,
+            attach=Attach.NONE,
+            prefer=Preference.PACK,
+            gives=_DOORS,
+            owns=False,
+            numbered=True,
+            most=None,
+            moves="nothing",
+            isolation=f"none: every pod opens every card, and {_ALL_GIDS}",
+            refuses="RDMA namespace mode exclusive, in which a pod sees no card of the node",
             meaning="every RDMA card of the node, shared by every container that holds a share",
+        ),
+        Mode.EXCLUSIVE: ModeRow(
+            takes=Takes.MOVABLE,
+            bind=Bind.PER_CARD,
+            shares=1,
+            attach=Attach.AUTO,
+            prefer=Preference.NUMA,
+            gives=_OWN_DOORS,
+            owns=True,
+            numbered=True,
+            most=1,
+            moves="the card's own network interface, and its RDMA device where the kernel moves it",
+            isolation="the card belongs to one pod alone",
+            refuses="a card that carries the node's default route; more than one share of a card",
+            meaning="the physical card itself, for one pod at a time",
+        ),
+        Mode.SHARED: ModeRow(
+            takes=Takes.PHYSICAL,
+            bind=Bind.PER_CARD,
+            shares=1,
+            attach=Attach.AUTO,
+            prefer=Preference.NUMA,
+            gives=_OWN_DOORS,
+            owns=False,
+            numbered=True,
+            most=1,
+            moves="one virtual interface on the card",
+            isolation=f"own interface and address; {_ALL_GIDS}",
+            refuses="more than one share of a card",
+            meaning="one virtual interface of each physical card",
+        ),
+        Mode.SHARED_MULTI: ModeRow(
+            takes=Takes.PHYSICAL,
+            bind=Bind.PER_CARD,
+            shares=16,
+            attach=Attach.AUTO,
+            prefer=Preference.LEAST_LOADED,
+            gives=_OWN_DOORS,
+            owns=False,
+            numbered=True,
+            most=1000,
+            moves="a virtual interface on the card, one of many",
+            isolation=f"own interface and address; {_ALL_GIDS}",
+            refuses="a pod for whose address the card's GID table has no room left",
+            meaning="virtual interfaces of a physical card, for many pods at a time",
+        ),
+        Mode.SRIOV: ModeRow(
+            takes=Takes.FUNCTION,
+            bind=Bind.PER_CARD,
+            shares=1,
+            attach=Attach.NONE,
+            prefer=Preference.SPREAD,
+            gives=_DOORS,
+            owns=True,
+            numbered=False,
+            most=1,
+            moves="the function's interface and RDMA device, by the network that is asked for",
+            isolation="the function belongs to one pod; the card keeps functions apart",
+            refuses="a physical function with virtual ones; one with the node's default route",
+            meaning="a virtual function of a card, for one pod at a time",
         ),
     }
 )
+
+
+def terms(spec: PoolSpec) -> ModeRow:
+    """The row of the mode with what `spec` says otherwise."""
+    row = MODES[spec.mode]
+    return replace(
+        row,
+        shares=row.shares if spec.shares is None else spec.shares,
+        bind=spec.bind or row.bind,
+        attach=spec.attach or row.attach,
+        prefer=spec.prefer or row.prefer,
+    )

@@ -1,45 +1,123 @@
-"""Meets the wish for a pool with what the node has: which cards, which shares, how they are.
+"""Meets the wishes for pools with what the node has: which cards, which shares, how they are.
 
-Between rules/discovery, whose verdicts it takes, and adapters/kubelet, which offers the Pool. The
-same wish and the same Survey make the same Pool, so a program may call it whenever something
-changed and compare.
+Between rules/cards, whose cards it takes, and adapters/kubelet, which tells the Offer. The same
+wishes and the same node make the same pools, so a program may call it whenever something changed
+and compare.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from kube_rdma.model.device import CharKind
-from kube_rdma.model.pool import Bind, Pool, PoolSpec, Share, ShareId
-from kube_rdma.model.survey import Survey, Verdict
-from kube_rdma.rules.modes import MODES, ModeRow
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.pool import Attach, Bind, Offer, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.survey import Survey
+from kube_rdma.rules.modes import ModeRow, terms
+from kube_rdma.rules.selection import Functions, why_not
+
+Held = Mapping[str, Collection[CardId]]  # which cards pods hold, by resource
 
 
-def resolve(spec: PoolSpec, verdicts: Sequence[Verdict], survey: Survey) -> Pool:
-    """The pool that `spec` asks for on the node of `survey`, whose devices `verdicts` judges.
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """A card that two wishes mean; `first` alone has it when it is `fatal`, else both have it."""
 
-    Every card belongs to it, also one whose port is down at the moment: a container lives longer
-    than most link failures and gets its device nodes only once. A share is healthy as long as one
-    card is usable. A node without any card has no shares at all, as with the plugin of v0.1.0:
-    zero tells the scheduler and a person more than a thousand that are unhealthy.
+    card: Card
+    first: PoolSpec
+    second: PoolSpec
+    fatal: bool
+
+    def __str__(self) -> str:
+        """One sentence with both places."""
+        both = f"{self.first.resource} ({self.first.source}) and {self.second.resource}"
+        consequence = (
+            f"it stays with {self.first.resource}, for mode "
+            f"{self.first.mode if terms(self.first).owns else self.second.mode} shares no card"
+            if self.fatal
+            else "so their shares count it twice"
+        )
+        return f"{self.card.name} belongs to {both} ({self.second.source}); {consequence}"
+
+
+def resolve(
+    specs: Sequence[PoolSpec],
+    node: Sequence[Card],
+    survey: Survey,
+    held: Held | None = None,
+) -> tuple[tuple[Pool, ...], tuple[Clash, ...]]:
+    """The pool of each wish, in their order, on the node of these cards.
+
+    A card that two wishes mean belongs to both, or to the first alone when a mode of them owns its
+    cards. `held` says by resource which cards pods hold. Such a card stays in its pool, whatever
+    else means it, as long as its function is there: inside a pod its interface and devices cannot
+    be seen from here.
+
+    A card whose port is down belongs to its pool too: a port recovers. In a pool whose shares stand
+    for the pool a share is healthy as long as one card is usable. Without any card there are no
+    shares, as with the plugin of v0.1.0: zero tells more than a thousand that are unhealthy.
     """
-    row = MODES[spec.mode]
-    assert row.bind is Bind.POOL, "no mode binds a share to one card yet"
-    healthy = any(verdict.usable for verdict in verdicts)
-    count = row.shares if verdicts else 0
-    return Pool(
-        spec=spec,
-        resource=row.resource,
-        shares=tuple(Share(ShareId(f"{spec.mode}-{n}"), healthy) for n in range(count)),
-        devices=tuple(verdict.device.name for verdict in verdicts),
-        char_paths=tuple(sorted(set(_doors(row, verdicts, survey)))),
-        unusable=tuple(verdict for verdict in verdicts if not verdict.usable),
+    functions: Functions = {card.function.seat.pci: card.function for card in node if card.function}
+    cards: list[list[Card]] = [[] for _ in specs]
+    clashes: list[Clash] = []
+    for card in node:
+        claims = _claims(card, specs, functions, held or {})
+        for index in claims:
+            first, second = specs[claims[0]], specs[index]
+            fatal = terms(first).owns or terms(second).owns
+            if index != claims[0]:
+                clashes.append(Clash(card, first, second, fatal))
+            if index == claims[0] or not fatal:
+                cards[index].append(card)
+    rdma_cm = survey.rdma_cm.path if survey.rdma_cm else None
+    pools = (
+        Pool(spec, tuple(_shares(spec, mine)), tuple(mine), rdma_cm)
+        for spec, mine in zip(specs, cards, strict=True)
+    )
+    return tuple(pools), tuple(clashes)
+
+
+def _claims(
+    card: Card, specs: Sequence[PoolSpec], functions: Functions, held: Held
+) -> Sequence[int]:
+    """The wishes that mean `card`, by their places: first whose pods hold it, then in order."""
+    holding = [card.id in held.get(spec.resource, ()) for spec in specs]
+    meaning = (
+        place
+        for place, spec in enumerate(specs)
+        if holding[place] or why_not(spec, card, functions) is None
+    )
+    return sorted(meaning, key=lambda place: not holding[place])
+
+
+def offer(pool: Pool) -> Offer:
+    """What the kubelet is told of `pool`."""
+    row = terms(pool.spec)
+    return Offer(
+        pool.spec.resource,
+        pool.shares,
+        prefers=row.bind is Bind.PER_CARD,
+        gated=row.attach is not Attach.NONE,
     )
 
 
-def _doors(row: ModeRow, verdicts: Sequence[Verdict], survey: Survey) -> Iterator[str]:
-    """Paths of the character devices that the mode gives; rdma_cm only where cards are."""
-    for verdict in verdicts:
-        yield from (c.path for c in verdict.device.char_devices if c.kind in row.gives)
-    if verdicts and survey.rdma_cm and CharKind.RDMA_CM in row.gives:
-        yield survey.rdma_cm.path
+def _shares(spec: PoolSpec, cards: Sequence[Card]) -> Iterator[Share]:
+    row = terms(spec)
+    if row.bind is Bind.POOL:
+        healthy = any(card.usable for card in cards)
+        count = row.shares if cards else 0
+        yield from (Share(ShareId(f"{spec.mode}-{n}"), healthy) for n in range(count))
+        return
+    for card in cards:
+        hint = card.numa_node if spec.numa_hints else None
+        nodes = () if hint is None else (hint,)
+        for name in _names(row, card):
+            yield Share(name, card.usable, nodes, card.id)
+
+
+def _names(row: ModeRow, card: Card) -> Iterator[ShareId]:
+    """The ids of a card's shares: ``<card>-<slot>``, or the card's own."""
+    if not row.numbered:
+        yield ShareId(card.id)
+        return
+    yield from (ShareId(f"{card.id}-{slot}") for slot in range(row.shares))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 
-from kube_rdma.model.device import Device, Seat
+from kube_rdma.model.device import Seat
 from kube_rdma.model.survey import Survey
 
 # What may lie between the last shared bridge and a function of the same switch: a downstream port.
@@ -56,18 +56,11 @@ def nearness(a: Seat, b: Seat) -> Nearness:
 def matrix(survey: Survey) -> tuple[tuple[Nearness | None, ...], ...]:
     """Every GPU, then every RDMA device, against all of them, in the order of the survey.
 
-    A soft device has the seat of the card whose interface it runs on, if the survey shows that
-    card. Without a seat only different NUMA nodes say something: SYS; None stands for not known.
+    A soft device has the seat of the function below its interface. Without a seat only different
+    NUMA nodes say something: SYS; None stands for not known.
     """
-    cards = {
-        port.netdev: device.seat
-        for device in survey.devices
-        if device.seat
-        for port in device.ports
-        if port.netdev
-    }
     places = [_Place(gpu.seat, gpu.seat.numa_node) for gpu in survey.gpus]
-    places += [_Place(_seat(device, cards), device.numa_node) for device in survey.devices]
+    places += [_Place(device.seat, device.numa_node) for device in survey.devices]
     return tuple(tuple(Nearness.SELF if a is b else _between(a, b) for b in places) for a in places)
 
 
@@ -75,11 +68,6 @@ def matrix(survey: Survey) -> tuple[tuple[Nearness | None, ...], ...]:
 class _Place:
     seat: Seat | None
     numa_node: int | None
-
-
-def _seat(device: Device, cards: dict[str, Seat]) -> Seat | None:
-    shared = (cards[port.netdev] for port in device.ports if port.netdev in cards)
-    return device.seat or next(shared, None)
 
 
 def _between(a: _Place, b: _Place) -> Nearness | None:

@@ -7,11 +7,11 @@ views/documents has the same for programs.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from kube_rdma.model.device import Device, PciAddress, Port
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
+from kube_rdma.views.text import aligned, widths, wrapped
 
 _COLUMNS = (
     "DEVICE",
@@ -25,8 +25,7 @@ _COLUMNS = (
     "GIDS",
     "USABLE",
 )
-_RIGHT = frozenset({"PORT", "RATE", "NUMA", "GIDS"})
-_GAP = "  "
+_RIGHT = frozenset(map(_COLUMNS.index, ("PORT", "RATE", "NUMA", "GIDS")))
 _NONE = "-"
 
 _NO_DEVICES = """\
@@ -61,22 +60,22 @@ def table(
         lines.append(f"{usable} of {len(verdicts)} devices usable.")
     lines.append(f"RDMA namespace mode: {_MODES[survey.namespace_mode]}.")
     for note in notes:
-        lines += _wrapped(f"Note: {note}.", width, "      ")
+        lines += wrapped(f"Note: {note}.", width, "      ")
     lines += _fault_lines(survey, width, every=not verdicts)
     return "\n".join(lines)
 
 
 def _table_lines(verdicts: Sequence[Verdict], width: int) -> Iterator[str]:
-    names = {v.device.seat.pci: v.device.name for v in reversed(verdicts) if v.device.seat}
+    names = {v.device.pci: v.device.name for v in reversed(verdicts) if v.device.pci}
     blocks = [(list(_rows(verdict, names)), verdict.reasons) for verdict in verdicts]
     rows = [_COLUMNS, *(row for block, _ in blocks for row in block)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
-    yield _aligned(_COLUMNS, widths)
+    columns = widths(rows)
+    yield aligned(_COLUMNS, columns, _RIGHT)
     for block, reasons in blocks:
         for row in block:
-            yield _aligned(row, widths)
+            yield aligned(row, columns, _RIGHT)
         for reason in reasons:
-            yield from _wrapped(f"  └ {reason}", width, "    ")
+            yield from wrapped(f"  └ {reason}", width, "    ")
 
 
 def _rows(verdict: Verdict, names: Mapping[PciAddress, str]) -> Iterator[tuple[str, ...]]:
@@ -121,14 +120,6 @@ def _place(device: Device, names: Mapping[PciAddress, str]) -> str:
     return device.pci
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = (
-        cell.rjust(width) if column in _RIGHT else cell.ljust(width)
-        for cell, width, column in zip(row, widths, _COLUMNS, strict=True)
-    )
-    return _GAP.join(cells).rstrip()
-
-
 def _fault_lines(survey: Survey, width: int, *, every: bool) -> list[str]:
     """How much could not be read; `every` fault in full where they explain an empty table."""
     count = len(survey.faults)
@@ -139,11 +130,5 @@ def _fault_lines(survey: Survey, width: int, *, every: bool) -> list[str]:
         return [f"{what} could not be read; see faults in -o json."]
     lines = [f"{what} could not be read:"]
     for fault in survey.faults:
-        lines += _wrapped(f"  {fault.path}: {fault.reason}", width, "    ")
+        lines += wrapped(f"  {fault.path}: {fault.reason}", width, "    ")
     return lines
-
-
-def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    return textwrap.wrap(
-        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import CharDevice, Device, Gid, Gpu, Port, Seat
 from kube_rdma.model.survey import Survey, Verdict
 
@@ -20,9 +21,13 @@ def document(
 
     ``devices``: name, identity, usable, reasons (empty when usable), node_guid, node_type, driver,
     firmware, pci, numa_node, auxiliary (name of the device on the auxiliary bus), subfunction (its
-    number), ``seat`` (see below, null for soft devices), ``ports`` (number, state, physical_state,
-    link_layer, rate_gbps, netdev, bond, lid, sm_lid, ``gids``: index, value, type, netdev) and
-    ``char_devices`` (kind, path, major, minor);
+    number), ``seat`` (see below; of a soft device that of its interface), ``ports`` (number, state,
+    physical_state, link_layer, rate_gbps, netdev, bond, lid, sm_lid, pkey (hexadecimal), ``gids``:
+    index, value, type, netdev) and ``char_devices`` (kind, path, major, minor);
+    ``functions``, the PCI functions of class 02: pci, numa_node, vendor, device (hexadecimal as in
+    sysfs), driver, acpi_index, physical_function and vf_index (of a virtual one: its card and its
+    number on it), ``netdevs`` (name, link_type: ether, infiniband or empty, up, carrier,
+    default_route: the node itself is reached through it);
     ``gpus``: pci, numa_node, class, vendor, device (hexadecimal as in sysfs), driver, ``seat``;
     ``seat``: pci, root, path (PCI addresses from the root port down to the function), numa_node,
     physical_function, virtual_functions, sriov_total;
@@ -39,6 +44,7 @@ def document(
             }
             for verdict in verdicts
         ],
+        "functions": [_function(function) for function in survey.functions],
         "gpus": [_gpu(gpu) for gpu in survey.gpus],
         "rdma_cm": plain(survey.rdma_cm),
         "namespace_mode": survey.namespace_mode.value,
@@ -86,6 +92,7 @@ def _port(port: Port) -> dict[str, object]:
         "bond": port.bond,
         "lid": port.lid,
         "sm_lid": port.sm_lid,
+        "pkey": None if port.pkey is None else f"0x{port.pkey:04x}",
         "gids": [_gid(gid) for gid in port.gids],
     }
 
@@ -105,6 +112,31 @@ def _char_device(char: CharDevice) -> dict[str, object]:
         "path": char.path,
         "major": char.major,
         "minor": char.minor,
+    }
+
+
+def _function(function: Function) -> dict[str, object]:
+    """Without its seat, which would name every virtual function a second time."""
+    return {
+        "pci": function.seat.pci,
+        "numa_node": function.seat.numa_node,
+        "vendor": f"0x{function.vendor:04x}",
+        "device": f"0x{function.device:04x}",
+        "driver": function.driver,
+        "acpi_index": function.acpi_index,
+        "physical_function": function.seat.physical_function,
+        "vf_index": function.vf_index,
+        "netdevs": [_netdev(netdev) for netdev in function.netdevs],
+    }
+
+
+def _netdev(netdev: Netdev) -> dict[str, object]:
+    return {
+        "name": netdev.name,
+        "link_type": netdev.link_type,
+        "up": netdev.up,
+        "carrier": netdev.carrier,
+        "default_route": netdev.default_route,
     }
 
 

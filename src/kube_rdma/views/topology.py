@@ -27,7 +27,7 @@ _LEGEND = {
     "NODE": "through two host bridges of one NUMA node",
     "SYS": "through the interconnect of NUMA nodes",
 }
-_LEGEND_UNKNOWN = f"  {_UNKNOWN:<4} = not known, for a soft device sits on no PCI function"
+_LEGEND_UNKNOWN = f"  {_UNKNOWN:<4} = not known, for the device sits on no PCI function"
 _NVLINK = "NVLink is not shown: it is no part of the PCIe tree."
 _NOTHING = "No GPUs and no RDMA devices, so there is nothing to be near to."
 

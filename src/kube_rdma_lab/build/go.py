@@ -115,9 +115,9 @@ def _environment() -> dict[str, str]:
     }
 
 
-def build_module(store: Store, name: str) -> Path:
-    """Return the folder of one module's binaries from the store."""
-    module = MODULES / name
+def build_module(store: Store, name: str, modules: Path = MODULES) -> Path:
+    """Return the folder of the binaries of one of the `modules` from the store."""
+    module = modules / name
     text = (module / "go.mod").read_text()
     parsed = parse_go_mod(text)
     flags = linker_flags(name, parsed.versions)
@@ -130,8 +130,7 @@ def build_module(store: Store, name: str) -> Path:
             (folder / old).rename(folder / new)
 
     inputs = {
-        "go.mod": hashlib.sha256(text.encode()).hexdigest(),
-        "go.sum": hashlib.sha256((module / "go.sum").read_bytes()).hexdigest(),
+        **{path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in module.iterdir()},
         "flags": flags,
         "go": ".".join(map(str, _go_version(go))),
     }

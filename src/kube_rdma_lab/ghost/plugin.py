@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
+from kube_rdma.adapters.kubelet.service import Answers
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.pool import Grant, Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.pool import Grant, Offer, Share, ShareId
 from kube_rdma.programs.agent import logs
 from kube_rdma.programs.agent.process import until_signal
 
@@ -42,22 +43,20 @@ def find_ghosts(devices: Path) -> Iterator[Ghost]:
             yield Ghost(function.name, node if node >= 0 else None)
 
 
-def offer(ghosts: Sequence[Ghost]) -> Pool:
-    """Return the pool of all ghosts, one share each.
-
-    Its wish is made up: nobody configures ghosts, and the kubelet's side never reads it.
-    """
-    shares = tuple(
-        Share(ShareId(ghost.pci), True, () if ghost.numa_node is None else (ghost.numa_node,))
-        for ghost in ghosts
+def offer(ghosts: Sequence[Ghost]) -> Offer:
+    """Return the offer of all ghosts, one share each."""
+    return Offer(
+        RESOURCE,
+        tuple(
+            Share(ShareId(ghost.pci), True, () if ghost.numa_node is None else (ghost.numa_node,))
+            for ghost in ghosts
+        ),
     )
-    names = tuple(ghost.pci for ghost in ghosts)
-    return Pool(PoolSpec(Mode.HCA, "the lab"), RESOURCE, shares, names, char_paths=())
 
 
-def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
+def allocate(offered: Offer, wanted: Sequence[ShareId]) -> Grant:
     """Return what a container with the ghosts `wanted` finds; Refused for one that is not there."""
-    unknown = set(wanted) - {share.id for share in pool.shares}
+    unknown = set(wanted) - {share.id for share in offered.shares}
     if unknown:
         raise Refused(
             f"there is no ghost {', '.join(sorted(unknown))}", remedy="Create the pod again"
@@ -68,8 +67,12 @@ def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
 def main() -> None:
     """Offer this node's ghosts until SIGTERM."""
     logs.configure()
-    pool = offer(tuple(find_ghosts(PCI_DEVICES)))
-    asyncio.run(until_signal(DevicePlugin(KUBELET_DIR, pool, allocate).run()))
+    offered = offer(tuple(find_ghosts(PCI_DEVICES)))
+
+    async def answer(wanted: Sequence[ShareId]) -> Grant:
+        return allocate(offered, wanted)
+
+    asyncio.run(until_signal(DevicePlugin(KUBELET_DIR, offered, Answers(answer)).run()))
 
 
 if __name__ == "__main__":

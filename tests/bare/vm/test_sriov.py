@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kube_rdma.adapters.kernel.namespaces import links_inside
 from kube_rdma.adapters.kernel.sysfs_pci import PciTree
 from kube_rdma.adapters.kernel.sysfs_tree import Tree
 from kube_rdma.model.device import PciAddress, PortState
@@ -79,6 +80,28 @@ def test_soft_roce_on_a_function_is_surveyed_with_its_numa_node(functions, link)
     until(lambda: port_of("rxev").state is PortState.ACTIVE)
     found = device(take_survey(), "rxev")
     assert (found.identity, found.numa_node) == (f"rxev@{name}", 1)
+    assert (found.pci, found.seat.pci) == (None, functions[0].name)
+
+
+def test_functions_are_numbered_and_the_card_is_theirs(card, functions):
+    found = {f.seat.pci: f for f in take_survey().functions}
+    for number, function in enumerate(functions):
+        shown = found[function.name]
+        assert (shown.vf_index, shown.driver) == (number, "igbvf")
+        assert [n.name for n in shown.netdevs] == [netdev(function)]
+        for file, value in (("vendor", shown.vendor), ("device", shown.device)):
+            assert int((function / file).read_text(), 16) == value
+    assert found[card.resolve().name].vf_index is None
+
+
+def test_a_function_inside_a_pod_is_found_by_its_address(functions, pods):
+    """Here it has no interface any more; in the pod's namespace one names it."""
+    survey = take_survey()
+    for name, function in zip(pods, functions, strict=True):
+        (here,) = [f for f in survey.functions if f.seat.pci == function.name]
+        assert here.netdevs == ()
+        (there,) = [link for link in links_inside(Path("/run/netns", name)) if link.pci]
+        assert (there.name, there.pci) == ("net1", function.name)
 
 
 def test_a_soft_device_goes_with_its_function(card, functions, link):

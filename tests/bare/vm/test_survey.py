@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
+import pytest
+
 from kube_rdma.model.device import CharKind, GidType, LinkLayer, PhysicalState, PortState
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.survey import take_survey
@@ -38,6 +40,57 @@ def test_a_soft_device_sits_where_its_card_does(cards, link):
     assert [d.identity for d in survey.devices] == [f"rxe{n}@{cards[n]}" for n in (0, 1)]
     assert [d.numa_node for d in survey.devices] == [0, 1]
     assert {(d.pci, d.driver, d.node_type) for d in survey.devices} == {(None, None, "CA")}
+    functions = {n.name: f.seat for f in survey.functions for n in f.netdevs}
+    assert [d.seat for d in survey.devices] == [functions[card] for card in cards]
+
+
+def test_network_functions_show_their_interfaces_as_ip_does(cards):
+    run("ip", "link", "set", cards[1], "down")
+    netdevs = {n.name: n for f in take_survey().functions for n in f.netdevs}
+    assert (netdevs[cards[0]].up, netdevs[cards[0]].carrier) == (True, True)
+    assert (netdevs[cards[1]].up, netdevs[cards[1]].carrier) == (False, None)
+    assert {netdevs[card].link_type for card in cards} == {"ether"}
+
+
+@pytest.mark.parametrize("family", ["-4", "-6"])
+def test_a_default_route_marks_every_card_that_carries_it(cards, family):
+    net = "10.9.0" if family == "-4" else "fd09:"
+    for number, card in enumerate(cards):
+        address = f"{net}.{number}1/24" if family == "-4" else f"{net}{number}::1/64"
+        run("ip", family, "address", "add", address, "dev", card, *(["nodad"] * (family == "-6")))
+    # Of IPv6 the kernel takes no hop without a gateway.
+    gateway = () if family == "-4" else ("via", "fe80::99")
+    hops = [word for card in cards for word in ("nexthop", *gateway, "dev", card)]
+    run("ip", family, "route", "add", "default", *hops)
+    try:
+        assert routed() == set(cards)
+        run("ip", family, "route", "replace", "default", "dev", cards[0])
+        until(lambda: cards[0] in routed())
+    finally:
+        run("sh", "-c", f"while ip {family} route delete default; do :; done 2>/dev/null")
+    assert routed() == set()
+
+
+def test_a_default_route_over_a_nexthop_object_marks_its_card(cards):
+    run("ip", "address", "add", "10.9.0.1/24", "dev", cards[0])
+    run("ip", "nexthop", "add", "id", "7", "dev", cards[0])
+    run("ip", "nexthop", "add", "id", "8", "group", "7")
+    compat = Path("/proc/sys/net/ipv4/nexthop_compat_mode")
+    compat.write_text("0")
+    try:
+        run("ip", "route", "add", "default", "nhid", "8")
+        assert routed() == {cards[0]}
+    finally:
+        compat.write_text("1")
+        run("ip", "nexthop", "flush")
+    assert routed() == set()
+
+
+def routed():
+    """The interfaces of functions with a default route."""
+    survey = take_survey()
+    assert survey.faults == ()
+    return {n.name for f in survey.functions for n in f.netdevs if n.default_route}
 
 
 def test_an_active_port_is_usable_and_says_what_it_is(cards, link):

@@ -7,6 +7,7 @@ no kernel could show is refused (fake_rules.py), so a test cannot be built on an
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.fake_rules import complaints, is_soft
+from kube_rdma.adapters.kernel.fake_rules_functions import function_complaints
+from kube_rdma.adapters.kernel.record import ROUTES_FILE
+from kube_rdma.adapters.kernel.sysfs_functions import LINK_TYPES
+from kube_rdma.model.card import Function
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -33,7 +38,9 @@ _NODE_TYPES = ("CA", "switch", "router", "RNIC", "usNIC", "usNIC UDP", "unspecif
 _STATES = tuple(PortState)[:-1]
 _PHYSICAL_STATES = tuple(PhysicalState)[:-1]
 _UNUSED_GID = ":".join(["0000"] * 8)
-_ETHERNET, _INFINIBAND = "1", "32"  # ARPHRD_ETHER, ARPHRD_INFINIBAND
+_LINK_NUMBERS = {name: number for number, name in LINK_TYPES.items()}
+_NO_LINK_TYPE = "65534"  # ARPHRD_NONE
+_ETHERNET_CLASS, _INFINIBAND_CLASS = 0x020000, 0x020700  # include/linux/pci_ids.h
 _CLASSES = {CharKind.UVERBS: "infiniband_verbs", CharKind.RDMA_CM: "misc"}
 _RANGE = re.compile(r"(.*)/\{(\d+)\.\.(\d+)\}")
 
@@ -53,19 +60,31 @@ def write_tree(
     devices: Sequence[Device],
     rdma_cm: CharDevice | None = None,
     gpus: Sequence[Gpu] = (),
+    functions: Sequence[Function] = (),
 ) -> None:
     """Write what the kernel's sysfs shows for `devices` below `root`, which is made if missing.
 
-    Raise ValueError, saying why, for devices that no kernel could show.
+    The function of a device that is not among `functions` has no class, so it is none of a survey.
+    Default routes are written as `kube-rdma devices --record` does. Raise ValueError, saying why,
+    for what no kernel could show.
     """
-    for complaint in complaints(devices, rdma_cm, gpus):
+    for complaint in (
+        *complaints(devices, rdma_cm, gpus, functions),
+        *function_complaints(devices, functions),
+    ):
         raise ValueError(f"no kernel shows this: {complaint}")
     for folder in ("class/infiniband", "class/net", "bus/pci/devices", "bus/pci/drivers"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    seats = [device.seat for device in devices] + [gpu.seat for gpu in gpus]
-    _write_functions(root, {seat.pci: seat for seat in seats if seat})
+    seats = [device.seat for device in devices if device.seat]
+    seats += [*(gpu.seat for gpu in gpus), *(function.seat for function in functions)]
+    _write_seats(root, {seat.pci: seat for seat in seats})
     for gpu in gpus:
         _write_gpu(root, gpu)
+    for function in functions:
+        _write_function(root, function)
+    routed = sorted(n.name for f in functions for n in f.netdevs if n.default_route)
+    if routed:
+        _write(root, ROUTES_FILE, json.dumps({"interfaces": routed}))
     # Hardware first: a soft link may sit on the interface of a card.
     for device in sorted(devices, key=is_soft):
         _write_device(root, device)
@@ -142,7 +161,7 @@ def _expanded(path: str) -> list[str]:
     return [f"{match[1]}/{index}" for index in range(int(match[2]), int(match[3]) + 1)]
 
 
-def _write_functions(root: Path, seats: dict[PciAddress, Seat]) -> None:
+def _write_seats(root: Path, seats: dict[PciAddress, Seat]) -> None:
     """The PCI functions, and those that they name as their physical or virtual ones."""
     for seat in list(seats.values()):
         physical = seat.physical_function
@@ -172,17 +191,38 @@ def _place(seat: Seat) -> str:
 
 
 def _write_gpu(root: Path, gpu: Gpu) -> None:
-    place = _place(gpu.seat)
-    _write(root, f"{place}/class", f"0x{gpu.pci_class:06x}")
-    _write(root, f"{place}/vendor", f"0x{gpu.vendor:04x}")
-    _write(root, f"{place}/device", f"0x{gpu.device:04x}")
-    if gpu.driver:
-        _write_driver(root, place, f"bus/pci/drivers/{gpu.driver}")
+    _write_ids(root, gpu, gpu.pci_class)
+
+
+def _write_ids(root: Path, function: Gpu | Function, pci_class: int) -> None:
+    place = _place(function.seat)
+    _write(root, f"{place}/class", f"0x{pci_class:06x}")
+    _write(root, f"{place}/vendor", f"0x{function.vendor:04x}")
+    _write(root, f"{place}/device", f"0x{function.device:04x}")
+    if function.driver:
+        _write_driver(root, place, f"bus/pci/drivers/{function.driver}")
+
+
+def _write_function(root: Path, function: Function) -> None:
+    place = _place(function.seat)
+    fabric = any(netdev.link_type == "infiniband" for netdev in function.netdevs)
+    _write_ids(root, function, _INFINIBAND_CLASS if fabric else _ETHERNET_CLASS)
+    if function.acpi_index is not None:
+        _write(root, f"{place}/acpi_index", str(function.acpi_index))
+    for number, netdev in enumerate(function.netdevs):
+        beside = f"{place}/net/{netdev.name}"
+        _write(root, f"{beside}/dev_port", str(number))
+        _write(root, f"{beside}/type", _LINK_NUMBERS.get(netdev.link_type, _NO_LINK_TYPE))
+        _write(root, f"{beside}/flags", "0x1003" if netdev.up else "0x1002")
+        if netdev.carrier is not None:
+            _write(root, f"{beside}/carrier", str(int(netdev.carrier)))
+        _link_to(root, f"class/net/{netdev.name}", beside)
 
 
 def _write_driver(root: Path, place: str, driver: str) -> None:
     (root / driver).mkdir(parents=True, exist_ok=True)
-    _link_to(root, f"{place}/driver", driver)
+    if not (root / place / "driver").is_symlink():
+        _link_to(root, f"{place}/driver", driver)
 
 
 def _write_device(root: Path, device: Device) -> None:
@@ -210,12 +250,12 @@ def _write_site(root: Path, device: Device) -> str:
     """The directory a device sits in, with what is beside it there: driver and netdevs."""
     if is_soft(device):
         port = device.ports[0]
-        if port.netdev and not (root / "class/net" / port.netdev).exists():
-            above = "devices/virtual"
-            if device.numa_node is not None:
-                above = f"devices/pci0000:00/0000:00:{_free_slot(root):02x}.0"
-                _write(root, f"{above}/numa_node", str(device.numa_node))
+        there = root / f"class/net/{port.netdev}"
+        if port.netdev and not there.exists():
+            above = _place(device.seat) if device.seat else "devices/virtual"
             _write_netdev(root, above, port, 0)
+        elif port.netdev:
+            _write_bond(root, there.resolve().relative_to(root.resolve()).as_posix(), port)
         return "devices/virtual"
     above = _place(device.seat) if device.seat else "devices/platform"
     bus = "pci" if device.seat else "platform"
@@ -232,19 +272,19 @@ def _write_site(root: Path, device: Device) -> str:
     return above
 
 
-def _free_slot(root: Path) -> int:
-    """A slot of bus 0 that no device has taken."""
-    bus = root / "devices/pci0000:00"
-    return next(slot for slot in range(256) if not (bus / f"0000:00:{slot:02x}.0").exists())
-
-
 def _write_netdev(root: Path, above: str, port: Port, dev_port: int) -> None:
     place = f"{above}/net/{port.netdev}"
-    kind = _INFINIBAND if port.link_layer is LinkLayer.INFINIBAND else _ETHERNET
+    fabric = port.link_layer is LinkLayer.INFINIBAND
     _write(root, f"{place}/dev_port", str(dev_port))
-    _write(root, f"{place}/type", kind)
-    _link_to(root, f"class/net/{port.netdev}", place)
-    if port.bond:
+    _write(root, f"{place}/type", _LINK_NUMBERS["infiniband" if fabric else "ether"])
+    if not (root / "class/net" / str(port.netdev)).is_symlink():
+        _link_to(root, f"class/net/{port.netdev}", place)
+    _write_bond(root, place, port)
+
+
+def _write_bond(root: Path, place: str, port: Port) -> None:
+    """The bond above the interface at `place`, once."""
+    if port.bond and not (root / place / "master").is_symlink():
         bond = f"devices/virtual/net/{port.bond}"
         if not (root / bond).exists():
             _write(root, f"{bond}/bonding/mode", "802.3ad 4")
@@ -260,6 +300,8 @@ def _write_port(root: Path, place: str, port: Port) -> None:
     _write(root, f"{place}/link_layer", port.link_layer)
     if port.rate_gbps is not None:
         _write(root, f"{place}/rate", f"{port.rate_gbps:g} Gb/sec (4X EDR)")
+    if port.pkey is not None:
+        _write(root, f"{place}/pkeys/0", f"0x{port.pkey:04x}")
     _write(root, f"{place}/lid", f"0x{port.lid or 0:x}")
     _write(root, f"{place}/sm_lid", f"0x{port.sm_lid or 0:x}")
     used = {gid.index: gid for gid in port.gids}

@@ -12,7 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from kube_rdma.adapters.kernel.fake_rules_pci import seat_complaints
-from kube_rdma.model.device import CharDevice, CharKind, Device, Gid, GidType, Gpu, LinkLayer, Port
+from kube_rdma.model.card import Function
+from kube_rdma.model.device import (
+    CharDevice,
+    CharKind,
+    Device,
+    Gid,
+    GidType,
+    Gpu,
+    LinkLayer,
+    Port,
+    Seat,
+)
 
 _NAME = re.compile(r"[^/\s%]{1,63}")  # IB_DEVICE_NAME_MAX is 64 with the final NUL
 _NETDEV = re.compile(r"[^/\s:%]{1,15}")  # IFNAMSIZ is 16 with the final NUL
@@ -33,7 +44,10 @@ def is_soft(device: Device) -> bool:
 
 
 def complaints(
-    devices: Sequence[Device], rdma_cm: CharDevice | None, gpus: Sequence[Gpu] = ()
+    devices: Sequence[Device],
+    rdma_cm: CharDevice | None,
+    gpus: Sequence[Gpu] = (),
+    functions: Sequence[Function] = (),
 ) -> Iterator[str]:
     """Why these devices cannot be, one sentence each; none when they can."""
     if [d.name for d in devices] != sorted(d.name for d in devices):
@@ -52,7 +66,7 @@ def complaints(
     if rdma_cm and rdma_cm.kind is not CharKind.RDMA_CM:
         yield f"{rdma_cm.path} is not the connection manager"
     yield from _shared_places(devices)
-    yield from seat_complaints(devices, gpus)
+    yield from seat_complaints(devices, gpus, functions)
 
 
 def _doubles(what: str, values: Iterable[str]) -> Iterator[str]:
@@ -93,8 +107,10 @@ def _soft(device: Device) -> Iterator[str]:
     port = device.ports[0]
     if device.identity != (f"{name}@{port.netdev}" if port.netdev else name):
         yield f"{name}: {device.identity} does not follow from its interface {port.netdev}"
-    if port.netdev is None and device.numa_node is not None:
-        yield f"{name}: a NUMA node comes with an interface"
+    if device.numa_node is not None and device.seat is None:
+        yield f"{name}: a NUMA node comes with the function of its interface"
+    if port.netdev is None and device.seat is not None:
+        yield f"{name}: a seat comes with an interface"
     named = next((gid.netdev for gid in port.gids), None)
     if device.node_type == "RNIC" and port.netdev != named:
         yield f"{name}: the first GID of siw is that of its interface"
@@ -106,6 +122,8 @@ def _hard(device: Device) -> Iterator[str]:
         yield f"{device.name}: {device.identity} and auxiliary device {device.auxiliary}"
     if device.subfunction is not None and not (auxiliary and 0 <= device.subfunction < 1 << 32):
         yield f"{device.name}: the number of a sub-function is 32 bits of an auxiliary device"
+    if (device.seat.pci if device.seat else None) != device.pci:
+        yield f"{device.name}: on {device.pci}, but sits on {device.seat and device.seat.pci}"
     if device.pci is None and device.numa_node is not None:
         yield f"{device.name}: sysfs has the NUMA node of PCI functions only"
     if _PCI.fullmatch(device.identity) and device.identity != device.pci:
@@ -125,14 +143,23 @@ def _port(where: str, port: Port) -> Iterator[str]:
         yield f"{where}: {port.bond!r} is no name of a bond"
     if port.bond and not port.netdev:
         yield f"{where}: a bond holds interfaces, and this port has none"
-    if any(lid is not None and not 0 < lid < 0xFFFF for lid in (port.lid, port.sm_lid)):
-        yield f"{where}: a LID has 16 bits, not all of them alike"
-    if port.link_layer is not LinkLayer.INFINIBAND and (port.lid or port.sm_lid):
-        yield f"{where}: only InfiniBand has LIDs"
+    yield from _subnet(where, port)
     if any(a.index >= b.index for a, b in pairwise(port.gids)):
         yield f"{where}: a GID table is listed by index, without doubles"
     for gid in port.gids:
         yield from _gid(f"{where} GID {gid.index}", port, gid)
+
+
+def _subnet(where: str, port: Port) -> Iterator[str]:
+    fabric = port.link_layer is LinkLayer.INFINIBAND
+    if any(lid is not None and not 0 < lid < 0xFFFF for lid in (port.lid, port.sm_lid)):
+        yield f"{where}: a LID has 16 bits, not all of them alike"
+    if not fabric and (port.lid or port.sm_lid):
+        yield f"{where}: only InfiniBand has LIDs"
+    if port.pkey is not None and not 0 <= port.pkey < 1 << 16:
+        yield f"{where}: a partition key has 16 bits"
+    if not fabric and port.pkey is not None:
+        yield f"{where}: only InfiniBand has partitions"
 
 
 def _gid(where: str, port: Port, gid: Gid) -> Iterator[str]:
@@ -158,14 +185,17 @@ def _char(char: CharDevice) -> Iterator[str]:
 
 
 def _shared_places(devices: Sequence[Device]) -> Iterator[str]:
-    """A function and an interface have one NUMA node and one bond, whoever sits on them."""
+    """A function and an interface have one NUMA node, seat and bond, whoever sits on them."""
     nodes: dict[str, int | None] = {}
+    seats: dict[str, Seat | None] = {}
     bonds: dict[str, str | None] = {}
     for device in devices:
         for place in {*(p.netdev or "" for p in device.ports), device.pci or ""} - {""}:
             if nodes.setdefault(place, device.numa_node) != device.numa_node:
                 yield f"{device.name}: {place} is on another NUMA node"
         for port in device.ports:
+            if port.netdev and seats.setdefault(port.netdev, device.seat) != device.seat:
+                yield f"{device.name}: {port.netdev} sits on another function"
             if port.netdev and bonds.setdefault(port.netdev, port.bond) != port.bond:
                 yield f"{device.name}: {port.netdev} is in another bond"
     there = {*nodes, *bonds.values()}

@@ -9,31 +9,34 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device, Gpu, PciAddress, Seat
 
 _ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")  # drivers/pci/probe.c
 _GPU_CLASSES = frozenset({0x03, 0x12})
 
 
-def seat_complaints(devices: Sequence[Device], gpus: Sequence[Gpu]) -> Iterator[str]:
+def seat_complaints(
+    devices: Sequence[Device], gpus: Sequence[Gpu], functions: Sequence[Function] = ()
+) -> Iterator[str]:
     """Why these seats cannot be, one sentence each; none when they can."""
     for device in devices:
         seat = device.seat
-        if (seat.pci if seat else None) != device.pci:
-            yield f"{device.name}: on {device.pci}, but sits on {seat.pci if seat else None}"
         if seat and seat.numa_node != device.numa_node:
             yield f"{device.name}: its function is on another NUMA node"
     for gpu in gpus:
         yield from _gpu(gpu)
     if [g.seat.pci for g in gpus] != sorted({g.seat.pci for g in gpus}):
         yield "a survey lists its GPUs by address, without doubles"
-    all_seats = [*(d.seat for d in devices if d.seat), *(g.seat for g in gpus)]
+    all_seats = [device.seat for device in devices if device.seat]
+    all_seats += [*(gpu.seat for gpu in gpus), *(function.seat for function in functions)]
     seats: dict[PciAddress, Seat] = {}
     for seat in all_seats:
         yield from _seat(seat)
         if seats.setdefault(seat.pci, seat) != seat:
             yield f"{seat.pci} has one seat, whoever sits on it"
-    if {d.pci for d in devices} & {g.seat.pci for g in gpus}:
+    cards = {d.seat.pci for d in devices if d.seat} | {f.seat.pci for f in functions}
+    if cards & {g.seat.pci for g in gpus}:
         yield "a GPU is no RDMA card"
     yield from _ways(all_seats)
     yield from _relations(seats, {g.seat.pci for g in gpus})

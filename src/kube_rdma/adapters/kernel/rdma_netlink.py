@@ -210,7 +210,8 @@ def _merge_device(device: Device, link: LinkDevice) -> Device:
         if device.identity == device.name
         else device.identity,
         firmware=link.firmware or device.firmware,
-        # The node of a soft device is its interface's; without one here there is none.
+        # Seat and node of a soft device are its interface's; without one here there is none.
+        seat=None if soft and netdev is None else device.seat,
         numa_node=None if soft and netdev is None else device.numa_node,
         ports=ports,
     )

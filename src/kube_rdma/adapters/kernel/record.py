@@ -1,10 +1,10 @@
 """Writes down a node so that its survey can be taken again elsewhere: `kube-rdma devices --record`.
 
-The result is a folder for --sysfs: the part of /sys that a survey reads, and in one JSON file what
-RDMA netlink said. What is copied stands in a table below, name by name, so that nothing else of a
-machine leaves it. Links stay links, relative as in sysfs; the functions they lead to are copied
-once. Left out: unused GIDs, which the survey passes over as well. Lost: why a file could not be
-read; in the copy it is missing.
+The result is a folder for --sysfs: the part of /sys that a survey reads, and in two JSON files what
+RDMA netlink said and which interfaces carry the default routes. What is copied stands in a table
+below, name by name, so that nothing else of a machine leaves it. Links stay links, relative as in
+sysfs; the functions they lead to are copied once. Left out: unused GIDs, which the survey passes
+over as well. Lost: why a file could not be read; in the copy it is missing.
 """
 
 # ruff: noqa: PTH103, PTH112, PTH113, PTH114, PTH115, PTH123, PTH211
@@ -19,13 +19,17 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from kube_rdma.adapters.kernel.rdma_netlink import LinkDevice, LinkPort, LinkView
 from kube_rdma.model.device import PciAddress, PhysicalState, PortState
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.survey import Fault, NamespaceMode
 
+_Answer = TypeVar("_Answer")
+
 NETLINK_FILE = "rdma-netlink.json"
+ROUTES_FILE = "default-routes.json"
 
 _PAGE = 4096  # a sysfs file never holds more (Documentation/filesystems/sysfs.rst)
 _MOST = 1 << 24  # bytes of NETLINK_FILE that are read; 2000 devices have about 1 MiB
@@ -59,12 +63,15 @@ _PORT = _Rule(
     {
         "gids": _Rule(_NUMBER, unused=_UNUSED_GID),
         "gid_attrs": _Rule(folders={"types|ndevs": _TABLE}),
+        "pkeys": _Rule("0"),
     },
 )
 _CHAR = _Rule("dev|uevent|ibdev")
-_UPPER_NETDEV = _Rule("dev_port|type", {"bonding": _EMPTY})
-_NETDEV = _Rule("dev_port|type", {"bonding": _EMPTY, rf"master|upper_{_ANY}": _UPPER_NETDEV})
-_ATTRIBUTES = "class|vendor|device|numa_node|sriov_totalvfs|sriov_numvfs|sfnum"
+_FACTS = "dev_port|type|flags|carrier"
+_UPPER_NETDEV = _Rule(_FACTS, {"bonding": _EMPTY})
+_RELATIONS = {rf"master|upper_{_ANY}": _UPPER_NETDEV, rf"lower_{_ANY}": _Rule(_FACTS)}
+_NETDEV = _Rule(_FACTS, {"bonding": _EMPTY, **_RELATIONS})
+_ATTRIBUTES = "class|vendor|device|numa_node|acpi_index|sriov_totalvfs|sriov_numvfs|sfnum"
 _NETDEVS = {"net": _Rule(folders={_ANY: _NETDEV}), "driver": _EMPTY}
 _RELATED = _Rule(_ATTRIBUTES, _NETDEVS)
 _FUNCTION = _Rule(_ATTRIBUTES, {**_NETDEVS, rf"physfn|virtfn{_NUMBER}": _RELATED})
@@ -84,12 +91,16 @@ _SYSFS = _Rule(folders={"class": _Rule(folders=_CLASSES), "bus": _Rule(folders={
 
 
 def record(
-    sysfs: Path, links: Callable[[], LinkView | None], to: Path
+    sysfs: Path,
+    links: Callable[[], LinkView | None],
+    routes: Callable[[], tuple[str, ...] | None],
+    to: Path,
 ) -> tuple[int, tuple[Fault, ...]]:
-    """Copy what a survey reads of `sysfs`, and what `links` (read_links) answers, into `to`.
+    """Copy what a survey reads of `sysfs`, and what the two doors to netlink answer, into `to`.
 
-    Return how many files there are in it now, and what could not be copied. Raise Refused when
-    `to` holds something already or cannot be written.
+    They are read_links and read_default_routes, or what was recorded of them. Return how many files
+    there are in it now, and what could not be copied. Raise Refused when `to` holds something
+    already or cannot be written.
     """
     try:
         to.mkdir(parents=True, exist_ok=True)
@@ -101,8 +112,10 @@ def record(
             )
         copy = _Copy(sysfs, to)
         copy.folder("", _SYSFS)
-        if _write_links(to / NETLINK_FILE, links):
-            copy.files.add(NETLINK_FILE)
+        for name, said in ((NETLINK_FILE, _said(links)), (ROUTES_FILE, _said(routes))):
+            if said is not None:
+                (to / name).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+                copy.files.add(name)
     except OSError as error:
         raise Refused(
             f"{to} cannot be written: {error.strerror}",
@@ -117,12 +130,20 @@ def recorded_links(sysfs: Path) -> LinkView | None:
 
     Raise Unavailable as read_links did then, Refused when the file is not what `record` writes.
     """
-    path = sysfs / NETLINK_FILE
+    return _recorded(sysfs / NETLINK_FILE, _view)
+
+
+def recorded_routes(sysfs: Path) -> tuple[str, ...] | None:
+    """The interfaces with a default route then; None, Unavailable and Refused as recorded_links."""
+    return _recorded(sysfs / ROUTES_FILE, lambda said: tuple(map(str, list(said["interfaces"]))))
+
+
+def _recorded(path: Path, read: Callable[[dict[str, Any]], _Answer]) -> _Answer | None:
     try:
         with path.open("rb") as file:
             said = dict(json.loads(file.read(_MOST)))
         if "unavailable" not in said:
-            return _view(said)
+            return read(said)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -247,16 +268,15 @@ def _is_function(name: str) -> bool:
     return True
 
 
-def _write_links(path: Path, links: Callable[[], LinkView | None]) -> bool:
+def _said(ask: Callable[[], LinkView | tuple[str, ...] | None]) -> dict[str, object] | None:
+    """What a door to netlink answers, as the JSON file has it; None when there is nothing."""
     try:
-        view = links()
-        said = None if view is None else asdict(view)
+        answer = ask()
     except Unavailable as error:
-        said = {"unavailable": str(error)}
-    if said is None:
-        return False
-    path.write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
-    return True
+        return {"unavailable": str(error)}
+    if answer is None:
+        return None
+    return asdict(answer) if isinstance(answer, LinkView) else {"interfaces": list(answer)}
 
 
 def _view(said: dict[str, list[dict[str, object]]]) -> LinkView:

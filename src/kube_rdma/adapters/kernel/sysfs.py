@@ -1,4 +1,4 @@
-"""The RDMA devices and GPUs that a sysfs tree shows: the first half of a Survey.
+"""The RDMA devices, network functions and GPUs that a sysfs tree shows: the first half of a Survey.
 
 programs/survey calls it on /sys or on a recorded tree; rdma_netlink adds what only the running
 kernel can say. Names and formats come from Documentation/ABI/stable/sysfs-class-infiniband and
@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
+from kube_rdma.adapters.kernel.sysfs_functions import read_functions
 from kube_rdma.adapters.kernel.sysfs_pci import PciTree
 from kube_rdma.adapters.kernel.sysfs_seat import Site, bond_above, find_site, netdev_name
 from kube_rdma.adapters.kernel.sysfs_tree import Tree
@@ -39,6 +40,7 @@ _UNUSED_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 _RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 _NUMBERED = re.compile(r"\d+: (.+)")
 _DEV = re.compile(r"[0-9]+:[0-9]+")
+_PKEY = re.compile(r"0x[0-9a-f]{4}")
 _LID = re.compile(r"0x[0-9a-f]{1,8}")
 _NO_LID = frozenset({0, 0xFFFF})  # unset; the permissive LID, which mlx5 has before a manager came
 _CHAR_NAME = re.compile(r"(uverbs|umad|issm)\d+")
@@ -68,10 +70,11 @@ def survey_tree(tree: Tree) -> Survey:
     rdma_cm = None
     if "rdma_cm" in tree.names("class/misc", required=False):
         rdma_cm = _char_device(tree, CharKind.RDMA_CM, "class/misc/rdma_cm")
+    functions = read_functions(tree, pci)
     gpus = pci.gpus()
     pci.check_relations()
     _check_places(tree, devices)
-    return Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, tuple(tree.faults), gpus)
+    return Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, tuple(tree.faults), gpus, functions)
 
 
 def _device(tree: Tree, pci: PciTree, name: str, chars: tuple[CharDevice, ...]) -> Device | None:
@@ -93,7 +96,7 @@ def _device(tree: Tree, pci: PciTree, name: str, chars: tuple[CharDevice, ...]) 
         node_type=_numbered(tree, f"{path}/node_type") or "<unknown>",
         driver=site.driver,
         firmware=tree.text(f"{path}/fw_ver", required=False),
-        pci=site.seat.pci if site.seat else None,
+        pci=site.seat.pci if site.seat and not site.soft else None,
         numa_node=site.numa_node,
         ports=tuple(_on_netdev(tree, port, site, len(ports)) for port in ports),
         char_devices=chars,
@@ -126,16 +129,26 @@ def _port(tree: Tree, ports: str, number: int) -> Port:
     path = f"{ports}/{number}"
     layer = _word(tree, f"{path}/link_layer", LinkLayer)
     fabric = layer is LinkLayer.INFINIBAND
+    state, physical = port_states(tree, path)
     return Port(
         number=number,
-        state=_word(tree, f"{path}/state", PortState, numbered=True),
-        physical_state=_word(tree, f"{path}/phys_state", PhysicalState, numbered=True),
+        state=state,
+        physical_state=physical,
         link_layer=layer,
         rate_gbps=_rate(tree, f"{path}/rate"),
         netdev=None,  # needs the whole device: _on_netdev
         gids=_gids(tree, path),
         lid=_lid(tree, f"{path}/lid") if fabric else None,
         sm_lid=_lid(tree, f"{path}/sm_lid") if fabric else None,
+        pkey=_pkey(tree, f"{path}/pkeys/0") if fabric else None,
+    )
+
+
+def port_states(tree: Tree, port: str) -> tuple[PortState, PhysicalState]:
+    """The logical and the physical state of the port at `port`; UNKNOWN where not readable."""
+    return (
+        _word(tree, f"{port}/state", PortState, numbered=True),
+        _word(tree, f"{port}/phys_state", PhysicalState, numbered=True),
     )
 
 
@@ -235,8 +248,10 @@ def _numbered(tree: Tree, path: str) -> str | None:
     return text.partition(": ")[2] if text else None
 
 
-def _matching(tree: Tree, path: str, pattern: re.Pattern[str]) -> str | None:
-    text = tree.text(path)
+def _matching(
+    tree: Tree, path: str, pattern: re.Pattern[str], *, required: bool = True
+) -> str | None:
+    text = tree.text(path, required=required)
     if text is None or pattern.fullmatch(text):
         return text
     tree.blame(path, f"says {text!r}, which is not of its form")
@@ -257,3 +272,9 @@ def _lid(tree: Tree, path: str) -> int | None:
     text = _matching(tree, path, _LID)
     lid = int(text, 16) if text else 0
     return None if lid in _NO_LID else lid
+
+
+def _pkey(tree: Tree, path: str) -> int | None:
+    """A partition key out of ``0xffff``; a tree without the file says nothing of partitions."""
+    text = _matching(tree, path, _PKEY, required=False)
+    return int(text, 16) if text else None

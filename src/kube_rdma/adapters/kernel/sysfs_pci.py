@@ -1,25 +1,30 @@
 """The PCI side of a survey: where functions sit, how they are related, which of them are GPUs.
 
-sysfs_seat.py asks for the seat of each RDMA device; sysfs.py takes the GPUs from here. Names and
-formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c, Documentation/ABI/testing/sysfs-bus-pci. A card
-can have hundreds of virtual functions, so a function is read once, and one without an RDMA device
-is known by what links to it alone.
+sysfs_seat.py asks for the seat of each RDMA device, sysfs_functions.py for the network functions;
+sysfs.py takes the GPUs from here. Names and formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c,
+Documentation/ABI/testing/sysfs-bus-pci. A card can have hundreds of virtual functions, so a
+function is read once, and of a virtual one no file whose content follows from its physical one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 from kube_rdma.adapters.kernel.sysfs_tree import Tree
 from kube_rdma.model.device import Gpu, PciAddress, Seat
 
 FUNCTIONS = "bus/pci/devices"
 
+NETWORK_CLASS = 0x02  # base class, include/linux/pci_ids.h
+
 _VIRTUAL = re.compile(r"virtfn(\d+)")
 _HEX = re.compile(r"0x[0-9a-f]{1,8}")
 _GPU_CLASSES = frozenset({0x03, 0x12})  # include/linux/pci_ids.h: display, processing accelerator
 
 
+@lru_cache(1 << 14)
 def pci_address(name: str) -> PciAddress | None:
     """The PCI function that a name stands for, if it stands for one."""
     try:
@@ -45,6 +50,8 @@ class PciTree:
         self._tree = tree
         self._seats: dict[str, Seat] = {}  # by the place of the function
         self._physical: dict[str, str] = {}  # place of a virtual function → of its physical one
+        self._indexes: dict[PciAddress, int] = {}  # N of the virtfnN that leads to a function
+        self._classes: dict[str, int | None] = {}
         self._listed = dict.fromkeys(tree.names(FUNCTIONS, required=False))
 
     def seat(self, place: str | None) -> Seat | None:
@@ -55,6 +62,40 @@ class PciTree:
         if function not in self._seats:
             self._seats[function] = self._read(function)
         return self._seats[function]
+
+    def vf_index(self, place: str) -> int | None:
+        """The number that its physical function gives the virtual one at `place`, if it does."""
+        seat = self.seat(place)
+        if seat is None or self.seat(self._physical.get(place)) is None:
+            return None
+        return self._indexes.get(seat.pci)
+
+    def of_class(self, bases: Collection[int]) -> Iterator[str]:
+        """The addresses of all functions of these base classes (the upper byte), in their order.
+
+        Virtual functions of cards that were read by then are passed over unread: their class is
+        that of their card (SR-IOV specification, 3.4.1.6). A card that the caller reads before it
+        asks for the next address counts too.
+        """
+        for name in self._listed:
+            if name in self._indexes:
+                continue
+            pci_class = self._class(name)
+            if pci_class is not None and pci_class >> 16 in bases:
+                yield name
+
+    def ids(self, place: str) -> tuple[int, int] | None:
+        """Vendor and device of the function at `place`; None, and a fault, without one of them."""
+        vendor, device = self._number(f"{place}/vendor"), self._number(f"{place}/device")
+        return None if vendor is None or device is None else (vendor, device)
+
+    def count(self, path: str) -> int | None:
+        """A decimal number in a file that not every function has."""
+        text = self._tree.text(path, required=False)
+        if text is None or text.isdecimal():
+            return None if text is None else int(text)
+        self._tree.blame(path, f"is no number: {text!r}")
+        return None
 
     def check_relations(self) -> None:
         """Blame the links of physical and virtual functions that contradict each other.
@@ -78,24 +119,26 @@ class PciTree:
     def gpus(self) -> tuple[Gpu, ...]:
         """Every function of a GPU's class, sorted by address.
 
-        Asked last: virtual functions of RDMA cards are known by then and passed over unread.
+        Asked after the network functions, so that their virtual ones are passed over unread.
         """
-        virtual = {name for seat in self._seats.values() for name in seat.virtual_functions}
-        found = (self._gpu(name) for name in self._listed if name not in virtual)
+        found = [self._gpu(name) for name in tuple(self.of_class(_GPU_CLASSES))]
         return tuple(gpu for gpu in found if gpu is not None)
 
     def _gpu(self, name: str) -> Gpu | None:
         path = f"{FUNCTIONS}/{name}"
-        # Only the class tells a GPU, so a tree recorded without it is one without GPUs.
-        pci_class = self._number(f"{path}/class", required=False)
-        if pci_class is None or pci_class >> 16 not in _GPU_CLASSES:
-            return None
+        pci_class = self._class(name)
         seat = self.seat(self._tree.place(path, required=True))
-        vendor, device = self._number(f"{path}/vendor"), self._number(f"{path}/device")
-        if seat is None or vendor is None or device is None:
+        ids = self.ids(path)
+        if seat is None or ids is None or pci_class is None:
             return None
         driver = self._tree.place(f"{path}/driver")
-        return Gpu(seat, pci_class, vendor, device, driver.rpartition("/")[2] if driver else None)
+        return Gpu(seat, pci_class, *ids, driver.rpartition("/")[2] if driver else None)
+
+    def _class(self, name: str) -> int | None:
+        """The class of a function; a tree recorded without it is one without GPUs and cards."""
+        if name not in self._classes:
+            self._classes[name] = self._number(f"{FUNCTIONS}/{name}/class", required=False)
+        return self._classes[name]
 
     def _read(self, function: str) -> Seat:
         tree = self._tree
@@ -103,10 +146,10 @@ class PciTree:
         path = tuple(address for part in parts if (address := pci_address(part)))
         first = next(i for i, part in enumerate(parts) if pci_address(part))
         physical = tree.link(f"{function}/physfn")
-        total = None if physical else self._count(f"{function}/sriov_totalvfs")
+        total = None if physical else self.count(f"{function}/sriov_totalvfs")
         if physical and not pci_address(physical):
             tree.blame(f"{function}/physfn", f"leads to {physical!r}, which is no PCI function")
-        elif physical and (above := tree.place(f"{function}/physfn", required=True)):
+        elif physical and (above := self._physical_place(function, physical)):
             self._physical[function] = above
         return Seat(
             pci=path[-1],
@@ -117,6 +160,13 @@ class PciTree:
             virtual_functions=() if total is None else self._virtual(function),
             sriov_total=total,
         )
+
+    def _physical_place(self, function: str, physical: str) -> str | None:
+        """Where `physical`, which the function's physfn names, is: beside it as a rule."""
+        beside = f"{function.rpartition('/')[0]}/{physical}"
+        if beside in self._seats:
+            return beside
+        return self._tree.place(f"{function}/physfn", required=True)
 
     def _virtual(self, function: str) -> tuple[PciAddress, ...]:
         """The virtual functions that a physical one lists, in the order of their index."""
@@ -135,6 +185,7 @@ class PciTree:
                 tree.blame(path, f"leads to {address}, which {FUNCTIONS} does not show")
             elif address:
                 found[address] = None
+                self._indexes.setdefault(address, index)
         return tuple(found)
 
     def _numa(self, path: str) -> int | None:
@@ -145,13 +196,6 @@ class PciTree:
         if text.isdecimal():
             return int(text)
         self._tree.blame(path, f"is no NUMA node: {text!r}")
-        return None
-
-    def _count(self, path: str) -> int | None:
-        text = self._tree.text(path, required=False)
-        if text is None or text.isdecimal():
-            return None if text is None else int(text)
-        self._tree.blame(path, f"is no number: {text!r}")
         return None
 
     def _number(self, path: str, *, required: bool = True) -> int | None:

@@ -18,7 +18,7 @@ from kube_rdma.model.device import Port, Seat
 _NETDEV = re.compile(r"[^/\s]{1,15}")  # dev_valid_name(), net/core/dev.c
 _AUXILIARY = re.compile(r"[^.]+\..+\.\d+")  # module.name.id, drivers/base/auxiliary.c
 _NO_PARENT = "(null)"  # rxe prints this when its interface is gone
-_UPPER = "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev.c
+_LOWER, _UPPER = "lower_", "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,10 @@ class Netdev:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The place of one RDMA device in the machine; `seat` is None without a PCI function."""
+    """The place of one RDMA device in the machine; `seat` is None without a PCI function.
+
+    A `soft` device sits on no function of its own: the seat is its interface's.
+    """
 
     identity: str
     seat: Seat | None
@@ -40,6 +43,12 @@ class Site:
     netdevs: tuple[Netdev, ...]
     auxiliary: str | None = None
     subfunction: int | None = None
+    soft: bool = False
+
+
+def is_auxiliary(name: str) -> bool:
+    """Whether a device's name is one of the auxiliary bus: mlx5_core.sf.4."""
+    return _AUXILIARY.fullmatch(name) is not None
 
 
 def soft_identity(link: str, netdev: str | None) -> str:
@@ -66,6 +75,12 @@ def bond_above(tree: Tree, netdev: str) -> str | None:
     return next((name for name in above if tree.holds(f"class/net/{name}/bonding")), None)
 
 
+def lower_netdevs(tree: Tree, netdev: str) -> tuple[str, ...]:
+    """The interfaces right below `netdev`: slaves of a bond, ports of a bridge, a vlan's parent."""
+    names = tree.names(f"class/net/{netdev}", required=False)
+    return tuple(name.removeprefix(_LOWER) for name in names if name.startswith(_LOWER))
+
+
 def find_site(tree: Tree, pci: PciTree, path: str, ports: tuple[Port, ...]) -> Site:
     """The site of the device at `path`; `ports` name its interface where sysfs does not."""
     said = tree.text(f"{path}/parent", required=False)
@@ -77,21 +92,31 @@ def find_site(tree: Tree, pci: PciTree, path: str, ports: tuple[Port, ...]) -> S
     if netdev is None:
         named = (gid.netdev for port in ports for gid in port.gids if gid.netdev)
         netdev = next((n for n in named if tree.holds(f"class/net/{n}")), None)
-    seat = pci.seat(tree.place(f"class/net/{netdev}")) if netdev else None
+    seat = _seat_below(tree, pci, netdev) if netdev else None
     return Site(
         identity=soft_identity(path.rpartition("/")[2], netdev),
-        seat=None,  # the function is its interface's
+        seat=seat,
         driver=None,
         numa_node=seat.numa_node if seat else None,
         netdevs=(Netdev(netdev, 0),) if netdev else (),
+        soft=True,
     )
+
+
+def _seat_below(tree: Tree, pci: PciTree, netdev: str) -> Seat | None:
+    """The function of an interface, or the only one right below a virtual one (vlan, bond)."""
+    seat = pci.seat(tree.place(f"class/net/{netdev}"))
+    if seat:
+        return seat
+    seats = {pci.seat(tree.place(f"class/net/{name}")) for name in lower_netdevs(tree, netdev)}
+    return seats.pop() if len(seats) == 1 else None
 
 
 def _hard_site(tree: Tree, pci: PciTree, path: str, place: str) -> Site:
     # The last name is the function's own address, or the auxiliary device on it.
     name = place.rpartition("/")[2]
     seat = pci.seat(place)
-    auxiliary = name if _AUXILIARY.fullmatch(name) else None
+    auxiliary = name if is_auxiliary(name) else None
     driver = tree.place(f"{path}/device/driver")
     return Site(
         identity=name,

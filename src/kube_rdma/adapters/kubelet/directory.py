@@ -1,7 +1,8 @@
-"""The kubelet's device plugin directory: what is in it, and when that changes.
+"""A folder of sockets of the kubelet: what is in it, and when that changes.
 
-It is the only sign that a kubelet comes and goes: on its start it removes every socket in there and
-makes a new kubelet.sock. Nothing is polled; inotify wakes us, and whoever is woken looks again.
+In device-plugins it is the only sign that a kubelet comes and goes: on its start it removes every
+socket in there and makes a new kubelet.sock. Nothing is polled; inotify wakes us, and whoever is
+woken looks again.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def watching(directory: Path, names: Collection[str]) -> Iterator[AsyncIterator[
             raise Refused(
                 f"the kubelet's folder cannot be watched ({error.strerror})",
                 remedy=(
-                    "Mount the host's /var/lib/kubelet/device-plugins there (hostPath) and run "
+                    f"Mount the host's /var/lib/kubelet/{directory.name} there (hostPath) and run "
                     "as uid 0, or name the folder with --kubelet-dir"
                 ),
                 where=str(directory),

@@ -2,8 +2,9 @@
 
 Follows pkg/kubelet/cm/devicemanager of Kubernetes 1.36, with what hurts: on its start it removes
 every socket of the directory; a client whose ListAndWatch ended takes down whichever client its
-resource has by then, even a newer one; devices of a client that is gone turn unhealthy. The
-contract tests that use it run on a real kubelet as well.
+resource has by then, even a newer one; devices of a client that is gone turn unhealthy; options are
+those that the plugin says itself, whatever it registered. The contract tests that use it run on a
+real kubelet as well.
 """
 
 from __future__ import annotations
@@ -23,12 +24,16 @@ from grpclib.exceptions import StreamTerminatedError
 from grpclib.server import Server, Stream
 
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
+from kube_rdma.adapters.kubelet.fake_devices import Devices, Place, Question, choose
+from kube_rdma.adapters.kubelet.fake_pod_resources import FakePodResources
+from kube_rdma.adapters.kubelet.fake_registry import FakeRegistry
+from kube_rdma.adapters.kubelet.folders import DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import (
     DevicePluginStub,
     RegistrationBase,
 )
-from kube_rdma.adapters.kubelet.wire import HEALTHY, VERSION
+from kube_rdma.adapters.kubelet.wire import VERSION
 
 _DIAL_SECONDS = 10.0
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -62,21 +67,34 @@ class _Client:
 class FakeKubelet(RegistrationBase):
     """``async with FakeKubelet(directory) as kubelet``; `until` waits for what a test expects.
 
-    `refusals`: so many registrations fail first, as when the kubelet cannot dial back in time.
+    `directory` is device-plugins; with a `root` it also serves pod-resources and watches
+    plugins_registry there. `refusals`: so many registrations fail first, as when the kubelet cannot
+    dial back in time.
     """
 
-    def __init__(self, directory: Path, *, refusals: int = 0) -> None:
+    def __init__(self, directory: Path, *, root: Path | None = None, refusals: int = 0) -> None:
         self.directory = directory
         self.refusals = refusals
         self.registrations: list[str] = []  # resources, in the order of their registrations
         self.refused: list[str] = []  # what the plugins were told
-        self.devices: dict[str, dict[str, bool]] = {}  # resource -> id -> healthy
         self.states: dict[str, int] = {}  # resource -> lists received
-        self.held: dict[str, set[str]] = {}  # resource -> ids given to containers
+        self.started: list[Place] = []  # containers, in the order of their starts
+        self.store = Devices()
+        self.pod_resources = FakePodResources(self.store)
+        self._root = root
+        self._registry = FakeRegistry(root / PLUGINS_REGISTRY, self) if root else None
         self._clients: dict[str, _Client] = {}
         self._readers: set[asyncio.Task[None]] = set()
-        self._server: Server | None = None
+        self._servers: dict[Path, Server] = {}
         self._changed = asyncio.Condition()
+        self._pods = 0
+
+    @classmethod
+    def at(cls, root: Path, *, refusals: int = 0) -> Self:
+        """A kubelet with all its folders below `root`; they are made."""
+        for name in (DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES):
+            (root / name).mkdir(exist_ok=True)
+        return cls(root / DEVICE_PLUGINS, root=root, refusals=refusals)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -85,31 +103,45 @@ class FakeKubelet(RegistrationBase):
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
+    @property
+    def devices(self) -> dict[str, dict[str, bool]]:
+        """Resource, id, whether it is healthy; the number of ids is the capacity."""
+        return self.store.devices
+
     async def start(self) -> None:
         """Remove every socket of the directory, then listen; nothing is known of any plugin."""
-        self.devices.clear()
+        self.store.restart()
         for path in self.directory.iterdir():
             if stat.S_ISSOCK(path.lstat().st_mode):
                 path.unlink()
-        self._server = Server([self])
-        await self._server.start(path=str(self.directory / KUBELET_SOCKET))
+        await self._serve(self.directory, self)
+        if self._root and self._registry:
+            await self._serve(self._root / POD_RESOURCES, self.pod_resources)
+            await self._registry.start()
+
+    async def _serve(self, folder: Path, service: RegistrationBase | FakePodResources) -> None:
+        server = Server([service])
+        await server.start(path=str(folder / KUBELET_SOCKET))
+        self._servers[folder / KUBELET_SOCKET] = server
 
     async def stop(self, *, crash: bool = False) -> None:
-        """End all connections; a `crash` leaves kubelet.sock behind, a clean stop removes it."""
-        if self._server is None:
-            return
+        """End all connections; a `crash` leaves its sockets behind, a clean stop removes them."""
+        if self._registry:
+            await self._registry.stop()
         for reader in self._readers:
             reader.cancel()
         await asyncio.gather(*self._readers, return_exceptions=True)
         for client in self._clients.values():
             client.channel.close()
         self._clients.clear()
-        self._server.close()
-        await self._server.wait_closed()
+        for server in self._servers.values():
+            server.close()
+            await server.wait_closed()
         await asyncio.sleep(0)  # transports close one turn of the loop later
-        self._server = None
-        if not crash:
-            (self.directory / KUBELET_SOCKET).unlink()
+        for path in self._servers:
+            if not crash:
+                path.unlink()
+        self._servers.clear()
 
     async def restart(self, *, crash: bool = False) -> None:
         """Stop and start; what containers hold is kept, as in the kubelet's checkpoint."""
@@ -126,35 +158,76 @@ class FakeKubelet(RegistrationBase):
             await self._changed.wait_for(lambda: bool(condition()))
 
     def healthy(self, resource: str) -> int:
-        """How many devices of `resource` a pod could be given."""
-        return sum(self.devices.get(resource, {}).values())
+        """How many devices of `resource` there are for pods, given away or not."""
+        return len(self.store.healthy(resource))
+
+    def held(self, resource: str) -> set[str]:
+        """The devices of `resource` that containers hold."""
+        return self.store.held(resource)
 
     async def allocate(
-        self, resource: str, count: int, ids: tuple[str, ...] = ()
+        self,
+        resource: str,
+        count: int,
+        ids: tuple[str, ...] = (),
+        *,
+        place: Place | None = None,
     ) -> pb.ContainerAllocateResponse:
-        """Give `count` healthy devices that nobody holds, or again these `ids`, to a container.
+        """Admit a container: choose `count` devices for it, or take these `ids`, and Allocate them.
 
-        Raise RuntimeError where the device manager would not ask the plugin; GRPCError with the
-        plugin's sentence.
+        Without a `place` it is a new pod. Raise RuntimeError where the device manager would not ask
+        the plugin; GRPCError with the plugin's sentence. The pod has then failed for good.
         """
-        client = self._clients.get(resource)
-        if client is None:
-            raise RuntimeError(f"no registered plugin for {resource}")
-        held = self.held.setdefault(resource, set())
-        if not ids:
-            free = (i for i, ok in self.devices[resource].items() if ok and i not in held)
-            ids = tuple(i for i, _ in zip(free, range(count), strict=False))
-            if len(ids) < count:
-                raise RuntimeError(f"requested {count} of {resource}, available {len(ids)}")
-        container = pb.ContainerAllocateRequest(devices_ids=ids)
+        self._pods += 1
+        place = place or Place(f"pod-{self._pods}")
+
+        async def prefer(question: Question) -> tuple[str, ...]:
+            return await self._prefer(resource, question)
+
+        names = ids or await choose(self.store, resource, place, count, prefer)
+        container = pb.ContainerAllocateRequest(devices_ids=names)
         request = pb.AllocateRequest(container_requests=[container])
-        response = await client.stub.Allocate(request)
+        response = await self._client(resource).stub.Allocate(request)
         if len(response.container_responses) != 1:
             raise RuntimeError("the plugin answered for another number of containers")
-        held.update(ids)
-        if client.options.pre_start_required:
-            await client.stub.PreStartContainer(pb.PreStartContainerRequest(devices_ids=ids))
+        self.store.holdings[place, resource] = names
         return response.container_responses[0]
+
+    async def _prefer(self, resource: str, question: Question) -> tuple[str, ...]:
+        client = self._client(resource)
+        if not client.options.get_preferred_allocation_available:
+            return ()
+        container = pb.ContainerPreferredAllocationRequest(
+            available_deviceIDs=question.available,
+            must_include_deviceIDs=question.must,
+            allocation_size=question.size,
+        )
+        request = pb.PreferredAllocationRequest(container_requests=[container])
+        answer = await client.stub.GetPreferredAllocation(request)
+        return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
+
+    async def start_container(self, place: Place) -> None:
+        """Create and start an admitted container, as after each of its ends.
+
+        Raise RuntimeError or, with the plugin's sentence, GRPCError where the container is not
+        created; the real kubelet then tries again and again.
+        """
+        for (holder, resource), names in self.store.holdings.items():
+            if holder == place and self._client(resource).options.pre_start_required:
+                request = pb.PreStartContainerRequest(devices_ids=names)
+                await self._client(resource).stub.PreStartContainer(request)
+        self.started.append(place)
+
+    def remove_pod(self, pod: str, namespace: str = "default") -> None:
+        """Take back what its containers hold."""
+        for place, resource in list(self.store.holdings):
+            if (place.namespace, place.pod) == (namespace, pod):
+                del self.store.holdings[place, resource]
+
+    def _client(self, resource: str) -> _Client:
+        if resource not in self._clients:
+            raise RuntimeError(f"the endpoint of {resource} has been stopped")
+        return self._clients[resource]
 
     async def Register(  # noqa: N802  name of the wire
         self, stream: Stream[pb.RegisterRequest, pb.Empty]
@@ -162,19 +235,25 @@ class FakeKubelet(RegistrationBase):
         """Check the request, dial the plugin back, then follow its devices."""
         request = await stream.recv_message()
         assert request
+        # An absolute endpoint is looked for below the directory too, so it is not found.
+        path = self.directory / request.endpoint.lstrip("/")
+        try:
+            await self.connect(request.resource_name, path, [request.version])
+        except RuntimeError as error:
+            raise GRPCError(Status.UNKNOWN, str(error)) from error
+        await stream.send_message(pb.Empty())
+
+    async def connect(self, resource: str, path: Path, versions: list[str]) -> None:
+        """Dial a plugin and follow its devices; raise RuntimeError when it is not taken."""
         if self.refusals:
             self.refusals -= 1
             raise await self._refuse("failed to dial device plugin: context deadline exceeded")
-        if request.version != VERSION:
-            raise await self._refuse(f"requested API version {request.version!r} is not supported")
-        if not is_extended_resource(request.resource_name):
-            raise await self._refuse(f"the ResourceName {request.resource_name!r} is invalid")
-        # An absolute endpoint is looked for below the directory too, so it is not found.
-        path = self.directory / request.endpoint.lstrip("/")
+        if VERSION not in versions:
+            raise await self._refuse(f"requested API version {versions} is not supported")
+        if not is_extended_resource(resource):
+            raise await self._refuse(f"the ResourceName {resource!r} is invalid")
         client = await self._dial(path)
-        resource = request.resource_name
         self._clients[resource] = client
-        await stream.send_message(pb.Empty())
         client.reader = asyncio.create_task(self._read(resource, client))
         self._readers.add(client.reader)
         client.reader.add_done_callback(self._readers.discard)
@@ -196,21 +275,23 @@ class FakeKubelet(RegistrationBase):
             async with client.stub.ListAndWatch.open() as stream:
                 await stream.send_message(pb.Empty(), end=True)
                 async for state in stream:
-                    devices = {device.ID: device.health == HEALTHY for device in state.devices}
-                    self.devices[resource] = devices
+                    self.store.receive(resource, state)
                     self.states[resource] = self.states.get(resource, 0) + 1
                     await self._tell()
-        # By name, not by client: the device manager does the same.
+        await self.disconnect(resource)
+
+    async def disconnect(self, resource: str) -> None:
+        """Drop the client of `resource`: by name, not by client, as the device manager does."""
         current = self._clients.pop(resource, None)
         if current is not None:
             current.channel.close()
-            self.devices[resource] = dict.fromkeys(self.devices.get(resource, ()), False)
+            self.store.lose(resource)
         await self._tell()
 
-    async def _refuse(self, message: str) -> GRPCError:
+    async def _refuse(self, message: str) -> RuntimeError:
         self.refused.append(message)
         await self._tell()
-        return GRPCError(Status.UNKNOWN, message)
+        return RuntimeError(message)
 
     async def _tell(self) -> None:
         async with self._changed:

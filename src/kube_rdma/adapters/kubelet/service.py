@@ -1,13 +1,14 @@
-"""The gRPC service that the kubelet calls: lists one pool's shares and answers Allocate.
+"""The gRPC service that the kubelet calls: lists the shares of one resource and answers for them.
 
-Holds the pool as it is now; device_plugin gives it a socket and registers it. Decides nothing: what
-an Allocate gets is asked from the function that the program handed in (rules/allocation).
+Holds the Offer as it is now; device_plugin gives it a socket and registers it. Decides nothing: the
+answers come from the functions that the program handed in (rules/allocation, rules/preference).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 
 from grpclib import GRPCError, Status
 from grpclib.server import Stream
@@ -15,29 +16,57 @@ from grpclib.server import Stream
 from kube_rdma.adapters.kubelet import wire
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginBase
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.pool import Grant, Pool, ShareId
+from kube_rdma.adapters.kubelet.rpc import Requests
+from kube_rdma.model.pool import Grant, Offer, ShareId
 
-Allocate = Callable[[Pool, Sequence[ShareId]], Grant]  # raises KubeRdmaError
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What GetPreferredAllocation asks for one container: `size` shares out of `available`.
+
+    Those of `must` are given in any case; the kubelet names them among the available ones.
+    """
+
+    available: tuple[ShareId, ...]
+    must: tuple[ShareId, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Who answers the kubelet's calls about one resource; each raises KubeRdmaError.
+
+    `prefer` and `start` are needed where the Offer says `prefers` and `gated`.
+    """
+
+    allocate: Callable[[Sequence[ShareId]], Awaitable[Grant]]
+    prefer: Callable[[Choice], Awaitable[Sequence[ShareId]]] | None = None
+    start: Callable[[Sequence[ShareId]], Awaitable[None]] | None = None
 
 
 class PoolService(DevicePluginBase):
-    """One pool on one socket. `unwatched` gets the seconds that the last watcher stayed."""
+    """One resource on one socket. `unwatched` gets the seconds that the last watcher stayed."""
 
-    def __init__(self, pool: Pool, allocate: Allocate, unwatched: Callable[[float], None]) -> None:
-        self._pool = pool
-        self._allocate = allocate
+    def __init__(self, offer: Offer, answers: Answers, unwatched: Callable[[float], None]) -> None:
+        self._offer = offer
+        self._answers = answers
         self._unwatched = unwatched
+        self._requests = Requests(offer.resource)
         self._watchers = 0
         self._ending = False
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def publish(self, pool: Pool) -> None:
-        """Show `pool` from now on; watchers hear of it only when a share changed."""
-        told, self._pool = self._pool, pool
-        if pool.shares != told.shares:
+    @property
+    def watched(self) -> bool:
+        """Whether a ListAndWatch is open."""
+        return self._watchers > 0
+
+    def publish(self, offer: Offer, *, again: bool = False) -> None:
+        """Tell `offer` from now on; watchers hear of it when a share changed, or `again`."""
+        told, self._offer = self._offer, offer
+        if again or offer.shares != told.shares:
             self._wake()
 
     async def end(self) -> None:
@@ -58,14 +87,14 @@ class PoolService(DevicePluginBase):
         self, stream: Stream[pb.Empty, pb.DevicePluginOptions]
     ) -> None:
         """Tell the kubelet which of the optional calls it should make."""
-        await stream.recv_message()
-        await stream.send_message(wire.options())
+        await self._requests.receive(stream)
+        await stream.send_message(wire.options(self._offer))
 
     async def ListAndWatch(  # noqa: N802
         self, stream: Stream[pb.Empty, pb.ListAndWatchResponse]
     ) -> None:
         """Send all shares now and whenever one changed, until the kubelet or the server ends it."""
-        await stream.recv_message()
+        await self._requests.receive(stream)
         clock = asyncio.get_running_loop().time
         since = clock()
         self._watchers += 1
@@ -73,7 +102,7 @@ class PoolService(DevicePluginBase):
         try:
             while not self._ending:
                 changed = self._changed
-                await stream.send_message(wire.device_list(self._pool))
+                await stream.send_message(wire.device_list(self._offer))
                 await changed.wait()
         finally:
             self._watchers -= 1
@@ -85,29 +114,50 @@ class PoolService(DevicePluginBase):
         self, stream: Stream[pb.AllocateRequest, pb.AllocateResponse]
     ) -> None:
         """Answer each container of the request, or refuse all with the sentence of the first."""
-        request = await stream.recv_message()
-        assert request
+        request = await self._requests.receive(stream)
         answer = pb.AllocateResponse()
         for container in request.container_requests:
-            wanted = [ShareId(name) for name in container.devices_ids]
-            try:
-                grant = self._allocate(self._pool, wanted)
-            except KubeRdmaError as error:
-                raise wire.grpc_error(error) from error
+            with wire.errors():
+                grant = await self._answers.allocate(_ids(container.devices_ids))
             answer.container_responses.append(wire.container_response(grant))
         await stream.send_message(answer)
 
     async def GetPreferredAllocation(  # noqa: N802
         self, stream: Stream[pb.PreferredAllocationRequest, pb.PreferredAllocationResponse]
     ) -> None:
-        """Refuse: our options say that we have no preference."""
-        raise _not_offered("GetPreferredAllocation")
+        """Say for each container which of the available shares it should get."""
+        request = await self._requests.receive(stream)
+        if self._answers.prefer is None:
+            raise _not_offered("GetPreferredAllocation")
+        answer = pb.PreferredAllocationResponse()
+        for container in request.container_requests:
+            choice = Choice(
+                _ids(container.available_deviceIDs),
+                _ids(container.must_include_deviceIDs),
+                container.allocation_size,
+            )
+            with wire.errors():
+                chosen = await self._answers.prefer(choice)
+            answer.container_responses.add(deviceIDs=chosen)
+        await stream.send_message(answer)
 
     async def PreStartContainer(  # noqa: N802
         self, stream: Stream[pb.PreStartContainerRequest, pb.PreStartContainerResponse]
     ) -> None:
-        """Refuse: our options say that nothing has to be done before a start."""
-        raise _not_offered("PreStartContainer")
+        """Let the container that holds these shares start, or say why it cannot yet.
+
+        The kubelet asks before every start, tells no pod, and tries a refused one again.
+        """
+        request = await self._requests.receive(stream)
+        if self._answers.start is None:
+            raise _not_offered("PreStartContainer")
+        with wire.errors():
+            await self._answers.start(_ids(request.devices_ids))
+        await stream.send_message(pb.PreStartContainerResponse())
+
+
+def _ids(names: Sequence[str]) -> tuple[ShareId, ...]:
+    return tuple(ShareId(name) for name in names)
 
 
 def _not_offered(call: str) -> GRPCError:

@@ -5,11 +5,14 @@ Pure, so that the exact answers that the kubelet gets can be read and tested in 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from grpclib import GRPCError, Status
 
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.pool import Grant, Pool, Share
+from kube_rdma.model.pool import Grant, Offer, Share
 
 VERSION = "v1beta1"
 HEALTHY = "Healthy"
@@ -26,14 +29,16 @@ STATUS: tuple[tuple[type[KubeRdmaError], Status], ...] = (
 )
 
 
-def options() -> pb.DevicePluginOptions:
-    """What else the kubelet should call: nothing, as long as any share is as good as another."""
-    return pb.DevicePluginOptions()
+def options(offer: Offer) -> pb.DevicePluginOptions:
+    """Which further calls the kubelet should make."""
+    return pb.DevicePluginOptions(
+        pre_start_required=offer.gated, get_preferred_allocation_available=offer.prefers
+    )
 
 
-def device_list(pool: Pool) -> pb.ListAndWatchResponse:
-    """The shares of `pool` as the kubelet's devices."""
-    return pb.ListAndWatchResponse(devices=[_device(share) for share in pool.shares])
+def device_list(offer: Offer) -> pb.ListAndWatchResponse:
+    """The shares of `offer` as the kubelet's devices."""
+    return pb.ListAndWatchResponse(devices=[_device(share) for share in offer.shares])
 
 
 def _device(share: Share) -> pb.Device:
@@ -45,14 +50,28 @@ def _device(share: Share) -> pb.Device:
 
 
 def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
-    """What `grant` gives: device nodes under the same path as on the host, and the variables."""
+    """What `grant` gives: device nodes under the path that they have on the host, variables, names.
+
+    A CDI device that does not exist yet may be named: nothing looks it up before the container is
+    created (KEP-4009).
+    """
     return pb.ContainerAllocateResponse(
         devices=[
             pb.DeviceSpec(container_path=path, host_path=path, permissions=PERMISSIONS)
             for path in grant.char_paths
         ],
         envs=dict(grant.env),
+        cdi_devices=[pb.CDIDevice(name=name) for name in grant.cdi],
     )
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Turn an error of ours inside the block into one of the wire."""
+    try:
+        yield
+    except KubeRdmaError as error:
+        raise grpc_error(error) from error
 
 
 def grpc_error(error: KubeRdmaError) -> GRPCError:

@@ -6,10 +6,9 @@ Between the kernel's uevents and the survey of role plugin. A timer runs only wh
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 QUIET = 0.1  # seconds without an event that end a burst
-LONGEST = 1.0  # seconds after which an endless burst is looked into all the same
+LONGEST = 0.3  # seconds after which an endless burst is looked into all the same
 
 
 class Debounce:
@@ -32,11 +31,20 @@ class Debounce:
             self._timer.cancel()
         self._timer = loop.call_at(min(now + self._quiet, self._deadline), self._end)
 
-    async def wait(self, seconds: float | None = None) -> None:
-        """Wait for the end of a burst, at most `seconds` (None: as long as it takes)."""
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), seconds)
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Wait for the end of a burst, at most `seconds` (None: as long as it takes).
+
+        True when a burst ended, False when the time was over.
+        """
+        heard = True
+        try:
+            # Not wait_for: it can swallow a cancellation that comes with the event (Python 3.11).
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            heard = False
         self._over.clear()
+        return heard
 
     def _end(self) -> None:
         self._timer = None

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import structlog
+
+from kube_rdma.programs.agent.news import Line
 
 _FIRST = ["timestamp", "level", "event"]
 
@@ -39,6 +41,13 @@ def configure() -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
+
+
+def write(lines: Iterable[Line]) -> None:
+    """Log each line at its level."""
+    log = structlog.get_logger()
+    for line in lines:
+        (log.info if line.level == "info" else log.warning)(line.event, **line.facts)
 
 
 class Recording:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
+from kube_rdma.rules.health import Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +24,17 @@ class Line:
 
 def of_pool(before: Pool | None, after: Pool) -> Iterator[Line]:
     """What became of a pool; everything about it when there is no `before`."""
-    had = before.devices if before else after.devices
-    for card in sorted(set(after.devices) - set(had)):
-        yield Line("info", "card appeared", {"card": card})
-    for card in sorted(set(had) - set(after.devices)):
-        yield Line("warning", "card vanished", {"card": card})
-    ill_before = {v.device.name: v.reasons for v in before.unusable} if before else {}
-    ill_now = {v.device.name: v.reasons for v in after.unusable}
-    for card, reasons in ill_now.items():
-        if ill_before.get(card) != reasons:
-            yield Line("warning", "card cannot be used", {"card": card, "why": "; ".join(reasons)})
-    for card in sorted((ill_before.keys() - ill_now.keys()) & set(after.devices)):
-        yield Line("info", "card can be used again", {"card": card})
     if before is None or _offer(before) != _offer(after):
-        yield Line("info" if after.devices else "warning", "pool", _offer(after))
+        yield Line("info" if after.cards else "warning", "pool", _offer(after))
+
+
+def of_card(change: Change, name: str, *, known: bool, present: bool) -> Line:
+    """What is told of a card, `known` from before or not, and `present` on the node or not."""
+    facts: dict[str, object] = {"card": name}
+    if change.healthy:
+        return Line("info", "card can be used again" if known else "card appeared", facts)
+    event = "card cannot be used" if present else "card vanished"
+    return Line("warning", event, facts | {"why": "; ".join(change.reasons)})
 
 
 def of_survey(before: Survey | None, after: Survey) -> Iterator[Line]:
@@ -49,8 +47,8 @@ def of_survey(before: Survey | None, after: Survey) -> Iterator[Line]:
 
 def _offer(pool: Pool) -> dict[str, object]:
     return {
-        "resource": pool.resource,
+        "resource": pool.spec.resource,
         "shares": len(pool.shares),
         "healthy": sum(share.healthy for share in pool.shares),
-        "cards": ",".join(pool.devices),
+        "cards": ",".join(card.name for card in pool.cards),
     }

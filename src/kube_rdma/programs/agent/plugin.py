@@ -1,77 +1,66 @@
 """Role `plugin`: offers this node's pools to the kubelet and keeps the offer true.
 
-    config.json ─ api ─► PoolSpec ┐
-    kernel ─ survey, verdicts ────┴ rules/pools ─► Pool ─ adapters/kubelet ─► kubelet
+    file, label ─ api ─► PoolSpec ─ rules/staging ┐
+    kernel ─ survey, verdicts, cards, health ─────┴ rules/pools ─► Pool ─ offers ─► kubelet
+    kubelet ─ pod resources: who holds what ──────┘
 
 Alone it is the whole device plugin of the SCC document: two mounts, no API server, no privilege.
-When the kernel announces a change, the burst is waited for, one new Survey taken and every pool
-published again; a pool that is the same reaches nobody.
+Whatever happens only wakes the loop; then everything is looked at anew and every pool published
+again, and a pool that is the same reaches nobody.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 
 import structlog
 
-from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
-from kube_rdma.api import document, hca
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
-from kube_rdma.model.pool import Grant, Pool, PoolSpec, ShareId
+from kube_rdma.model.card import CardId
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.pool import Pool, PoolSpec
 from kube_rdma.model.survey import Survey
+from kube_rdma.programs.agent import kernel as kernel_side
 from kube_rdma.programs.agent import news
 from kube_rdma.programs.agent.debounce import Debounce
-from kube_rdma.rules.allocation import allocate
+from kube_rdma.programs.agent.desk import Desk
+from kube_rdma.programs.agent.doors import Doors
+from kube_rdma.programs.agent.logs import write
+from kube_rdma.programs.agent.offers import Offers
+from kube_rdma.programs.agent.wishes import Wishes
+from kube_rdma.rules.cards import cards
 from kube_rdma.rules.discovery import judge, notes
-from kube_rdma.rules.pools import resolve
+from kube_rdma.rules.health import Change, Health, assess, with_missing_nodes
+from kube_rdma.rules.holdings import held_cards, holders, pods_of
+from kube_rdma.rules.pools import Clash, resolve
+from kube_rdma.rules.staging import Pending, stage
 
-# The state of a port changes without a uevent. While a pool has cards but nothing healthy to offer,
-# and only then, the node is looked at again after so many seconds.
-LOOK_AGAIN = 10.0
+# While a change of mode waits for pods, the kubelet is asked so often whether they have ended: it
+# announces nothing. A mode change on an idle node is to take 5 s at most.
+PENDING_SECONDS = 2.0
+
+# A GID table is rewritten by a worker of the kernel some time after the address that causes it was
+# announced, and nothing tells of that; so the last look of a burst is followed by one more.
+SETTLE_SECONDS = 1.0
+
+# Where the kernel lets us hear nothing of some changes, the node is looked at again so often.
+DEAF_SECONDS = 10.0
+
+# The kernel announces an InfiniBand port's state to nobody but who holds its verbs: it is read.
+FABRIC_SECONDS = 1.0
 
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Where the configuration and the kubelet are."""
-
-    config: Path
-    kubelet_dir: Path
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """The doors to the kernel, handed in so that tests have their own.
-
-    `survey` blocks and is called in a thread; `uevents` may raise OSError when it is entered.
-    """
-
-    survey: Callable[[], Survey]
-    uevents: Callable[[], AbstractAsyncContextManager[AsyncIterator[object]]]
-
-
-def read_config(path: Path) -> tuple[PoolSpec, ...]:
-    """The pools that the file wishes for; raise Refused when it cannot be read or understood."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(document.MAX_BYTES + 1)
-    except OSError as error:
-        raise document.unreadable(str(path), error) from error
-    return hca.parse(data, str(path))
-
-
-async def run_plugin(settings: Settings, kernel: Kernel) -> None:
+async def run_plugin(doors: Doors) -> None:
     """Serve until cancelled; raise a KubeRdmaError when there is no sense in going on."""
-    specs = read_config(settings.config)
-    log.info("started", version=version("kube-rdma"), config=str(settings.config))
+    log.info("started", version=version("kube-rdma"), config=str(doors.config or "none"))
     try:
-        await _Plugin(settings, kernel, specs).run()
+        await _Plugin(doors).run()
     except BaseExceptionGroup as group:
         cause = _cause(group)
         if cause is None:
@@ -89,93 +78,131 @@ def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
     return error
 
 
-class _Plugin:
-    """The state of the role: what was last seen and the servers that tell it."""
+@dataclass
+class _Told:
+    """What was said already, so that it is said once."""
 
-    def __init__(self, settings: Settings, kernel: Kernel, specs: Sequence[PoolSpec]) -> None:
-        self._directory = settings.kubelet_dir
-        self._kernel = kernel
-        self._specs = specs
-        self._servers: dict[PoolSpec, DevicePlugin] = {}
-        self._survey: Survey | None = None
+    survey: Survey | None = None
+    names: Mapping[CardId, str] = field(default_factory=dict)  # of the cards in pools
+    pending: tuple[str, ...] = ()
+    clashes: tuple[str, ...] = ()
+
+
+class _Plugin:
+    """The state of the role: the wishes that are met, the health of cards, the servers."""
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
         self._changes = Debounce()
+        self._wishes = Wishes(doors.config, self._changes.touch, doors.node.refused)
+        self._kubelet = doors.kubelet
+        self._specs: tuple[PoolSpec, ...] = ()  # those that are met
+        self._health: Mapping[CardId, Health] = {}
+        self._told = _Told()
 
     async def run(self) -> None:
+        self._wishes.read()
         async with AsyncExitStack() as stack:
             # Listening begins before the first look, so that nothing falls between the two.
-            uevents = await self._listen(stack)
-            await self._look()
+            announcements = await kernel_side.listen(self._doors.kernel, stack)
             async with asyncio.TaskGroup() as tasks:
-                for server in self._servers.values():
-                    tasks.create_task(server.run())
-                if uevents:
-                    tasks.create_task(self._hear(uevents))
-                await self._follow()
+                desk = Desk(self._kubelet, self._doors.late, self._doors.device_infos)
+                serve = self._doors.serve
+                offers = Offers(tasks, lambda one, pool: serve(one, desk.answers(pool)))
+                for each in announcements:
+                    tasks.create_task(kernel_side.hear(each, self._changes))
+                tasks.create_task(self._wishes.follow())
+                tasks.create_task(self._doors.node.follow(self._wishes.label))
+                tasks.create_task(self._kubelet.compare(offers))
+                tasks.create_task(self._kubelet.report(offers))
+                tasks.create_task(self._doors.late.sweep())
+                deaf = len(announcements) < len(self._doors.kernel.announcements)
+                await self._follow(offers, deaf=deaf)
 
-    async def _listen(self, stack: AsyncExitStack) -> AsyncIterator[object] | None:
-        try:
-            return await stack.enter_async_context(self._kernel.uevents())
-        except OSError as error:
-            log.warning(
-                "the kernel announces nothing to us, cards that come or go are not noticed",
-                why=error.strerror or str(error),
-                remedy="let the pod open netlink sockets (seccomp, sandbox)",
-            )
-            return None
-
-    async def _hear(self, uevents: AsyncIterator[object]) -> None:
-        try:
-            async for _ in uevents:
-                self._changes.touch()
-        except OSError as error:
-            raise Unavailable(f"The kernel's announcements broke off: {error}.") from error
-
-    async def _follow(self) -> None:
+    async def _follow(self, offers: Offers, *, deaf: bool) -> None:
+        """Look, and look again whenever something happened."""
+        heard = False
         while True:
-            await self._changes.wait(LOOK_AGAIN if self._is_ill() else None)
-            await self._look()
+            waits = [await self._look(offers), SETTLE_SECONDS if heard else None]
+            waits += [DEAF_SECONDS if deaf else None, self._wishes.rescan]
+            heard = await self._wait(min(filter(None, waits), default=None))
 
-    def _is_ill(self) -> bool:
-        """Whether a pool has shares, for cards are there, but none that is healthy."""
-        pools = [server.pool for server in self._servers.values()]
-        return any(p.shares and not any(s.healthy for s in p.shares) for p in pools)
+    async def _wait(self, seconds: float | None) -> bool:
+        """Wait for a burst, `seconds` or another state of an InfiniBand port; True for a burst."""
+        clock = asyncio.get_running_loop().time
+        end = None if seconds is None else clock() + seconds
+        while True:
+            left = None if end is None else end - clock()
+            if left is not None and left <= 0:
+                return False
+            known = kernel_side.fabric_ports(self._told.survey)
+            pulse = FABRIC_SECONDS if known else None
+            if await self._changes.wait(min(filter(None, (left, pulse)), default=None)):
+                return True
+            if await kernel_side.differ(self._doors.kernel, known):
+                return False
 
-    async def _look(self) -> None:
-        """Take a Survey and publish what every pool is now."""
-        survey = await asyncio.to_thread(self._kernel.survey)
-        _write(news.of_survey(self._survey, survey))
-        if self._survey is None or notes(survey) != notes(self._survey):
+    async def _look(self, offers: Offers) -> float | None:
+        """Publish what every pool is now; the seconds after which to look again in any case."""
+        holdings = await self._kubelet.holdings()
+        pending = self._stage(holdings)
+        survey, missing = await kernel_side.look(self._doors.kernel)
+        self._tell_survey(survey)
+        self._kubelet.gpus = survey.gpus
+        held = held_cards(holdings or (), self._specs)
+        node = with_missing_nodes(cards(survey, judge(survey)), missing)
+        node = await self._doors.late.seen_inside(node)
+        assessed = assess(self._health, node, asyncio.get_running_loop().time())
+        pools, clashes = resolve(self._specs, assessed.cards, survey, held)
+        self._tell_cards(assessed.changes, pools, held)
+        self._tell_clashes(clashes)
+        self._health = assessed.health
+        offers.publish(pools)
+        self._doors.late.offered(offers.pools)
+        waits = (assessed.again, PENDING_SECONDS if pending else None)
+        return min(filter(None, waits), default=None)
+
+    def _stage(self, holdings: Sequence[Holding] | None) -> tuple[Pending, ...]:
+        """Meet the wishes that can be met now; tell of those that wait."""
+        pods = None if holdings is None else holders(holdings)
+        staged = stage(self._specs, self._doors.late.possible(self._wishes.specs), pods)
+        self._specs = staged.specs
+        sentences = tuple(str(pending) for pending in staged.pending)
+        if sentences != self._told.pending:
+            for sentence in sentences:
+                log.warning("a change of mode waits", what=sentence)
+                self._doors.node.waiting(sentence)
+        self._told.pending = sentences
+        return staged.pending
+
+    def _tell_survey(self, survey: Survey) -> None:
+        before, self._told.survey = self._told.survey, survey
+        write(news.of_survey(before, survey))
+        if before is None or notes(survey) != notes(before):
             for note in notes(survey):
                 log.warning("note", text=note)
-        self._survey = survey
-        verdicts = judge(survey)
-        for spec in self._specs:
-            pool = resolve(spec, verdicts, survey)
-            server = self._servers.get(spec)
-            _write(news.of_pool(server.pool if server else None, pool))
-            if server:
-                server.publish(pool)
-            else:
-                self._servers[spec] = DevicePlugin(self._directory, pool, _allocate)
 
+    def _tell_cards(
+        self,
+        changes: Sequence[Change],
+        pools: Sequence[Pool],
+        held: Mapping[str, Mapping[CardId, tuple[str, ...]]],
+    ) -> None:
+        """Tell what became of the cards that are in pools or were; others are nobody's news."""
+        names = {card.id: card.name for pool in pools for card in pool.cards}
+        before, self._told.names = self._told.names, names
+        for change in changes:
+            known = change.card in self._health
+            name = names.get(change.card) or before.get(change.card)
+            if name is None or (change.healthy and not self._health):
+                continue  # the first look tells only what is wrong
+            write([news.of_card(change, name, known=known, present=change.card in names)])
+            if known or not change.healthy:
+                self._doors.node.card(change, name, pods_of(held, change.card))
 
-def _allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
-    """rules/allocation, with a line in the log."""
-    try:
-        grant = allocate(pool, wanted)
-    except KubeRdmaError as error:
-        log.warning("allocation refused", resource=pool.resource, why=str(error))
-        raise
-    log.info(
-        "allocated",
-        resource=grant.resource,
-        count=len(grant.shares),
-        shares=",".join(grant.shares),
-        device_nodes=len(grant.char_paths),
-    )
-    return grant
-
-
-def _write(lines: Iterable[news.Line]) -> None:
-    for line in lines:
-        (log.info if line.level == "info" else log.warning)(line.event, **line.facts)
+    def _tell_clashes(self, clashes: Sequence[Clash]) -> None:
+        sentences = tuple(dict.fromkeys(str(clash) for clash in clashes))
+        for sentence in sentences:
+            if sentence not in self._told.clashes:
+                log.warning("two pools mean one card", what=sentence)
+        self._told.clashes = sentences

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 
 import structlog
+
+BLOCKING = 2  # threads for what blocks: a survey takes a while, the journal must not wait for it
 
 log = structlog.get_logger()
 
@@ -14,6 +17,7 @@ log = structlog.get_logger()
 async def until_signal(work: Coroutine[None, None, None]) -> None:
     """Run `work` until it ends or SIGTERM or SIGINT asks for its end, which is no error."""
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(BLOCKING, "blocking"))
     task = asyncio.create_task(work)
     asked: list[signal.Signals] = []
 

@@ -8,46 +8,109 @@ from pathlib import Path
 import click
 
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
-KUBELET_DIR = Path("/var/lib/kubelet/device-plugins")
+FOLDER = click.Path(path_type=Path)
 
 
 @click.command()
 @click.option(
     "--role",
-    type=click.Choice(["plugin"]),
-    default="plugin",
+    "roles",
+    type=click.Choice(["plugin", "node"]),
+    multiple=True,
+    default=["plugin"],
     show_default=True,
-    help="What to be on this node; plugin: the kubelet's device plugin.",
+    help="plugin: the kubelet's device plugin. node, beside it: the node's mode label, events, "
+    "devices that are bound to the pod's network. May be given twice.",
 )
 @click.option(
     "--config",
     metavar="FILE",
-    type=click.Path(path_type=Path),
-    default=CONFIG,
-    show_default=True,
-    help="Which pools to offer, as JSON or YAML.",
+    type=FOLDER,
+    help=f"Which pools to offer, as JSON or YAML; `kube-rdma config check` explains one.  "
+    f"[default: {CONFIG}, none with role node]",
 )
 @click.option(
-    "--kubelet-dir",
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    default=KUBELET_DIR,
-    show_default=True,
-    help="Where the kubelet looks for device plugins.",
+    "--node-name",
+    envvar="NODE_NAME",
+    metavar="NAME",
+    help="Name of this node's object, for role node.  [env: NODE_NAME]",
 )
-def agent(role: str, config: Path, kubelet_dir: Path) -> None:
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=FOLDER,
+    help="Access to the API server outside of a pod, for role node.",
+)
+@click.option(
+    "--kubelet-root",
+    metavar="DIR",
+    type=FOLDER,
+    help="The kubelet's root directory.  [default: found]",
+)
+@click.option(
+    "--registry",
+    type=click.Choice(["device-plugins", "plugins_registry"]),
+    default="device-plugins",
+    show_default=True,
+    help="In which of the kubelet's folders to register.",
+)
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=FOLDER,
+    default=Path("/var/lib/kube-rdma"),
+    show_default=True,
+    help="Where role node keeps what it must know after a restart.",
+)
+@click.option(
+    "--cdi-dir",
+    metavar="DIR",
+    type=FOLDER,
+    default=Path("/var/run/cdi"),
+    show_default=True,
+    help="The runtime's folder of CDI files, for role node.",
+)
+@click.option(
+    "--runtime-socket",
+    metavar="FILE",
+    type=FOLDER,
+    default=Path("/run/containerd/containerd.sock"),
+    show_default=True,
+    help="Where the runtime is asked whether it knows CDI, for role node.",
+)
+def agent(
+    roles: tuple[str, ...],
+    config: Path | None,
+    node_name: str | None,
+    kubeconfig: Path | None,
+    registry: str,
+    **places: Path,
+) -> None:
     """Serve this node's RDMA cards to the kubelet, until SIGTERM or SIGINT.
 
-    Needs the kubelet's folder and the configuration, and no privilege.
+    Role plugin needs the kubelet's folder and the configuration, and no privilege.
     """
-    from kube_rdma.adapters.kernel.uevents import Uevents
+    from kube_rdma.adapters.kubelet.registry import Registry
     from kube_rdma.programs.agent import logs
-    from kube_rdma.programs.agent.plugin import Kernel, Settings, run_plugin
+    from kube_rdma.programs.agent.opening import Options, Places, opened
+    from kube_rdma.programs.agent.plugin import run_plugin
     from kube_rdma.programs.agent.process import until_signal
-    from kube_rdma.programs.survey import take_survey
 
-    assert role == "plugin"
-    logs.configure()
-    asyncio.run(
-        until_signal(run_plugin(Settings(config, kubelet_dir), Kernel(take_survey, Uevents)))
+    if "plugin" not in roles:
+        raise click.UsageError("role node works beside role plugin: give --role plugin too")
+    if "node" in roles and not node_name:
+        raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
+    options = Options(
+        config=config if config or "node" in roles else CONFIG,
+        node=node_name if "node" in roles else None,
+        kubeconfig=kubeconfig,
+        registry=Registry(registry),
+        places=Places(**places),
     )
+
+    async def run() -> None:
+        async with opened(options) as doors:
+            await run_plugin(doors)
+
+    logs.configure()
+    asyncio.run(until_signal(run()))

@@ -147,14 +147,16 @@ def _watch(sysfs: Path | None, output: str) -> None:
 
 
 def _record(sysfs: Path | None, to: Path) -> None:
+    from kube_rdma.adapters.kernel.default_routes import read_default_routes
     from kube_rdma.adapters.kernel.rdma_netlink import LinkView, read_links
-    from kube_rdma.adapters.kernel.record import record, recorded_links
+    from kube_rdma.adapters.kernel.record import record, recorded_links, recorded_routes
 
     links: Callable[[], LinkView | None] = read_links
+    routes: Callable[[], tuple[str, ...] | None] = read_default_routes
     if sysfs is not None:
         take_survey(sysfs)  # refuses what is no tree
-        links = partial(recorded_links, sysfs)
-    files, faults = record(sysfs or _SYSFS, links, to)
+        links, routes = partial(recorded_links, sysfs), partial(recorded_routes, sysfs)
+    files, faults = record(sysfs or _SYSFS, links, routes, to)
     click.echo(f"{to}: {files} files; kube-rdma devices --sysfs {to} shows them.")
     for fault in faults:
         click.echo(f"  not copied: {fault.path}: {fault.reason}")

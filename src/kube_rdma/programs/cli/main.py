@@ -23,6 +23,7 @@ EXIT_CODES: tuple[tuple[type[KubeRdmaError], int], ...] = (
 # name -> (module, attribute, one line for --help). Importing a module costs; listing must not.
 COMMANDS = {
     "agent": ("kube_rdma.programs.cli.agent", "agent", "Serve this node's RDMA cards."),
+    "config": ("kube_rdma.programs.cli.config", "config", "Check a configuration of pools."),
     "devices": ("kube_rdma.programs.cli.devices", "devices", "Show the RDMA devices of this node."),
 }
 

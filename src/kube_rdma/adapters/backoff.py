@@ -1,7 +1,8 @@
 """How long to wait before trying a neighbour again: exponential, with full jitter.
 
-A whole cluster may lose its kubelets at once (an upgrade); a random share of the longest wait keeps
-its nodes from coming back in step. Figures after "Exponential Backoff And Jitter" (AWS, 2015).
+All nodes of a cluster may lose their kubelet or their API server at once (an upgrade); a random
+share of the longest wait keeps them from coming back in step. The neighbours share the formula;
+it is after "Exponential Backoff And Jitter" (AWS, 2015).
 """
 
 from __future__ import annotations

@@ -1,0 +1,108 @@
+"""How long the shim takes for a call that an agent answers at once, beside /bin/true."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from statistics import median, quantiles
+
+from bench.context import Context
+from bench.figures import Figure
+from kube_rdma.adapters.runtime.cni_socket import CniSocket
+from kube_rdma.model.cni import Call, Result
+
+ROUNDS = 300
+BUILD = Path(__file__).parents[1] / "shim" / "build.py"
+CONFIG = json.dumps(
+    {
+        "cniVersion": "1.0.0",
+        "name": "pods",
+        "type": "kube-rdma",
+        "prevResult": {
+            "cniVersion": "1.0.0",
+            "interfaces": [{"name": "eth0", "sandbox": "/run/netns/a"}],
+            "ips": [{"address": "10.0.0.7/24", "interface": 0}],
+        },
+    }
+).encode()
+CALL = {
+    "CNI_COMMAND": "ADD",
+    "CNI_CONTAINERID": "c0ffee",
+    "CNI_IFNAME": "eth0",
+    "CNI_NETNS": "/proc/self/ns/net",
+}
+
+
+def milliseconds(program: str, environment: dict[str, str], config: Path) -> float:
+    """Return the wall time of one process, from its start to its end."""
+    with config.open("rb") as stdin:
+        actions = [
+            (os.POSIX_SPAWN_DUP2, stdin.fileno(), 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        ]
+        begin = time.perf_counter()
+        pid = os.posix_spawn(program, [program], environment, file_actions=actions)
+        _, status = os.waitpid(pid, 0)
+        took = time.perf_counter() - begin
+    assert status == 0, f"{program} failed"
+    return took * 1000
+
+
+def answer(socket: Path, ready: Event) -> None:
+    """Be an agent that gives every pod what it had."""
+
+    async def handler(call: Call) -> Result:
+        del call
+        return Result()
+
+    async def serve() -> None:
+        async with CniSocket(socket, handler) as server:
+            ready.set()
+            await server.serve()
+
+    asyncio.run(serve())
+
+
+def measure(context: Context) -> tuple[Figure, ...]:
+    """Run both in turns; the agent is a process with the real one's socket."""
+    del context  # no lab is needed
+    with tempfile.TemporaryDirectory(prefix="shim-") as folder:
+        root = Path(folder)
+        sizes = []
+        for machine in ("x86_64", "aarch64"):
+            subprocess.run([sys.executable, BUILD, machine, root / machine], check=True)
+            size = (root / machine).stat().st_size / 1024
+            sizes.append(Figure(f"{machine}_kib", size, "KiB", "≤ 64"))
+        shim, config = root / "kube-rdma", root / "config"
+        build = [sys.executable, str(BUILD), platform.machine(), str(shim), "--test"]
+        subprocess.run(build, check=True)
+        config.write_bytes(CONFIG)
+        fork = multiprocessing.get_context("fork")
+        ready = fork.Event()
+        agent = fork.Process(target=answer, args=(root / "run/kube-rdma/agent.sock", ready))
+        agent.start()
+        ready.wait()
+        environment = {**CALL, "KUBE_RDMA_ROOT": folder}
+        pairs = [
+            (milliseconds(str(shim), environment, config), milliseconds("/bin/true", {}, config))
+            for _ in range(ROUNDS)
+        ]
+        agent.terminate()
+        agent.join()
+    ours, floor = zip(*pairs, strict=True)
+    ratio = median(ours) / median(floor)
+    return (
+        Figure("call_ms", median(ours), "ms", "0.5", f"ADD and answer, {ratio:.1f} × /bin/true"),
+        Figure("call_p95_ms", quantiles(ours, n=20)[-1], "ms"),
+        Figure("bin_true_ms", median(floor), "ms"),
+        *sizes,
+    )

@@ -1,0 +1,227 @@
+/*
+ * The one file of kube-rdma on a host: a CNI plugin (specification 0.3.1 to 1.1.0) and an OCI hook.
+ *
+ * It does no networking. It hands the call to the agent of this node and gives back the answer. It
+ * decides only while the agent is away, so that pods which ask for nothing start all the same, and
+ * pods which ask wait. It is a static C program because a host need not have anything else, and
+ * because every start and end of every pod runs it.
+ */
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Error codes of the CNI specification 1.1, section "Error". */
+enum { CODE_ENVIRONMENT = 4, CODE_IO = 5, CODE_DECODE = 6, CODE_TRY_AGAIN = 11, CODE_DOWN = 50 };
+
+#define VERSIONS "[\"0.3.1\",\"0.4.0\",\"1.0.0\",\"1.1.0\"]"
+#define NEWEST "1.1.0"
+
+extern char **environ;
+
+static int write_all(int fd, struct text bytes) {
+    while (bytes.length) {
+        ssize_t written = write(fd, bytes.at, bytes.length);
+        if (written < 0 && errno != EINTR)
+            return -1;
+        if (written > 0) {
+            bytes.at += written;
+            bytes.length -= (size_t)written;
+        }
+    }
+    return 0;
+}
+
+/* The version that the caller speaks, to be echoed in what we say; digits and dots only. */
+static const char *version_of(struct text input, const char *otherwise) {
+    static char version[16];
+    struct text value;
+    if (!json_member(input, "cniVersion", &value) || value.length < 3 ||
+        value.length - 2 >= sizeof version || value.at[0] != '"')
+        return otherwise;
+    memcpy(version, value.at + 1, value.length - 2);
+    return strspn(version, "0123456789.") == value.length - 2 ? version : otherwise;
+}
+
+/* A CNI error on stdout, or a line on stderr for a hook; returns the exit code. The texts are ours
+ * and the C library's: nothing of the call is in them that would have to be escaped. */
+static int fail(const struct request *request, int code, const char *message, const char *details) {
+    if (request->mode == MODE_CREATE_RUNTIME)
+        dprintf(STDERR_FILENO, "kube-rdma: %s. %s.\n", message, details);
+    else
+        dprintf(STDOUT_FILENO, "{\"cniVersion\":\"%s\",\"code\":%d,\"msg\":\"%s\",\"details\":\"%s.\"}\n",
+                version_of(request->input, "1.0.0"), code, message, details);
+    return 1;
+}
+
+/* All of stdin; -1 with errno, EFBIG when it is too much. */
+static int read_input(struct text *input) {
+    static char bytes[MAX_INPUT + 1];
+    size_t length = 0;
+    for (;;) {
+        ssize_t got = read(STDIN_FILENO, bytes + length, sizeof bytes - length);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        length += (size_t)got;
+        if (length > MAX_INPUT) {
+            errno = EFBIG;
+            return -1;
+        }
+        if (got == 0)
+            break;
+    }
+    *input = (struct text){bytes, length};
+    return 0;
+}
+
+/* Only what CNI names: the rest of the environment is the runtime's, and may hold secrets. */
+static int read_environment(struct text *environment) {
+    static char bytes[MAX_ENVIRONMENT];
+    size_t length = 0;
+    for (char **entry = environ; *entry; entry++) {
+        size_t size = strlen(*entry) + 1;
+        if (strncmp(*entry, "CNI_", 4))
+            continue;
+        if (size > sizeof bytes - length)
+            return -1;
+        memcpy(bytes + length, *entry, size);
+        length += size;
+    }
+    *environment = (struct text){bytes, length};
+    return 0;
+}
+
+/* Copies `value` if it can be one part of a path: letters, digits and `signs`, no dot in front. */
+static int path_part(char *part, size_t room, const char *value, size_t length, const char *signs) {
+    if (length == 0 || length >= room || value[0] == '.')
+        return 0;
+    for (size_t i = 0; i < length; i++) {
+        char c = value[i];
+        int plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (!plain && (c == 0 || !strchr(signs, c)))
+            return 0;
+    }
+    memcpy(part, value, length);
+    part[length] = 0;
+    return 1;
+}
+
+/* One of `NAME=value;NAME=value` in CNI_ARGS. */
+static int cni_argument(const char *name, char *part, size_t room) {
+    const char *at = getenv("CNI_ARGS");
+    size_t length = strlen(name);
+    while (at && *at) {
+        size_t size = strcspn(at, ";");
+        if (size > length && at[length] == '=' && !strncmp(at, name, length))
+            return path_part(part, room, at + length + 1, size - length - 1, "-.");
+        at += size + (at[size] == ';');
+    }
+    return 0;
+}
+
+/* Whether the agent left word that this pod asks for something of ours. A doubt counts as yes,
+ * except for a pod that the agent has never seen: see docs/decisions/0008-shim.md. */
+static int pod_asks(void) {
+    char namespace[64], name[254], path[512];
+    if (!cni_argument("K8S_POD_NAMESPACE", namespace, sizeof namespace) ||
+        !cni_argument("K8S_POD_NAME", name, sizeof name))
+        return 0;
+    snprintf(path, sizeof path, ASKING_PATH "/%s/%s", namespace, name);
+    return access(under_root(path), F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+/* Leave a note for the agent. If that fails, it still finds the sandbox gone by comparing. */
+static void remember_delete(void) {
+    const char *container = getenv("CNI_CONTAINERID"), *interface = getenv("CNI_IFNAME");
+    char id[129], link[16], path[512];
+    if (!container || !path_part(id, sizeof id, container, strlen(container), "-._"))
+        return;
+    if (!interface || !path_part(link, sizeof link, interface, strlen(interface), "-._@"))
+        return;
+    snprintf(path, sizeof path, MISSED_PATH "/%s@%s", id, link);
+    int note = open(under_root(path), O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (note >= 0)
+        close(note);
+}
+
+/* An ADD that the agent has not seen. Behind another plugin its result can be passed on; called on
+ * its own, by a meta-plugin, somebody asked for us by name. */
+static int add_without_agent(const struct request *request, const char *message) {
+    struct text previous;
+    int chained = json_member(request->input, "prevResult", &previous) && previous.at[0] == '{';
+    if (chained && !pod_asks()) {
+        if (write_all(STDOUT_FILENO, previous) || write_all(STDOUT_FILENO, (struct text){"\n", 1}))
+            return 1;
+        return 0;
+    }
+    return fail(request, CODE_TRY_AGAIN, message,
+                "This pod asks for an RDMA network and waits for the agent, other pods start; look "
+                "at kube-rdma's pod on this node");
+}
+
+static int without_agent(const struct request *request, const char *verb, enum outcome outcome,
+                         int error) {
+    char message[256];
+    snprintf(message, sizeof message, "kube-rdma's agent %s (%s)",
+             outcome == AWAY ? "does not answer on " SOCKET_PATH : "took the call and gave no answer",
+             error ? strerror(error) : "it hung up");
+    const char *look = "It is tried again; look at kube-rdma's pod on this node";
+    if (request->mode == MODE_CREATE_RUNTIME)
+        return fail(request, 0, message, look);
+    if (!strcmp(verb, "GC"))
+        return 0; /* the agent compares with the living sandboxes whenever it starts */
+    if (!strcmp(verb, "DEL")) {
+        remember_delete();
+        return 0;
+    }
+    if (!strcmp(verb, "STATUS"))
+        return fail(request, CODE_DOWN, message, look);
+    if (!strcmp(verb, "ADD") && outcome == AWAY)
+        return add_without_agent(request, message);
+    return fail(request, CODE_TRY_AGAIN, message, look);
+}
+
+/* Never waits, whatever the path is; the agent checks that it is a network namespace. */
+static int open_netns(void) {
+    const char *path = getenv("CNI_NETNS");
+    return path && *path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+}
+
+int main(int argc, char **argv) {
+    int hook = argc == 3 && !strcmp(argv[1], "hook") && !strcmp(argv[2], "createRuntime");
+    struct request request = {.mode = hook ? MODE_CREATE_RUNTIME : MODE_CNI, .netns = -1};
+    const char *verb = getenv("CNI_COMMAND");
+    if (!hook && (argc > 1 || !verb)) {
+        dprintf(STDERR_FILENO, "kube-rdma: CNI plugin and OCI hook, run by a container runtime.\n");
+        return fail(&request, CODE_ENVIRONMENT, "CNI_COMMAND is not set",
+                    "A container runtime sets it; people use the command of the agent's image");
+    }
+    if (read_input(&request.input))
+        return fail(&request, errno == EFBIG ? CODE_DECODE : CODE_IO,
+                    errno == EFBIG ? "stdin is larger than 1 MiB" : "stdin cannot be read",
+                    "Look at the CNI configuration of this node");
+    if (!hook && !strcmp(verb, "VERSION")) {
+        dprintf(STDOUT_FILENO, "{\"cniVersion\":\"%s\",\"supportedVersions\":" VERSIONS "}\n",
+                version_of(request.input, NEWEST));
+        return 0;
+    }
+    if (read_environment(&request.environment))
+        return fail(&request, CODE_ENVIRONMENT, "the CNI_ variables are larger than 64 KiB",
+                    "Look at what the container runtime sets");
+    request.netns = open_netns();
+
+    struct answer answer = {0};
+    enum outcome outcome = ask_agent(&request, &answer);
+    if (outcome != ANSWERED)
+        return without_agent(&request, hook ? "" : verb, outcome, answer.error);
+    if (write_all(hook ? STDERR_FILENO : STDOUT_FILENO, answer.output))
+        return 1;
+    return answer.exit_code;
+}

@@ -1,0 +1,62 @@
+/* What the three parts of the shim share: main.c decides, agent.c speaks, json.c looks into JSON. */
+#ifndef KUBE_RDMA_SHIM_H
+#define KUBE_RDMA_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where the host and the agent meet; docs/decisions/0008-shim.md says what each is for. */
+#ifndef SOCKET_PATH
+#define SOCKET_PATH "/run/kube-rdma/agent.sock"
+#endif
+#ifndef MISSED_PATH
+#define MISSED_PATH "/run/kube-rdma/missed"
+#endif
+#ifndef ASKING_PATH
+#define ASKING_PATH "/var/lib/kube-rdma/asking"
+#endif
+
+/* Longer than any work of the agent, shorter than the kubelet's patience with a sandbox. */
+#ifndef TIMEOUT_MS
+#define TIMEOUT_MS 100000
+#endif
+
+/* A configuration with its previous result takes a few KiB; the agent has the same limits. */
+#define MAX_INPUT (1024 * 1024)
+#define MAX_ENVIRONMENT (64 * 1024)
+#define MAX_ANSWER (1024 * 1024)
+
+struct text {
+    const char *at;
+    size_t length;
+};
+
+enum mode { MODE_CNI = 0, MODE_CREATE_RUNTIME = 1 };
+
+struct request {
+    enum mode mode;
+    struct text environment; /* NAME=value entries, each ended by a NUL */
+    struct text input;       /* all of stdin */
+    int netns;               /* a descriptor, or -1 */
+};
+
+struct answer {
+    int exit_code;
+    struct text output;
+    int error; /* errno of what went wrong, 0 when the agent hung up or answered nonsense */
+};
+
+enum outcome {
+    ANSWERED,
+    AWAY,   /* the agent cannot have seen the whole request: nothing was begun */
+    SILENT, /* the agent has the request and gave no answer: it may have begun */
+};
+
+/* agent.c */
+enum outcome ask_agent(const struct request *request, struct answer *answer);
+const char *under_root(const char *path);
+
+/* json.c */
+int json_member(struct text object, const char *key, struct text *value);
+
+#endif

@@ -1,0 +1,101 @@
+"""One request, its answer and what it proves: below `objects`, `watching` and `events`.
+
+An answer is a body or an error of ours; when the store behind the API server gave it, we were in
+contact at the moment the request was sent.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kube_rdma.adapters.backoff import full_jitter
+from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.errors import Conflict, failure
+from kube_rdma.adapters.cluster.kinds import Kind, Where
+from kube_rdma.model.errors import Refused, Unavailable
+
+_SILENCE = 10.0  # seconds that the server may be late in ending a watch
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The clocks of a door; tests have their own.
+
+    `clock` is monotonic, in seconds. `pause` says how long to wait after so many failures, counted
+    from 0. A watch reads the whole list anew after about `resync` seconds, so that a level cannot
+    stay wrong and contact is proved even where nothing changes.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[int], float] = full_jitter
+    resync: float = 120.0
+
+
+class Calls:
+    """Requests to one API server."""
+
+    def __init__(self, transport: wire.Transport, pace: Pace) -> None:
+        self._transport = transport
+        self.pace = pace
+        self.contact: float | None = None  # when the last answered request was sent
+
+    async def call(self, request: wire.Request) -> bytes:
+        """Carry a request; the body of a success, else the error that the answer means."""
+        sent = self.pace.clock()
+        answer = await self._transport.send(request)
+        if 200 <= answer.status < 300:
+            if not answer.json:
+                raise Unavailable("What answers in place of the API server is something else.")
+            self._touch(sent)
+            return answer.body
+        error = failure(request, answer)
+        if isinstance(error, Conflict):
+            self._touch(sent)
+        raise error
+
+    async def list(self, kind: Kind[Any, Any], where: Where) -> tuple[str, tuple[bytes, ...]]:
+        """The version of a consistent list and its objects, not yet decoded."""
+        request = make("list", kind, "", where.namespace)
+        return wire.items(await self.call(replace(request, query=wire.selection(where))))
+
+    @asynccontextmanager
+    async def stream(
+        self, kind: Kind[Any, Any], where: Where, version: str
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The changes after a version, a line each, until the server ends it."""
+        # Spread, or all nodes that lost one server come back in step for ever.
+        seconds = max(1, round(self.pace.resync * random.uniform(0.75, 1.25)))  # noqa: S311
+        query = (
+            *wire.selection(where),
+            ("watch", "true"),
+            ("resourceVersion", version),
+            ("timeoutSeconds", str(seconds)),
+        )
+        request = replace(make("watch", kind, "", where.namespace), query=query)
+        async with self._transport.stream(request, seconds + _SILENCE) as stream:
+            if stream.failure is not None:
+                raise failure(request, stream.failure)
+            yield stream.lines
+
+    def _touch(self, sent: float) -> None:
+        self.contact = sent if self.contact is None else max(sent, self.contact)
+
+
+def make(verb: str, kind: Kind[Any, Any], name: str, namespace: str) -> wire.Request:
+    """A request for one object, or for a collection; Refused for what cannot be a name."""
+    if namespace and not kind.namespaced:
+        raise TypeError(f"{kind.kind} has no namespace")
+    if not namespace and kind.namespaced and verb not in {"list", "watch"}:
+        raise TypeError(f"{kind.kind} needs a namespace")
+    for part in (name, namespace):
+        # A path segment, as apimachinery's IsValidPathSegmentName allows it.
+        if part in {".", ".."} or "/" in part or "%" in part:
+            raise Refused(
+                f"{part!r} cannot be a name of an object", remedy="Use letters, digits, - and ."
+            )
+    return wire.Request(verb, kind.group, kind.version, kind.plural, namespace, name)

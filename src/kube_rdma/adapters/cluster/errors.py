@@ -1,0 +1,150 @@
+"""What the API server's refusals mean for us, by who has to act.
+
+    Unavailable     no answer, 429, 5xx: the same again can help
+    ├── Expired     410: list anew, which a watch does by itself
+    └── Conflict    the object is not as the caller believed: read it anew, then decide anew
+    Refused         403 (RBAC, admission), 401, 404 of a whole resource, 422 and other 4xx
+
+A Conflict is Unavailable to whoever does not look closer, since trying again is right for both; it
+lives here because only a caller of this door can tell what to read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from kube_rdma.adapters.cluster.wire import Answer, Request
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+
+
+class Lost(StrEnum):
+    """How a compare-and-swap was lost."""
+
+    CHANGED = "changed"  # somebody wrote it since it was read, or it is another object by now
+    EXISTS = "exists"  # there is one of this name already
+    GONE = "gone"  # there is none of this name
+
+
+class Conflict(Unavailable):
+    """The object is not as the caller believed; nothing was written."""
+
+    def __init__(self, message: str, lost: Lost) -> None:
+        self.lost = lost
+        super().__init__(message)
+
+
+class Expired(Unavailable):
+    """The server no longer has the changes since the version asked for: list anew."""
+
+
+class _Cause(msgspec.Struct, rename="camel"):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    name: str = ""
+    kind: str = ""
+    causes: list[_Cause] | None = None
+
+
+class Status(msgspec.Struct, rename="camel"):
+    """meta/v1 Status, the body of every refusal."""
+
+    message: str = ""
+    reason: str = ""
+    details: _Details | None = None
+    code: int = 0
+
+
+def failure(request: Request, answer: Answer) -> KubeRdmaError:
+    """The error for an answer that is not a success."""
+    status = _status(answer)
+    said = (status.message.splitlines() or [""])[0].rstrip(". ") or f"HTTP {answer.status}"
+    if answer.status in _SAID:
+        error = _SAID[answer.status](request, status, said)
+    elif 400 <= answer.status < 500:
+        error = Refused(
+            f"the API server refuses to {request}: {said}",
+            remedy="Change the object so that its schema and its webhooks accept it",
+        )
+    else:
+        error = Unavailable(f"The API server failed ({answer.status}) to {request}: {said}.")
+    return error
+
+
+def _status(answer: Answer) -> Status:
+    try:
+        return msgspec.json.decode(answer.body, type=Status) if answer.json else Status()
+    except msgspec.MsgspecError:
+        return Status()
+
+
+def _unknown(_: Request, __: Status, ___: str) -> Refused:
+    return Refused(
+        "the API server does not accept our credentials",
+        remedy="Check the kubeconfig, or the service account's token",
+    )
+
+
+def _expired(_: Request, __: Status, said: str) -> Expired:
+    return Expired(f"The API server has forgotten that version: {said}.")
+
+
+def _busy(_: Request, __: Status, said: str) -> Unavailable:
+    return Unavailable(f"The API server is busy: {said}.")
+
+
+def _forbidden(request: Request, _: Status, said: str) -> Refused:
+    if " cannot " not in said:  # an admission plugin speaks, not RBAC
+        return Refused(
+            f"the API server's admission forbids to {request}: {said}",
+            remedy="Do what it asks for, or change its policy",
+        )
+    verbs = '"list", "watch"' if request.verb in {"list", "watch"} else f'"{request.verb}"'
+    rule = f'apiGroups: ["{request.group}"], resources: ["{request.resource}"], verbs: [{verbs}]'
+    return Refused(
+        f"the API server forbids to {request}: {said}",
+        remedy=f"Add to our role the rule {{{rule}}}",
+    )
+
+
+def _not_found(request: Request, status: Status, said: str) -> KubeRdmaError:
+    details = status.details
+    if details and details.kind == "namespaces" and request.plural != "namespaces":
+        return Refused(f"cannot {request}: {said}", remedy="Create the namespace")
+    if details and details.name:
+        return Conflict(f"Cannot {request}: {said}.", Lost.GONE)
+    resource = f"{request.plural}.{request.group}" if request.group else request.plural
+    return Refused(
+        f"the API server does not know {resource} in version {request.version}",
+        remedy="Install the custom resource definitions that belong to this version of kube-rdma",
+    )
+
+
+def _conflict(request: Request, status: Status, said: str) -> KubeRdmaError:
+    causes = (status.details.causes if status.details else None) or []
+    owned = [cause for cause in causes if cause.reason == "FieldManagerConflict"]
+    if owned:
+        fields = ", ".join(f"{cause.field} ({cause.message})" for cause in owned)
+        return Refused(
+            f"others own fields that we want to {request}: {fields}",
+            remedy="Let only one of the two write them, or force it",
+        )
+    exists = status.reason == "AlreadyExists"
+    return Conflict(f"Cannot {request}: {said}.", Lost.EXISTS if exists else Lost.CHANGED)
+
+
+_SAID: Mapping[int, Callable[[Request, Status, str], KubeRdmaError]] = {
+    401: _unknown,
+    403: _forbidden,
+    404: _not_found,
+    408: _busy,
+    409: _conflict,
+    410: _expired,
+    429: _busy,
+}

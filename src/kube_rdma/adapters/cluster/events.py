@@ -1,0 +1,244 @@
+"""Events of Kubernetes (events.k8s.io/v1) about nodes and pods: where people look first.
+
+`tell` returns at once, whatever the API server does. What is told waits in a bounded table, repeats
+of one sentence share a place in it, and `run` empties it; on the wire repeats are one Event with a
+series, as the API wants them. Lost Events are counted in the log: they are news, not state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import msgspec
+import structlog
+
+from kube_rdma.adapters.backoff import full_jitter
+from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.errors import Conflict, Lost
+from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
+from kube_rdma.model.errors import Refused, Unavailable
+
+CAPACITY = 256  # different sentences that wait, and as many that are remembered for repeats
+_REPEAT = timedelta(seconds=30)  # repeats are written no more often
+_SERIES = timedelta(minutes=6)  # after so much silence a repeat is news (client-go: the same)
+_NOTE = 1024  # bytes, by the API's validation
+_CONTROLLER = "kube-rdma.io/agent"
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """The object that an Event is about; an empty namespace is an object of the cluster."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    api_version: str = "v1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    about: About
+    reason: str
+    note: str
+    warning: bool
+
+
+@dataclass(slots=True)
+class _Line:
+    """What is known of a sentence: how often it was told, and what of that is written."""
+
+    name: str
+    first: datetime
+    last: datetime
+    count: int = 1
+    written: int = 0  # of `count`; 0 while there is no Event yet
+    due: datetime = _LONG_AGO
+
+
+class Events:
+    """Tells Events in the name of one program on one node.
+
+    `instance` names it (the node's or the pod's name). `now` and `pause` are for tests.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        instance: str,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        pause: Callable[[int], float] = full_jitter,
+    ) -> None:
+        self._cluster = cluster
+        self._instance = instance
+        self._now = now
+        self._pause = pause
+        self._lines: dict[_Sentence, _Line] = {}  # least recently told first
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._dropped = 0
+        self._why = ""  # of the last drop
+        self._log = structlog.get_logger()
+
+    @property
+    def dropped(self) -> int:
+        """How many tellings were lost so far."""
+        return self._dropped
+
+    def tell(self, about: About, reason: str, note: str, *, warning: bool = False) -> None:
+        """Say `note` about an object; never blocks or fails. `reason` is one word, CamelCase."""
+        sentence = _Sentence(about, reason, _cut(note), warning)
+        now = self._now()
+        line = self._lines.pop(sentence, None)
+        if line and line.written == line.count and now - line.last > _SERIES:
+            line = None
+        if line is None:
+            if not self._make_room():
+                self._drop(1, "too many wait")
+                return
+            line = _Line(_name(about), now, now)
+        else:
+            line.count += 1
+            line.last = now
+        self._lines[sentence] = line
+        self._idle.clear()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write what was told, until cancelled; the API server may be away for as long as it is."""
+        failures = 0
+        while True:
+            self._wake.clear()
+            pending = self._pending()
+            if not pending:
+                self._idle.set()
+            if not pending or pending[1].due > self._now():
+                seconds = (pending[1].due - self._now()).total_seconds() if pending else None
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._wake.wait()
+                continue
+            try:
+                await self._write(*pending)
+                failures = 0
+            except Unavailable:
+                await asyncio.sleep(self._pause(failures))
+                failures += 1
+            except Refused as error:
+                line = pending[1]
+                self._drop(line.count - line.written, str(error))
+                line.written = line.count
+
+    async def settle(self, seconds: float = 2.0) -> bool:
+        """Hurry: whether all that was told was written (or refused) within so many seconds.
+
+        For a program that ends; `run` has to run.
+        """
+        for line in self._lines.values():
+            line.due = _LONG_AGO
+        self._wake.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        return self._idle.is_set()
+
+    def _pending(self) -> tuple[_Sentence, _Line] | None:
+        """What is to be written next: the first that is due."""
+        waiting = (pair for pair in self._lines.items() if pair[1].count > pair[1].written)
+        return min(waiting, key=lambda pair: pair[1].due, default=None)
+
+    async def _write(self, sentence: _Sentence, line: _Line) -> None:
+        count = line.count
+        try:
+            await self._cluster.write(self._request(sentence, line))
+        except Conflict as conflict:
+            if conflict.lost is Lost.EXISTS:  # an answer was lost: the first telling is there
+                line.written = 1
+                return
+            if conflict.lost is not Lost.GONE:
+                raise
+            line.name, line.written = _name(sentence.about), 0  # it outlived its hour
+            return
+        line.written = count
+        line.due = self._now() + _REPEAT
+
+    def _request(self, sentence: _Sentence, line: _Line) -> wire.Request:
+        series = {"count": line.count, "lastObservedTime": _micro(line.last)}
+        if line.written:
+            body = msgspec.json.encode({"series": series})
+            verb, name, content_type = "patch", line.name, wire.MERGE
+        else:
+            event = _event(sentence, line, self._instance)
+            body = msgspec.json.encode(event | ({"series": series} if line.count > 1 else {}))
+            verb, name, content_type = "create", "", wire.JSON
+        return wire.Request(
+            *(verb, "events.k8s.io", "v1", "events", _namespace(sentence.about), name),
+            query=MANAGED,
+            body=body,
+            content_type=content_type,
+        )
+
+    def _make_room(self) -> bool:
+        """Whether one more sentence fits, after forgetting the oldest that is written."""
+        if len(self._lines) < CAPACITY:
+            return True
+        done = (sentence for sentence, line in self._lines.items() if line.written == line.count)
+        oldest = next(done, None)
+        if oldest is None:
+            return False
+        del self._lines[oldest]
+        return True
+
+    def _drop(self, count: int, why: str) -> None:
+        before, self._dropped = self._dropped, self._dropped + count
+        # When the number of digits in binary grows: an outage fills no log.
+        if self._dropped.bit_length() > before.bit_length() or why != self._why:
+            self._why = why
+            self._log.warning("events dropped", dropped=self._dropped, why=why)
+
+
+def _name(about: About) -> str:
+    return f"{about.name[:200]}.{uuid4().hex[:16]}"
+
+
+def _namespace(about: About) -> str:
+    return about.namespace or "default"  # where the API wants Events about the cluster's objects
+
+
+def _event(sentence: _Sentence, line: _Line, instance: str) -> dict[str, object]:
+    about = sentence.about
+    regarding = {
+        "apiVersion": about.api_version,
+        "kind": about.kind,
+        "name": about.name,
+        "namespace": about.namespace,
+        "uid": about.uid,
+    }
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": line.name, "namespace": _namespace(about)},
+        "eventTime": _micro(line.first),
+        "reportingController": _CONTROLLER,
+        "reportingInstance": instance[:128],
+        "action": sentence.reason,
+        "reason": sentence.reason,
+        "note": sentence.note,
+        "type": "Warning" if sentence.warning else "Normal",
+        "regarding": {key: value for key, value in regarding.items() if value},
+    }
+
+
+def _cut(note: str) -> str:
+    return note.encode()[:_NOTE].decode(errors="ignore")
+
+
+def _micro(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

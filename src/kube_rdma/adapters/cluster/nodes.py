@@ -1,0 +1,116 @@
+"""Nodes of the cluster: read and watched as model values, their labels set.
+
+Only a part of a Node is decoded, so its kind cannot be replaced; `Cluster.patch` and `apply` can
+change single labels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from fractions import Fraction
+
+import msgspec
+
+from kube_rdma.adapters.cluster.kinds import Codec, Kind, Stored, Where
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.watching import Changed, Cut, Gone, Muddled, Synced
+from kube_rdma.model.node import NodeState, Taint
+
+
+class _Taint(msgspec.Struct):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True):
+    """The part of spec that we read."""
+
+    unschedulable: bool = False
+    taints: tuple[_Taint, ...] = ()
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _Info(msgspec.Struct, rename="camel"):
+    kubelet_version: str = ""
+    container_runtime_version: str = ""
+
+
+class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of status that we read."""
+
+    allocatable: dict[str, str] = {}
+    node_info: _Info = msgspec.field(default_factory=_Info)
+    conditions: tuple[_Condition, ...] = ()
+
+
+NODE = Kind(
+    *("", "v1", "Node", "nodes"),
+    namespaced=False,
+    spec=Codec.of(NodeSpec, writes=False),
+    status=Codec.of(NodeStatus, writes=False),
+)
+
+_QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]*)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i|)")
+_SUFFIXES = {
+    suffix: Fraction(10) ** power for power, suffix in zip(range(-9, 0, 3), "num", strict=True)
+}
+_SUFFIXES |= {suffix: Fraction(1000) ** (n + 1) for n, suffix in enumerate("kMGTPE")}
+_SUFFIXES |= {f"{suffix}i": Fraction(1024) ** (n + 1) for n, suffix in enumerate("KMGTPE")}
+
+
+class Nodes:
+    """The Node objects of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def read(self, name: str) -> NodeState | None:
+        """One node, None when there is none; the read is consistent, so it proves contact."""
+        found = await self._cluster.get(NODE, name)
+        return node_state(found) if found else None
+
+    async def watch(
+        self, name: str
+    ) -> AsyncGenerator[NodeState | Gone | Muddled | Synced | Cut, None]:
+        """One node now and whenever it changes, for ever; the other notices as in `watching`."""
+        async with aclosing(self._cluster.watch(NODE, Where(name=name))) as notices:
+            async for notice in notices:
+                yield node_state(notice.object) if isinstance(notice, Changed) else notice
+
+
+def node_state(node: Stored[NodeSpec, NodeStatus]) -> NodeState:
+    """The model value of a Node object."""
+    status = node.status or NodeStatus()
+    conditions = {each.type: each.status for each in status.conditions}
+    return NodeState(
+        name=node.name,
+        uid=node.uid,
+        labels=node.labels,
+        annotations=node.annotations,
+        allocatable=tuple(sorted((name, whole(n)) for name, n in status.allocatable.items())),
+        kubelet_version=status.node_info.kubelet_version,
+        runtime_version=status.node_info.container_runtime_version,
+        unschedulable=node.spec.unschedulable,
+        taints=tuple(Taint(t.key, t.effect, t.value) for t in node.spec.taints),
+        ready={"True": True, "False": False}.get(conditions.get("Ready", "")),
+    )
+
+
+def whole(quantity: str) -> int:
+    """The whole units of a quantity (resource.Quantity): 1k is 1000, 3920m is 3, 1Ki is 1024."""
+    match = _QUANTITY.fullmatch(quantity)
+    if not match or not any(c.isdigit() for c in match[1]):
+        raise ValueError(f"not a quantity: {quantity!r}")
+    number, suffix = Fraction(match[1]), match[2]
+    if suffix in _SUFFIXES:
+        number *= _SUFFIXES[suffix]
+    elif suffix:
+        number *= Fraction(10) ** int(suffix[1:])
+    return int(number)

@@ -1,0 +1,178 @@
+"""The door itself: read, compare-and-swap, apply and delete objects of any kind; watch a level.
+
+One call is one request: nothing is repeated here, for only the caller knows what a repetition
+means. **Unavailable after a write says nothing about whether it was done**: read, then decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.calls import Calls, Pace, make
+from kube_rdma.adapters.cluster.errors import Conflict, Lost
+from kube_rdma.adapters.cluster.kinds import EVERYWHERE, Kind, Pairs, Stored, Wanted, Where
+from kube_rdma.adapters.cluster.watching import Level, Notice
+
+S = TypeVar("S")
+U = TypeVar("U")
+
+Changes = tuple[tuple[str, str | None], ...]
+"""Labels or annotations to set; None takes one away."""
+
+MANAGED: Pairs = (("fieldManager", wire.FIELD_MANAGER),)
+
+
+class Cluster:
+    """One API server. All methods raise Unavailable without an answer and Refused for a refusal.
+
+    Conflict (an Unavailable, `errors`) tells that the object is not as the caller believed.
+    """
+
+    def __init__(self, transport: wire.Transport, pace: Pace | None = None) -> None:
+        self._calls = Calls(transport, pace or Pace())
+
+    def last_contact(self) -> float | None:
+        """When the last request that the API server's store answered was *sent*, by `Pace.clock`.
+
+        None before the first. Sent, not answered: what was true then is all that an answer proves,
+        however long it was under way. Reads, writes and lost races count; lines of a watch do not,
+        for they may have waited in a buffer, but each new round of a watch does.
+        """
+        return self._calls.contact
+
+    async def get(self, kind: Kind[S, U], name: str, namespace: str = "") -> Stored[S, U] | None:
+        """The object of a name, None when there is none. The read is consistent."""
+        try:
+            body = await self._calls.call(make("get", kind, name, namespace))
+        except Conflict as missing:
+            if missing.lost is not Lost.GONE:
+                raise
+            return None
+        return wire.stored(kind, body)
+
+    async def list(self, kind: Kind[S, U], where: Where = EVERYWHERE) -> tuple[Stored[S, U], ...]:
+        """All objects of a selection, sorted by namespace and name. The read is consistent.
+
+        Raise Unreadable (a Refused) when one of them is not understood: half a list is a lie.
+        """
+        _, found = await self._calls.list(kind, where)
+        objects = (wire.stored(kind, item) for item in found)
+        return tuple(sorted(objects, key=lambda each: (each.namespace, each.name)))
+
+    async def create(self, kind: Kind[S, U], wanted: Wanted[S]) -> Stored[S, U]:
+        """Create an object; Conflict(EXISTS) when there is one of this name."""
+        request = make("create", kind, "", wanted.namespace)
+        body = wire.document(kind, wanted)
+        return wire.stored(kind, await self._calls.call(replace(request, query=MANAGED, body=body)))
+
+    async def replace(self, kind: Kind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
+        """Write `changed`, which dataclasses.replace made of what was read; the status stays.
+
+        Conflict(CHANGED) when somebody wrote it since, Conflict(GONE) when it is no more.
+        """
+        request = make("update", kind, changed.name, changed.namespace)
+        body = wire.document(kind, changed)
+        return wire.stored(kind, await self._calls.call(replace(request, query=MANAGED, body=body)))
+
+    async def replace_status(self, kind: Kind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
+        """Write the status of `changed` and nothing else, with the same conflicts as `replace`."""
+        request = make("update", kind, changed.name, changed.namespace)
+        body = wire.document(kind, changed, status=_status(kind, changed.status))
+        request = replace(request, subresource="status", query=MANAGED, body=body)
+        return wire.stored(kind, await self._calls.call(request))
+
+    async def apply(
+        self, kind: Kind[S, U], wanted: Wanted[S], *, force: bool = False
+    ) -> Stored[S, U]:
+        """Server-side apply: `wanted` is all that we say about the object; it is made if missing.
+
+        What we said before and no longer say is taken away. Refused when others own a field of it
+        with another value, unless `force` takes it from them. Needs the verbs patch and create.
+        """
+        return await self._apply(kind, wanted, wire.document(kind, wanted), force=force)
+
+    async def apply_status(
+        self, kind: Kind[S, U], name: str, namespace: str, status: U, *, force: bool = False
+    ) -> Stored[S, U]:
+        """Server-side apply of the status alone; Conflict(GONE) without the object."""
+        wanted: Wanted[S] = Wanted(name, namespace)
+        body = wire.document(kind, wanted, status=_status(kind, status))
+        return await self._apply(kind, wanted, body, force=force, subresource="status")
+
+    async def patch(
+        self,
+        kind: Kind[S, U],
+        name: str,
+        namespace: str = "",
+        *,
+        labels: Changes = (),
+        annotations: Changes = (),
+    ) -> Stored[S, U]:
+        """Set or take away single labels and annotations, whoever wrote them; last writer wins."""
+        changes = {"labels": dict(labels), "annotations": dict(annotations)}
+        meta = {part: change for part, change in changes.items() if change}
+        request = make("patch", kind, name, namespace)
+        body = msgspec.json.encode({"metadata": meta})
+        request = replace(request, query=MANAGED, body=body, content_type=wire.MERGE)
+        return wire.stored(kind, await self._calls.call(request))
+
+    async def delete(self, kind: Kind[S, U], seen: Stored[S, U], *, unchanged: bool = True) -> bool:
+        """Delete the object that was `seen`; False when it is gone already.
+
+        Conflict when another object has its name by now, or, if it has to be `unchanged`, when
+        somebody wrote it since. An object with finalizers stays until they are taken off.
+        """
+        conditions = {"uid": seen.uid} | ({"resourceVersion": seen.version} if unchanged else {})
+        body = msgspec.json.encode(
+            {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": conditions}
+        )
+        request = make("delete", kind, seen.name, seen.namespace)
+        try:
+            await self._calls.call(replace(request, body=body))
+        except Conflict as missing:
+            if missing.lost is not Lost.GONE:
+                raise
+            return False
+        return True
+
+    def watch(
+        self, kind: Kind[S, U], where: Where = EVERYWHERE
+    ) -> AsyncGenerator[Notice[S, U], None]:
+        """What is there, then what changes, for ever: see `watching`. Close it with aclosing.
+
+        Raise Refused, while iterating, when the very first list is refused.
+        """
+        return Level(self._calls, kind, where).run()
+
+    async def write(self, request: wire.Request) -> bytes:
+        """Carry a request that is about no Kind (Events); the body of the answer."""
+        return await self._calls.call(request)
+
+    async def _apply(
+        self,
+        kind: Kind[S, U],
+        wanted: Wanted[S],
+        body: bytes,
+        *,
+        force: bool,
+        subresource: str = "",
+    ) -> Stored[S, U]:
+        request = replace(
+            make("patch", kind, wanted.name, wanted.namespace),
+            subresource=subresource,
+            query=(*MANAGED, ("force", "true" if force else "false")),
+            body=body,
+            content_type=wire.APPLY,
+        )
+        return wire.stored(kind, await self._calls.call(request))
+
+
+def _status(kind: Kind[Any, U], status: U | None) -> bytes:
+    if kind.status.encode is None or status is None:
+        raise TypeError(f"the codec of {kind.kind} writes no status, or there is none")
+    return kind.status.encode(status)

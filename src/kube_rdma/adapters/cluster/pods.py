@@ -1,0 +1,62 @@
+"""Pods of the cluster, read as model values."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kube_rdma.adapters.cluster.kinds import Codec, Kind, Stored, Where
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.model.pod import PodState
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """The part of spec that we read."""
+
+    node_name: str = ""
+    host_network: bool = False
+
+
+class PodStatus(msgspec.Struct, frozen=True):
+    """The part of status that we read."""
+
+    phase: str = ""
+
+
+POD = Kind(
+    *("", "v1", "Pod", "pods"),
+    namespaced=True,
+    spec=Codec.of(PodSpec, writes=False),
+    status=Codec.of(PodStatus, writes=False),
+)
+
+
+class Pods:
+    """The Pod objects of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def read(self, namespace: str, name: str) -> PodState | None:
+        """One pod, None when there is none; whether it is the one meant, its uid tells."""
+        found = await self._cluster.get(POD, name, namespace)
+        return pod_state(found) if found else None
+
+    async def on_node(self, node: str) -> tuple[PodState, ...]:
+        """The pods that are scheduled to a node, sorted by namespace and name."""
+        found = await self._cluster.list(POD, Where(fields=f"spec.nodeName={node}"))
+        return tuple(map(pod_state, found))
+
+
+def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
+    """The model value of a Pod object."""
+    return PodState(
+        namespace=pod.namespace,
+        name=pod.name,
+        uid=pod.uid,
+        annotations=pod.annotations,
+        labels=pod.labels,
+        host_network=pod.spec.host_network,
+        node=pod.spec.node_name,
+        phase=pod.status.phase if pod.status else "",
+        deleting=pod.deleting,
+    )

@@ -1,0 +1,292 @@
+"""Requests and answers as the API server speaks them, and the two ways to carry them.
+
+`objects` and `watch` make Requests and read Answers; a `Transport` carries them: `connect` to a
+real server, `fake` to one in memory. Documents: Kubernetes API Concepts; apimachinery meta/v1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from kube_rdma.adapters.cluster.kinds import Kind, Owner, Pairs, Stored, Wanted, Where
+from kube_rdma.model.errors import Refused, Unavailable
+
+FIELD_MANAGER = "kube-rdma"
+JSON = "application/json"
+MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"  # JSON is YAML
+
+Named = TypeVar("Named")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call. `verb` is the one of RBAC, `name` is empty for a whole collection."""
+
+    verb: str  # get, list, watch, create, update, patch, delete
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    query: Pairs = ()
+    body: bytes = b""
+    content_type: str = JSON
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        return _METHODS[self.verb]
+
+    @property
+    def path(self) -> str:
+        """Without query and host."""
+        root = f"/apis/{self.group}" if self.group else "/api"
+        space = f"/namespaces/{self.namespace}" if self.namespace else ""
+        tail = "".join(f"/{part}" for part in (self.name, self.subresource) if part)
+        return f"{root}/{self.version}{space}/{self.plural}{tail}"
+
+    @property
+    def resource(self) -> str:
+        """The resource as RBAC names it: ippools, ippools/status."""
+        return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
+
+    def __str__(self) -> str:
+        """For messages: ``update ippools/status pool-a``."""
+        where = "/".join(part for part in (self.namespace, self.name) if part)
+        return f"{self.verb} {self.resource} {where}".rstrip()
+
+
+_METHODS: Mapping[str, str] = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    body: bytes
+    json: bool = True  # by its content type; a proxy, or an unknown path, answers in text
+
+
+class Transport(Protocol):
+    """Carries one request. Raises Unavailable when no answer comes."""
+
+    async def send(self, request: Request) -> Answer:
+        """Carry it and return the whole answer, whatever its status."""
+        ...
+
+    def stream(self, request: Request, seconds: float) -> AbstractAsyncContextManager[Stream]:
+        """Carry a watch; silence for longer than `seconds` raises Unavailable while reading."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The answer to a watch: the lines when `failure` is None."""
+
+    lines: AsyncIterator[bytes]
+    failure: Answer | None = None
+
+
+class _Owner(msgspec.Struct, omit_defaults=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class _Meta(msgspec.Struct, omit_defaults=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+    finalizers: list[str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Meta
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _OnlyMeta(msgspec.Struct):
+    metadata: _Meta
+
+
+class _Code(msgspec.Struct):
+    code: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which object, and which state of it."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name: what at most one object of a kind has at a time."""
+        return self.namespace, self.name
+
+
+class Unreadable(Refused):
+    """An object that the caller's codec does not understand; `name` and `namespace` say which."""
+
+    def __init__(self, kind: Kind[Any, Any], namespace: str, name: str, why: Exception) -> None:
+        self.namespace = namespace
+        self.name = name
+        where = f"{namespace}/{name}" if namespace else name
+        sentence = " ".join(str(why).split())[:300] or type(why).__name__
+        super().__init__(
+            f"the object is not one that this version understands: {sentence.rstrip('.')}",
+            remedy="Correct it, or run the version of kube-rdma that wrote it",
+            where=f"{kind.kind} {where}",
+        )
+
+
+Spec = TypeVar("Spec")
+Status = TypeVar("Status")
+
+
+def parse(data: bytes, what: type[Named]) -> Named:
+    """Decode a document of the protocol itself; raise Unavailable when it is something else."""
+    try:
+        return msgspec.json.decode(data, type=what)
+    except msgspec.MsgspecError as error:
+        raise Unavailable(
+            f"What answers in place of the API server does not speak its protocol: {error}."
+        ) from error
+
+
+def stored(kind: Kind[Spec, Status], data: bytes) -> Stored[Spec, Status]:
+    """Decode one object; raise Unreadable when the codec does not understand it."""
+    document = parse(data, _Object)
+    meta = document.metadata
+    status = bytes(document.status)
+    try:
+        spec = kind.spec.decode(bytes(document.spec))
+        state = kind.status.decode(status) if status else None
+    except (ValueError, msgspec.MsgspecError, Refused) as error:
+        raise Unreadable(kind, meta.namespace, meta.name, error) from error
+    return Stored(
+        name=meta.name,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        version=meta.resource_version,
+        labels=_pairs(meta.labels),
+        annotations=_pairs(meta.annotations),
+        spec=spec,
+        status=state,
+        owners=tuple(
+            Owner(o.api_version, o.kind, o.name, o.uid, o.controller, o.block_owner_deletion)
+            for o in meta.owner_references or ()
+        ),
+        finalizers=tuple(meta.finalizers or ()),
+        deleting=meta.deletion_timestamp is not None,
+    )
+
+
+def identity(data: bytes) -> Identity:
+    """Which object and state a document is of."""
+    meta = parse(data, _OnlyMeta).metadata
+    return Identity(meta.namespace, meta.name, meta.uid, meta.resource_version)
+
+
+def answer_of(status: bytes) -> Answer:
+    """The answer that a Status inside of a stream stands for."""
+    return Answer(parse(status, _Code).code, status)
+
+
+def items(data: bytes) -> tuple[str, tuple[bytes, ...]]:
+    """The version of a list and its objects, not yet decoded."""
+    document = parse(data, _List)
+    return document.metadata.resource_version, tuple(map(bytes, document.items or ()))
+
+
+def line(data: bytes) -> tuple[str, bytes]:
+    """The type of a change (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and its object."""
+    document = parse(data, _Line)
+    return document.type, bytes(document.object)
+
+
+def document(
+    kind: Kind[Spec, Any],
+    item: Wanted[Spec] | Stored[Spec, Any],
+    *,
+    with_spec: bool = True,
+    status: bytes = b"",
+) -> bytes:
+    """The JSON of an object to write; a Stored carries its uid and version along."""
+    meta = _Meta(
+        name=item.name,
+        namespace=item.namespace,
+        labels=dict(item.labels) or None,
+        annotations=dict(item.annotations) or None,
+        owner_references=[
+            _Owner(o.api_version, o.kind, o.name, o.uid, o.controller, o.block_owner_deletion)
+            for o in item.owners
+        ]
+        or None,
+        finalizers=list(item.finalizers) or None,
+    )
+    if isinstance(item, Stored):
+        meta.uid, meta.resource_version = item.uid, item.version
+    parts: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta}
+    if with_spec and item.spec is not None:
+        if kind.spec.encode is None:
+            raise TypeError(f"the codec of {kind.kind} only reads: use apply or patch")
+        parts["spec"] = msgspec.Raw(kind.spec.encode(item.spec))
+    if status:
+        parts["status"] = msgspec.Raw(status)
+    return msgspec.json.encode(parts)
+
+
+def selection(where: Where) -> Pairs:
+    """The query of a list or a watch."""
+    fields = ",".join(
+        part for part in (where.name and f"metadata.name={where.name}", where.fields) if part
+    )
+    query = (("labelSelector", where.labels), ("fieldSelector", fields))
+    return tuple((key, value) for key, value in query if value)
+
+
+def _pairs(found: dict[str, str] | None) -> Pairs:
+    return tuple(sorted((found or {}).items()))

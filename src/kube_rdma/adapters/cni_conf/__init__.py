@@ -1,0 +1,1 @@
+"""Neighbour: the CNI configuration and the CNI binaries of the host."""

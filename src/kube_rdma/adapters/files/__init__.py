@@ -1,0 +1,1 @@
+"""Neighbour: files that somebody else writes, such as a mounted ConfigMap."""

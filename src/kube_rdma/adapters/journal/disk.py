@@ -1,0 +1,143 @@
+"""The few things that the journal does with a folder, so that each can fail or be the last one.
+
+Folder is a real one; FakeDisk (fake.py) forgets on a crash what was not synced. The order of the
+steps, which makes a record durable, is decided in journal.py alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Protocol
+
+from kube_rdma.model.errors import Refused, Unavailable
+
+LOCK = ".lock"
+
+
+class Disk(Protocol):
+    """One folder; every method may raise OSError."""
+
+    @property
+    def path(self) -> str:
+        """What messages call it."""
+
+    def names(self) -> tuple[str, ...]:
+        """Every name in it, sorted."""
+
+    def read(self, name: str) -> bytes:
+        """The whole content of a file."""
+
+    def create(self, name: str) -> int:
+        """Open a file for writing, empty; the handle has to be closed."""
+
+    def write(self, handle: int, content: bytes) -> None:
+        """Append all of `content`."""
+
+    def fsync(self, handle: int) -> None:
+        """Return when the content has reached the disk."""
+
+    def close(self, handle: int) -> None:
+        """Give the handle back."""
+
+    def rename(self, old: str, new: str) -> None:
+        """In one step; what `new` was before is gone."""
+
+    def unlink(self, name: str) -> None:
+        """Remove a name."""
+
+    def fsync_folder(self) -> None:
+        """Return when the names have reached the disk."""
+
+    def release(self) -> None:
+        """Let the next writer in."""
+
+
+class Folder:
+    """A folder of the host, made if missing, for one writer: mode 0700, its files 0600."""
+
+    def __init__(self, path: Path) -> None:
+        """Raise Refused while another process writes there, Unavailable if it cannot be opened."""
+        self._path = path
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.chmod(0o700)
+            self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise Unavailable(
+                f"{path} cannot be opened ({error.strerror}): the journal needs a folder of the "
+                "host that stays over restarts and that kube-rdma may write."
+            ) from error
+        try:
+            self._lock = self._locked()
+        except BaseException:
+            os.close(self._folder)
+            raise
+
+    def _locked(self) -> int:
+        try:
+            lock = self._open(LOCK, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise Unavailable(
+                f"{self._path}/{LOCK} cannot be opened ({error.strerror})."
+            ) from error
+        try:
+            # Held by the open file, so it ends with the process, however that ends.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(lock, 0)
+            os.write(lock, f"{os.getpid()}\n".encode())
+        except BlockingIOError as error:
+            holder = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
+            os.close(lock)
+            raise Refused(
+                f"process {holder} writes this journal already",
+                remedy="Run one kube-rdma agent per node, or give this one a folder of its own",
+                where=self.path,
+            ) from error
+        except OSError as error:
+            os.close(lock)
+            raise Unavailable(
+                f"{self._path}/{LOCK} cannot be locked ({error.strerror})."
+            ) from error
+        return lock
+
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self._folder)
+
+    @property
+    def path(self) -> str:  # noqa: D102  said once, in Disk; so for all below
+        return str(self._path)
+
+    def names(self) -> tuple[str, ...]:  # noqa: D102
+        return tuple(sorted(os.listdir(self._folder)))  # noqa: PTH208  of a descriptor
+
+    def read(self, name: str) -> bytes:  # noqa: D102
+        with open(self._open(name, os.O_RDONLY), "rb") as file:  # noqa: PTH123  of a descriptor
+            return file.read()
+
+    def create(self, name: str) -> int:  # noqa: D102
+        return self._open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+
+    def write(self, handle: int, content: bytes) -> None:  # noqa: D102
+        while content:
+            content = content[os.write(handle, content) :]
+
+    def fsync(self, handle: int) -> None:  # noqa: D102
+        os.fsync(handle)
+
+    def close(self, handle: int) -> None:  # noqa: D102
+        os.close(handle)
+
+    def rename(self, old: str, new: str) -> None:  # noqa: D102
+        os.rename(old, new, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+
+    def unlink(self, name: str) -> None:  # noqa: D102
+        os.unlink(name, dir_fd=self._folder)
+
+    def fsync_folder(self) -> None:  # noqa: D102
+        os.fsync(self._folder)
+
+    def release(self) -> None:  # noqa: D102
+        os.close(self._lock)
+        os.close(self._folder)

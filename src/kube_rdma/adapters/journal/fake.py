@@ -1,0 +1,190 @@
+"""A fake disk that forgets what was not synced, and a wrapper that makes any disk fail at a step.
+
+With FakeDisk a Journal lives in memory. Its crash is as unkind as a real one may be: a name that
+was not synced may be there or not, content that was not synced is torn.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from kube_rdma.adapters.journal.disk import Disk
+
+R = TypeVar("R")
+
+
+class Killed(BaseException):
+    """The process ends here; like SIGKILL, it is nothing that code could handle."""
+
+
+@dataclass(eq=False)
+class _File:
+    content: bytes = b""
+    synced: bytes | None = None  # None: a crash leaves whatever
+
+
+@dataclass
+class FakeDisk:
+    """A folder in memory. `capacity`: bytes that all its files may have together."""
+
+    capacity: int | None = None
+    read_only: bool = False
+    path: str = "journal"
+    _history: list[dict[str, _File]] = field(default_factory=lambda: [{}])  # since the last sync
+    _open: dict[int, _File] = field(default_factory=dict)
+    _handles: int = 0
+
+    @property
+    def _names(self) -> dict[str, _File]:
+        return self._history[-1]
+
+    def names(self) -> tuple[str, ...]:
+        """Every name, sorted."""
+        return tuple(sorted(self._names))
+
+    def read(self, name: str) -> bytes:
+        """FileNotFoundError when there is none."""
+        return self._found(name).content
+
+    def create(self, name: str) -> int:
+        """An existing file is emptied, as O_TRUNC does."""
+        self._writable()
+        file = self._names.get(name) or _File()
+        file.content, file.synced = b"", None
+        self._change({**self._names, name: file})
+        self._handles += 1
+        self._open[self._handles] = file
+        return self._handles
+
+    def write(self, handle: int, content: bytes) -> None:
+        """As much as there is room for, before it is full."""
+        file = self._open[handle]
+        used = sum(len(one.content) for one in self._names.values())
+        room = len(content) if self.capacity is None else max(0, self.capacity - used)
+        file.content += content[:room]
+        if room < len(content):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fsync(self, handle: int) -> None:
+        """The content is safe."""
+        self._open[handle].synced = self._open[handle].content
+
+    def close(self, handle: int) -> None:
+        """A handle is closed once."""
+        del self._open[handle]
+
+    def rename(self, old: str, new: str) -> None:
+        """Both names change at once."""
+        self._writable()
+        rest = {name: file for name, file in self._names.items() if name != old}
+        self._change({**rest, new: self._found(old)})
+
+    def unlink(self, name: str) -> None:
+        """FileNotFoundError when there is none."""
+        self._writable()
+        self._found(name)
+        self._change({other: file for other, file in self._names.items() if other != name})
+
+    def fsync_folder(self) -> None:
+        """The names are safe."""
+        self._history = [self._names]
+
+    def release(self) -> None:
+        """Nothing is locked: in memory there is one writer."""
+
+    def crash(self, lost: int = 0) -> None:
+        """The power fails: the last `lost` changes of names since the last sync never happened."""
+        kept = self._history[: max(1, len(self._history) - lost)][-1]
+        for file in kept.values():
+            if file.synced is None:
+                file.content = file.content[: len(file.content) // 2]
+            file.synced = file.content
+        self._history = [dict(kept)]
+        self._open.clear()
+
+    @property
+    def unsynced(self) -> int:
+        """Changes of names that a crash may lose."""
+        return len(self._history) - 1
+
+    def _change(self, names: dict[str, _File]) -> None:
+        self._history.append(names)
+
+    def _found(self, name: str) -> _File:
+        if name not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        return self._names[name]
+
+    def _writable(self) -> None:
+        if self.read_only:
+            raise OSError(errno.EROFS, "Read-only file system")
+
+
+@dataclass
+class Failing:
+    """`disk`, whose step number `at` (from 0) raises `error` in place of what it should do.
+
+    Reading and closing are no steps. After Killed nothing is done any more, by whomever.
+    """
+
+    disk: Disk
+    at: int | None = None
+    error: BaseException = field(default_factory=Killed)
+    steps: int = 0
+
+    @property
+    def path(self) -> str:
+        """Of the disk."""
+        return self.disk.path
+
+    def names(self) -> tuple[str, ...]:
+        """Never fails."""
+        return self.disk.names()
+
+    def read(self, name: str) -> bytes:
+        """Never fails."""
+        return self.disk.read(name)
+
+    def create(self, name: str) -> int:
+        """A step."""
+        return self._step(lambda: self.disk.create(name))
+
+    def write(self, handle: int, content: bytes) -> None:
+        """A step, with half of the content written first when it fails."""
+        if self.steps == self.at:
+            self.disk.write(handle, content[: len(content) // 2])
+        self._step(lambda: self.disk.write(handle, content))
+
+    def fsync(self, handle: int) -> None:
+        """A step."""
+        self._step(lambda: self.disk.fsync(handle))
+
+    def close(self, handle: int) -> None:
+        """Never fails; a process that ends closes what it has open."""
+        self.disk.close(handle)
+
+    def rename(self, old: str, new: str) -> None:
+        """A step."""
+        self._step(lambda: self.disk.rename(old, new))
+
+    def unlink(self, name: str) -> None:
+        """A step."""
+        self._step(lambda: self.disk.unlink(name))
+
+    def fsync_folder(self) -> None:
+        """A step."""
+        self._step(self.disk.fsync_folder)
+
+    def release(self) -> None:
+        """Of the disk."""
+        self.disk.release()
+
+    def _step(self, act: Callable[[], R]) -> R:
+        number, self.steps = self.steps, self.steps + 1
+        dead = isinstance(self.error, Killed) and self.at is not None and number > self.at
+        if number == self.at or dead:
+            raise self.error
+        return act()

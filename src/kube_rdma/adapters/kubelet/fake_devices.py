@@ -1,0 +1,140 @@
+"""What the fake kubelet knows of devices: which there are, who holds them, which one to give next.
+
+Follows devicesToAllocate and its neighbours in pkg/kubelet/cm/devicemanager (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
+from kube_rdma.adapters.kubelet.wire import HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A container of a pod. `affinity`: the NUMA nodes that the topology manager chose for it."""
+
+    pod: str = "pod"
+    container: str = "c"
+    namespace: str = "default"
+    affinity: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A GetPreferredAllocation that the kubelet makes while it chooses."""
+
+    available: tuple[str, ...]
+    must: tuple[str, ...]
+    size: int
+
+
+Prefer = Callable[[Question], Awaitable[Sequence[str]]]
+
+
+@dataclass
+class Devices:
+    """Devices by resource, and what containers hold; the latter outlives a restart (checkpoint)."""
+
+    devices: dict[str, dict[str, bool]] = field(default_factory=dict)  # id -> healthy
+    nodes: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)  # id -> NUMA nodes
+    holdings: dict[tuple[Place, str], tuple[str, ...]] = field(default_factory=dict)
+    init: set[Place] = field(default_factory=set)  # init containers, whose devices are used again
+    known: set[str] = field(default_factory=set)  # resources that were ever offered
+
+    def receive(self, resource: str, state: pb.ListAndWatchResponse) -> None:
+        """Take a list of a plugin for all that there is."""
+        self.known.add(resource)
+        self.devices[resource] = {d.ID: d.health == HEALTHY for d in state.devices}
+        self.nodes[resource] = {
+            d.ID: tuple(node.ID for node in d.topology.nodes) for d in state.devices
+        }
+
+    def lose(self, resource: str) -> None:
+        """The plugin is gone: its devices stay, unhealthy."""
+        self.devices[resource] = dict.fromkeys(self.devices.get(resource, ()), False)
+
+    def restart(self) -> None:
+        """Forget all devices; what is known and held is in the checkpoint."""
+        self.devices.clear()
+
+    def healthy(self, resource: str) -> list[str]:
+        """Devices that a pod could be given if nobody held them."""
+        return [name for name, healthy in self.devices.get(resource, {}).items() if healthy]
+
+    def held(self, resource: str) -> set[str]:
+        """Devices that containers hold."""
+        return {
+            name for (_, held), names in self.holdings.items() if held == resource for name in names
+        }
+
+    def available(self, resource: str) -> tuple[str, ...]:
+        """Healthy devices that nobody holds; raise RuntimeError when there cannot be any."""
+        if resource not in self.known:
+            raise RuntimeError(f"cannot allocate unregistered device {resource}")
+        if not (healthy := self.healthy(resource)):
+            raise RuntimeError(f"no healthy devices present; cannot allocate {resource}")
+        held = self.held(resource)
+        return tuple(name for name in healthy if name not in held)
+
+    def reusable(self, resource: str, place: Place) -> tuple[str, ...]:
+        """What init containers of the pod hold, but for what its containers took over already."""
+        pod = [
+            (other, names)
+            for (other, of), names in self.holdings.items()
+            if of == resource and (other.namespace, other.pod) == (place.namespace, place.pod)
+        ]
+        taken = {name for other, names in pod if other not in self.init for name in names}
+        free = (name for other, names in pod if other in self.init for name in names)
+        return tuple(dict.fromkeys(name for name in free if name not in taken))
+
+    def aligned(
+        self, resource: str, available: Sequence[str], place: Place
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Those of `available` that are near to the place, and the others in order of preference.
+
+        Without an affinity, or when no device of the resource names a node, none is near.
+        """
+        nodes = self.nodes.get(resource, {})
+        if place.affinity is None or not any(nodes.values()):
+            return (), tuple(available)
+        near = tuple(d for d in available if set(nodes.get(d, ())) & set(place.affinity))
+        far = tuple(d for d in available if nodes.get(d) and d not in near)
+        nowhere = tuple(d for d in available if not nodes.get(d))
+        return near, far + nowhere
+
+
+async def choose(
+    devices: Devices, resource: str, place: Place, count: int, prefer: Prefer
+) -> tuple[str, ...]:
+    """Devices for a place; raise RuntimeError where the device manager gives up.
+
+    Those of an init container of the pod come first. `prefer` makes the GetPreferredAllocation or
+    answers nothing; it is not asked where there is no choice.
+    """
+    reused = devices.reusable(resource, place)
+    chosen = list(reused[:count])
+
+    def take(names: Iterable[str]) -> bool:
+        missing = (name for name in names if name not in chosen)
+        chosen.extend(islice(missing, count - len(chosen)))
+        return len(chosen) == count
+
+    if len(chosen) == count:
+        return tuple(chosen)
+    available = devices.available(resource)
+    if len(available) < count - len(chosen):
+        raise RuntimeError(f"requested {count} of {resource}, available {len(available)}")
+    near, others = devices.aligned(resource, available, place)
+    if count - len(chosen) < len(near):
+        available = others = near
+    elif take(near):
+        return tuple(chosen)
+    question = Question((*available, *(c for c in chosen if c not in available)), (*chosen,), count)
+    # A plugin may answer something else than it was asked for: only what was offered counts.
+    if not take(name for name in await prefer(question) if name in available):
+        take(others)
+    return tuple(chosen)

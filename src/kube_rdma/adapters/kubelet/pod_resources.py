@@ -1,0 +1,134 @@
+"""Asks the kubelet who holds which shares: the pod resources API v1 (KEP-606, KEP-2043).
+
+The device plugin API never names a pod; this is how a grant finds its pod. During CNI ADD the
+answer already holds the shares of the pod whose sandbox is being made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from grpclib import Status
+
+from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
+from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerStub
+from kube_rdma.adapters.kubelet.rpc import CallFailed, calling
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.holding import Allocatable, Holding
+from kube_rdma.model.pool import ShareId
+
+_SECONDS = 10.0  # a busy node took 0.8 s to answer
+
+
+class PodResources:
+    """The kubelet's socket ``<root>/pod-resources/kubelet.sock``.
+
+    Each call makes its own connection, so a restart of the kubelet needs no attention. Nothing
+    bounds an answer, as the kubelet's own clients allow 16 MiB.
+    """
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    async def holdings(self) -> tuple[Holding, ...]:
+        """What every container holds, in the kubelet's order; raise Unavailable.
+
+        Since Kubernetes 1.34 only active pods are listed (KubeletPodResourcesListUseActivePods),
+        before that also pods that have ended, with shares that others may hold by now. Init
+        containers are left out, but for those that restart (sidecars).
+        """
+        with self._unavailable():
+            return await self._list()
+
+    async def holdings_of(self, namespace: str, pod: str) -> tuple[Holding, ...]:
+        """What the containers of one pod hold, nothing for an unknown pod; raise Unavailable.
+
+        Get is there since Kubernetes 1.27 and on by default since 1.34; without it all pods are
+        listed.
+        """
+        request = pb.GetPodResourcesRequest(pod_name=pod, pod_namespace=namespace)
+        with self._unavailable():
+            try:
+                async with calling(self._socket) as channel:
+                    answer = await PodResourcesListerStub(channel).Get(request, timeout=_SECONDS)
+            except CallFailed as failure:
+                if _is_unknown_pod(failure):
+                    return ()
+                if not _is_without_get(failure):
+                    raise
+                wanted = (namespace, pod)
+                return tuple(h for h in await self._list() if (h.namespace, h.pod) == wanted)
+            return tuple(_holdings(answer.pod_resources))
+
+    async def allocatable(self) -> tuple[Allocatable, ...]:
+        """Every healthy device that plugins offer, in the kubelet's order; raise Unavailable."""
+        request = pb.AllocatableResourcesRequest()
+        with self._unavailable():
+            async with calling(self._socket) as channel:
+                stub = PodResourcesListerStub(channel)
+                answer = await stub.GetAllocatableResources(request, timeout=_SECONDS)
+        found: dict[tuple[str, ShareId], set[int]] = {}
+        for entry in answer.devices:
+            for name in entry.device_ids:
+                found.setdefault((entry.resource_name, ShareId(name)), set()).update(_nodes(entry))
+        return tuple(
+            Allocatable(resource, share, tuple(sorted(nodes)))
+            for (resource, share), nodes in found.items()
+        )
+
+    async def _list(self) -> tuple[Holding, ...]:
+        async with calling(self._socket) as channel:
+            stub = PodResourcesListerStub(channel)
+            answer = await stub.List(pb.ListPodResourcesRequest(), timeout=_SECONDS)
+        return tuple(held for pod in answer.pod_resources for held in _holdings(pod))
+
+    @contextmanager
+    def _unavailable(self) -> Iterator[None]:
+        try:
+            yield
+        except CallFailed as failure:
+            raise Unavailable(
+                f"The kubelet does not say on {self._socket} who holds which shares "
+                f"({failure.reason}); see that it runs and that the host's folder of this socket "
+                "is mounted (hostPath)."
+            ) from failure
+
+
+# Both errors are plain Go errors: only their text tells them apart.
+
+
+def _is_unknown_pod(failure: CallFailed) -> bool:
+    return failure.status is Status.UNKNOWN and failure.reason.endswith("not found")
+
+
+def _is_without_get(failure: CallFailed) -> bool:
+    return failure.status is Status.UNIMPLEMENTED or failure.reason.endswith("Get method disabled")
+
+
+def _holdings(pod: pb.PodResources) -> Iterable[Holding]:
+    """One Holding for each resource of each container.
+
+    The kubelet makes an entry for each device, and one more for each further NUMA node of it.
+    """
+    for container in pod.containers:
+        shares: dict[str, set[ShareId]] = {}
+        nodes: dict[str, set[int]] = {}
+        for entry in container.devices:
+            names = (ShareId(name) for name in entry.device_ids)
+            shares.setdefault(entry.resource_name, set()).update(names)
+            nodes.setdefault(entry.resource_name, set()).update(_nodes(entry))
+        for resource, ids in shares.items():
+            yield Holding(
+                pod.namespace,
+                pod.name,
+                container.name,
+                resource,
+                tuple(sorted(ids)),
+                tuple(sorted(nodes[resource])),
+            )
+
+
+def _nodes(entry: pb.ContainerDevices) -> set[int]:
+    return {node.ID for node in entry.topology.nodes}

@@ -1,0 +1,92 @@
+"""gRPC over unix sockets with bounds: what comes in is whole, known and small, or is refused.
+
+grpclib itself takes messages of any length and lets what it cannot decode end in a traceback. Both
+directions of this adapter go through here: Requests for what others ask, `calling` for what we ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+from google.protobuf.message import DecodeError
+from grpclib import GRPCError, Status
+from grpclib.client import Channel
+from grpclib.exceptions import ProtocolError, StreamTerminatedError
+from grpclib.server import Stream
+
+LONGEST = 4 * 2**20  # bytes of a request; grpc-go, which the kubelet uses, takes no more by default
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+_HEADER = 5  # bytes before each message: one flag, its length in network order
+
+
+class Requests:
+    """What comes in on one socket; what cannot be understood is logged once for each cause."""
+
+    def __init__(self, resource: str) -> None:
+        self._log = structlog.get_logger().bind(resource=resource)
+        self._told: set[Status] = set()
+
+    async def receive(self, stream: Stream[Request, Answer]) -> Request:
+        """The request of this call; raise GRPCError when there is none that can be read."""
+        try:
+            return await _receive(stream)
+        except GRPCError as error:
+            if error.status not in self._told:
+                self._told.add(error.status)
+                self._log.warning("a call on our socket cannot be understood", why=error.message)
+            raise
+
+
+async def _receive(stream: Stream[Request, Answer]) -> Request:
+    # The public method reads as much as the client claims to send.
+    wire, codec, kind = stream._stream, stream._codec, stream._recv_type  # noqa: SLF001
+    try:
+        header = await wire.recv_data(_HEADER)
+        length = int.from_bytes(header[1:], "big")
+        if not header:
+            raise GRPCError(Status.INVALID_ARGUMENT, "the call carries no request")
+        if header[0]:
+            raise GRPCError(Status.UNIMPLEMENTED, "the request is compressed")
+        if length > LONGEST:
+            problem = f"the request has {length} bytes, at most {LONGEST} are read"
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, problem)
+        message: Request = codec.decode(await wire.recv_data(length), kind)
+    except (AssertionError, DecodeError) as error:  # the first when the client ends within it
+        raise GRPCError(Status.INVALID_ARGUMENT, f"the request is no {kind.__name__}") from error
+    return message
+
+
+class CallFailed(Exception):
+    """A call without an answer; `status` is what the other side said, None if it said nothing."""
+
+    def __init__(self, reason: str, status: Status | None = None) -> None:
+        self.reason = reason
+        self.status = status
+        super().__init__(reason)
+
+
+@asynccontextmanager
+async def calling(socket: Path) -> AsyncIterator[Channel]:
+    """A connection for the calls inside the block; raise CallFailed for all that can go wrong."""
+    channel = Channel(path=str(socket))
+    try:
+        yield channel
+    except GRPCError as error:
+        raise CallFailed(error.message or error.status.name, error.status) from error
+    except TimeoutError as error:
+        raise CallFailed("no answer in time") from error
+    except OSError as error:
+        raise CallFailed(error.strerror or str(error)) from error
+    except (StreamTerminatedError, ProtocolError) as error:
+        raise CallFailed(str(error) or type(error).__name__) from error
+    except (DecodeError, AssertionError, NotImplementedError) as error:
+        raise CallFailed("the answer cannot be read") from error  # garbled, cut, compressed
+    finally:
+        channel.close()

@@ -1,0 +1,1 @@
+"""The container runtime: what it is and how it is set."""

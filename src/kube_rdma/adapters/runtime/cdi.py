@@ -1,0 +1,164 @@
+"""CDI files: what a promised device stands for, told to the container runtime.
+
+containerd and CRI-O read `*.json` and `*.yaml` of /var/run/cdi whenever something changes there and
+look a container's CDI devices up when they create it (CDI SPEC.md, library v1.1.1). A live file is
+never rewritten, for they could still know the old one; only files of ours are ever touched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from kube_rdma.model.binding import CDI_KIND, Binding, CdiFile, ContainerId, Edits, Nonce
+from kube_rdma.model.errors import Broken, Refused, Unavailable
+
+CDI_FOLDER = Path("/var/run/cdi")
+
+VERSION = "0.5.0"  # the first whose device names may begin with a digit, as PCI addresses do
+
+_PREFIX, _ENDING = "kube-rdma-", ".json"
+_FILE = re.compile(rf"{_PREFIX}(?P<container>.+)-(?P<nonce>[a-z0-9]+)\.json")
+# CNI_CONTAINERID as the CNI specification allows it; the length keeps file names below 255.
+_CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_NONCE = re.compile(r"[a-z0-9]{1,64}")
+
+Identity = tuple[str, int, int]
+
+
+class CdiFolder:
+    """The CDI folder of the node; it must be the host's, at the path that the runtime reads."""
+
+    def __init__(
+        self, path: Path = CDI_FOLDER, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.path = path
+        self._clock = clock
+        # When we first saw a file: its own time is on a clock that steps.
+        self._seen: dict[Identity, float] = {}
+
+    def write(self, binding: Binding, edits: Edits) -> None:
+        """Write the file of a binding; nothing happens when it is there with this content.
+
+        Raise Refused for a name that no file can have, Broken when it is there with other content,
+        Unavailable when the folder cannot be written.
+        """
+        name = file_name(binding.container, binding.nonce)
+        target, temporary = self.path / name, self.path / f".{name}.tmp"
+        content = document(binding, edits)
+        try:
+            self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if target.exists():
+                if target.read_bytes() != content:
+                    raise Broken(
+                        f"{target} is there with other content: a container may use it, so it is "
+                        "not rewritten; create the pod again."
+                    )
+                return
+            _write(temporary, content)
+            temporary.rename(target)  # the runtime sees it whole or not at all
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink()
+            raise self._unavailable(target, "written", error) from error
+        self.present()
+
+    def remove(self, container: ContainerId, nonce: Nonce | None = None) -> None:
+        """Remove the files of a sandbox, or its one file of this nonce; none is no error.
+
+        Raise Unavailable when the folder cannot be changed.
+        """
+        for path in self._listed():
+            match = _FILE.fullmatch(path.name.removeprefix(".").removesuffix(".tmp"))
+            if match and match["container"] == container and nonce in (None, match["nonce"]):
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise self._unavailable(path, "removed", error) from error
+
+    def present(self) -> tuple[CdiFile, ...]:
+        """Every file of ours, by name; at first sight one counts as new, whatever its time says.
+
+        Raise Unavailable when the folder cannot be listed; none is there when it is not there.
+        """
+        files = []
+        seen: dict[Identity, float] = {}
+        for path in self._listed():
+            match = _FILE.fullmatch(path.name)
+            found = _identity(path) if match else None
+            if match and found:
+                since = seen[found] = self._seen.get(found, self._clock())
+                files.append(CdiFile(Nonce(match["nonce"]), ContainerId(match["container"]), since))
+        self._seen = seen
+        return tuple(files)
+
+    def _listed(self) -> list[Path]:
+        try:
+            return sorted(self.path.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unavailable(self.path, "listed", error) from error
+
+    def _unavailable(self, path: Path, verb: str, error: OSError) -> Unavailable:
+        return Unavailable(
+            f"{path} cannot be {verb} ({error.strerror}): {self.path} has to be the host's folder "
+            "of CDI files, writable and with room."
+        )
+
+
+def file_name(container: ContainerId, nonce: Nonce) -> str:
+    """`kube-rdma-<container>-<nonce>.json`; raise Refused for ids that cannot stand in it."""
+    if not (_CONTAINER.fullmatch(container) and _NONCE.fullmatch(nonce)):
+        raise Refused(
+            f"no CDI file can be named after container {container[:60]!r}, nonce {nonce[:60]!r}",
+            remedy="A container id has up to 128 letters, digits and . _ -, no sign first",
+            where="CDI",
+        )
+    return f"{_PREFIX}{container}-{nonce}{_ENDING}"
+
+
+def document(binding: Binding, edits: Edits) -> bytes:
+    """The file's content: one device, of the binding's name, with these edits.
+
+    A node has the path of the host's and what the runtime finds there (type, number); rw without m,
+    so that a container makes no nodes.
+    """
+    kind, _, name = binding.cdi.partition("=")
+    assert kind == CDI_KIND
+    given: dict[str, object] = {
+        "deviceNodes": [{"path": path, "permissions": "rw"} for path in edits.char_paths],
+        "env": [f"{key}={value}" for key, value in edits.env],
+        "mounts": [
+            {
+                "hostPath": mount.host_path,
+                "containerPath": mount.container_path,
+                "options": ["ro", "nosuid", "nodev", "bind"],
+            }
+            for mount in edits.mounts
+        ],
+    }
+    device = {"name": name, "containerEdits": {key: value for key, value in given.items() if value}}
+    spec = {"cdiVersion": VERSION, "kind": kind, "devices": [device]}
+    return json.dumps(spec, indent=1).encode()
+
+
+def _write(path: Path, content: bytes) -> None:
+    # Read by the runtime alone, which is root.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return path.name, found.st_ino, found.st_ctime_ns

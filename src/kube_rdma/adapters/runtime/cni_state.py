@@ -1,0 +1,109 @@
+"""What agent and shim leave for each other on the host, for the time that the agent is away.
+
+The agent keeps an empty file for every pod of its node that asks for something of ours; the shim
+lets the ADD of all others pass while nobody answers. The shim keeps an empty file for every DEL
+that nobody heard; the agent does it when it is back. Names alone say everything, so no write can be
+torn (docs/decisions/0008-shim.md).
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.cni import Attachment
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.ip import InterfaceName
+
+ASKING = Path("/var/lib/kube-rdma/asking")  # of the disk: a node starts its pods before the agent
+MISSED = Path("/run/kube-rdma/missed")  # of memory: after a boot, no sandbox is left to delete
+
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_POD = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+class AskingPods:
+    """The pods that the shim holds back while the agent is away, by namespace and name.
+
+    By name and not by UID: static pods have another UID in the API than at the runtime, and a pod
+    that is made anew while the agent is away asks for what the last one asked.
+    """
+
+    def __init__(self, path: Path = ASKING) -> None:
+        self.path = path
+
+    def keep(self, pods: frozenset[PodName]) -> None:
+        """Let it be just these; raise Unavailable when the folder cannot be changed."""
+        there = self.present()
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for pod in sorted(pods - there, key=str):
+                self._add(pod)
+            for pod in sorted(there - pods, key=str):
+                (self.path / pod.namespace / pod.name).unlink(missing_ok=True)
+                with suppress(OSError):  # others of the namespace are still there
+                    (self.path / pod.namespace).rmdir()
+        except OSError as error:
+            raise _unavailable(self.path, error) from error
+
+    def add(self, pod: PodName) -> None:
+        """Add one more, as for a pod whose ADD came before its event."""
+        try:
+            self._add(pod)
+        except OSError as error:
+            raise _unavailable(self.path, error) from error
+
+    def present(self) -> frozenset[PodName]:
+        """Those that are kept; raise Unavailable when the folder cannot be read."""
+        try:
+            return frozenset(PodName(file.parent.name, file.name) for file in self.path.glob("*/*"))
+        except OSError as error:
+            raise _unavailable(self.path, error) from error
+
+    def _add(self, pod: PodName) -> None:
+        # Anything else is no name that Kubernetes gives, and would be a path.
+        if _NAMESPACE.fullmatch(pod.namespace) and _POD.fullmatch(pod.name):
+            folder = self.path / pod.namespace
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (folder / pod.name).touch(mode=0o600)
+
+
+class MissedDeletes:
+    """The DELs that came while the agent was away."""
+
+    def __init__(self, path: Path = MISSED) -> None:
+        """The shim writes only into a folder that is there: raise Unavailable if it cannot be."""
+        self.path = path
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unavailable(path, error) from error
+
+    def present(self) -> tuple[Attachment, ...]:
+        """Every one, sorted by name; raise Unavailable when the folder cannot be read."""
+        try:
+            names = sorted(path.name for path in self.path.iterdir())
+        except OSError as error:
+            raise _unavailable(self.path, error) from error
+        parts = [name.partition("@") for name in names]
+        return tuple(
+            Attachment(ContainerId(container), InterfaceName(interface))
+            for container, _, interface in parts
+        )
+
+    def forget(self, attachment: Attachment) -> None:
+        """It is done; raise Unavailable when the folder cannot be changed."""
+        try:
+            path = self.path / f"{attachment.container}@{attachment.interface}"
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unavailable(self.path, error) from error
+
+
+def _unavailable(path: Path, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"{path} cannot be used ({error.strerror}): it has to be the host's folder, writable and "
+        "with room."
+    )

@@ -1,0 +1,322 @@
+"""CNI documents: environment and configuration to a Call, results and errors back to JSON.
+
+Bytes to values and nothing else; cni_socket carries them. What is wrong with a call is Refused, and
+the table CODES says which code of the specification (1.1.0, "Error") a runtime is told.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address, ip_interface, ip_network
+from typing import Any, TypeVar
+
+import msgspec
+
+from kube_rdma.model import cni
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.ip import InterfaceName
+
+# Who has to act -> code. A refusal of the call's own form has a code for each place it is found in.
+CODES: tuple[tuple[type[KubeRdmaError], cni.Code], ...] = (
+    (Refused, cni.Code.CONFIGURATION),
+    (Unavailable, cni.Code.TRY_AGAIN),
+    (Broken, cni.Code.CONTRADICTION),
+)
+ENVIRONMENT, DOCUMENT, VERSION = "CNI environment", "CNI configuration", "cniVersion"
+PLACES = {
+    ENVIRONMENT: cni.Code.ENVIRONMENT,
+    DOCUMENT: cni.Code.DECODE,
+    VERSION: cni.Code.VERSION,
+}
+
+_CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_INTERFACE = re.compile(r"(?!\.\.?$)[^/:\s]{1,15}")  # what the kernel takes (dev_valid_name)
+_NEEDS = {  # specification 1.1.0, "Parameters"
+    cni.Verb.ADD: ("CNI_CONTAINERID", "CNI_IFNAME", "CNI_NETNS"),
+    cni.Verb.CHECK: ("CNI_CONTAINERID", "CNI_IFNAME", "CNI_NETNS"),
+    cni.Verb.DEL: ("CNI_CONTAINERID", "CNI_IFNAME"),
+}
+_ASK_RUNTIME = "The container runtime has to say it as the CNI specification does"
+
+
+class _Interface(msgspec.Struct):
+    name: str = ""
+    mac: str = ""
+    sandbox: str = ""
+    mtu: int = 0
+    socketPath: str = ""  # noqa: N815  names of the wire
+    pciID: str = ""  # noqa: N815
+
+
+class _Ip(msgspec.Struct):
+    address: str
+    gateway: str | None = None
+    interface: int | None = None
+
+
+class _Route(msgspec.Struct):
+    dst: str
+    gw: str | None = None
+    mtu: int | None = None
+    advmss: int | None = None
+    priority: int | None = None
+    table: int | None = None
+    scope: int | None = None
+
+
+class _Dns(msgspec.Struct):
+    nameservers: list[str] | None = None
+    domain: str = ""
+    search: list[str] | None = None
+    options: list[str] | None = None
+
+
+class _Result(msgspec.Struct):
+    interfaces: list[_Interface] | None = None
+    ips: list[_Ip] | None = None
+    routes: list[_Route] | None = None
+    dns: _Dns | None = None
+
+
+class _Attachment(msgspec.Struct):
+    containerID: str = ""  # noqa: N815
+    ifname: str = ""
+
+
+class _Config(msgspec.Struct):
+    cniVersion: str = ""  # noqa: N815
+    name: str = ""
+    prevResult: _Result | None = None  # noqa: N815
+    valid: list[_Attachment] | None = msgspec.field(default=None, name="cni.dev/valid-attachments")
+
+
+class _HookState(msgspec.Struct):
+    id: str
+    pid: int
+
+
+Document = TypeVar("Document", bound=msgspec.Struct)
+
+
+def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
+    """The call that a shim handed over; `netns` is the descriptor that came with it.
+
+    Raise Refused when the runtime said something that the specification does not allow.
+    """
+    variables = _variables(environment)
+    try:
+        verb = cni.Verb(variables.get("CNI_COMMAND", ""))
+    except ValueError as error:
+        raise _refused("CNI_COMMAND is none of ADD, DEL, CHECK, GC, STATUS") from error
+    document = _decoded(config, _Config, DOCUMENT)
+    if document.cniVersion not in cni.VERSIONS:
+        raise Refused(
+            f"version {document.cniVersion[:20]!r} is not supported",
+            remedy=f"Set one of {', '.join(cni.VERSIONS)} in the CNI configuration",
+            where=VERSION,
+        )
+    container, interface = _names(verb, variables)
+    if "CNI_NETNS" in _NEEDS.get(verb, ()) and netns is None:
+        raise _refused("CNI_NETNS names no file that can be opened")
+    args = _arguments(variables.get("CNI_ARGS", ""))
+    of_pod = dict(args)
+    namespace, pod = of_pod.get("K8S_POD_NAMESPACE"), of_pod.get("K8S_POD_NAME")
+    with _places_named():
+        return cni.Call(
+            verb=verb,
+            version=document.cniVersion,
+            network=document.name,
+            config=config,
+            container=container,
+            interface=interface,
+            netns=netns,
+            netns_path=variables.get("CNI_NETNS", ""),
+            pod=PodName(namespace, pod) if namespace and pod else None,
+            uid=of_pod.get("K8S_POD_UID", ""),
+            args=args,
+            previous=_result(document.prevResult) if document.prevResult else None,
+            valid=tuple(
+                cni.Attachment(ContainerId(one.containerID), InterfaceName(one.ifname))
+                for one in document.valid or ()
+            ),
+        )
+
+
+def decode_hook(state: bytes) -> cni.HookCall:
+    """The container of an OCI state; raise Refused when it is none."""
+    document = _decoded(state, _HookState, "OCI state")
+    return cni.HookCall(document.id, document.pid, state)
+
+
+def encode(call: cni.Call, result: cni.Result) -> bytes:
+    """The result of an ADD: the previous one with ours behind it, in the version of the call."""
+    document: dict[str, Any] = json.loads(call.config).get("prevResult") or {}
+    document["cniVersion"] = call.version
+    before = len(document.get("interfaces") or ())
+    version = cni.VERSIONS.index(call.version)
+    added = {
+        "interfaces": [_interface_out(link, version) for link in result.links],
+        "ips": [_ip_out(address, before, version) for address in result.addresses],
+        "routes": [_route_out(route, version) for route in result.routes],
+    }
+    for key, values in added.items():
+        if values:
+            document[key] = [*(document.get(key) or ()), *values]
+    if result.dns:
+        document["dns"] = _said(
+            nameservers=list(result.dns.nameservers),
+            domain=result.dns.domain,
+            search=list(result.dns.search),
+            options=list(result.dns.options),
+        )
+    return json.dumps(document).encode()
+
+
+def failure(error: KubeRdmaError | None, version: str, verb: cni.Verb | None = None) -> bytes:
+    """The error as CNI tells it; None stands for a fault of ours that only the log explains."""
+    if error is None:
+        code, message = cni.Code.FAULT, "kube-rdma's agent met a fault of its own"
+        details = "Look at the log of kube-rdma's pod on this node, and report it."
+    elif isinstance(error, Refused):
+        code = PLACES.get(error.where, cni.Code.CONFIGURATION)
+        message = f"{error.where}: {error.problem}" if error.where else error.problem
+        details = "\n".join([f"{error.remedy}.", *map(str, error.more)])
+    else:
+        code = next(code for kind, code in CODES if isinstance(error, kind))
+        message, details = str(error), ""
+        if verb is cni.Verb.STATUS and code is cni.Code.TRY_AGAIN:
+            code = cni.Code.NOT_AVAILABLE
+    document = {
+        "cniVersion": version if version in cni.VERSIONS else "1.0.0",
+        "code": int(code),
+        "msg": message,
+        **_said(details=details),
+    }
+    return json.dumps(document).encode()
+
+
+def version_of(config: bytes) -> str:
+    """The version that an answer to this configuration is written in, whatever else is wrong."""
+    try:
+        return msgspec.json.decode(config, type=_Config).cniVersion
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+
+
+def _refused(problem: str, where: str = ENVIRONMENT) -> Refused:
+    return Refused(problem, remedy=_ASK_RUNTIME, where=where)
+
+
+def _decoded(text: bytes, kind: type[Document], where: str) -> Document:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refused(f"it cannot be read ({error})", where) from error
+
+
+def _variables(environment: bytes) -> dict[str, str]:
+    try:
+        entries = environment.decode().split("\0")
+    except UnicodeDecodeError as error:
+        raise _refused("it is not UTF-8") from error
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def _names(verb: cni.Verb, variables: dict[str, str]) -> tuple[ContainerId, InterfaceName]:
+    for name in _NEEDS.get(verb, ()):
+        if not variables.get(name):
+            raise _refused(f"{verb} comes without {name}")
+    container, interface = variables.get("CNI_CONTAINERID", ""), variables.get("CNI_IFNAME", "")
+    if container and not _CONTAINER.fullmatch(container):
+        raise _refused("CNI_CONTAINERID is not made of up to 128 letters, digits and . _ -")
+    if interface and not _INTERFACE.fullmatch(interface):
+        raise _refused("CNI_IFNAME is no name that the kernel takes")
+    return ContainerId(container), InterfaceName(interface)
+
+
+def _arguments(text: str) -> tuple[tuple[str, str], ...]:
+    pairs = [entry.partition("=") for entry in text.split(";") if entry]
+    if not all(key and equals for key, equals, _ in pairs):
+        raise _refused("CNI_ARGS is not made of NAME=value, with ; between them")
+    return tuple((key, value) for key, _, value in pairs)
+
+
+@contextmanager
+def _places_named() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:  # of ipaddress
+        raise _refused(f"prevResult cannot be read ({error})", DOCUMENT) from error
+
+
+def _result(result: _Result) -> cni.Result:
+    dns = result.dns
+    return cni.Result(
+        tuple(
+            cni.Link(one.name, one.mac, one.sandbox, one.mtu, one.socketPath, one.pciID)
+            for one in result.interfaces or ()
+        ),
+        tuple(
+            cni.LinkAddress(ip_interface(one.address), _gateway(one.gateway), one.interface)
+            for one in result.ips or ()
+        ),
+        tuple(
+            cni.LinkRoute(
+                ip_network(one.dst, strict=False),
+                _gateway(one.gw),
+                *(one.mtu, one.advmss, one.priority, one.table, one.scope),
+            )
+            for one in result.routes or ()
+        ),
+        cni.Dns(
+            tuple(dns.nameservers or ()),
+            dns.domain,
+            tuple(dns.search or ()),
+            tuple(dns.options or ()),
+        )
+        if dns and dns != _Dns()
+        else None,
+    )
+
+
+def _gateway(text: str | None) -> Any:
+    return ip_address(text) if text else None
+
+
+def _said(**values: object) -> dict[str, object]:
+    return {key: value for key, value in values.items() if value not in (None, "", [], 0)}
+
+
+def _interface_out(link: cni.Link, version: int) -> dict[str, object]:
+    newer = {"mtu": link.mtu, "socketPath": link.socket_path, "pciID": link.pci}
+    return {
+        "name": link.name,
+        **_said(mac=link.mac, sandbox=link.sandbox),
+        **(_said(**newer) if version >= cni.VERSIONS.index("1.1.0") else {}),
+    }
+
+
+def _ip_out(address: cni.LinkAddress, before: int, version: int) -> dict[str, object]:
+    out: dict[str, object] = {"address": str(address.address)}
+    if version < cni.VERSIONS.index("1.0.0"):
+        out["version"] = str(address.address.version)
+    if address.gateway:
+        out["gateway"] = str(address.gateway)
+    if address.link is not None:
+        out["interface"] = before + address.link
+    return out
+
+
+def _route_out(route: cni.LinkRoute, version: int) -> dict[str, object]:
+    out: dict[str, object] = {"dst": str(route.to)}
+    if route.via:
+        out["gw"] = str(route.via)
+    if version >= cni.VERSIONS.index("1.1.0"):
+        for key in ("mtu", "advmss", "priority", "table", "scope"):
+            if (value := getattr(route, key)) is not None:
+                out[key] = value
+    return out

@@ -1,0 +1,114 @@
+"""The dialect ``configList``: config.json of the shared RDMA device plugin.
+
+Every pool is of mode hca: `rdmaHcaMax` shares for the pool, and every container that holds one
+opens all of its cards. Two things that plugin lets pass are refused, for they made no resource:
+an `rdmaHcaMax` of zero or none at all, and a field that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from kube_rdma.api.dialect import MOST_SHARES, RESCAN, Config, Many, Typed
+from kube_rdma.api.document import Document
+from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.words import DeviceId, Driver, Interface, LinkType, Name, Prefix, Vendor
+from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Selector
+
+_A_DAY = 86_400  # seconds
+_INSTEAD = 'Add "selectors": {"ifNames": ["ens2f0"]}, or other fields of it'
+
+
+class Selectors(Typed):
+    """Which cards: any value of a list, every list that is not empty."""
+
+    vendors: Many[Vendor] = ()
+    device_ids: Many[DeviceId] = Field((), alias="deviceIDs")
+    drivers: Many[Driver] = ()
+    if_names: Many[Interface] = ()
+    link_types: Many[LinkType] = ()
+
+    @property
+    def choose(self) -> bool:
+        """Whether they say anything; the plugin takes empty ones for none."""
+        return any(getattr(self, name) for name in type(self).model_fields)
+
+
+class SharedPool(Typed):
+    """One resource: `rdmaHcaMax` shares of all its cards together."""
+
+    resource_name: Name = Field(examples=["hca_shared_devices_a"])
+    resource_prefix: Prefix = "rdma"
+    rdma_hca_max: int = Field(ge=1, le=MOST_SHARES, examples=[1000])
+    devices: Many[Interface] = Field((), description="Deprecated: selectors.ifNames.")
+    selectors: Selectors | None = Field(None, validate_default=True)
+
+    @field_validator("selectors")
+    @classmethod
+    def _one_choice(cls, selectors: Selectors | None, info: ValidationInfo) -> Selectors | None:
+        """Either these or `devices`, which is validated before; nothing is said of a wrong one."""
+        chosen = selectors is not None and selectors.choose
+        if "devices" in info.data and chosen == bool(info.data["devices"]):
+            if chosen:
+                problem = "selectors and devices are both given, and only one can choose the cards"
+                raise slips(Slip(problem, "Move the names from devices to selectors.ifNames"))
+            raise slips(Slip("nothing says which cards the pool has", _INSTEAD))
+        return selectors
+
+
+class ConfigList(Typed):
+    """The whole file."""
+
+    periodic_update_interval: int = Field(RESCAN, ge=0, le=_A_DAY)
+    config_list: Many[SharedPool] = Field(
+        min_length=1,
+        examples=[[{"resourceName": "a", "rdmaHcaMax": 1000, "selectors": {"vendors": ["15b3"]}}]],
+    )
+
+
+def load(document: Document) -> Config:
+    """What the document means; raise Refused with all of its faults."""
+    config = validate(ConfigList, document)
+    pools = (_pool(one, index, document) for index, one in enumerate(config.config_list))
+    warnings = tuple(_warnings(config))
+    return Config(tuple(pools), config.periodic_update_interval, warnings)
+
+
+def _pool(one: SharedPool, index: int, document: Document) -> PoolSpec:
+    path = ("configList", index)
+    wanted = one.selectors if one.selectors and one.selectors.choose else None
+    if wanted is None:
+        where = document.where((*path, "devices"))
+        selector = Selector(where, interfaces=one.devices)
+    else:
+        selector = Selector(
+            document.where((*path, "selectors")),
+            vendors=tuple(v.lower() for v in wanted.vendors),
+            device_ids=tuple(d.lower() for d in wanted.device_ids),
+            drivers=wanted.drivers,
+            interfaces=wanted.if_names,
+            link_types=wanted.link_types,
+        )
+    return PoolSpec(
+        f"{one.resource_prefix}/{one.resource_name}",
+        Mode.HCA,
+        source=document.where(path),
+        selectors=(selector,),
+        shares=one.rdma_hca_max,
+        bind=Bind.POOL,
+        attach=Attach.NONE,
+    )
+
+
+def _warnings(config: ConfigList) -> Iterator[str]:
+    """What works with us and not with the plugin that the dialect comes from."""
+    full = {(one.resource_prefix, one.resource_name) for one in config.config_list}
+    for name, count in Counter(name for _, name in full).items():
+        if count > 1:
+            yield (
+                f"{count} pools are named {name} under different prefixes; "
+                "the shared RDMA device plugin would refuse that, kube-rdma does not"
+            )

@@ -1,0 +1,36 @@
+"""What the dialects of the configuration have in common: strict models in, one Config out.
+
+Each dialect is a pydantic model and a function `load`, from the Document that api/document read to
+the Config that programs take; api/config finds out which dialect a text is written in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Strict
+from pydantic.alias_generators import to_camel
+
+from kube_rdma.model.pool import PoolSpec
+
+RESCAN = 60  # seconds, the default of the shared device plugin
+MOST_SHARES = 100_000  # of one pool: all of them travel in one message, and gRPC ends it at 4 MiB
+
+T = TypeVar("T")
+Many: TypeAlias = Annotated[tuple[T, ...], Strict(strict=False)]  # a list in the document
+
+
+class Typed(BaseModel):
+    """An object of a document: no unknown field, no value that only looks like the right type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a configuration file means."""
+
+    pools: tuple[PoolSpec, ...]
+    rescan: int = RESCAN  # seconds between two looks when the kernel announces nothing; 0: never
+    warnings: tuple[str, ...] = ()  # sentences

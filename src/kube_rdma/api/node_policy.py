@@ -1,0 +1,168 @@
+"""The dialect ``kind: NodePolicy`` (kube-rdma.io/v1alpha1), our own, in which all can be said.
+
+The other dialects can say parts of it. As an object of the cluster it names the nodes that it is
+for; a file on a node is for that node, whatever it says about others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
+
+from kube_rdma.api.dialect import MOST_SHARES, Config, Many, Typed
+from kube_rdma.api.document import Document
+from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.words import (
+    DeviceId,
+    Driver,
+    Facts,
+    Interface,
+    LinkType,
+    Pci,
+    PhysicalFunction,
+    PKey,
+    RdmaDevice,
+    Resource,
+    RootDevice,
+    Vendor,
+    extra_info,
+    function_range,
+    partition,
+    root_range,
+)
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Preference, Selector
+
+_Named = Strict(strict=False)  # a choice is written by its name
+
+
+class PoolSelector(Typed):
+    """Which cards: any value of a list, every field that is given."""
+
+    vendors: Many[Vendor] = ()
+    device_ids: Many[DeviceId] = Field((), alias="deviceIDs")
+    drivers: Many[Driver] = ()
+    interfaces: Many[Interface] = ()
+    link_types: Many[LinkType] = ()
+    pci_addresses: Many[Pci] = ()
+    acpi_indexes: Many[Annotated[int, Field(ge=0)]] = ()
+    physical_functions: Many[PhysicalFunction] = ()
+    root_devices: Many[RootDevice] = ()
+    rdma_devices: Many[RdmaDevice] = ()
+    p_keys: Many[PKey] = ()
+    rdma: bool | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing."""
+        return all(getattr(self, name) in ((), None) for name in type(self).model_fields)
+
+
+class PolicyPool(Typed):
+    """One resource; what is left out is said by the mode (docs/modes.md)."""
+
+    resource: Resource = Field(examples=["rdma/hca"])
+    mode: Annotated[Mode, _Named]
+    selectors: Many[PoolSelector] = ()
+    shares: int | None = Field(None, ge=1, le=MOST_SHARES)
+    bind: Annotated[Bind, _Named] | None = None
+    attach: Annotated[Attach, _Named] | None = None
+    prefer: Annotated[Preference, _Named] | None = None
+    numa_hints: bool = True
+    extra_info: Facts = Field(default_factory=dict)
+
+    @field_validator("selectors")
+    @classmethod
+    def _no_empty(cls, selectors: tuple[PoolSelector, ...]) -> tuple[PoolSelector, ...]:
+        remedy = "Remove it, for a pool without selectors has every card that its mode can take"
+        empty = [
+            Slip("this selector chooses nothing", remedy, (n,))
+            for n, one in enumerate(selectors)
+            if one.empty
+        ]
+        if empty:
+            raise slips(*empty)
+        return selectors
+
+    @field_validator("bind")
+    @classmethod
+    def _pool_of_hca(cls, bind: Bind | None, info: ValidationInfo) -> Bind | None:
+        """In the other modes something of one card goes into the pod."""
+        mode = info.data.get("mode", Mode.HCA)
+        if bind is Bind.POOL and mode is not Mode.HCA:
+            problem = f"in mode {mode} a share stands for one card, not for the pool"
+            raise slips(Slip(problem, 'Write "bind": "per-card", or "mode": "hca"'))
+        return bind
+
+
+class PolicySpec(Typed):
+    """For which nodes, and what they offer; a higher priority wins on a node of two policies."""
+
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    priority: int = 0
+    pools: Many[PolicyPool] = Field(
+        min_length=1, examples=[[{"resource": "rdma/hca", "mode": "hca"}]]
+    )
+
+
+class Metadata(Typed):
+    """Its name; what else the API server keeps about an object is left alone."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = Field(examples=["rdma"])
+
+
+class NodePolicy(Typed):
+    """The whole object."""
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    kind: Literal["NodePolicy"]
+    metadata: Metadata = Field(examples=[{"name": "rdma"}])
+    spec: PolicySpec = Field(examples=[{"pools": [{"resource": "rdma/hca", "mode": "hca"}]}])
+
+
+def load(document: Document) -> Config:
+    """What the document means; raise Refused with all of its faults."""
+    policy = validate(NodePolicy, document)
+    return Config(tuple(_pools(policy, document)))
+
+
+def _pools(policy: NodePolicy, document: Document) -> Iterator[PoolSpec]:
+    for index, one in enumerate(policy.spec.pools):
+        path = ("spec", "pools", index)
+        yield PoolSpec(
+            one.resource,
+            one.mode,
+            source=document.where(path),
+            selectors=tuple(
+                _selector(each, document.where((*path, "selectors", n)))
+                for n, each in enumerate(one.selectors)
+            ),
+            shares=one.shares,
+            bind=one.bind,
+            attach=one.attach,
+            prefer=one.prefer,
+            numa_hints=one.numa_hints,
+            extra_info=extra_info(one.extra_info),
+        )
+
+
+def _selector(one: PoolSelector, source: str) -> Selector:
+    return Selector(
+        source,
+        vendors=tuple(v.lower() for v in one.vendors),
+        device_ids=tuple(d.lower() for d in one.device_ids),
+        drivers=one.drivers,
+        interfaces=one.interfaces,
+        link_types=one.link_types,
+        pci_addresses=tuple(map(PciAddress, one.pci_addresses)),
+        acpi_indexes=one.acpi_indexes,
+        physical=tuple(map(function_range, one.physical_functions)),
+        roots=tuple(map(root_range, one.root_devices)),
+        rdma_devices=one.rdma_devices,
+        pkeys=tuple(map(partition, one.p_keys)),
+        rdma=one.rdma,
+    )

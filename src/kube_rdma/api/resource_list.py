@@ -1,0 +1,195 @@
+"""The dialect ``resourceList``: config.json of the SR-IOV network device plugin.
+
+Every pool is of mode sriov, and its containers get the variables of that plugin. Refused are what
+is not about network cards with RDMA in our sense (accelerators, vDPA, DDP profiles) and a pool
+without selectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+
+from kube_rdma.api.dialect import Config, Many, Typed
+from kube_rdma.api.document import Document
+from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.words import (
+    AcpiIndex,
+    DeviceId,
+    Driver,
+    Facts,
+    LinkType,
+    Name,
+    Pci,
+    PhysicalFunction,
+    PKey,
+    Prefix,
+    RootDevice,
+    Vendor,
+    extra_info,
+    function_range,
+    partition,
+    root_range,
+)
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.pool import Attach, Mode, PoolSpec, Selector, Variables
+
+_VHOST = ("/dev/vhost-net", "/dev/net/tun")
+_AUXILIARY = "auxNetDevice"
+_OF_AUXILIARY = frozenset({"auxTypes"})  # fields that only one type of device has
+_NOT_OF_AUXILIARY = frozenset({"pciAddresses", "acpiIndexes", "pKeys"})
+
+
+class Selectors(Typed):
+    """Which functions: any value of a list, every list that is not empty."""
+
+    vendors: Many[Vendor] = ()
+    devices: Many[DeviceId] = ()
+    drivers: Many[Driver] = ()
+    pci_addresses: Many[Pci] = ()
+    acpi_indexes: Many[AcpiIndex] = ()
+    pf_names: Many[PhysicalFunction] = ()
+    root_devices: Many[RootDevice] = ()
+    link_types: Many[LinkType] = ()
+    p_keys: Many[PKey] = ()
+    aux_types: Many[Literal["sf"]] = ()
+    is_rdma: bool = False
+    need_vhost_net: bool = False
+    ddp_profiles: Many[str] = Field((), description="Not supported.")
+    vdpa_type: str = Field("", description="Not supported.")
+
+    @field_validator("ddp_profiles", "vdpa_type")
+    @classmethod
+    def _unsupported(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if value:
+            problem = "kube-rdma does not choose cards by DDP profile or vDPA type"
+            remedy = "Remove the field, or let the SR-IOV network device plugin serve this pool"
+            raise slips(Slip(problem, remedy))
+        return value
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of the fields that choose something."""
+        fields = type(self).model_fields.items()
+        return tuple(
+            str(field.alias)
+            for name, field in fields
+            if getattr(self, name) and name != "need_vhost_net"
+        )
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, dict) else value
+
+
+class Resource(Typed):
+    """One resource of virtual functions, or of sub-functions."""
+
+    resource_name: Name = Field(examples=["sriov_rdma_a"])
+    resource_prefix: Prefix = "intel.com"
+    device_type: Literal["netDevice", "auxNetDevice", "accelerator"] = "netDevice"
+    exclude_topology: bool = False
+    additional_info: Facts = Field(default_factory=dict)
+    selectors: Annotated[
+        Many[Selectors],
+        BeforeValidator(_as_list, json_schema_input_type=Selectors | Many[Selectors]),
+    ] = Field(min_length=1, examples=[{"pfNames": ["ens2f0#0-3"], "isRdma": True}])
+
+    @field_validator("device_type")
+    @classmethod
+    def _network_only(cls, device_type: str) -> str:
+        if device_type == "accelerator":
+            problem = "kube-rdma offers network cards, and an accelerator is none"
+            remedy = "Serve this pool with the SR-IOV network device plugin, which runs beside ours"
+            raise slips(Slip(problem, remedy))
+        return device_type
+
+    @field_validator("selectors")
+    @classmethod
+    def _of_the_type(
+        cls, selectors: tuple[Selectors, ...], info: ValidationInfo
+    ) -> tuple[Selectors, ...]:
+        """Each chooses something, and with fields that the type of device has."""
+        device_type = info.data.get("device_type")
+        found = [
+            Slip(slip.problem, slip.remedy, (index, *slip.path))
+            for index, one in enumerate(selectors)
+            for slip in _slips(one, device_type)
+        ]
+        if found:
+            raise slips(*found)
+        return selectors
+
+
+class ResourceList(Typed):
+    """The whole file."""
+
+    resource_list: Many[Resource] = Field(
+        min_length=1,
+        examples=[[{"resourceName": "sriov_rdma_a", "selectors": {"pfNames": ["ens2f0#0-3"]}}]],
+    )
+
+
+def load(document: Document) -> Config:
+    """What the document means; raise Refused with all of its faults."""
+    config = validate(ResourceList, document)
+    return Config(tuple(_pool(one, n, document) for n, one in enumerate(config.resource_list)))
+
+
+def _slips(one: Selectors, device_type: str | None) -> Iterator[Slip]:
+    """What is wrong with the selectors of a pool of `device_type`, None when that is wrong too."""
+    if not one.given:
+        remedy = 'Add a field that chooses, such as "pfNames": ["ens2f0#0-3"]'
+        yield Slip("the selectors choose nothing", remedy)
+    if device_type is None:
+        return
+    auxiliary = device_type == _AUXILIARY
+    for name in one.given:
+        if name in (_NOT_OF_AUXILIARY if auxiliary else _OF_AUXILIARY):
+            other = "netDevice" if auxiliary else _AUXILIARY
+            remedy = f'Remove it, or write "deviceType": "{other}"'
+            yield Slip(f"this field is not for deviceType {device_type}", remedy, (name,))
+    for name, texts in (("pfNames", one.pf_names), ("rootDevices", one.root_devices)):
+        for index, text in enumerate(texts if auxiliary else ()):
+            if "#" in text:
+                remedy = f'Write "{text.partition("#")[0]}" for all of its sub-functions'
+                yield Slip("sub-functions cannot be chosen by range", remedy, (name, index))
+
+
+def _pool(one: Resource, index: int, document: Document) -> PoolSpec:
+    path = ("resourceList", index)
+    auxiliary = one.device_type == _AUXILIARY
+    vhost = any(each.need_vhost_net for each in one.selectors)
+    return PoolSpec(
+        f"{one.resource_prefix}/{one.resource_name}",
+        Mode.SRIOV,
+        source=document.where(path),
+        selectors=tuple(
+            _selector(each, document.where((*path, "selectors", n)), auxiliary=auxiliary)
+            for n, each in enumerate(one.selectors)
+        ),
+        attach=Attach.NONE,
+        numa_hints=not one.exclude_topology,
+        variables=Variables.PCIDEVICE,
+        extra_info=extra_info(one.additional_info),
+        extra_paths=_VHOST if vhost else (),
+    )
+
+
+def _selector(one: Selectors, source: str, *, auxiliary: bool) -> Selector:
+    return Selector(
+        source,
+        vendors=tuple(v.lower() for v in one.vendors),
+        device_ids=tuple(d.lower() for d in one.devices),
+        drivers=one.drivers,
+        link_types=one.link_types,
+        pci_addresses=tuple(map(PciAddress, one.pci_addresses)),
+        acpi_indexes=tuple(map(int, one.acpi_indexes)),
+        physical=tuple(map(function_range, one.pf_names)),
+        roots=tuple(map(root_range, one.root_devices)),
+        auxiliary_types=("sf",) if auxiliary else (),
+        pkeys=tuple(map(partition, one.p_keys)),
+        rdma=True if one.is_rdma else None,
+    )

@@ -1,0 +1,251 @@
+"""A pod's further network: what was asked for, which network that is, what was attached.
+
+api compiles annotations and NetworkAttachmentDefinitions to NetworkAsk and Network. rules/networks
+brings the two together (Wish), rules/attach_cards finds card and link for each (Seat), rules/attach
+plans Steps (Plan). The agent journals the Plans and tells the pod's status out of Attached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kube_rdma.model.binding import ContainerId, HeldShare, PodName
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.ip import Address, InterfaceName, PoolName, Subnet
+from kube_rdma.model.pool import Bind, Mode, ShareId
+from kube_rdma.model.step import Step
+from kube_rdma.model.survey import NamespaceMode
+
+
+class NetworkKind(StrEnum):
+    """How an interface comes into the pod.
+
+    MACVLAN, IPVLAN, IPOIB: a virtual link on a card, the last one on InfiniBand. DEVICE: the card's
+    or function's own link. CARD: what the mode of the granted card means (rules/modes). OTHER: the
+    binary of the host's CNI folder is called, we plan nothing.
+    """
+
+    MACVLAN = "macvlan"
+    IPVLAN = "ipvlan"
+    IPOIB = "ipoib"
+    DEVICE = "host-device"
+    CARD = "kube-rdma"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class StaticAddress:
+    """An address that the document itself gives."""
+
+    address: Address
+    prefix: int
+    gateway: Address | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkRoute:
+    """A route that the network's document wants; without `via` the gateway of the address."""
+
+    to: Subnet
+    via: Address | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One network as its document describes it.
+
+    `master` is the interface of the node that virtual links sit on; None: that of the granted card.
+    `resource` ties it to shares (the NAD's annotation). `pools` are asked for addresses, `static`
+    ones are given besides. `rdma`: the granted card's RDMA device comes along. `device` is a PCI
+    address, an interface or a MAC. `sysctls` are of the interface: ``ipv4/conf``, ``arp_notify``,
+    ``1``. `config` is the document itself, for plugins that are called; `source` its place.
+    """
+
+    name: str  # namespace/name, as status tells it
+    kind: NetworkKind
+    source: str
+    master: str | None = None
+    mode: str = ""
+    mtu: int | None = None
+    resource: str | None = None
+    pools: tuple[PoolName, ...] = ()
+    static: tuple[StaticAddress, ...] = ()
+    routes: tuple[NetworkRoute, ...] = ()
+    rdma: bool = True
+    device: str | None = None  # of kind DEVICE, where the document says it
+    mac: str | None = None
+    pkey: int | None = None  # of kind IPOIB
+    sysctls: tuple[tuple[str, str, str], ...] = ()
+    config: bytes = b""
+    plugin: str = ""  # the CNI type, of kind OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class AskedAddress:
+    """An address that a pod asks for; the pool knows the length better, if there is one."""
+
+    address: Address
+    prefix: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkAsk:
+    """One entry of a pod's annotation; `source` names the entry, ``networks[2]``.
+
+    `capabilities` are what only other plugins can do (``portMappings``, ``bandwidth``), as JSON.
+    """
+
+    namespace: str
+    network: str
+    interface: InterfaceName
+    source: str
+    addresses: tuple[AskedAddress, ...] = ()
+    mac: str | None = None
+    guid: str | None = None
+    default_routes: tuple[Address, ...] = ()
+    device_id: str | None = None
+    arguments: bytes = b"{}"  # cni-args, as JSON
+    capabilities: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """An entry with the network that it means."""
+
+    ask: NetworkAsk
+    network: Network
+
+
+@dataclass(frozen=True, slots=True)
+class HostLink:
+    """An interface of the node now. `default_route`: the node itself is reached through it."""
+
+    index: int
+    name: str
+    mtu: int
+    mac: str
+    up: bool  # administratively
+    pci: PciAddress | None
+    link_type: str  # as Netdev.link_type
+    default_route: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostNetwork:
+    """The node as planning needs it.
+
+    `soft` is the kind of RDMA link to make on cards without an RDMA device of their own (rxe, siw);
+    None: none is made.
+    """
+
+    links: tuple[HostLink, ...]
+    namespace_mode: NamespaceMode
+    soft: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedShare:
+    """One share that a container of the pod holds, and what it stands for."""
+
+    container: str
+    resource: str
+    share: ShareId
+    cards: tuple[Card, ...]
+    mode: Mode
+    bind: Bind
+
+    @property
+    def held(self) -> HeldShare:
+        """Its key among promises."""
+        return self.resource, self.share
+
+
+class Way(StrEnum):
+    """What is done to the link of a card."""
+
+    TAKE = "take"
+    MACVLAN = "macvlan"
+    IPVLAN = "ipvlan"
+    IPOIB = "ipoib"
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A wish with its place on the node, before it has addresses.
+
+    `number` is its place in the annotation, from 1. `card` and `held` are None where the pod holds
+    no share of the card: then no RDMA device comes along.
+    """
+
+    wish: Wish
+    number: int
+    way: Way
+    link: HostLink
+    card: Card | None = None
+    held: HeldShare | None = None
+    soft: str | None = None  # kind of the soft RDMA link to make
+    devices: tuple[str, ...] = ()  # RDMA devices of the card itself that the pod will use
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """Where an attachment goes; the inode tells one namespace from a later one at its path."""
+
+    container: ContainerId
+    pod: PodName
+    uid: str
+    netns_path: str
+    netns_inode: int
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAddress:
+    """An address that the interface got, with what belongs to it."""
+
+    address: Address
+    prefix: int
+    gateway: Address | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All Steps of one interface, in order: what the journal holds before the first one is run."""
+
+    interface: InterfaceName
+    network: str
+    card: CardId | None
+    steps: tuple[Step, ...]
+    addresses: tuple[GivenAddress, ...] = ()
+    held: HeldShare | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """Everything of ours in one sandbox. `complete` once every step was run and ADD answered."""
+
+    sandbox: Sandbox
+    plans: tuple[Plan, ...]
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """One interface as it is in the pod, for the status annotations.
+
+    `pci` is the card's function, `physical` the physical one of a virtual function.
+    """
+
+    network: str
+    interface: InterfaceName
+    mac: str
+    mtu: int
+    addresses: tuple[GivenAddress, ...]
+    rdma_device: str | None = None
+    gid: str | None = None
+    gid_index: int | None = None
+    card: CardId | None = None
+    pci: PciAddress | None = None
+    physical: PciAddress | None = None
+    default: bool = False  # the pod's default route leads through it

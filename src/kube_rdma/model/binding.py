@@ -1,0 +1,123 @@
+"""What is promised at Allocate and bound when a pod's network is attached: Promise and Binding.
+
+The kubelet asks for a container's devices before the pod has a network, so Allocate only names a
+CDI device (Promise); what that name stands for is written later (Binding) and looked up by the
+runtime when it creates the container (DESIGN, decision 2). Both are journalled. rules/binding
+decides about them, adapters/runtime writes the CDI files.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NewType
+
+from kube_rdma.model.card import CardId
+from kube_rdma.model.pool import ShareId
+
+Nonce = NewType("Nonce", str)
+"""Tells one Allocate from every other: lower-case letters and digits, at random."""
+
+ContainerId = NewType("ContainerId", str)
+"""CNI_CONTAINERID: the sandbox of a pod, never one of its containers. Fresh for each sandbox."""
+
+HeldShare = tuple[str, ShareId]
+"""Resource and id: two resources may use the same ids."""
+
+CDI_KIND = "kube-rdma.io/hca"
+
+
+def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:
+    """The qualified CDI device of one Allocate, named after its first share.
+
+    A device name begins and ends with a letter or digit and has ``_ - . :`` inside (CDI SPEC.md);
+    other characters of the share, as the @ of a soft device, become ``_``.
+    """
+    share = re.sub(r"[^A-Za-z0-9_.:-]", "_", shares[0]).lstrip("_.:-")
+    return f"{CDI_KIND}={share}-{nonce}" if share else f"{CDI_KIND}={nonce}"
+
+
+def at_start(nonce: Nonce) -> ContainerId:
+    """Stands for the sandbox of a pod without a network of ours: CNI never names that one."""
+    return ContainerId(f"start-{nonce}")
+
+
+@dataclass(frozen=True, slots=True)
+class PodName:
+    """A pod as pod resources name it: without its UID."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """namespace/name, as in messages of Kubernetes."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What one Allocate answered: a CDI device that will stand for these shares.
+
+    `replaces`: promises of the same shares that were bound by then. The kubelet allocates for all
+    containers of a pod before its network is attached, so they were another pod's, which is over.
+    """
+
+    nonce: Nonce
+    resource: str
+    shares: tuple[ShareId, ...]
+    cards: tuple[CardId, ...]
+    cdi: str
+    when: float  # seconds of the wall clock, for people; nothing is decided by it
+    replaces: tuple[Nonce, ...] = ()
+
+    @property
+    def held(self) -> frozenset[HeldShare]:
+        """Its shares, each with the resource."""
+        return frozenset((self.resource, share) for share in self.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A promise kept in one sandbox. It holds all it needs, the promise may be forgotten first."""
+
+    nonce: Nonce
+    container: ContainerId
+    pod: PodName
+    uid: str  # of the pod; "" where it has no network of ours, pod resources do not tell it
+    netns: str  # path of the network namespace; "" likewise
+    resource: str
+    shares: tuple[ShareId, ...]
+    cards: tuple[CardId, ...]
+    cdi: str
+    when: float  # seconds of the wall clock, for people
+
+    @property
+    def held(self) -> frozenset[HeldShare]:
+        """Its shares, each with the resource."""
+        return frozenset((self.resource, share) for share in self.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class FileMount:
+    """A file of the host that the container sees, read-only."""
+
+    host_path: str
+    container_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """What a CDI device adds to its container; device nodes keep the paths of the host."""
+
+    char_paths: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[FileMount, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CdiFile:
+    """A CDI file of ours, known to be there `since` then (monotonic clock, seconds)."""
+
+    nonce: Nonce
+    container: ContainerId
+    since: float

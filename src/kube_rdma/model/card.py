@@ -1,0 +1,87 @@
+"""What a share can stand for: a card, that is one network function with its RDMA devices.
+
+A Device is what verbs open; a Card is what a scheduler gives away. They differ where one function
+carries several devices, where a function has none yet (a virtual function on which Soft-RoCE is
+made later) and where the devices are out of sight because the card sits inside a pod. rules/cards
+makes Cards out of a Survey.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NewType
+
+from kube_rdma.model.device import Device, PciAddress, Seat
+
+CardId = NewType("CardId", str)
+"""What outlives renames, moves between namespaces and reboots (DESIGN, decision 4).
+
+The PCI address, else the auxiliary device, else ``<link>@<netdev>`` of a soft device without a
+function below it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Netdev:
+    """A network interface of a function, as its own namespace shows it."""
+
+    name: str
+    link_type: str  # what netlink calls its encapsulation: "ether", "infiniband"; "" for others
+    up: bool  # administratively
+    carrier: bool | None  # None: not readable, which the kernel says of an interface that is down
+    default_route: bool = False  # the node itself is reached through it
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A PCI function of class 02 (network), with or without a driver, interface or RDMA device."""
+
+    seat: Seat
+    vendor: int  # 16 bits, 0x15b3
+    device: int
+    driver: str | None
+    netdevs: tuple[Netdev, ...] = ()  # of the namespace that was read; none when in a pod
+    acpi_index: int | None = None  # firmware's number of an onboard card (sysfs acpi_index)
+    vf_index: int | None = None  # its number among the virtual functions of its physical one
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One function with its devices; `reasons` are empty exactly when it can be given away now."""
+
+    id: CardId
+    devices: tuple[Device, ...]
+    function: Function | None  # None: an auxiliary or soft device, or a tree without PCI facts
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """True when nothing stands against giving this card to a pod."""
+        return not self.reasons
+
+    @property
+    def name(self) -> str:
+        """What people call it: its RDMA devices, else its interfaces, else its identity."""
+        names = [device.name for device in self.devices]
+        if not names and self.function:
+            names = [netdev.name for netdev in self.function.netdevs]
+        return "+".join(names) or self.id
+
+    @property
+    def seat(self) -> Seat | None:
+        """Where it sits; None for a soft device on an interface without a function."""
+        if self.function:
+            return self.function.seat
+        return next((device.seat for device in self.devices if device.seat), None)
+
+    @property
+    def numa_node(self) -> int | None:
+        """The NUMA node that its function, else its first device, is near to."""
+        if self.function:
+            return self.function.seat.numa_node
+        return self.devices[0].numa_node if self.devices else None
+
+    @property
+    def pci(self) -> PciAddress | None:
+        """The address of its function."""
+        return self.seat.pci if self.seat else None

@@ -1,0 +1,148 @@
+"""A call of the Container Network Interface, and what is answered.
+
+The shim hands calls over, adapters/runtime/cni_wire decodes them to a Call and encodes a Result,
+for the versions 0.3.1 to 1.1.0 of the specification. Names are those of the specification.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+)
+
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.ip import InterfaceName
+
+VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
+
+
+class Verb(StrEnum):
+    """What is asked; VERSION never comes, the shim answers it."""
+
+    ADD = "ADD"
+    DEL = "DEL"
+    CHECK = "CHECK"
+    GC = "GC"
+    STATUS = "STATUS"
+
+
+class Code(IntEnum):
+    """Error codes: those of the specification below 100, ours from there on."""
+
+    VERSION = 1
+    ENVIRONMENT = 4
+    DECODE = 6
+    CONFIGURATION = 7
+    TRY_AGAIN = 11
+    NOT_AVAILABLE = 50  # STATUS: no ADD can succeed now
+    CONTRADICTION = 100  # the world is not as it was recorded
+    FAULT = 101  # ours; the agent's log has more
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An interface, of the host if without `sandbox`; `mtu` and what follows is of 1.1.0."""
+
+    name: str
+    mac: str = ""
+    sandbox: str = ""
+    mtu: int = 0
+    socket_path: str = ""
+    pci: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAddress:
+    """An address; `link` is the place of its interface among the result's, if it has one."""
+
+    address: IPv4Interface | IPv6Interface
+    gateway: IPv4Address | IPv6Address | None = None
+    link: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRoute:
+    """A route; what is None is not said. All but the first two are of 1.1.0."""
+
+    to: IPv4Network | IPv6Network
+    via: IPv4Address | IPv6Address | None = None
+    mtu: int | None = None
+    advmss: int | None = None
+    priority: int | None = None
+    table: int | None = None
+    scope: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dns:
+    """How the container should resolve names."""
+
+    nameservers: tuple[str, ...] = ()
+    domain: str = ""
+    search: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an ADD made. As an answer it holds only what we made.
+
+    The encoder puts it behind the previous result, of which every field is kept as it was.
+    """
+
+    links: tuple[Link, ...] = ()
+    addresses: tuple[LinkAddress, ...] = ()
+    routes: tuple[LinkRoute, ...] = ()
+    dns: Dns | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """One interface of one sandbox: what DEL removes, and what GC is told to leave."""
+
+    container: ContainerId
+    interface: InterfaceName
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call. What a verb has no use for is empty: GC and STATUS are about no container.
+
+    `netns` is a descriptor of the pod's network namespace, checked to be one, and open for as long
+    as the call lasts; ADD always has it. `uid` and `pod` are what the kubelet told the runtime,
+    `args` all of CNI_ARGS. `previous` is what the plugins before us made, `valid` what GC must
+    leave, `config` the whole configuration as it came, for the keys that only some callers know.
+    """
+
+    verb: Verb
+    version: str
+    network: str
+    config: bytes
+    container: ContainerId
+    interface: InterfaceName
+    netns: int | None = None
+    netns_path: str = ""
+    pod: PodName | None = None
+    uid: str = ""
+    args: tuple[tuple[str, str], ...] = ()
+    previous: Result | None = None
+    valid: tuple[Attachment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HookCall:
+    """The runtime made a container and has not started it (OCI createRuntime).
+
+    `pid` is its first process as the host counts, `state` the whole OCI state as it came.
+    """
+
+    container: str
+    pid: int
+    state: bytes

@@ -1,0 +1,45 @@
+"""The CNI configuration of a node: its files, who calls us, and what has to change for it.
+
+adapters/cni_conf reads and writes the folder, rules/conflist decides what it should hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+PLUGIN = "kube-rdma"  # our type in a configuration, and so the name of the binary on the host
+
+
+class Wiring(StrEnum):
+    """Who calls us for a pod (DESIGN, decision 13)."""
+
+    CHAIN = "chain"  # the runtime, behind the cluster's own plugin
+    DELEGATE = "delegate"  # a meta-plugin such as Multus, for the networks that a pod names
+    NONE = "none"  # nobody yet: the cluster's network is not installed
+
+
+@dataclass(frozen=True, slots=True)
+class ConfFile:
+    """One file of the folder by its name, without the folder."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfPlan:
+    """What the folder should become. `default` is the file that the runtime takes before we act.
+
+    Nothing to write and nothing to remove: all is as it should be.
+    """
+
+    wiring: Wiring
+    default: str = ""
+    writes: tuple[ConfFile, ...] = ()
+    removes: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything has to be done."""
+        return bool(self.writes or self.removes)

@@ -1,0 +1,29 @@
+"""Where GPUs sit, as far as it matters for the cards beside them.
+
+A program learns from the kubelet which GPUs are free and which a container holds, and from the
+survey where they sit; rules/preference and rules/distance take them. A kubelet may know no more of
+a GPU than its NUMA nodes, so the seat can be missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kube_rdma.model.device import Seat
+
+
+@dataclass(frozen=True, slots=True)
+class FreeGpu:
+    """A GPU that no container holds."""
+
+    numa_nodes: tuple[int, ...]
+    seat: Seat | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldGpu:
+    """A GPU of a container; `name` is its PCI address, else what its own plugin calls it."""
+
+    name: str
+    numa_nodes: tuple[int, ...]
+    seat: Seat | None = None

@@ -1,0 +1,23 @@
+"""A pod as the API server knows it, as far as attaching networks and cards needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """One Pod object. Labels and annotations are sorted by name.
+
+    A pod that was deleted and made anew has the same name and another `uid`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    annotations: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    host_network: bool = False
+    node: str = ""  # empty until it is scheduled
+    phase: str = ""  # Pending, Running, Succeeded, Failed, Unknown
+    deleting: bool = False  # it was asked to end

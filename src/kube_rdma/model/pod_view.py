@@ -1,0 +1,73 @@
+"""What a pod's network namespace holds at one moment: a fresh look, to be compared with a Plan.
+
+adapters/kernel takes it, rules/attach_undo says which Steps are still done in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.ip import Address, InterfaceName, Subnet
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLink:
+    """An interface. `kind` is the kernel's (IFLA_INFO_KIND), "" for a card's own link.
+
+    `parent` is the index of the link that it sits on (IFLA_LINK), which is one of the node.
+    """
+
+    name: InterfaceName
+    index: int
+    mtu: int
+    mac: str
+    up: bool  # administratively
+    kind: str = ""
+    parent: int | None = None
+    alias: str = ""
+    pci: PciAddress | None = None
+    addresses: tuple[tuple[Address, int], ...] = ()  # with their length
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRoute:
+    """A unicast route; `table` None is the main one, `via` None means on-link."""
+
+    name: InterfaceName
+    to: Subnet
+    via: Address | None = None
+    table: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRule:
+    """A rule that sends what comes from an address to a table."""
+
+    source: Address
+    table: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRdma:
+    """An RDMA device that can be used there.
+
+    `gids` are the addresses for which it lists a GID whose interface is `netdev`.
+    """
+
+    name: str
+    netdev: InterfaceName | None
+    pci: PciAddress | None = None
+    gids: tuple[Address, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """The namespace; `sysctls` holds those that were asked about, path and value."""
+
+    links: tuple[SeenLink, ...] = ()
+    routes: tuple[SeenRoute, ...] = ()
+    rules: tuple[SeenRule, ...] = ()
+    rdma: tuple[SeenRdma, ...] = ()
+    sysctls: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,231 @@
+"""One act on the kernel, as a value: planned, journalled, run, recognised as done, undone.
+
+rules/attach makes a tuple of Steps for each attachment, adapters/kernel/steps runs them, nothing
+else changes the network of a pod (DESIGN, decision 1). A Step names what it found by what stays:
+interface indexes, the inode of the namespace, PCI addresses; names are only what it wants. Every
+one may be run again after it was done, and undone although it was never run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.ip import Address, InterfaceName, Subnet
+
+Mark = NewType("Mark", str)
+"""What a link of ours carries as its alias (IFLA_IFALIAS): ``kube-rdma <attachment>``."""
+
+
+class VirtualKind(StrEnum):
+    """A virtual link on a card, by the kernel's name for its kind (IFLA_INFO_KIND)."""
+
+    MACVLAN = "macvlan"
+    IPVLAN = "ipvlan"
+    IPOIB = "ipoib"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A link of the node at the moment of planning; `index` is the kernel's, `name` for people."""
+
+    index: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeLink:
+    """Make a virtual link inside the pod, in one message: parent, kind, name, MTU, MAC, mark.
+
+    `mode` is the kind's own word (bridge, private, vepa, passthru; l2, l3, l3s). `pkey` is for
+    IPoIB. Done when a link of this name and mark is in the pod. Undone by removing that link.
+    """
+
+    kind: VirtualKind
+    parent: Host
+    name: InterfaceName
+    mark: Mark
+    mode: str = ""
+    mtu: int | None = None  # None: the parent's
+    mac: str | None = None  # None: the kernel chooses
+    pkey: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLink:
+    """Move a card's own link into the pod and rename it, in one message.
+
+    The state it was found in is what undoing restores: name, MTU, MAC, up or down. `pci` finds the
+    link again on either side, also when the pod's namespace went and the kernel gave it back under
+    another name; `index` alone where the link has no function.
+    """
+
+    link: Host
+    name: InterfaceName
+    pci: PciAddress | None
+    mtu: int
+    mac: str
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetLink:
+    """Set MTU and MAC (None: leave) of a link in the pod, then bring it up."""
+
+    name: InterfaceName
+    mtu: int | None = None
+    mac: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddAddress:
+    """Give an address to a link in the pod, without duplicate address detection."""
+
+    name: InterfaceName
+    address: Address
+    prefix: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddRoute:
+    """Add a route in the pod; `table` None is the main one, `via` None means on-link.
+
+    It replaces a route of the same destination, table and metric, whoever's that was: this is how a
+    pod's default route is taken from the cluster's interface when the pod asks for that.
+    """
+
+    name: InterfaceName
+    to: Subnet
+    via: Address | None = None
+    source: Address | None = None
+    table: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddRule:
+    """Send what comes from an address to a routing table of its own."""
+
+    source: Address
+    table: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetSysctl:
+    """Write a network sysctl of the pod: ``net/ipv4/conf/net1/arp_ignore``."""
+
+    path: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeRdma:
+    """Make a soft RDMA link on a link in the pod; its name is unique on the node.
+
+    Done when a device of this name is there. It goes with its interface; undone by removing it.
+    """
+
+    name: str
+    kind: str  # rxe, siw
+    on: InterfaceName
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRdma:
+    """Move an RDMA device into the pod's namespace (RDMA namespace mode exclusive)."""
+
+    device: str
+    pci: PciAddress | None
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitGid:
+    """Wait, bounded, until a device lists a GID for an address: without it verbs cannot use it.
+
+    Not undone. Refused with N of M when the device's table is full.
+    """
+
+    device: str
+    on: InterfaceName
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Tell the neighbours who has the address now: gratuitous ARP, unsolicited advertisement.
+
+    Not undone, and never refused: whoever missed it asks.
+    """
+
+    name: InterfaceName
+    address: Address
+
+
+Step = (
+    MakeLink
+    | TakeLink
+    | SetLink
+    | AddAddress
+    | AddRoute
+    | AddRule
+    | SetSysctl
+    | MakeRdma
+    | MoveRdma
+    | AwaitGid
+    | Announce
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveLink:
+    """Remove a link of this name from the pod, if it has our mark; what stands on it goes too."""
+
+    name: InterfaceName
+    mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBackLink:
+    """Bring a card's link back to the node with the name, MTU, MAC and state it was found in.
+
+    `name` is what it is called in the pod, `link` what it was on the node. It may be on the node
+    already, under another name: the kernel brings it back when a namespace ends. Its addresses,
+    routes and sysctls are dropped by the move itself (__dev_change_net_namespace, net/core/dev.c).
+    """
+
+    link: Host
+    name: InterfaceName
+    pci: PciAddress | None
+    mtu: int
+    mac: str
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRule:
+    """Remove what AddRule added: rules do not go with a link."""
+
+    source: Address
+    table: int
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveRdma:
+    """Remove a soft RDMA link by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBackRdma:
+    """Bring an RDMA device back to the node's namespace; `pci` finds it under another name too."""
+
+    device: str
+    pci: PciAddress | None
+
+
+Undo = RemoveLink | GiveBackLink | RemoveRule | RemoveRdma | GiveBackRdma
+"""What takes a Step back; done again, or for a Step that was never run, it changes nothing."""

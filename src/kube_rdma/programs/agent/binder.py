@@ -1,0 +1,271 @@
+"""Late binding as it is done: promises and bindings in the journal, device files for the runtime.
+
+rules/binding decides each time anew out of what is known at that moment; here it is gathered, and
+what was decided is done in the order that survives a crash: the journal first, the file after it,
+and backwards when something ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import structlog
+
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.model.binding import (
+    Binding,
+    ContainerId,
+    Edits,
+    HeldShare,
+    Nonce,
+    PodName,
+    Promise,
+    at_start,
+)
+from kube_rdma.model.card import Card
+from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.link import PodLink
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.programs.agent.kubelet import KubeletView
+from kube_rdma.rules import binding as rules
+from kube_rdma.rules.allocation import grant
+from kube_rdma.rules.health import inside_pod
+from kube_rdma.rules.modes import terms
+
+KINDS: dict[str, type[Promise | Binding]] = {"promise": Promise, "binding": Binding}
+NETWORKS = ("k8s.v1.cni.cncf.io/networks", "k8s.volcengine.com/pod-networks")
+SWEEP_SECONDS = 30.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Whom the binder needs.
+
+    `read_pod` reads a pod's object. `links_inside` shows a namespace's links and blocks; both raise
+    KubeRdmaError.
+    """
+
+    journal: Journal[Promise | Binding]
+    cdi: CdiFolder
+    kubelet: KubeletView
+    read_pod: Callable[[PodName], Awaitable[PodState | None]]
+    links_inside: Callable[[Path], tuple[PodLink, ...]]
+
+
+@dataclass
+class _Ledger:
+    """The journal's content, in memory."""
+
+    promises: dict[Nonce, Promise] = field(default_factory=dict)
+    bindings: dict[tuple[ContainerId, Nonce], Binding] = field(default_factory=dict)
+
+
+class Binder:
+    """What Allocate, CNI and PreStartContainer ask for; one call at a time changes anything."""
+
+    def __init__(self, neighbours: Neighbours) -> None:
+        """Read the journal; records that cannot be read are told, and are in nobody's way."""
+        self._to = neighbours
+        self._ledger = _Ledger()
+        self._turn = asyncio.Lock()
+        self._pools: Mapping[str, Pool] = {}
+        self._absent: Mapping[str, float] = {}
+        loaded = neighbours.journal.load()
+        for fault in loaded.faults:
+            log.error("a record cannot be read", why=str(fault))
+        for _, record in loaded.records:
+            if isinstance(record, Promise):
+                self._ledger.promises[record.nonce] = record
+            else:
+                self._ledger.bindings[record.container, record.nonce] = record
+
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
+        """The wishes as they are: this node can bind late."""
+        return tuple(specs)
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Take note of what is offered now, by resource."""
+        self._pools = pools
+
+    async def promise(self, given: Grant) -> Grant:
+        """Journal a promise of what Allocate grants; the answer names it and holds no device."""
+        async with self._turn:
+            made = rules.promise(
+                given,
+                Nonce(secrets.token_hex(8)),
+                time.time(),
+                self._ledger.promises.values(),
+                self._ledger.bindings.values(),
+            )
+            await asyncio.to_thread(self._to.journal.put, _promise_name(made.nonce), made)
+            self._ledger.promises[made.nonce] = made
+        return replace(given, char_paths=(), cdi=(made.cdi,))
+
+    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        """Return when the container that holds exactly these shares may start; raise Refused."""
+        resource, attach = pool.spec.resource, terms(pool.spec).attach
+        while True:
+            async with self._turn:
+                known = await self._known()
+                networked = attach is Attach.AUTO and await self._networked(known, resource, shares)
+                gate = rules.gate(known, resource, shares, attach, networked, time.monotonic())
+                match gate:
+                    case rules.Start():
+                        return
+                    case rules.Write(pod, promises):
+                        for one in promises:
+                            await self._bind(one, pod, "", at_start(one.nonce), "")
+                        continue
+            assert isinstance(gate, rules.Wait)
+            await asyncio.sleep(gate.seconds)
+
+    async def attach(
+        self, pod: PodName, uid: str, container: ContainerId, netns: str
+    ) -> tuple[Promise, ...]:
+        """CNI ADD: bind every promise of the pod in this sandbox; raise KubeRdmaError."""
+        async with self._turn:
+            decided = rules.bind(await self._known(), pod, uid, container)
+            for outdated in decided.outdated:
+                await self._end(outdated)
+            for one in decided.promises:
+                await self._bind(one, pod, uid, container, netns)
+        return decided.promises
+
+    async def detach(self, container: ContainerId) -> None:
+        """CNI DEL: end what is bound in this sandbox; nothing there is no error."""
+        async with self._turn:
+            for one in [b for b in self._ledger.bindings.values() if b.container == container]:
+                await self._end(one)
+            await asyncio.to_thread(self._to.cdi.remove, container)
+
+    async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
+        """The cards, those that sit inside a pod judged by what its namespace shows."""
+        inside = {card: one for one in self._ledger.bindings.values() for card in one.cards}
+        found = []
+        for card in node:
+            one = inside.get(card.id)
+            if one and one.netns and card.function and not card.function.netdevs:
+                found.append(inside_pod(card, str(one.pod), await self._links(one.netns)))
+            else:
+                found.append(card)
+        return tuple(found)
+
+    async def sweep(self) -> None:
+        """Forget what nobody needs any more, again and again, until cancelled."""
+        while True:
+            try:
+                await self.forget()
+            except KubeRdmaError as error:
+                log.warning("nothing is swept now", why=str(error))
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def forget(self) -> None:
+        """Forget once; raise Unavailable when the kubelet or the disk does not answer."""
+        async with self._turn:
+            old = rules.stale(await self._known(), self._absent, time.monotonic())
+            self._absent = old.absent
+            for file in old.files:
+                await asyncio.to_thread(self._to.cdi.remove, file.container, file.nonce)
+            for one in old.bindings:
+                log.info("a binding ends without DEL", pod=str(one.pod), cards=",".join(one.cards))
+                await self._end(one)
+            for promise in old.promises:
+                await asyncio.to_thread(self._to.journal.remove, _promise_name(promise.nonce))
+                del self._ledger.promises[promise.nonce]
+
+    async def _bind(
+        self, promise: Promise, pod: PodName, uid: str, container: ContainerId, netns: str
+    ) -> None:
+        one = Binding(
+            nonce=promise.nonce,
+            container=container,
+            pod=pod,
+            uid=uid,
+            netns=netns,
+            resource=promise.resource,
+            shares=promise.shares,
+            cards=promise.cards,
+            cdi=promise.cdi,
+            when=time.time(),
+        )
+        key = (container, promise.nonce)
+        if key not in self._ledger.bindings:
+            await asyncio.to_thread(self._to.journal.put, _binding_name(one), one)
+            self._ledger.bindings[key] = one
+        await asyncio.to_thread(self._to.cdi.write, one, self._edits(promise))
+        log.info("bound", pod=str(pod), cards=",".join(one.cards), cdi=one.cdi)
+
+    async def _end(self, one: Binding) -> None:
+        """The file goes first: without it no container starts any more."""
+        await asyncio.to_thread(self._to.cdi.remove, one.container, one.nonce)
+        await asyncio.to_thread(self._to.journal.remove, _binding_name(one))
+        self._ledger.bindings.pop((one.container, one.nonce), None)
+
+    def _edits(self, promise: Promise) -> Edits:
+        """What the container gets: the device nodes of the promised cards as they are now."""
+        pool = self._pools.get(promise.resource)
+        if pool is None:
+            raise Unavailable(f"{promise.resource} is not offered on this node now.")
+        wanted = set(promise.shares)
+        return Edits(grant(pool, [share for share in pool.shares if share.id in wanted]).char_paths)
+
+    async def _known(self) -> rules.Known:
+        """What the rules decide by. The files are read before the bindings, see Known."""
+        files = await asyncio.to_thread(self._to.cdi.present)
+        holdings = await self._to.kubelet.holdings()
+        if holdings is None:
+            raise Unavailable("The kubelet does not tell which pod holds which shares.")
+        holders: dict[HeldShare, PodName] = {
+            (one.resource, share): PodName(one.namespace, one.pod)
+            for one in holdings
+            for share in one.shares
+        }
+        bindings = tuple(self._ledger.bindings.values())
+        gone = await asyncio.to_thread(_gone, bindings)
+        return rules.Known(tuple(self._ledger.promises.values()), bindings, files, holders, gone)
+
+    async def _networked(
+        self, known: rules.Known, resource: str, shares: Sequence[ShareId]
+    ) -> bool:
+        """Whether the pod that holds these shares asked for a network of ours."""
+        pods = {known.holders[resource, s] for s in shares if (resource, s) in known.holders}
+        for name in pods:
+            pod = await self._to.read_pod(name)
+            if pod and not pod.host_network:
+                asked = dict(pod.annotations)
+                if any(asked.get(key, "").strip() for key in NETWORKS):
+                    return True
+        return False
+
+    async def _links(self, netns: str) -> tuple[PodLink, ...]:
+        try:
+            return await asyncio.to_thread(self._to.links_inside, Path(netns))
+        except KubeRdmaError as error:
+            log.warning("a pod's namespace cannot be looked into", netns=netns, why=str(error))
+            return ()
+
+
+def _gone(bindings: Iterable[Binding]) -> frozenset[ContainerId]:
+    """Sandboxes whose network namespace is no more, where the host's namespaces can be seen."""
+    return frozenset(
+        one.container
+        for one in bindings
+        if one.netns and Path(one.netns).parent.is_dir() and not Path(one.netns).exists()
+    )
+
+
+def _promise_name(nonce: Nonce) -> str:
+    return f"promise-{nonce}"
+
+
+def _binding_name(one: Binding) -> str:
+    return f"binding-{one.container}-{one.nonce}"

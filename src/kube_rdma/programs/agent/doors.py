@@ -1,0 +1,36 @@
+"""The neighbours of role `plugin`, in one value: what the command opens and tests replace.
+
+Only the kernel and the kubelet's folder have to be there. Without the pod resources API a change of
+mode waits for a person, without the API server there is no node label and no event, without late
+binding every pool gives plain device nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.adapters.kubelet.served import Served
+from kube_rdma.adapters.kubelet.service import Answers
+from kube_rdma.model.pool import Offer
+from kube_rdma.programs.agent.kernel import Kernel
+from kube_rdma.programs.agent.kubelet import KubeletView
+from kube_rdma.programs.agent.late import Late, Never
+from kube_rdma.programs.agent.node import Alone, NodeSide
+
+Serve = Callable[[Offer, Answers], Served]
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Where each neighbour is reached."""
+
+    config: Path | None
+    kernel: Kernel
+    serve: Serve
+    kubelet: KubeletView = field(default_factory=lambda: KubeletView(None))
+    node: NodeSide = field(default_factory=Alone)
+    late: Late = field(default_factory=lambda: Never("the agent runs without role node"))
+    device_infos: DeviceInfoFolder | None = None

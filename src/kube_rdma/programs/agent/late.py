@@ -1,0 +1,82 @@
+"""Late binding: what Allocate promised is bound when the pod's network is attached, or at start.
+
+    Allocate ─ promise ─► journal    CNI ADD ─ bind ─► journal, CDI file    PreStart ─ gate ─► ok
+
+rules/binding decides, adapters/journal and adapters/runtime keep and write (DESIGN, decision 2).
+`Never` is what an agent has whose runtime is not known to read CDI files: its pools give plain
+device nodes in the Allocate reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from kube_rdma.model.card import Card
+from kube_rdma.model.errors import Broken
+from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.rules.modes import terms
+
+log = structlog.get_logger()
+
+
+class Late(Protocol):
+    """What role `plugin` asks."""
+
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
+        """The wishes, with `attach` as this node can do it."""
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Take note of what is offered now, by resource."""
+
+    async def promise(self, grant: Grant) -> Grant:
+        """The grant as Allocate answers it: a name for what will be bound later."""
+
+    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        """Return when the container that holds these shares may start; raise Refused before."""
+
+    async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
+        """The cards, those inside pods judged by what the pods' namespaces show."""
+
+    async def sweep(self) -> None:
+        """Forget what nobody needs any more, until cancelled."""
+
+
+class Never:
+    """No late binding on this node; `why` is said once for each resource that wishes for it."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+        self._told: set[str] = set()
+
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
+        """Every wish without late binding."""
+        for spec in specs:
+            if terms(spec).attach is not Attach.NONE and spec.resource not in self._told:
+                self._told.add(spec.resource)
+                log.warning(
+                    "devices are given at Allocate, not bound to the pod's network",
+                    resource=spec.resource,
+                    why=self._why,
+                )
+        return tuple(replace(spec, attach=Attach.NONE) for spec in specs)
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Nothing to note."""
+
+    async def promise(self, grant: Grant) -> Grant:
+        """Never asked, because no pool is left that binds late."""
+        raise Broken(f"a promise for {grant.resource} was asked for on a node without late binding")
+
+    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        """Let it start: a kubelet asks us that knows an earlier registration."""
+
+    async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
+        """The cards as they are."""
+        return tuple(node)
+
+    async def sweep(self) -> None:
+        """Nothing to forget."""

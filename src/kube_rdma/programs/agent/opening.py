@@ -1,0 +1,154 @@
+"""Opens the agent's doors on a real node, as the command's options name them.
+
+What is missing is not an error but a smaller agent: each door that stays closed is said once, with
+what it costs. Only the kubelet's folder of device plugins has to be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from kube_rdma.adapters.files.device_info import FOLDER, DeviceInfoFolder
+from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kernel.char_nodes import FOLDER as CHAR_FOLDER
+from kube_rdma.adapters.kernel.char_nodes import CharNodes, missing
+from kube_rdma.adapters.kernel.namespaces import links_inside
+from kube_rdma.adapters.kernel.port_watch import read_states
+from kube_rdma.adapters.kernel.rtnl_events import RtnlEvents
+from kube_rdma.adapters.kernel.uevents import Uevents
+from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, Folders, find_folders
+from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.adapters.kubelet.registry import Registry, serve
+from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.cri import read_runtime
+from kube_rdma.model.binding import PodName
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.runtime import Runtime
+from kube_rdma.programs.agent.binder import KINDS, Binder, Neighbours
+from kube_rdma.programs.agent.doors import Doors
+from kube_rdma.programs.agent.kernel import Announcements, Kernel
+from kube_rdma.programs.agent.kubelet import KubeletView
+from kube_rdma.programs.agent.late import Late, Never
+from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.cdi import cdi_works
+
+HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for us, if it is
+CHAR_NODES = HOST_DEV / CHAR_FOLDER
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Places:
+    """Files and folders of the host, at the paths that this process sees."""
+
+    kubelet_root: Path | None  # None: it is looked for
+    state_dir: Path
+    cdi_dir: Path
+    runtime_socket: Path
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command was told."""
+
+    config: Path | None
+    node: str | None  # name of this node's object; with it the API server is used
+    kubeconfig: Path | None
+    registry: Registry
+    places: Places
+
+
+@asynccontextmanager
+async def opened(options: Options) -> AsyncIterator[Doors]:
+    """The doors of this node; raise Refused for what cannot be used at all."""
+    root = options.places.kubelet_root
+    folders = find_folders(KNOWN if root is None else (root, FIXED))
+    kubelet = KubeletView(PodResources(folders.pod_resources) if folders.pod_resources else None)
+    doors = Doors(
+        config=options.config,
+        kernel=_kernel(),
+        serve=partial(serve, options.registry, folders),
+        kubelet=kubelet,
+        device_infos=DeviceInfoFolder() if FOLDER.parent.parent.is_dir() else None,
+    )
+    async with AsyncExitStack() as stack:
+        if options.node is None:
+            yield doors
+            return
+        yield await _with_node(doors, options, folders, stack)
+
+
+async def _with_node(
+    doors: Doors, options: Options, folders: Folders, stack: AsyncExitStack
+) -> Doors:
+    """The doors of role `node` too: the API server, and late binding where it works."""
+    # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
+    from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.adapters.cluster.nodes import Nodes
+    from kube_rdma.adapters.cluster.pods import Pods
+    from kube_rdma.programs.agent.online import Online
+
+    assert options.node
+    cluster = await stack.enter_async_context(connect(options.kubeconfig))
+    node = await Nodes(cluster).read(options.node)
+    pods = Pods(cluster)
+
+    async def read_pod(name: PodName) -> PodState | None:
+        return await pods.read(name.namespace, name.name)
+
+    works, why = cdi_works(
+        node.kubelet_version if node else None, await _runtime(options.places.runtime_socket)
+    )
+    if works and folders.pod_resources is None:
+        works, why = False, "the kubelet's pod-resources socket is not mounted"
+    late: Late = Never(why)
+    if works:
+        late = _binder(doors, options, read_pod, stack)
+    return replace(doors, node=Online(cluster, options.node), late=late)
+
+
+def _binder(
+    doors: Doors,
+    options: Options,
+    read_pod: Callable[[PodName], Awaitable[PodState | None]],
+    stack: AsyncExitStack,
+) -> Binder:
+    journal = stack.enter_context(Journal(Folder(options.places.state_dir / "bindings"), KINDS))
+    to = Neighbours(
+        journal,
+        CdiFolder(options.places.cdi_dir),
+        doors.kubelet,
+        read_pod,
+        doors.kernel.links_inside,
+    )
+    return Binder(to)
+
+
+async def _runtime(socket: Path) -> Runtime | None:
+    try:
+        return await read_runtime(socket)
+    except Unavailable as error:
+        log.warning("the container runtime does not say what it can", why=str(error))
+        return None
+
+
+def _kernel() -> Kernel:
+    announcements: list[tuple[str, Announcements]] = [
+        ("devices that come and go", Uevents),
+        ("links and addresses", RtnlEvents),
+    ]
+    states = partial(read_states, Path("/sys"))
+    if not HOST_DEV.is_dir():
+        return Kernel(take_survey, announcements, links_inside=links_inside, port_states=states)
+    announcements.append(("device nodes", partial(CharNodes, CHAR_NODES)))
+    gone = partial(missing, folder=CHAR_NODES)
+    return Kernel(take_survey, announcements, gone, links_inside, states)

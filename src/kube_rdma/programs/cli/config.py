@@ -1,0 +1,151 @@
+"""`kube-rdma config`: what a configuration means, before a node has to live with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kube_rdma.api.dialect import Config
+    from kube_rdma.model.errors import Refused
+    from kube_rdma.rules.pools import Clash
+    from kube_rdma.views.pools import OnNode
+
+_PAGE_WIDTH = 100  # columns, where the output is not a terminal
+_STDIN = "-"
+
+
+@click.group()
+def config() -> None:
+    """Check a configuration of pools, or print its JSON Schema."""
+
+
+@config.command()
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--sysfs",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Also say what the pools are on the node of this recorded tree.",
+)
+@click.option("--node", is_flag=True, help="Also say what the pools are on this node.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="A table for people or JSON for programs.",
+)
+def check(file: str, sysfs: Path | None, node: bool, output: str) -> None:
+    """Show which pools FILE (JSON or YAML, - for stdin) means, or everything wrong with it.
+
+    Exits with 1 when two pools mean a card of the node that only one can have, and with 3 when FILE
+    is refused.
+    """
+    from kube_rdma.model.errors import Refused
+    from kube_rdma.programs.config import parse_config, read_config
+
+    if node and sysfs:
+        raise click.UsageError("--node and --sysfs cannot be combined.")
+    try:
+        if file == _STDIN:
+            found = parse_config(sys.stdin.buffer.read(), "stdin")
+        else:
+            found = read_config(Path(file))
+    except Refused as error:
+        if output != "json":
+            raise
+        click.echo(json.dumps({"errors": list(_errors(error))}, indent=2))
+        sys.exit(3)
+    there = _on_node(found, sysfs) if node or sysfs else None
+    title = f"On the node of {sysfs}" if sysfs else "On this node"
+    _show(found, there, title, output)
+    if there and there.clashes:
+        sys.exit(1)
+
+
+@config.command()
+@click.argument("dialect", required=False)
+def schema(dialect: str | None) -> None:
+    """Print the JSON Schema of DIALECT, for editors; without it, the names of all."""
+    from kube_rdma.api.config import DIALECTS
+    from kube_rdma.api.config import schema as schema_of
+
+    if dialect is None:
+        for name, one in DIALECTS.items():
+            click.echo(f"{name:<13}  {one.key:<12}  the format of {one.of}")
+    elif dialect in DIALECTS:
+        click.echo(schema_of(dialect))
+    else:
+        raise click.UsageError(f"There is no dialect {dialect}; known: {', '.join(DIALECTS)}.")
+
+
+def _errors(error: Refused) -> Iterator[dict[str, str]]:
+    yield {"where": error.where, "problem": error.problem, "remedy": error.remedy}
+    for further in error.more:
+        yield from _errors(further)
+
+
+def _show(found: Config, there: OnNode | None, title: str, output: str) -> None:
+    from kube_rdma.rules.modes import MODES
+    from kube_rdma.rules.wishes import said
+    from kube_rdma.views.pools import node_text, pools_document, wishes_text
+
+    specs = [said(spec) for spec in found.pools]
+    if output == "json":
+        document = pools_document(specs, found.rescan, found.warnings, there)
+        click.echo(json.dumps(document, indent=2))
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
+    takes = {mode: row.takes.value for mode, row in MODES.items()}
+    click.echo(wishes_text(specs, takes, found.warnings, width))
+    if there:
+        click.echo(f"\n{node_text(there, title, width)}")
+
+
+def _on_node(found: Config, sysfs: Path | None) -> OnNode:
+    """What the pools are on this node, or on that of a recorded tree."""
+    from kube_rdma.programs.survey import take_survey
+    from kube_rdma.rules.cards import cards
+    from kube_rdma.rules.discovery import judge
+    from kube_rdma.rules.pools import resolve
+    from kube_rdma.rules.selection import why_not
+    from kube_rdma.views.pools import LeftOut, OnNode
+
+    survey = take_survey(sysfs)
+    there = cards(survey, judge(survey))
+    pools, clashes = resolve(found.pools, there, survey)
+    functions = {card.function.seat.pci: card.function for card in there if card.function}
+    taken = {card.id for pool in pools for card in pool.cards}
+    left_out = tuple(
+        LeftOut(
+            card,
+            tuple((spec.resource, why_not(spec, card, functions) or "") for spec in found.pools),
+        )
+        for card in there
+        if card.id not in taken
+    )
+    return OnNode(
+        pools,
+        tuple(_sentences(one for one in clashes if one.fatal)),
+        tuple(_sentences(one for one in clashes if not one.fatal)),
+        left_out,
+    )
+
+
+def _sentences(clashes: Iterable[Clash]) -> Iterator[str]:
+    """One for each two pools that meet, however many cards they have in common."""
+    groups: dict[tuple[str, str], list[Clash]] = {}
+    for one in clashes:
+        groups.setdefault((one.first.resource, one.second.resource), []).append(one)
+    for first, *others in groups.values():
+        names = ", ".join(one.card.name for one in others)
+        yield f"{first}; likewise {names}" if others else str(first)

@@ -1,0 +1,33 @@
+"""Reads a configuration from wherever it lies: bytes or a file in, a Config without faults out.
+
+The agent reads its mounted file with it and `kube-rdma config check` any file, so that a
+configuration that passes the check is one that the agent takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from kube_rdma.api import config, document
+from kube_rdma.api.dialect import Config
+from kube_rdma.model.errors import Refused
+from kube_rdma.rules import wishes
+
+
+def read_config(path: Path) -> Config:
+    """What the file means; raise Refused when it cannot be read, understood or done."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(document.MAX_BYTES + 1)
+    except OSError as error:
+        raise document.unreadable(str(path), error) from error
+    return parse_config(data, str(path))
+
+
+def parse_config(data: bytes, source: str) -> Config:
+    """The same of a text; `source` names it in messages."""
+    found = config.parse(data, source)
+    if faults := wishes.faults(found.pools):
+        raise Refused.all(faults)
+    return replace(found, warnings=(*found.warnings, *wishes.warnings(found.pools)))

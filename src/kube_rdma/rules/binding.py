@@ -1,0 +1,293 @@
+"""Decides which promise stands for which container, when it may start and what may be forgotten.
+
+The kubelet names only share ids before a container starts, pod resources only the pod's name, CNI
+only the sandbox. These rules bring the three together; the agent journals what they say.
+
+A share id goes from a dead pod to the next one, so a promise has a generation: Allocate of a share
+that is bound begins a new one (`promise`), and what it replaces counts no more. Two files with one
+CDI name make the runtime drop both, so a promise is bound in one sandbox at a time (`bind`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kube_rdma.model.binding import (
+    Binding,
+    CdiFile,
+    ContainerId,
+    HeldShare,
+    Nonce,
+    PodName,
+    Promise,
+    cdi_name,
+)
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.pool import Attach, Grant, ShareId
+
+SETTLED = 0.05
+"""Seconds after which containerd knows a new CDI file; its inotify was up to 20 ms late."""
+
+GRACE = 60.0
+"""Seconds for which pod resources must leave a share out before its promise is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of this node's promises, at one moment.
+
+    Read the files before the bindings: a binding is journalled before its file is written, so a
+    file without one is then a leftover. `gone`: sandboxes whose network namespace is no more.
+    """
+
+    promises: tuple[Promise, ...]
+    bindings: tuple[Binding, ...]
+    files: tuple[CdiFile, ...]
+    holders: Mapping[HeldShare, PodName]  # of pod resources; it leaves init containers out
+    gone: Collection[ContainerId]
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """What CNI ADD does: `outdated` ends first, with its files, then `promises` are bound."""
+
+    promises: tuple[Promise, ...]
+    outdated: tuple[Binding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The container may start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Ask again after so many seconds: the runtime may not have seen the files yet."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Bind these promises now, each in the sandbox ``at_start(nonce)``, then ask again."""
+
+    pod: PodName
+    promises: tuple[Promise, ...]
+
+
+Gate = Start | Wait | Write
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """What to forget, in this order: files, bindings with what they attached, promises.
+
+    `absent` says since when something has been missing; hand it to the next call.
+    """
+
+    files: tuple[CdiFile, ...]
+    bindings: tuple[Binding, ...]
+    promises: tuple[Promise, ...]
+    absent: Mapping[str, float]
+
+
+def holders(holdings: Iterable[Holding]) -> dict[HeldShare, PodName]:
+    """By share, the pod that holds it."""
+    return {
+        (one.resource, share): PodName(one.namespace, one.pod)
+        for one in holdings
+        for share in one.shares
+    }
+
+
+def promise(
+    grant: Grant,
+    nonce: Nonce,
+    when: float,
+    promises: Iterable[Promise],
+    bindings: Iterable[Binding],
+) -> Promise:
+    """What Allocate journals before it answers with `grant` and the promise's CDI name."""
+    held = {(grant.resource, share) for share in grant.shares}
+    bound = {binding.nonce for binding in bindings if binding.held & held}
+    return Promise(
+        nonce,
+        grant.resource,
+        grant.shares,
+        grant.cards,
+        cdi_name(grant.shares, nonce),
+        when,
+        tuple(old.nonce for old in promises if old.nonce in bound),
+    )
+
+
+def bind(known: Known, pod: PodName, uid: str, container: ContainerId) -> Bind:
+    """The promises that CNI ADD of this sandbox has to bind; none when the pod holds no share.
+
+    Every promise of the pod is meant, also those of its init containers. A repeated ADD says the
+    same. Raise Refused while a share is attached to another pod, whose DEL is still to come.
+    """
+    mine = tuple(one for one in _current(known.promises) if _owner(known, one) == pod)
+    wanted = frozenset[HeldShare]().union(*(one.held for one in mine))
+    _refuse_conflicts(known, wanted, uid)
+    names = {one.nonce for one in mine}
+    others = (b for b in known.bindings if b.nonce in names and b.container != container)
+    return Bind(mine, tuple(others))
+
+
+def conflicts(
+    bindings: Iterable[Binding],
+    wanted: Collection[HeldShare],
+    uid: str,
+    gone: Collection[ContainerId],
+) -> tuple[Binding, ...]:
+    """Bindings of living sandboxes of other pods that hold one of the wanted shares."""
+    return tuple(
+        one
+        for one in bindings
+        if one.netns and one.uid != uid and one.container not in gone and one.held & set(wanted)
+    )
+
+
+def gate(  # the six things that PreStartContainer depends on
+    known: Known,
+    resource: str,
+    ids: Sequence[ShareId],
+    attach: Attach,
+    networked: bool,
+    now: float,
+) -> Gate:
+    """Whether the container that holds exactly these ids may start.
+
+    `networked`: its pod asked for a network of ours; only where `attach` is AUTO it matters. `now`
+    is on the clock of the files. Which of a pod's containers is meant stays unknown when several
+    hold the same ids, so all their promises have to be bound. Raise Refused, which the kubelet asks
+    again after about 11 seconds.
+    """
+    if attach is Attach.NONE:
+        return Start()
+    asked = frozenset((resource, share) for share in ids)
+    pod = _holder(known, asked, resource)
+    current = [one for one in _current(known.promises) if one.held == asked]
+    if not current:
+        raise Refused(
+            f"nothing was promised for {_named(asked)}, the record of its allocation is lost",
+            remedy="Create the pod again, so that the kubelet allocates anew",
+            where=resource,
+        )
+    found = {one.nonce: _since(known, one, pod) for one in current}
+    missing = tuple(one for one in current if found[one.nonce] is None)
+    if missing and (networked or attach is Attach.REQUIRED):
+        raise _unattached(missing[0], pod)
+    if missing:
+        _refuse_conflicts(known, asked, uid="")
+        return Write(pod, missing)
+    age = now - max(since for since in found.values() if since is not None)
+    return Start() if age >= SETTLED else Wait(SETTLED - age)
+
+
+def stale(known: Known, absent: Mapping[str, float], now: float) -> Stale:
+    """What may be forgotten; call it only with holders that pod resources really answered.
+
+    A promise: replaced, or nobody has held its shares for GRACE. A binding, when DEL did not come:
+    its sandbox is gone, and its promise is forgotten or no new sandbox came within GRACE. A file:
+    its binding is no more.
+    """
+    replaced = {old for one in known.promises for old in one.replaces}
+    since: dict[str, float] = {}
+    for one in known.promises:
+        if _owner(known, one) is None:
+            since[one.nonce] = absent.get(one.nonce, now)
+    for binding in known.bindings:
+        if binding.container in known.gone:
+            since[binding.container] = absent.get(binding.container, now)
+    late = {name for name, start in since.items() if now - start > GRACE}
+    # What was replaced goes first: it would count again if only its successor were forgotten.
+    old = [one for one in known.promises if one.nonce in replaced]
+    lost = [one for one in known.promises if one.nonce in late and one.nonce not in replaced]
+    kept = {one.nonce for one in known.promises} - replaced - late
+    ended = tuple(
+        one
+        for one in known.bindings
+        if (not one.netns or one.container in known.gone)
+        and (one.nonce not in kept or one.container in late)
+    )
+    alive = {(one.container, one.nonce) for one in known.bindings if one not in ended}
+    files = tuple(one for one in known.files if (one.container, one.nonce) not in alive)
+    return Stale(files, ended, (*old, *lost), since)
+
+
+def _current(promises: Collection[Promise]) -> tuple[Promise, ...]:
+    """Those of the newest generation."""
+    replaced = {old for one in promises for old in one.replaces}
+    return tuple(one for one in promises if one.nonce not in replaced)
+
+
+def _owner(known: Known, one: Promise) -> PodName | None:
+    """The pod that holds a share of it, while no other pod does.
+
+    Not all shares need a holder: pod resources leave out what only an init container holds.
+    """
+    pods = {known.holders[share] for share in one.held if share in known.holders}
+    return pods.pop() if len(pods) == 1 else None
+
+
+def _holder(known: Known, asked: frozenset[HeldShare], resource: str) -> PodName:
+    pods = {known.holders[share] for share in asked if share in known.holders}
+    if len(pods) == 1:
+        return pods.pop()
+    problem = f"no pod holds {_named(asked)} according to the kubelet's pod resources"
+    if pods:
+        problem = f"several pods hold {_named(asked)}: {', '.join(sorted(map(str, pods)))}"
+    raise Refused(
+        problem,
+        remedy=(
+            f"Ask for {resource} in a container of the pod, not in its init containers alone: the "
+            "kubelet does not list what only those hold"
+        ),
+        where=resource,
+    )
+
+
+def _since(known: Known, one: Promise, pod: PodName) -> float | None:
+    """Since when the file is there that binds this promise in the pod's living sandbox."""
+    for binding in known.bindings:
+        if (
+            binding.nonce == one.nonce
+            and binding.pod == pod
+            and binding.container not in known.gone
+        ):
+            for file in known.files:
+                if (file.nonce, file.container) == (binding.nonce, binding.container):
+                    return file.since
+    return None
+
+
+def _unattached(one: Promise, pod: PodName) -> Refused:
+    cards = ", ".join(one.cards) or "a card"
+    return Refused(
+        f"no network of pod {pod} is attached to {cards} for {_named(one.held)}",
+        remedy=(
+            "Name a network of this card in the pod's annotation k8s.v1.cni.cncf.io/networks and "
+            "check that the CNI plugin of kube-rdma is installed on this node, then create the pod "
+            "again"
+        ),
+        where=one.resource,
+    )
+
+
+def _refuse_conflicts(known: Known, wanted: Collection[HeldShare], uid: str) -> None:
+    for other in conflicts(known.bindings, wanted, uid, known.gone):
+        raise Refused(
+            f"{_named(other.held & set(wanted))} is still attached to pod {other.pod}, "
+            f"sandbox {other.container}",
+            remedy="Wait until that pod has ended; the kubelet tries again",
+            where=other.resource,
+        )
+
+
+def _named(held: Iterable[HeldShare]) -> str:
+    first, *rest = sorted(share for _, share in held)
+    return f"share {first}" + (f" and {len(rest)} more" if rest else "")

@@ -1,0 +1,18 @@
+"""Words that several rules need to say something to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_NAMED = 3  # a person needs no thousand
+
+
+def listed(words: Sequence[str]) -> str:
+    """The first few words and how many there are besides: ``a, b, c and 997 more``."""
+    rest = len(words) - _NAMED
+    return ", ".join(words[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def no_carrier(interface: str) -> str:
+    """What is said of an interface that is up and has no link."""
+    return f"{interface} has no carrier: check the cable and the switch port behind it"

@@ -1,0 +1,148 @@
+"""The VKE node: its label alone says what its cards are, and a change waits for pods to end."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.adapters.kubelet.fake_devices import Place
+from kube_rdma.programs.agent import plugin
+
+from .world import VKE, World, hard_card, until
+
+CARDS = [hard_card(n) for n in range(4)]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr(plugin, "PENDING_SECONDS", 0.02)
+
+
+@pytest.fixture
+def world(tmp_path_factory, recording):
+    return World(tmp_path_factory.mktemp("w"), *CARDS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "shares"), [("exclusive", 4), ("shared", 4), ("shared-multi", 64)]
+)
+async def test_a_mode_by_label_alone(world, mode, shares):
+    """Four cards make `vke.volcengine.com/rdma: 4` in the 1:1 modes, more where they are shared."""
+    async with world.serving(world.doors()):
+        assert world.kubelet.devices == {}
+        world.label(mode)
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == shares)
+        assert "0000:81:00.0-0" in world.kubelet.devices[VKE]
+        nodes = world.kubelet.store.nodes[VKE]
+        assert nodes["0000:81:00.0-0"] == (0,)
+        assert nodes["0000:84:00.0-0"] == (1,)
+
+
+async def test_a_container_gets_exactly_its_card(world):
+    world.label("shared")
+    async with world.serving(world.doors()):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+        answer = await world.kubelet.allocate(VKE, 1, ("0000:82:00.0-0",))
+        assert [(d.host_path, d.permissions) for d in answer.devices] == [
+            ("/dev/infiniband/rdma_cm", "rw"),
+            ("/dev/infiniband/uverbs1", "rw"),
+        ]
+
+
+async def test_a_change_of_mode_waits_for_the_pods_and_says_so(world, recording):
+    world.label("shared")
+    async with world.serving(world.doors()):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+        await world.kubelet.allocate(VKE, 1, place=Place("training"))
+        world.label("shared-multi")
+        await recording.wait_for("a change of mode waits")
+        assert recording.of("a change of mode waits")[0]["what"] == (
+            "vke.volcengine.com/rdma stays in mode shared, mode shared-multi (label "
+            "vke.node.rdma.mode) waits until these pods have ended: default/training"
+        )
+        assert world.kubelet.healthy(VKE) == 4
+        await until(lambda: world.events_of("ModeChangePending"))
+        world.kubelet.remove_pod("training")
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
+    assert len(recording.of("a change of mode waits")) == 1
+
+
+async def test_without_the_kubelet_s_word_no_mode_changes(world, recording):
+    """Nobody can tell whether a card is in use, so it is not taken from below a pod."""
+    world.label("shared")
+    async with world.serving(world.doors(kubelet=False)):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+        world.label("shared-multi")
+        await recording.wait_for("a change of mode waits")
+        assert "until it is known who uses it" in recording.of("a change of mode waits")[0]["what"]
+        assert world.kubelet.healthy(VKE) == 4
+
+
+async def test_a_label_that_means_nothing_changes_nothing(world, recording):
+    world.label("shared")
+    async with world.serving(world.doors()):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+        world.label("shred")
+        await until(lambda: world.events_of("ConfigurationRefused"))
+        note = world.events_of("ConfigurationRefused")[0]
+        assert "shred" in note
+        assert "shared-multi" in note
+        assert world.kubelet.healthy(VKE) == 4
+
+
+async def test_the_label_taken_away_withdraws_the_resource(world):
+    world.label("shared")
+    async with world.serving(world.doors()):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+        world.label(None)
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 0)
+
+
+async def test_a_changed_file_takes_effect_and_leaves_others_alone(world, tmp_path, recording):
+    """A further pool appears; the first one's server is not touched."""
+    config = tmp_path / "config.json"
+    config.write_text('{"mode": "hca"}')
+    async with world.serving(world.doors(config)):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+        entry = '{"resourceName": "a", "rdmaHcaMax": 7, "devices": ["eth0"]}'
+        other = '{"resourceName": "hca", "rdmaHcaMax": 1000, "devices": ["eth1"]}'
+        config.write_text(f'{{"configList": [{entry}, {other}]}}')
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 7)
+        assert world.kubelet.registrations == ["rdma/hca", "rdma/a"]
+        answer = await world.kubelet.allocate("rdma/a", 1)
+        assert [d.host_path for d in answer.devices][1:] == ["/dev/infiniband/uverbs0"]
+
+
+async def test_a_file_that_breaks_leaves_the_last_good_one(world, tmp_path, recording):
+    config = tmp_path / "config.json"
+    config.write_text('{"mode": "hca"}')
+    async with world.serving(world.doors(config)):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+        config.write_text('{"mode": "hcb"}')
+        await recording.wait_for("the new configuration is not understood, the last one stays")
+        assert world.kubelet.healthy("rdma/hca") == 1000
+        config.unlink()
+        await until(
+            lambda: (
+                len(recording.of("the new configuration is not understood, the last one stays"))
+                == 2
+            )
+        )
+        assert world.kubelet.healthy("rdma/hca") == 1000
+
+
+async def test_a_virtual_function_is_told_to_cni_plugins(world, tmp_path):
+    """The SR-IOV device plugin's document: the function by its address, variables, the file."""
+    config = tmp_path / "config.json"
+    selectors = '{"pfNames": ["eth0"], "isRdma": true}'
+    config.write_text(f'{{"resourceList": [{{"resourceName": "vf", "selectors": {selectors}}}]}}')
+    infos = DeviceInfoFolder(tmp_path / "dp")
+    resource, address = "intel.com/vf", "0000:81:00.0"
+    async with world.serving(replace(world.doors(config), device_infos=infos)):
+        await world.kubelet.until(lambda: world.kubelet.healthy(resource) == 1)
+        answer = await world.kubelet.allocate(resource, 1)
+        assert answer.envs["PCIDEVICE_INTEL_COM_VF"] == address
+        assert json.loads(answer.envs["PCIDEVICE_INTEL_COM_VF_INFO"]).keys() == {address}
+        (path,) = (tmp_path / "dp").iterdir()
+        assert path.name == f"intel.com-vf-{address}-device.json"

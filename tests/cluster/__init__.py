@@ -1,0 +1,1 @@
+"""The door to the API server: the contract on the fake and, in the lab, on the real one."""

@@ -1,0 +1,176 @@
+"""A door, a kind of object to send through it, and who may do nothing.
+
+KUBE_RDMA_TEST_KUBECONFIG names the admin's kubeconfig of a real API server, and
+KUBE_RDMA_TEST_POWERLESS that of a user without rights; then the contract runs there (the lab does
+that, tests/lab/test_cluster_door.py). Else it runs on the fake.
+"""
+
+import asyncio
+import os
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from kube_rdma.adapters.cluster.calls import Pace
+from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.errors import Conflict
+from kube_rdma.adapters.cluster.fake import FakeServer
+from kube_rdma.adapters.cluster.kinds import EVERYWHERE, NOTHING, Codec, Kind, Wanted
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.watching import Synced
+from kube_rdma.model.errors import Refused
+
+REAL = os.environ.get("KUBE_RDMA_TEST_KUBECONFIG")
+POWERLESS = os.environ.get("KUBE_RDMA_TEST_POWERLESS")
+QUICK = Pace(pause=lambda failures: 0.0 if failures < 2 else 0.02)
+
+
+class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
+    size: int | None = None
+    colour: str | None = None
+
+
+class Status(msgspec.Struct, frozen=True):
+    seen: int = 0
+
+
+TRIAL = Kind(
+    *("contract.kube-rdma.io", "v1", "Trial", "trials"),
+    namespaced=False,
+    spec=Codec.of(Spec),
+    status=Codec.of(Status),
+)
+UNKNOWN = replace(TRIAL, plural="nobodies", kind="Nobody")
+CRD = Kind(
+    *("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
+    namespaced=False,
+    spec=Codec(lambda data: data, lambda data: data),
+    status=NOTHING,
+)
+NUMBER, TEXT = {"type": "integer"}, {"type": "string"}
+SCHEMA = {
+    "group": TRIAL.group,
+    "scope": "Cluster",
+    "names": {"kind": TRIAL.kind, "plural": TRIAL.plural, "singular": "trial"},
+    "versions": [
+        {
+            "name": "v1",
+            "served": True,
+            "storage": True,
+            "subresources": {"status": {}},
+            "schema": {
+                "openAPIV3Schema": {
+                    "type": "object",
+                    "properties": {
+                        "spec": {
+                            "type": "object",
+                            "properties": {"size": NUMBER, "colour": TEXT},
+                        },
+                        "status": {"type": "object", "properties": {"seen": NUMBER}},
+                    },
+                }
+            },
+        }
+    ],
+}
+
+
+class Door:
+    """What a contract test gets: the door, another client's, and one without rights."""
+
+    def __init__(self, cluster, other, powerless):
+        self.cluster = cluster
+        self.other = other
+        self.powerless = powerless
+
+
+@pytest.fixture
+def server():
+    return FakeServer([TRIAL])
+
+
+@pytest.fixture
+async def door(server):
+    """The fake's, or the real one's, where nothing is left of earlier tests."""
+    if not REAL:
+        weak = FakeServer([TRIAL])
+        verbs = ("get", "list", "watch", "create")
+        weak.forbidden = {(verb, what) for verb in verbs for what in ("trials", "events")}
+        yield Door(*(Cluster(s.line(), QUICK) for s in (server, server, weak)))
+        return
+    async with (
+        connect(Path(REAL), pace=QUICK) as cluster,
+        connect(Path(REAL), pace=QUICK) as other,
+        connect(Path(POWERLESS), pace=QUICK) as powerless,
+    ):
+        await install(cluster)
+        await clear_all(cluster, TRIAL)
+        yield Door(cluster, other, powerless)
+
+
+@pytest.fixture
+async def brisk(server):
+    """A door whose watches last for about a second."""
+    pace = replace(QUICK, resync=1.0)
+    if not REAL:
+        yield Cluster(server.line(), pace)
+        return
+    async with connect(Path(REAL), pace=pace) as cluster:
+        yield cluster
+
+
+async def install(cluster):
+    """Install the kind, and wait until the server serves it."""
+    with suppress(Conflict):
+        await cluster.create(CRD, Wanted("trials.contract.kube-rdma.io", spec=encoded(SCHEMA)))
+    async with asyncio.timeout(20):
+        while not await serves(cluster):  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0.05)
+
+
+async def serves(cluster):
+    try:
+        await cluster.list(TRIAL)
+    except Refused:
+        return False
+    return True
+
+
+async def clear_all(cluster, kind, where=EVERYWHERE):
+    """Delete what is there, finalizers or not."""
+    for found in await cluster.list(kind, where):
+        if found.finalizers:
+            await cluster.replace(kind, replace(found, finalizers=()))
+        if not found.deleting:
+            await cluster.delete(kind, found, unchanged=False)
+
+
+def encoded(document):
+    return msgspec.json.encode(document)
+
+
+class Told:
+    """The notices of a watch, read one after the other: `async with Told(cluster) as told`."""
+
+    def __init__(self, cluster, where=EVERYWHERE, kind=TRIAL):
+        self._closing = aclosing(cluster.watch(kind, where))
+
+    async def __aenter__(self):
+        self._notices = await self._closing.__aenter__()
+        return self
+
+    async def __aexit__(self, *why):
+        await self._closing.__aexit__(*why)
+
+    async def next(self):
+        return await anext(self._notices)
+
+    async def sync(self):
+        """What is told up to and with the next Synced."""
+        told = []
+        while not told or not isinstance(told[-1], Synced):
+            told.append(await self.next())
+        return told[:-1]

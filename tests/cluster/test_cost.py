@@ -1,0 +1,26 @@
+"""A program without access to the API server does not pay for its libraries."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "module", ["kube_rdma.programs.agent.plugin", "kube_rdma.adapters.cluster.events"]
+)
+def test_the_client_is_imported_only_to_connect(module):
+    """Neither role plugin nor what it says Events with imports lightkube and its HTTP."""
+    code = f"import sys, {module}; print(*sorted({{'lightkube', 'httpx2'}} & set(sys.modules)))"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.split() == []
+
+
+def test_connecting_imports_it():
+    """The other half, lest the names above be wrong."""
+    code = "import sys, kube_rdma.adapters.cluster.connect; print('lightkube' in sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["True"]

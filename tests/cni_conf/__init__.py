@@ -1,0 +1,1 @@
+"""The CNI folders of a host."""

@@ -1,0 +1,232 @@
+"""The host's folders kept as planned, whoever else writes there."""
+
+import asyncio
+import json
+import platform
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from kube_rdma.adapters.cni_conf import binary
+from kube_rdma.adapters.cni_conf.folder import ConfFolder, Keeper, Pace, remove
+from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.rules.conflist import plan, unplan
+
+LIST = '{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "bridge"}]}'
+LONE = '{"cniVersion": "1.0.0", "name": "net", "type": "bridge"}'
+AT_ONCE = Pace(settle=0.0, first=0.0, longest=0.0, calm=600.0)
+
+
+class Host:
+    """Two folders, and what the keeper told of them."""
+
+    def __init__(self, root):
+        self.folder = ConfFolder(root / "net.d")
+        self.binaries = root / "bin"
+        self.told = []
+        self._changed = asyncio.Condition()
+        self._tasks = set()
+
+    def tell(self, kept):
+        self.told.append(kept)
+        task = asyncio.ensure_future(self._notify())
+        self._tasks.add(task)
+
+    async def _notify(self):
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def until(self, count):
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self.told) >= count)
+
+    def put(self, name, text):
+        self.folder.path.mkdir(exist_ok=True)
+        (self.folder.path / name).write_text(text)
+
+    def text(self, name):
+        return (self.folder.path / name).read_text()
+
+    def types(self, name):
+        return [one["type"] for one in json.loads(self.text(name))["plugins"]]
+
+    @asynccontextmanager
+    async def kept(self, decide=plan, pace=AT_ONCE):
+        keeper = Keeper(self.folder, self.binaries, b"shim", decide, self.tell, pace)
+        task = asyncio.create_task(keeper.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError, Unavailable):
+                await task
+
+
+@pytest.fixture
+def host(tmp_path):
+    return Host(tmp_path)
+
+
+async def test_a_host_is_wired(host):
+    """The binary is there before the list names it; both are told of, once."""
+    host.put("10-net.conflist", LIST)
+    async with host.kept():
+        await host.until(1)
+        assert host.types("10-net.conflist") == ["bridge", PLUGIN]
+        assert (host.binaries / PLUGIN).read_bytes() == b"shim"
+        assert (host.binaries / PLUGIN).stat().st_mode & 0o777 == 0o755
+    (kept,) = host.told
+    assert (kept.installed, kept.plan.wiring) == (True, Wiring.CHAIN)
+
+
+async def test_a_rewritten_file_is_chained_again(host):
+    """Its owner starts anew and forgets us; also when its file comes later than we do."""
+    async with host.kept():
+        await host.until(1)
+        host.put("10-net.conflist", LIST)
+        await host.until(2)
+        host.put("10-net.conflist", LIST.replace("bridge", "ptp"))
+        await host.until(3)
+        assert host.types("10-net.conflist") == ["ptp", PLUGIN]
+    assert [kept.quarrel for kept in host.told] == [0, 0, 1]
+
+
+async def test_a_removed_binary_comes_back(host):
+    """A configuration that names a binary which is not there would stop every pod."""
+    async with host.kept():
+        await host.until(1)
+        (host.binaries / PLUGIN).unlink()
+        await host.until(2)
+        assert (host.binaries / PLUGIN).exists()
+
+
+async def test_a_quarrel_gets_slower(host):
+    """Against a writer who undoes us at once, the keeper waits instead of writing on and on."""
+    host.put("10-net.conflist", LIST)
+    async with host.kept(pace=Pace(settle=0.0, first=3600.0, longest=3600.0)):
+        for count in (1, 2):
+            await host.until(count)
+            host.put("10-net.conflist", LIST)
+        # The third round waits for an hour: what we left is what the other wrote.
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(host.told) == 2
+        assert host.text("10-net.conflist") == LIST
+
+
+async def test_a_refusal_is_told_and_looked_at_again(host):
+    """It stands until somebody changes the folder."""
+    host.put("10-net.conflist", LIST.replace("1.0.0", "0.2.0"))
+    async with host.kept():
+        await host.until(1)
+        host.put("10-net.conflist", LIST.replace("1.0.0", "0.2.0") + " ")
+        host.put("10-net.conflist", LIST)
+        await host.until(2)
+        assert host.types("10-net.conflist") == ["bridge", PLUGIN]
+    refused, kept = host.told
+    assert isinstance(refused.error, Refused)
+    assert kept.error is None
+
+
+async def test_what_is_down_is_tried_again(host):
+    """Without any change of the folder; it is told once, and when it is over."""
+    down = 3
+
+    def decide(files):
+        nonlocal down
+        down -= 1
+        if down > 0:
+            raise Unavailable("Down.")
+        return plan(files)
+
+    host.put("10-net.conflist", LIST)
+    async with host.kept(decide):
+        await host.until(2)
+    assert [str(kept.error) for kept in host.told] == ["Down.", "None"]
+
+
+async def test_a_folder_that_is_removed_ends_the_keeper(host):
+    """Whoever runs it starts it again, on the new folder."""
+    async with host.kept() as task:
+        await host.until(1)
+        host.folder.path.rmdir()
+        with pytest.raises(Unavailable, match=r"was removed or moved"):
+            await task
+
+
+def test_a_file_that_changed_meanwhile_is_not_overwritten(host):
+    """The plan was made for another text: it is made anew."""
+    host.put("10-net.conflist", LIST)
+    seen = host.folder.read()
+    host.put("10-net.conflist", LONE)
+    assert not host.folder.apply(plan(seen), seen)
+    assert host.text("10-net.conflist") == LONE
+
+
+def test_a_file_keeps_its_rights(host):
+    """Others who read it go on to; nothing is left beside it."""
+    host.put("10-net.conflist", LIST)
+    (host.folder.path / "10-net.conflist").chmod(0o640)
+    seen = host.folder.read()
+    assert host.folder.apply(plan(seen), seen)
+    (path,) = host.folder.path.iterdir()
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_what_is_no_configuration_is_not_read(host):
+    """Folders, other endings, bytes that are no text, and files of a size that none has."""
+    host.put("a.conflist.bak", LIST)
+    host.put("c.conf", " " * ((1 << 20) + 1))
+    (host.folder.path / "b.conf").write_bytes(b"\xff\xfe")
+    (host.folder.path / "d.conflist").mkdir()
+    (host.folder.path / "e.conflist").symlink_to("/nowhere")
+    host.put("f.conflist", LIST)
+    assert host.folder.read() == (ConfFile("f.conflist", LIST),)
+
+
+@pytest.mark.parametrize(("name", "text"), [("10-net.conflist", LIST), ("10-net.conf", LONE)])
+async def test_it_all_can_be_undone(host, name, text):
+    """The configuration is what it was, and then the binary goes."""
+    host.put(name, text)
+    async with host.kept():
+        await host.until(1)
+    remove(host.folder, host.binaries, unplan)
+    assert [path.name for path in host.folder.path.iterdir()] == [name]
+    assert json.loads(host.text(name)) == json.loads(text)
+    assert list(host.binaries.iterdir()) == []
+    remove(host.folder, host.binaries, unplan)
+
+
+def test_the_binary_is_written_only_when_it_differs(tmp_path):
+    """The same content is left alone; other content or rights are replaced in one step."""
+    assert binary.install(b"one", tmp_path)
+    before = (tmp_path / PLUGIN).stat().st_ino
+    assert not binary.install(b"one", tmp_path)
+    assert (tmp_path / PLUGIN).stat().st_ino == before
+    (tmp_path / PLUGIN).chmod(0o644)
+    assert binary.install(b"one", tmp_path)
+    assert binary.install(b"two", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [PLUGIN]
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+    """A file in the place of a folder: the sentence names what was to be changed."""
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match=r"file/kube-rdma cannot be changed"):
+        binary.install(b"one", tmp_path / "file")
+    with pytest.raises(Unavailable, match=r"file cannot be used"):
+        ConfFolder(tmp_path / "file").read()
+    made = ConfPlan(Wiring.CHAIN, "a.conf", (ConfFile("a.conf", LONE),))
+    with pytest.raises(Unavailable, match=r"x cannot be used"):
+        ConfFolder(tmp_path / "x").apply(made, ())
+
+
+def test_an_installation_without_a_shim_says_so(tmp_path):
+    """A checkout has none; what was built for this machine is found."""
+    with pytest.raises(Unavailable, match=r"has no shim for"):
+        binary.shim(tmp_path)
+    path = tmp_path / platform.machine() / PLUGIN
+    path.parent.mkdir()
+    path.write_bytes(b"elf")
+    assert binary.shim(tmp_path) == b"elf"

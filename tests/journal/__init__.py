@@ -1,0 +1,1 @@
+"""The journal, on a real disk and on one that forgets."""

@@ -1,0 +1,32 @@
+"""The contract of the door to the API server, on the lab's real one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS = ("tests/cluster/test_contract.py", "tests/cluster/test_contract_core.py")
+
+
+def test_the_contract_holds_on_a_real_api_server(lab):
+    """The same tests as on the fake, in the lab's network; about five seconds."""
+    enter = ["nsenter", f"--target={lab.state.pid}", "--net", "--"]
+    keys = {
+        "KUBE_RDMA_TEST_KUBECONFIG": f"{lab.home}/pki/admin.kubeconfig",
+        "KUBE_RDMA_TEST_POWERLESS": f"{lab.home}/pki/scheduler.kubeconfig",
+    }
+    command = [*enter, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
+    result = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **keys},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if result.returncode:
+        pytest.fail(result.stdout + result.stderr, pytrace=False)

@@ -1,0 +1,1 @@
+"""Rules: examples for what documents promise, hypothesis for what holds on every node."""

@@ -1,0 +1,247 @@
+"""CDI files of ours: what the runtime makes of them, and that nothing else is touched."""
+
+import json
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kube_rdma.adapters.runtime.cdi import CdiFolder, document, file_name
+from kube_rdma.adapters.runtime.cdi_fake import FakeRuntime
+from kube_rdma.model.binding import (
+    Binding,
+    CdiFile,
+    Edits,
+    FileMount,
+    PodName,
+    cdi_name,
+)
+from kube_rdma.model.errors import Broken, Refused, Unavailable
+
+EDITS = Edits(
+    ("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"),
+    (("NCCL_IB_HCA", "=rxe0"), ("EMPTY", "")),
+    (FileMount("/run/kube-rdma/n1/nccl.conf", "/etc/nccl.conf"),),
+)
+
+
+def binding(nonce="n1", container="c1", shares=("0000:81:00.0-3",)):
+    pod = PodName("default", "a")
+    cdi = cdi_name(shares, nonce)
+    return Binding(nonce, container, pod, "uid", "/ns", "rdma/hca", shares, (), cdi, 0.0)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return CdiFolder(tmp_path / "cdi", Clock())
+
+
+def names(folder):
+    return sorted(path.name for path in folder.path.iterdir())
+
+
+def test_the_runtime_finds_what_was_written(folder):
+    """Nodes, variables and the mounted file arrive, and the runtime has nothing against it."""
+    one = binding()
+    folder.write(one, EDITS)
+    runtime = FakeRuntime(folder.path)
+    assert runtime.create(one.cdi) == EDITS
+    assert runtime.errors() == ()
+    assert names(folder) == ["kube-rdma-c1-n1.json"]
+    assert (folder.path / "kube-rdma-c1-n1.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_document():
+    """Byte for byte what other people's tools will read; no m among the rights."""
+    assert json.loads(document(binding(), EDITS)) == {
+        "cdiVersion": "0.5.0",
+        "kind": "kube-rdma.io/hca",
+        "devices": [
+            {
+                "name": "0000:81:00.0-3-n1",
+                "containerEdits": {
+                    "deviceNodes": [
+                        {"path": "/dev/infiniband/uverbs0", "permissions": "rw"},
+                        {"path": "/dev/infiniband/rdma_cm", "permissions": "rw"},
+                    ],
+                    "env": ["NCCL_IB_HCA==rxe0", "EMPTY="],
+                    "mounts": [
+                        {
+                            "hostPath": "/run/kube-rdma/n1/nccl.conf",
+                            "containerPath": "/etc/nccl.conf",
+                            "options": ["ro", "nosuid", "nodev", "bind"],
+                        }
+                    ],
+                },
+            }
+        ],
+    }
+
+
+@settings(deadline=None, max_examples=50)  # of the disk
+@given(st.text(min_size=1, max_size=63))
+def test_every_share_has_a_name_that_the_library_takes(tmp_path_factory, share):
+    """Whatever a share is called, soft devices with their @ too."""
+    folder = CdiFolder(tmp_path_factory.mktemp("cdi"))
+    one = binding(shares=(share,))
+    folder.write(one, EDITS)
+    assert FakeRuntime(folder.path).create(one.cdi) == EDITS
+
+
+def test_one_name_for_the_whole_grant():
+    """Several shares of one Allocate make one device, so its nodes are given once."""
+    assert cdi_name(("rxe0@eth1-0", "rxe0@eth1-1"), "n1") == "kube-rdma.io/hca=rxe0_eth1-0-n1"
+
+
+def test_a_live_file_is_never_rewritten(folder):
+    """The same again is no change at all, other content is Broken."""
+    folder.write(binding(), EDITS)
+    path = folder.path / "kube-rdma-c1-n1.json"
+    before = path.stat()
+    folder.write(binding(), EDITS)
+    assert path.stat() == before
+    with pytest.raises(Broken, match="other content"):
+        folder.write(binding(), Edits(("/dev/infiniband/uverbs1",)))
+    assert path.stat().st_ctime_ns == before.st_ctime_ns
+
+
+def test_remove_takes_the_files_of_one_sandbox(folder):
+    """Those of others stay, also of one whose id begins alike, and so do files of other people."""
+    for container, nonce in [("c1", "n1"), ("c1", "n2"), ("c1-x", "n3"), ("c2", "n4")]:
+        folder.write(binding(nonce, container), EDITS)
+    foreign = ["nvidia.json", "kube-rdma-c1.yaml", "kube-rdma-c1.json", "c1-n1.json"]
+    for name in foreign:
+        (folder.path / name).touch()
+    (folder.path / ".kube-rdma-c1-n9.json.tmp").touch()
+    folder.remove("c1")
+    folder.remove("c1")
+    assert names(folder) == sorted(
+        [*foreign, "kube-rdma-c1-x-n3.json", "kube-rdma-c2-n4.json"],
+    )
+
+
+def test_remove_one_file(folder):
+    """With a nonce only that file goes."""
+    folder.write(binding("n1"), EDITS)
+    folder.write(binding("n2"), EDITS)
+    folder.remove("c1", "n1")
+    assert names(folder) == ["kube-rdma-c1-n2.json"]
+
+
+def test_present_counts_from_the_first_sight(folder):
+    """A file's own time does not matter: it is on a clock that may step."""
+    clock = folder._clock
+    folder.write(binding(), EDITS)
+    os.utime(folder.path / "kube-rdma-c1-n1.json", (0, 0))
+    (folder.path / "other.json").touch()
+    clock.now = 101.0
+    (first,) = folder.present()
+    clock.now = 105.0
+    assert folder.present() == (first,)
+    later = CdiFolder(folder.path, clock)  # after a restart of ours
+    assert later.present() == (CdiFile("n1", "c1", 105.0),)
+
+
+def test_a_file_that_was_replaced_is_new(folder):
+    """Removed and written again, it counts from then."""
+    folder.write(binding(), EDITS)
+    folder.remove("c1")
+    folder._clock.now = 200.0
+    folder.write(binding(), EDITS)
+    assert folder.present() == (CdiFile("n1", "c1", 200.0),)
+
+
+def test_leftovers_of_a_crash_are_no_files(folder):
+    """Neither the runtime nor we see a temporary file; the next write takes its place."""
+    folder.path.mkdir()
+    (folder.path / ".kube-rdma-c1-n1.json.tmp").write_text("{")
+    assert folder.present() == ()
+    assert FakeRuntime(folder.path).errors() == ()
+    folder.write(binding(), EDITS)
+    assert names(folder) == ["kube-rdma-c1-n1.json"]
+
+
+def test_no_folder(folder):
+    """Nothing is present in it, and there is nothing to remove."""
+    assert folder.present() == ()
+    folder.remove("c1")
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    """A sentence names the file and the cause."""
+    (tmp_path / "file").touch()
+    folder = CdiFolder(tmp_path / "file" / "cdi")
+    with pytest.raises(Unavailable, match=r"kube-rdma-c1-n1\.json cannot be written \(Not a dir"):
+        folder.write(binding(), EDITS)
+    with pytest.raises(Unavailable, match="cannot be listed"):
+        folder.present()
+
+
+def test_a_full_disk(tmp_path):
+    """What was begun is removed: /dev/full as the temporary file has room for nothing."""
+    folder = CdiFolder(tmp_path)
+    (tmp_path / ".kube-rdma-c1-n1.json.tmp").symlink_to("/dev/full")
+    with pytest.raises(Unavailable, match="No space left on device"):
+        folder.write(binding(), EDITS)
+    assert names(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("container", "nonce"), [("", "n"), ("a/b", "n"), ("..", "n"), ("c" * 129, "n"), ("c", "N-1")]
+)
+def test_names_that_no_file_can_have(container, nonce):
+    """They are refused, before a path is made of them."""
+    with pytest.raises(Refused):
+        file_name(container, nonce)
+
+
+def test_two_files_of_one_name_are_none(folder):
+    """The library drops both, so a promise is bound in one sandbox at a time."""
+    for container in ("c1", "c2"):
+        folder.write(binding("n1", container), EDITS)
+    runtime = FakeRuntime(folder.path)
+    with pytest.raises(LookupError, match="unresolvable CDI devices"):
+        runtime.create(binding().cdi)
+    assert "conflicting device" in runtime.errors()[0]
+
+
+def spec(**change):
+    device = {"name": "a", "containerEdits": {"env": ["A=1"]}}
+    return {"cdiVersion": "0.5.0", "kind": "kube-rdma.io/hca", "devices": [device]} | change
+
+
+def device(name="a", **edits):
+    return [{"name": name, "containerEdits": edits}]
+
+
+REFUSED = {
+    "version": spec(cdiVersion="9.0.0"),
+    "old version": spec(cdiVersion="0.3.0", devices=device("0a", env=["A=1"])),
+    "kind": spec(kind="hca"),
+    "no devices": spec(devices=[]),
+    "unknown field": spec(rlimits=[]),
+    "unknown edit": spec(devices=device(rlimits=[1])),
+    "sign in the name": spec(devices=device("rxe0@eth1", env=["A=1"])),
+    "sign at the end": spec(devices=device("a-", env=["A=1"])),
+    "twice": spec(devices=device(env=["A=1"]) * 2),
+    "empty edits": spec(devices=device()),
+    "variable": spec(devices=device(env=["=1"])),
+    "rights": spec(devices=device(deviceNodes=[{"path": "/dev/x", "permissions": "rx"}])),
+    "mount": spec(devices=device(mounts=[{"hostPath": "", "containerPath": "/x"}])),
+    "no object": [],
+}
+
+
+@pytest.mark.parametrize("content", REFUSED.values(), ids=REFUSED)
+def test_the_fake_refuses_what_the_library_refuses(tmp_path, content):
+    """Version 1.1.1 was tried with each of these, and refused it."""
+    (tmp_path / "x.json").write_text(json.dumps(content))
+    assert FakeRuntime(tmp_path).errors()

@@ -1,0 +1,57 @@
+"""What a container runtime says of itself, and what is made of it."""
+
+import asyncio
+
+import pytest
+
+from kube_rdma.adapters.runtime.cri import read_runtime
+from kube_rdma.adapters.runtime.cri_fake import FakeRuntime
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.runtime import Runtime
+
+DIRS = ["/etc/cdi", "/var/run/cdi"]
+
+
+@pytest.fixture
+def socket(tmp_path_factory):
+    """Not tmp_path: with the name of the test in it no socket would fit (107 characters)."""
+    return tmp_path_factory.mktemp("r") / "s"
+
+
+@pytest.mark.parametrize(
+    ("config", "cdi", "dirs"),
+    [
+        ({"cdiSpecDirs": DIRS, "enableCRIU": None}, None, tuple(DIRS)),  # containerd 2.4
+        ({"enableCDI": None, "cdiSpecDirs": DIRS}, None, tuple(DIRS)),
+        ({"enableCDI": True, "cdiSpecDirs": DIRS}, True, tuple(DIRS)),
+        ({"enableCDI": False, "cdiSpecDirs": None}, False, ()),
+        ({"enableCDI": "yes", "cdiSpecDirs": [1, "/etc/cdi"]}, None, ("/etc/cdi",)),
+        ({"sandboxImage": "pause"}, None, ()),  # CRI-O
+        ([], None, ()),
+        ("sandbox_image = 1", None, ()),
+        ("", None, ()),
+        ("[" * 100_000, None, ()),
+    ],
+)
+async def test_what_it_says_of_cdi(socket, config, cdi, dirs):
+    async with FakeRuntime(socket, "containerd", "v2.4.2", config):
+        assert await read_runtime(socket) == Runtime("containerd", "v2.4.2", cdi, dirs)
+
+
+async def test_no_runtime(socket):
+    with pytest.raises(Unavailable, match=r"No such file or directory.*hostPath"):
+        await read_runtime(socket)
+
+
+@pytest.mark.parametrize("data", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00" * 1000])
+async def test_something_else_on_its_socket(socket, data):
+    async def answer(reader, writer):
+        await reader.read(65536)
+        writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, str(socket))
+    with pytest.raises(Unavailable, match="does not answer"):
+        await read_runtime(socket)
+    server.close()
+    await server.wait_closed()
