@@ -7,8 +7,11 @@ answers with a Grant.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
 from typing import NewType
 
 from kube_rdma.model.card import Card, CardId
@@ -143,7 +146,7 @@ class Share:
     card: CardId | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pool:
     """A pool as it is: the wish met with one Survey. Cards are sorted by id."""
 
@@ -151,6 +154,11 @@ class Pool:
     shares: tuple[Share, ...]
     cards: tuple[Card, ...]
     rdma_cm: str | None = None  # path of the connection manager's node
+
+    @cached_property
+    def index(self) -> Mapping[ShareId, Share]:
+        """The shares by id: made once, for there can be thousands and each Allocate asks."""
+        return MappingProxyType({share.id: share for share in self.shares})
 
     @property
     def unusable(self) -> tuple[Card, ...]:

@@ -26,7 +26,7 @@ def allocate(pool: Pool, wanted: Sequence[ShareId]) -> Grant:
     if not wanted:
         problem = "the request names no share"
         raise _refused(pool, problem, f"Ask for at least 1 {pool.spec.resource}")
-    shares = {share.id: share for share in pool.shares}
+    shares = pool.index
     unknown = [name for name in wanted if name not in shares]
     if unknown:
         problem = f"none of its {len(shares)} shares is named {listed(unknown)}"

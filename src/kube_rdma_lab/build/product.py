@@ -7,6 +7,7 @@ are those that this very module lies beside.
 from __future__ import annotations
 
 import hashlib
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -24,6 +25,9 @@ SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
 RECIPE = "1"
 
 SOURCE = PACKAGE.parent / "kube_rdma"
+# In a wheel the compiled shim lies in the package already; in a checkout it is compiled here.
+SHIM_SOURCE = PACKAGE.parents[1] / "shim"
+SHIM_PLACE = "kube_rdma/adapters/cni_conf/shim/x86_64/kube-rdma"
 # In a wheel the lock lies in the package, in a checkout where the other locks are.
 LOCKS = (PACKAGE / "runtime.txt", PACKAGE.parents[1] / "locks/runtime.txt")
 # Isolated: neither the container's environment nor its working folder changes what is imported.
@@ -83,7 +87,7 @@ def _dependencies(store: Store, base: Path) -> oci.Layer:
 
 
 def _package(store: Store, base: Path, release: str) -> oci.Layer:
-    files = source_files()
+    files = {**source_files(), **_shim(store)}
 
     def content(stage: Path, shell: Shell) -> Path:
         for name, data in files.items():
@@ -111,6 +115,20 @@ def _package(store: Store, base: Path, release: str) -> oci.Layer:
         "recipe of the content": RECIPE,
     }
     return get_layer(store, "package", inputs, content, root_owned=True)
+
+
+def _shim(store: Store) -> dict[str, bytes]:
+    """Return the compiled shim by its place; nothing where the sources bring it compiled."""
+    sources = sorted(SHIM_SOURCE.glob("*.[ch]")) + sorted(SHIM_SOURCE.glob("build.py"))
+    if not sources:
+        return {}
+
+    def make(folder: Path, shell: Shell) -> None:
+        shell.run([sys.executable, SHIM_SOURCE / "build.py", "x86_64", folder / "kube-rdma"])
+
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    built = store.get("shim", {"sources": digest}, make) / "kube-rdma"
+    return {SHIM_PLACE: built.read_bytes()}
 
 
 def source_files() -> dict[str, bytes]:

@@ -215,8 +215,8 @@ class Binder:
         pool = self._pools.get(promise.resource)
         if pool is None:
             raise Unavailable(f"{promise.resource} is not offered on this node now.")
-        wanted = set(promise.shares)
-        return Edits(grant(pool, [share for share in pool.shares if share.id in wanted]).char_paths)
+        shares = [pool.index[name] for name in promise.shares if name in pool.index]
+        return Edits(grant(pool, shares).char_paths)
 
     async def _known(self) -> rules.Known:
         """What the rules decide by. The files are read before the bindings, see Known."""

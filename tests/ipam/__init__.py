@@ -1,0 +1,1 @@
+"""The model test of cluster-wide IPAM: a small world where everything goes wrong."""

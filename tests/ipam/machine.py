@@ -1,0 +1,86 @@
+"""A node of the world: a disk that survives, an agent that does not, and the tasks under way.
+
+A task is one generator of ip_serve or ip_patrol; each turn performs one act of it, or delivers the
+answer of an act that was performed earlier. A crash drops all tasks where they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.ip import Booking, BootId, ContainerId, JournalId, NodeName
+from kube_rdma.rules.ip_talk import Act, Desk, Talk
+
+NOTHING = object()
+
+
+@dataclass
+class Task:
+    """A generator, the act it waits for, and what to do with its result or error."""
+
+    what: str
+    talk: Talk[Any]
+    done: Callable[[Any], None]
+    act: Act | None = None
+    answer: Any = NOTHING  # performed, not yet delivered
+    wakes: float = 0.0
+    over: bool = False
+
+    def begin(self) -> None:
+        """Run up to the first act."""
+        self._go(lambda: next(self.talk))
+
+    def send(self, answer: Any) -> None:
+        """Deliver the result of the act."""
+        self._go(lambda: self.talk.send(answer))
+
+    def throw(self, error: KubeRdmaError) -> None:
+        """Deliver that the act could not be done."""
+        self._go(lambda: self.talk.throw(error))
+
+    def _go(self, step: Callable[[], Act]) -> None:
+        self.answer = NOTHING
+        self.wakes = 0.0
+        try:
+            self.act = step()
+        except StopIteration as stop:
+            self.over = True
+            self.done(stop.value)
+        except KubeRdmaError as error:
+            self.over = True
+            self.done(error)
+
+
+@dataclass
+class Machine:
+    """One node: what its disk holds, and its agent, if that runs."""
+
+    name: NodeName
+    journal: JournalId
+    boot: BootId
+    offset: float  # of its clock, which begins anew with each boot
+    disk: dict[ContainerId, Booking] = field(default_factory=dict)
+    cache: dict[ContainerId, Booking | None] = field(default_factory=dict)  # not yet on the disk
+    up: bool = True
+    cut_off: bool = False
+    serving: bool = True  # its Node object exists, without the out-of-service taint
+    besieged: float = 0.0  # cut off at least until then
+    desk: Desk | None = None
+    tasks: list[Task] = field(default_factory=list)
+    entered: bool = False
+    next_renew: float = 0.0
+    next_tick: float = 0.0
+
+    def crash(self) -> None:
+        """The agent is gone: what it had in memory, too."""
+        self.desk = None
+        self.tasks = []
+        self.cache = {}
+        self.entered = False
+
+    def running(self, what: str) -> bool:
+        """A task of this name is under way."""
+        return any(task.what == what for task in self.tasks)

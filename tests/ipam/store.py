@@ -1,0 +1,110 @@
+"""An API server that has nothing but compare-and-swap, and the ways in which it is reached.
+
+A request may be lost, applied without an answer, applied twice (the answer is then the second
+one's), or held up and applied much later, when its sender is long dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from random import Random
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.ip import Block, Board, Cell, NodeLease, NodeName, PoolName
+from kube_rdma.rules import ip_talk as talk
+
+Stored = Block | NodeLease | Board
+Write = talk.WriteBlock | talk.WriteLease | talk.WriteBoard | talk.DropBlock | talk.DropLease
+Key = Cell | NodeName | PoolName
+
+
+class Fate(StrEnum):
+    """What becomes of one request."""
+
+    DONE = "done"
+    LOST = "lost"
+    UNANSWERED = "unanswered"
+    TWICE = "twice"
+    HELD_UP = "held up"
+
+
+@dataclass
+class Store:
+    """The objects, and requests that are still on their way."""
+
+    random: Random
+    checks: bool = True  # False: the lost compare-and-swap
+    blocks: dict[Cell, Block] = field(default_factory=dict)
+    leases: dict[NodeName, NodeLease] = field(default_factory=dict)
+    boards: dict[PoolName, Board] = field(default_factory=dict)
+    on_their_way: list[Write] = field(default_factory=list)
+    version: int = 0
+    fenced: Callable[[NodeName], None] = lambda _: None  # told when a fence stands
+
+    def apply(self, act: Write) -> Stored | None:
+        """Do it, or do nothing: None is a conflict."""
+        match act:
+            case talk.WriteBlock(block):
+                return self._swap(self.blocks, block.cell, block)
+            case talk.WriteLease(lease):
+                return self._swap(self.leases, lease.node, lease)
+            case talk.WriteBoard(board):
+                return self._swap(self.boards, board.pool, board)
+            case talk.DropBlock(block):
+                if self.blocks.get(block.cell) == block:
+                    del self.blocks[block.cell]
+            case talk.DropLease(lease):
+                if self.leases.get(lease.node) == lease:
+                    del self.leases[lease.node]
+        return None
+
+    def _swap(self, kind, key, value):
+        there = kind.get(key)
+        if self.checks and (there.version if there else None) != value.version:
+            return None
+        if there == value:
+            return there  # the API server does not write an equal object
+        self.version += 1
+        kind[key] = replace(value, version=str(self.version))
+        if isinstance(value, NodeLease) and value.fenced:
+            self.fenced(value.node)
+        return kind[key]
+
+    def read(self, act: talk.Act):
+        """The answer to a read that arrives."""
+        match act:
+            case talk.ListBlocks():
+                return dict(self.blocks)
+            case talk.ReadBlock(cell):
+                return self.blocks.get(cell)
+            case talk.ReadLease(node):
+                return self.leases.get(node)
+            case talk.ReadBoard(pool):
+                return self.boards.get(pool, Board(pool))
+        raise TypeError(act)
+
+    def ask(self, act: talk.Act, cut_off: bool, faults: float):
+        """One request of a client, with the fate that the world has for it."""
+        fate = Fate.LOST if cut_off else Fate.DONE
+        if not cut_off and self.random.random() < faults:
+            fate = self.random.choice(list(Fate))
+        if not isinstance(act, Write):
+            if fate in (Fate.DONE, Fate.TWICE):
+                return self.read(act)
+            raise Unavailable("the API server does not answer")
+        if fate is Fate.HELD_UP:
+            self.on_their_way.append(act)
+            return None
+        if fate is Fate.LOST:
+            return None
+        answer = self.apply(act)
+        if fate is Fate.TWICE:
+            answer = self.apply(act)
+        return None if fate is Fate.UNANSWERED else answer
+
+    def deliver(self) -> None:
+        """One of the held up requests arrives at last."""
+        if self.on_their_way:
+            self.apply(self.on_their_way.pop(self.random.randrange(len(self.on_their_way))))

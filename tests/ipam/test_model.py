@@ -1,0 +1,71 @@
+"""IPAM in a world where everything goes wrong: its promises hold, and broken allocators are caught.
+
+To see a failure again: Walk(seed).run(steps) breaks at the same step; `steps` says which.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+import pytest
+
+from .truth import Breach
+from .walk import Walk
+from .world import Flaw
+
+STEPS = 20_000
+
+
+def told(walk: Walk, began: float) -> str:
+    """What the run prints."""
+    seconds = monotonic() - began
+    return (
+        f"seed {walk.seed}: {walk.steps} steps in {seconds:.1f} s, {walk.world.truth.granted} "
+        f"addresses given, {walk.world.refusals} requests refused or failed"
+    )
+
+
+def walked(seed: int, steps: int) -> Walk:
+    """A walk without a breach; the seed is told in any case."""
+    walk, began = Walk(seed), monotonic()
+    try:
+        walk.run(steps)
+    finally:
+        print(told(walk, began))
+    return walk
+
+
+def test_promises_hold() -> None:
+    """20,000 steps: no address has two pods, each rests, none is lost, pools fill to the last."""
+    walk = walked(1, STEPS)
+    assert walk.world.truth.granted > 300, "a walk that grants nothing proves nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 20))
+def test_promises_hold_for_long(seed: int) -> None:
+    """A million steps, as ten walks."""
+    walked(seed, 100_000)
+
+
+@pytest.mark.parametrize("flaw", Flaw)
+def test_a_broken_allocator_is_caught(flaw: Flaw) -> None:
+    """Each flaw breaks a promise within 20,000 steps; a seed may miss the rarest, few do."""
+    for seed in range(1, 9):
+        walk = Walk(seed, flaw)
+        try:
+            walk.run(STEPS)
+        except Breach as breach:
+            print(f"{flaw}: seed {seed}, step {walk.steps}: {breach}")
+            if walk.steps <= STEPS:
+                return
+    pytest.fail(f"not caught: {flaw}")
+
+
+def test_a_seed_repeats_its_walk() -> None:
+    """Two walks of one seed are the same, so a failure can be looked at."""
+    one, two = Walk(7), Walk(7)
+    one.run(3000, calm_every=3000)
+    two.run(3000, calm_every=3000)
+    assert one.world.store.blocks == two.world.store.blocks
+    assert (one.steps, one.world.now) == (two.steps, two.world.now)

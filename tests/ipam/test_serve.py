@@ -1,0 +1,183 @@
+"""Requests from end to end on an API server that works: its load, and what people read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from ipaddress import ip_address, ip_network
+from random import Random
+
+import pytest
+
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.ip import Ask, IPPool, IPRange, NicAsk, NodeLease, Timing
+from kube_rdma.rules import ip_serve as serve
+from kube_rdma.rules import ip_talk as talk
+from kube_rdma.rules.ip_cells import zones
+from kube_rdma.rules.ip_node import load
+
+from .store import Store
+
+
+class Node:
+    """An agent whose every act succeeds; it sees the API server's objects as they are."""
+
+    clock = 0.0
+
+    def __init__(self, name: str, store: Store, *pools: IPPool) -> None:
+        self.store, self.acts = store, []
+        self.desk = talk.Desk(
+            NodeLease(name, f"journal-{name}", f"boot-{name}"),
+            load(name, (), 0.0),
+            Timing(),
+            {pool.name: zones(pool) for pool in pools},
+        )
+        self.run(serve.enter(self.desk))
+
+    def run(self, task: talk.Talk, others: Iterable[Node] = ()):
+        """Carry out all acts of a task; while it waits, the other nodes tick."""
+        answer = None
+        while True:
+            try:
+                act = task.send(answer)
+            except StopIteration as stop:
+                return stop.value
+            self.acts.append(act)
+            answer = self._do(act, others)
+
+    def _do(self, act: talk.Act, others: Iterable[Node]):
+        match act:
+            case talk.Clock():
+                return Node.clock
+            case talk.Put() | talk.Remove():
+                return None
+            case talk.Pause(seconds):
+                Node.clock += seconds
+                for other in others:
+                    other.tick()
+                self.look()
+                return None
+        return self.store.ask(act, False, 0.0)
+
+    def look(self) -> None:
+        """The watches are up to date."""
+        self.desk.blocks, self.desk.boards = dict(self.store.blocks), dict(self.store.boards)
+
+    def tick(self) -> None:
+        """What an agent does every second."""
+        self.look()
+        self.run(serve.renew(self.desk))
+        self.run(serve.tick(self.desk))
+
+    def add(self, container: str, *nics: NicAsk, others: Iterable[Node] = ()) -> list[str]:
+        """The addresses of a request."""
+        self.look()
+        ask = Ask(container, f"pod-{container}", nics or (NicAsk("net1", "p"),))
+        granted = self.run(serve.add(self.desk, ask), others)
+        return [str(lease.address) for lease in granted.leases]
+
+
+@pytest.fixture
+def store() -> Store:
+    Node.clock = 0.0
+    return Store(Random(0))  # noqa: S311 - it draws nothing: no request is lost
+
+
+def pool(subnet: str = "10.0.0.0/24", **more) -> IPPool:
+    return IPPool("p", (IPRange(ip_network(subnet)),), **more)
+
+
+def test_common_requests_ask_the_api_server_for_nothing(store: Store) -> None:
+    """Eight NICs are one record of the journal; the stock is filled between requests."""
+    node = Node("n1", store, pool("10.0.0.0/16"))
+    nics = [NicAsk(f"net{n}", "p") for n in range(8)]
+    node.add("c0", *nics)
+    node.tick()
+    before = store.version
+    node.acts.clear()
+    for number in range(1, 4):
+        assert len(set(node.add(f"c{number}", *nics))) == 8
+    assert store.version == before
+    asked = [act for act in node.acts if not isinstance(act, talk.Clock)]
+    assert [type(act) for act in asked] == [talk.Put] * 3
+
+
+@pytest.mark.parametrize("subnet", ["10.0.0.0/20", "10.64.0.0/10", "fd00::/64"])
+def test_writes_per_address(store: Store, subnet: str) -> None:
+    """At most one write for four addresses, whatever the size of the pool."""
+    node = Node("n1", store, pool(subnet))
+    before = store.version
+    for number in range(400):
+        node.add(f"c{number}")
+        if number % 10 == 0:
+            node.tick()
+    assert (store.version - before) / 400 <= 0.25
+
+
+def test_a_pool_is_filled_to_the_last_address(store: Store) -> None:
+    """One node holds all the stock; another gets the rest, then is refused with the count."""
+    one, two = Node("n1", store, pool("10.0.0.0/28")), Node("n2", store, pool("10.0.0.0/28"))
+    given = one.add("a")
+    assert len(store.blocks) == 1
+    for number in range(13):
+        given += two.add(f"b{number}", others=[one])
+    assert len(set(given)) == 14
+    with pytest.raises(Refused) as caught:
+        two.add("c", others=[one])
+    assert str(caught.value) == (
+        "IPPool p: the pool is full: 14 of 14 addresses are held, and no node gave back the 1 that "
+        "node n2 lacks. Add a range, delete pods, or taint nodes that are down as out-of-service."
+    )
+    assert store.boards["p"].wants == ()
+
+
+def test_a_static_address_is_borrowed_or_refused(store: Store) -> None:
+    """From another node's stock it comes; from another node's pod it does not."""
+    one, two = Node("n1", store, pool("10.0.0.0/28")), Node("n2", store, pool("10.0.0.0/28"))
+    used = one.add("a")[0]
+    nic = NicAsk("net1", "p", addresses=(ip_address("10.0.0.9"),))
+    assert two.add("b", nic, others=[one]) == ["10.0.0.9"]
+    with pytest.raises(Refused, match=f"{used} is in use on node n1"):
+        two.add("c", NicAsk("net1", "p", addresses=(ip_address(used),)), others=[one])
+
+
+def test_a_sticky_address_follows_its_owner(store: Store) -> None:
+    """It rests where it was, the pod waits on the other node, and gets the same one."""
+    wish = pool("10.0.0.0/28", rest=30.0)
+    one, two = Node("n1", store, wish), Node("n2", store, wish)
+    nic = NicAsk("net1", "p", owner="ns/db-0/net1")
+    first = one.add("a", nic)
+    one.tick()
+    one.run(serve.delete(one.desk, "a"))
+    with pytest.raises(Unavailable, match="was the last address of ns/db-0/net1"):
+        two.add("b", nic, others=[one])
+    Node.clock += 30
+    assert two.add("b", nic, others=[one]) == first
+
+
+def test_a_sticky_pod_starts_without_its_address_if_it_must(store: Store) -> None:
+    """Another pod has it by now, and the owner gets one that is free."""
+    wish = pool("10.0.0.0/29", rest=1.0)
+    one, two = Node("n1", store, wish), Node("n2", store, wish)
+    nic = NicAsk("net1", "p", owner="ns/db-0/net1")
+    (first,) = one.add("a", nic)
+    one.tick()
+    one.run(serve.delete(one.desk, "a"))
+    Node.clock += 2
+    one.tick()
+    assert one.add("x", NicAsk("net1", "p", addresses=(ip_address(first),))) == [first]
+    one.tick()
+    (other,) = two.add("b", nic, others=[one])
+    assert other != first
+
+
+def test_waiting_for_a_node_that_does_not_answer_ends(store: Store) -> None:
+    """The old node is silent: after rest and patience the pod gets another address."""
+    wish = pool("10.0.0.0/24", rest=10.0)
+    one, two = Node("n1", store, wish), Node("n2", store, wish)
+    nic = NicAsk("net1", "p", owner="ns/db-0/net1")
+    first = one.add("a", nic)
+    one.tick()
+    with pytest.raises(Unavailable):
+        two.add("b", nic)
+    Node.clock += 15
+    assert two.add("b", nic) != first

@@ -1,0 +1,345 @@
+"""The walk: a seed, a world, and at each step one thing that may happen; `calm` asks for the rest.
+
+Most steps are one act of one program. The others are people, hardware and time: pods come and go,
+agents crash, nodes lose power, contact or their disk, watches lag. Every so often the world calms
+down, and then nothing may be lost: every address of a pool can be given, to the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
+from random import Random
+
+from kube_rdma.model.ip import (
+    Ask,
+    ContainerId,
+    InterfaceName,
+    IPPool,
+    IPRange,
+    NetworkName,
+    NicAsk,
+    NodeName,
+    Owner,
+    PodUid,
+    PoolName,
+    Span,
+)
+from kube_rdma.rules.ip_cells import mask
+from kube_rdma.rules.ip_node import lost
+
+from .machine import Machine
+from .truth import Breach
+from .world import TIMING, Flaw, World
+
+REST = 5.0
+NODES = [NodeName(f"node-{n}") for n in range(5)]
+OWNERS = [Owner(f"default/sts-{n}/net1") for n in range(3)]
+
+
+def _range(subnet: str, first: str = "", last: str = "", gateway: str = "") -> IPRange:
+    end = [ip_address(word) if word else None for word in (first, last, gateway)]
+    return IPRange(ip_network(subnet), end[0], end[1], end[2])
+
+
+def _pool(name: str, network: str, block_size: int, *ranges: IPRange, **more) -> IPPool:
+    return IPPool(
+        PoolName(name), ranges, NetworkName(network), block_size=block_size, rest=REST, **more
+    )
+
+
+POOLS = (
+    # Two that overlap in one network, a twin in another, and a dual stack one.
+    _pool("wide", "a", 4, _range("10.0.0.0/24", "10.0.0.58", "10.0.0.80", "10.0.0.60")),
+    _pool("part", "a", 2, _range("10.0.0.0/24", "10.0.0.62", "10.0.0.69")),
+    _pool(
+        "twin",
+        "b",
+        3,
+        _range("10.0.0.0/24", "10.0.0.58", "10.0.0.64"),
+        _range("10.0.0.0/24", "10.0.0.120", "10.0.0.140"),
+        excludes=(Span(ip_address("10.0.0.125"), ip_address("10.0.0.134")),),
+    ),
+    _pool("dual", "c", 2, _range("10.1.0.0/28"), _range("fd00::/64", "fd00::3c", "fd00::48")),
+)
+
+
+@dataclass
+class Walk:
+    """One seed's walk; `step` raises Breach."""
+
+    seed: int
+    flaw: Flaw | None = None
+    steps: int = 0
+    old: list[tuple[NodeName, ContainerId]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)  # noqa: S311 - a walk that can be repeated
+        self.world = World(self.random, POOLS, self.flaw, faults=0.08)
+        self.asks: list[tuple[NodeName, Ask]] = []
+        for name in NODES:
+            self.world.start(self.world.machine(name))
+        events = [
+            (500, self._pod), (230, self._end), (60, self._again), (60, self._late_del),
+            (300, self._sync), (40, self._jump), (10, self._long), (25, self._crash),
+            (40, self._start), (5, self._siege), (10, self._cut), (12, self._heal),
+            (5, self._power_off), (5, self._boot), (2, self._rebuild),
+            (12, self._declare_dead), (10, self._collect),
+            (40, self._deliver), (2, self.world.post), (60, self._audit),
+        ]  # fmt: skip
+        self.events = [event for _, event in events]
+        self.weights = [weight for weight, _ in events]
+
+    def run(self, steps: int, calm_every: int = 4000) -> None:
+        """Walk so many steps."""
+        while self.steps < steps:
+            for _ in range(calm_every):
+                self.step()
+            self.calm()
+
+    def step(self) -> None:
+        """One thing happens."""
+        self.steps += 1
+        self.world.pass_(self.random.random() * 0.04)
+        if self.random.random() < 0.8:
+            self._turn()
+        else:
+            self.random.choices(self.events, self.weights)[0]()
+
+    def _turn(self) -> None:
+        if self.random.random() < 0.1 and self.world.patrol_turn():
+            return
+        for machine in self.random.sample(list(self.world.machines.values()), len(NODES)):
+            if self.world.turn(machine):
+                return
+        self.world.pass_(0.3)
+
+    def _machines(self) -> Iterable[Machine]:
+        return self.world.machines.values()
+
+    def _machine(self) -> Machine:
+        return self.world.machines[self.random.choice(NODES)]
+
+    def _pod(self) -> None:
+        machine, world = self._machine(), self.world
+        far = self._one(m for m in self._machines() if m.cut_off and m.desk)
+        if far and self.random.random() < 0.4:
+            machine = far[0]
+        if not machine.desk or len(machine.tasks) > 8:
+            return
+        nics = []
+        for number in range(self.random.choice((1, 1, 1, 2, 3))):
+            pool = self.random.choice(POOLS)
+            addresses, owner = (), None
+            if self.random.random() < 0.05 and pool.name == "wide":
+                addresses = (ip_address(f"10.0.0.{self.random.randrange(56, 84)}"),)
+            elif self.random.random() < 0.2:
+                owner = self.random.choice(OWNERS)
+                if self._busy(owner) or any(nic.owner == owner for nic in nics):
+                    continue
+            nic = InterfaceName(f"net{number}")
+            nics.append(NicAsk(nic, pool.name, addresses=addresses, owner=owner))
+        ask = Ask(ContainerId(world.name("c")), PodUid(world.name("p")), tuple(nics))
+        if nics:
+            self._ask(machine, ask)
+
+    def _busy(self, owner: Owner) -> bool:
+        """A pod of the owner lives or is being started."""
+        started = any(
+            nic.owner == owner and self.world.machines[node].running("add")
+            for node, ask in self.asks
+            for nic in ask.nics
+        )
+        return started or self.world.truth.alive(owner)
+
+    def _ask(self, machine: Machine, ask: Ask) -> None:
+        self.asks = [*self.asks[-40:], (machine.name, ask)]
+        self.old = [*self.old[-40:], (machine.name, ask.container)]
+        self.world.add(machine, ask)
+
+    def _again(self) -> None:
+        """The runtime repeats a request whose answer it did not see, or saw."""
+        if not self.asks:
+            return
+        node, ask = self.random.choice(self.asks)
+        sticky = any(nic.owner for nic in ask.nics)
+        gone = ask.container not in self.world.truth.pods
+        if not (sticky and gone):
+            self.world.add(self.world.machines[node], ask)
+
+    def _end(self) -> None:
+        """A pod ends; its DEL comes at once, late or never."""
+        world = self.world
+        if not world.truth.pods:
+            return
+        container = self.random.choice(list(world.truth.pods))
+        node = world.truth.pods[container].node
+        self.asks = [(n, ask) for n, ask in self.asks if ask.container != container]
+        if any(task.what == "add" for task in world.machines[node].tasks):
+            return  # the runtime ends no sandbox that it is just making
+        world.truth.dies(container, world.now)
+        self.old = [*self.old[-40:], (node, container)]
+        if self.random.random() < 0.8:
+            world.delete(world.machines[node], container)
+
+    def _late_del(self) -> None:
+        """A DEL of a sandbox that is gone, or never came to be."""
+        if self.old:
+            node, container = self.random.choice(self.old)
+            machine = self.world.machines[node]
+            if container not in self.world.truth.pods and not machine.running("add"):
+                self.asks = [(n, a) for n, a in self.asks if a.container != container]
+                self.world.delete(machine, container)
+
+    def _collect(self) -> None:
+        machine = self._machine()
+        if not machine.running("add"):
+            self.asks = [(n, a) for n, a in self.asks if a.container in self.world.truth.pods]
+            self.world.collect(machine)
+
+    def _sync(self) -> None:
+        self.world.sync(self._machine())
+
+    def _jump(self) -> None:
+        self.world.pass_(self.random.random() * 3)
+
+    def _long(self) -> None:
+        self.world.pass_(self.random.random() * 20)
+
+    def _crash(self) -> None:
+        machine = self._machine()
+        if machine.up:
+            self.world.crash(machine)
+
+    def _one(self, found: Iterable[Machine]) -> list[Machine]:
+        """One of these machines, if there are any."""
+        machines = list(found)
+        return [self.random.choice(machines)] if machines else []
+
+    def _start(self) -> None:
+        for machine in self._one(m for m in self._machines() if m.up and m.desk is None):
+            self.world.start(machine)
+
+    def _cut(self) -> None:
+        self._machine().cut_off = True
+
+    def _siege(self) -> None:
+        """A node that lives is cut off, declared dead, and stays so until it must have stopped."""
+        for machine in self._one(m for m in self._machines() if m.entered):
+            machine.cut_off, machine.serving = True, False
+            machine.besieged = self.world.now + 2 * TIMING.silence
+
+    def _heal(self) -> None:
+        ripe = (m for m in self._machines() if m.cut_off and self.world.now >= m.besieged)
+        for machine in self._one(ripe):
+            machine.cut_off = False
+            machine.serving = machine.up
+
+    def _power_off(self) -> None:
+        machine = self._machine()
+        self.world.power_off(machine)
+        machine.serving = self.random.random() < 0.3
+
+    def _boot(self) -> None:
+        for machine in self._one(m for m in self._machines() if not m.up):
+            self.world.boot(machine)
+
+    def _rebuild(self) -> None:
+        self.world.machine(self.random.choice(NODES))
+
+    def _declare_dead(self) -> None:
+        """Somebody taints a node or deletes its object: it is off, or only cut off and alive."""
+        for machine in self._one(m for m in self._machines() if m.cut_off or not m.up):
+            machine.serving = False
+
+    def _deliver(self) -> None:
+        self.world.store.deliver()
+
+    def _audit(self) -> None:
+        self.world.truth.audit(self.world.store)
+
+    # The calm.
+
+    def calm(self) -> None:
+        """All nodes can be reached or are fenced: each pool can be given to its last address."""
+        world, faults = self.world, self.world.faults
+        world.faults = 0.0
+        while world.store.on_their_way:
+            world.store.deliver()
+        dead = self._machine()
+        world.power_off(dead)
+        dead.serving = False
+        alive = [machine for machine in world.machines.values() if machine is not dead]
+        for machine in alive:
+            machine.cut_off, machine.serving = False, True
+            if not machine.up:
+                world.boot(machine)
+            if machine.desk is None:
+                world.start(machine)
+        self._wait(60)
+        self._lost_are_told(alive)
+        for pool in POOLS:
+            self._empty(alive)
+            self._fill(pool, alive)
+        self._empty(alive)
+        world.faults = faults
+
+    def _wait(self, seconds: float) -> None:
+        end = self.world.now + seconds
+        while self.world.now < end:
+            self.steps += 1
+            self.world.pass_(0.01)
+            for machine in self.world.machines.values():
+                self.world.sync(machine)
+            self._turn()
+            self.world.patrol_turn()
+        self._audit()
+
+    def _lost_are_told(self, alive: list[Machine]) -> None:
+        """A living pod whose address was given away is reported by its node."""
+        for machine in alive:
+            assert machine.desk is not None
+            told = {lease.address for _, lease in lost(machine.desk.state)}
+            for container in self.world.truth.of(machine.name):
+                pod = self.world.truth.pods[container]
+                for lease in pod.leases:
+                    held = self.world.truth.places[lease.network, lease.address]
+                    if held != container and lease.address not in told:
+                        raise Breach(f"{machine.name} is silent about {lease.address}")
+
+    def _empty(self, alive: list[Machine]) -> None:
+        """All pods end, and what was released rests."""
+        self.asks, self.old = [], []
+        self._served(alive)
+        for container in list(self.world.truth.pods):
+            self.world.truth.dies(container, self.world.now)
+        self._wait(4)
+        for machine in alive:
+            self.world.collect(machine)
+        self._wait(REST + 5)
+
+    def _served(self, alive: list[Machine]) -> None:
+        """Every request is answered, one way or the other."""
+        for _ in range(20):
+            if not any(machine.running("add") for machine in alive):
+                return
+            self._wait(1)
+        raise Breach("a request is never answered")
+
+    def _fill(self, pool: IPPool, alive: list[Machine]) -> None:
+        """As many pods as the pool has addresses, on any nodes, and each gets its own."""
+        world, zones = self.world, self.world.truth.catalog[pool.name]
+        size = waiting = min(zone.size for zone in zones)
+        for _ in range(6):
+            for _ in range(waiting):
+                nic = NicAsk(InterfaceName("net1"), pool.name)
+                ask = Ask(ContainerId(world.name("c")), PodUid(world.name("p")), (nic,))
+                world.add(self.random.choice(alive), ask)
+            self._served(alive)
+            waiting = size - len(world.truth.pods)
+            if not waiting:
+                return
+        held = {c.name: [bin(h.bits & mask(z, c)) + h.node for z in zones for h in b.holdings]
+                for c, b in world.store.blocks.items()}  # fmt: skip
+        raise Breach(f"pool {pool.name}: {waiting} of {size} addresses are lost: {held}")

@@ -1,0 +1,307 @@
+"""Nodes, controllers and an API server in one process: every act is a turn that may go wrong.
+
+The product's own generators run here (ip_serve, ip_patrol), one act at a time, between each other.
+Clocks: each machine and controller has its own, which begins anywhere; time passes alike on all.
+Wall clocks do not exist, so nothing can depend on them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from math import inf
+from random import Random
+
+from kube_rdma.model.errors import Broken, Unavailable
+from kube_rdma.model.ip import (
+    Ask,
+    BootId,
+    ContainerId,
+    IPPool,
+    JournalId,
+    NodeLease,
+    NodeName,
+    Timing,
+)
+from kube_rdma.rules import ip_serve as serve
+from kube_rdma.rules import ip_talk as talk
+from kube_rdma.rules.ip_cells import zones
+from kube_rdma.rules.ip_grant import Granted
+from kube_rdma.rules.ip_node import load
+from kube_rdma.rules.ip_patrol import Post, Scene, patrol
+
+from .machine import NOTHING, Machine, Task
+from .store import Store
+from .truth import Truth
+
+TIMING = Timing(contact=30.0, margin=3.0, patience=2.0)
+
+
+class Flaw(StrEnum):
+    """A mistake that an allocator could have; the walk must find each one."""
+
+    LOST_SWAP = "writes do not compare versions"
+    EARLY_REUSE = "addresses do not rest"
+    NO_FSYNC = "the journal reaches the disk later"
+    FORGOTTEN_FENCE = "the controller reclaims without fencing"
+    ENDLESS_RIGHT = "a node grants without contact"
+    DOUBLE_CLAIM = "a claim that failed counts as made"
+    NO_DOUBT = "a write without answer counts as not done"
+    DEL_BY_POD = "a late DEL frees the new sandbox's addresses"
+
+
+@dataclass
+class World:
+    """Everything there is; `turn` and the other verbs are what a walk can do with it."""
+
+    random: Random
+    pools: tuple[IPPool, ...]
+    flaw: Flaw | None = None
+    faults: float = 0.0
+    now: float = 1000.0
+    machines: dict[NodeName, Machine] = field(default_factory=dict)
+    posts: list[tuple[Post, float]] = field(default_factory=list)
+    patrols: list[Task] = field(default_factory=list)
+    next_patrol: float = 0.0
+    names: int = 0
+    refusals: int = 0
+
+    def __post_init__(self) -> None:
+        self.store = Store(self.random, checks=self.flaw is not Flaw.LOST_SWAP)
+        catalog = {pool.name: zones(pool) for pool in self.pools}
+        self.truth = Truth(catalog)
+        self.store.fenced = self.truth.fenced
+        if self.flaw is Flaw.EARLY_REUSE:
+            catalog = {n: tuple(replace(z, rest=0.0) for z in zs) for n, zs in catalog.items()}
+        self.catalog = catalog
+        self.rest = max(pool.rest for pool in self.pools)
+        self.post()
+
+    def name(self, prefix: str) -> str:
+        """A name that nothing else has."""
+        self.names += 1
+        return f"{prefix}{self.names}"
+
+    # What people and hardware do.
+
+    def machine(self, name: NodeName) -> Machine:
+        """A new machine under this name, with an empty disk."""
+        old = self.machines.get(name)
+        if old:
+            self.power_off(old)
+        journal, boot = JournalId(self.name("j")), BootId(self.name("b"))
+        self.machines[name] = Machine(name, journal, boot, self.random.uniform(-1e6, 1e6))
+        return self.machines[name]
+
+    def power_off(self, machine: Machine) -> None:
+        """Its agent and all its pods are gone; held up requests are still on their way."""
+        self.crash(machine)
+        machine.up = False
+        for container in self.truth.of(machine.name):
+            self.truth.dies(container, self.now)
+
+    def boot(self, machine: Machine) -> None:
+        """It comes back with its disk; its clock begins anew."""
+        machine.up, machine.serving = True, True
+        machine.boot = BootId(self.name("b"))
+        machine.offset = self.random.uniform(-1e6, 1e6)
+
+    def crash(self, machine: Machine) -> None:
+        """The agent dies; a request that it was about to send may still have left."""
+        for task in machine.tasks:
+            if isinstance(task.act, talk.WriteBlock | talk.WriteLease | talk.WriteBoard):
+                if task.answer is NOTHING and self.random.random() < 0.5:
+                    self.store.on_their_way.append(task.act)
+            elif isinstance(task.act, talk.Put) and self.random.random() < 0.5:
+                self._put(machine, task.act)
+        machine.crash()
+
+    def start(self, machine: Machine) -> None:
+        """The agent starts: it has its disk, and knows nothing else."""
+        lease = NodeLease(machine.name, machine.journal, machine.boot, duration=TIMING.contact)
+        state = load(machine.name, machine.disk.values(), self._clock(machine))
+        machine.desk = talk.Desk(lease, state, TIMING, self.catalog)
+        machine.next_renew = self.now + TIMING.contact / 3
+
+        def entered(result: object) -> None:
+            machine.entered = result is None
+            if isinstance(result, Broken):
+                raise result
+            if not machine.entered:
+                self.crash(machine)
+
+        self._begin(machine, Task("enter", serve.enter(machine.desk), entered))
+
+    def add(self, machine: Machine, ask: Ask) -> None:
+        """The runtime asks for a sandbox's addresses."""
+
+        def answered(result: object) -> None:
+            if isinstance(result, Granted):
+                if self.random.random() >= self.faults:  # else the runtime gave up waiting
+                    self.truth.lives(ask, machine.name, result.leases, self.now)
+            else:
+                self.refusals += 1
+
+        if machine.desk:
+            self._begin(machine, Task("add", serve.add(machine.desk, ask), answered))
+
+    def delete(self, machine: Machine, container: ContainerId) -> None:
+        """The runtime removes a sandbox, perhaps late, perhaps again."""
+        if machine.desk:
+            if self.flaw is Flaw.DEL_BY_POD and (living := self.truth.of(machine.name)):
+                container = living[-1]
+            self._begin(
+                machine, Task("delete", serve.delete(machine.desk, container), lambda _: None)
+            )
+
+    def collect(self, machine: Machine) -> None:
+        """The runtime tells which sandboxes live."""
+        if machine.desk and not machine.running("collect"):
+            living = frozenset(self.truth.of(machine.name))
+            talk_ = serve.collect(machine.desk, living, self._clock(machine))
+            self._begin(machine, Task("collect", talk_, lambda _: None))
+
+    def post(self) -> None:
+        """A controller starts, perhaps beside another one that has not noticed yet."""
+        timing = TIMING
+        self.posts = [*self.posts[-1:], (Post(self.rest, timing), self.random.uniform(-1e6, 1e6))]
+
+    # What time brings.
+
+    def pass_(self, seconds: float) -> None:
+        """Time passes, and what is done at intervals begins."""
+        self.now += seconds
+        for machine in self.machines.values():
+            if not machine.entered or machine.desk is None:
+                continue
+            if self.now >= machine.next_renew and not machine.running("renew"):
+                machine.next_renew = self.now + TIMING.contact / 3
+                self._begin(machine, Task("renew", serve.renew(machine.desk), lambda _: None))
+            if self.now >= machine.next_tick and not machine.running("tick"):
+                machine.next_tick = self.now + 1.0
+                self._begin(machine, Task("tick", serve.tick(machine.desk), lambda _: None))
+        if self.now >= self.next_patrol and len(self.patrols) < 3:
+            self.next_patrol = self.now + 2.0
+            post, offset = self.random.choice(self.posts)
+            serving = frozenset(n for n, m in self.machines.items() if m.serving)
+            store, leases = self.store, dict(self.store.leases)
+            if self.flaw is Flaw.FORGOTTEN_FENCE:
+                for node in set(leases) - serving:
+                    leases[node] = replace(leases[node], fenced=True)
+                    self.truth.fenced(node)
+            scene = Scene(dict(store.blocks), leases, tuple(store.boards.values()), serving)
+            task = Task(f"{offset}", patrol(post, scene), lambda _: None)
+            task.begin()
+            self.patrols.append(task)
+
+    def sync(self, machine: Machine) -> None:
+        """A watch delivers: one block, or a board, or everything after a break."""
+        desk = machine.desk
+        if desk is None or machine.cut_off:
+            return
+        if self.random.random() < 0.1:
+            desk.blocks = dict(self.store.blocks)
+        for cell in self.random.sample(sorted(self.store.blocks), min(2, len(self.store.blocks))):
+            desk.saw(cell, self.store.blocks[cell])
+        desk.boards = dict(self.store.boards)
+
+    def turn(self, machine: Machine) -> bool:
+        """One act of one task of the machine; False: all of them wait."""
+        ready = [task for task in machine.tasks if task.wakes <= self.now]
+        if not ready:
+            return False
+        task = self.random.choice(ready)
+        self._perform(machine, task)
+        machine.tasks = [task for task in machine.tasks if not task.over]
+        return True
+
+    def patrol_turn(self) -> bool:
+        """One act of a controller."""
+        if not self.patrols:
+            return False
+        task = self.random.choice(self.patrols)
+        try:
+            task.send(self._controlled(task))
+        except Unavailable as error:
+            task.throw(error)
+        self.patrols = [task for task in self.patrols if not task.over]
+        return True
+
+    # How acts are carried out.
+
+    def _begin(self, machine: Machine, task: Task) -> None:
+        task.begin()
+        if not task.over:
+            machine.tasks.append(task)
+
+    def _clock(self, machine: Machine) -> float:
+        return self.now + machine.offset
+
+    def _perform(self, machine: Machine, task: Task) -> None:
+        act = task.act
+        assert act is not None
+        if task.answer is not NOTHING:
+            task.send(task.answer)
+            return
+        try:
+            answer = self._act(machine, task, act)
+        except Unavailable as error:
+            task.throw(error)
+            return
+        if isinstance(act, talk.Pause) and not task.wakes:
+            task.wakes = self.now + act.seconds * self.random.random() + 0.01
+            task.answer = None
+        elif isinstance(act, talk.Clock | talk.Put) or self.random.random() < 0.6:
+            task.send(answer)
+        else:
+            task.answer = answer  # on its way back, while others go on
+
+    def _act(self, machine: Machine, task: Task, act: talk.Act):
+        match act:
+            case talk.Clock():
+                return self._clock(machine)
+            case talk.Pause():
+                return None
+            case talk.Put():
+                return self._put(machine, act)
+            case talk.Remove(container):
+                machine.disk.pop(container, None)
+                machine.cache.pop(container, None)
+                return None
+        answer = self.store.ask(act, machine.cut_off, self.faults)
+        if self.flaw is Flaw.DOUBLE_CLAIM and isinstance(act, talk.WriteBlock) and not answer:
+            return replace(act.block, version=str(self.store.version))
+        if self.flaw is Flaw.ENDLESS_RIGHT and machine.entered and machine.desk:
+            machine.desk.state = replace(machine.desk.state, right_until=inf)
+        lost = isinstance(act, talk.WriteBlock) and not answer and machine.entered
+        if self.flaw is Flaw.NO_DOUBT and lost:
+            self._forget_doubt(machine, act)
+            raise Unavailable("the API server does not answer")
+        return answer
+
+    def _forget_doubt(self, machine: Machine, act: talk.WriteBlock) -> None:
+        desk = machine.desk
+        assert desk is not None
+        holds = dict(desk.state.holds)
+        hold = holds[act.block.cell]
+        holds[act.block.cell] = replace(hold, leaving=0, doubt=False)
+        desk.state = replace(desk.state, holds=holds)
+
+    def _put(self, machine: Machine, act: talk.Put) -> None:
+        if self.flaw is Flaw.NO_FSYNC:
+            machine.cache[act.booking.container] = act.booking
+            if self.random.random() < 0.02:
+                machine.disk.update(machine.cache)
+                machine.cache = {}
+        else:
+            machine.disk[act.booking.container] = act.booking
+
+    def _controlled(self, task: Task):
+        act = task.act
+        assert act is not None
+        if isinstance(act, talk.Clock):
+            return self.now + float(task.what)
+        answer = self.store.ask(act, False, self.faults)
+        if self.flaw is Flaw.FORGOTTEN_FENCE and isinstance(answer, NodeLease):
+            return replace(answer, fenced=True)
+        return answer
