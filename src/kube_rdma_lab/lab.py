@@ -28,6 +28,7 @@ SSH_OPTIONS = (
     "LogLevel=ERROR",
     "ControlMaster=auto",
     "ControlPersist=600",
+    "ServerAliveInterval=5",  # a node that was rebooted leaves a connection that nobody ends
 )
 
 

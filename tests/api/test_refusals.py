@@ -13,8 +13,9 @@ from kube_rdma.programs.config import parse_config
 
 from .bad_dialects import DIALECTS
 from .bad_documents import DOCUMENTS as TEXTS
+from .bad_ip import IP, load
 
-DOCUMENTS = TEXTS | DIALECTS
+DOCUMENTS = TEXTS | DIALECTS | IP
 GOLDEN = Path(__file__).with_name("refusals.txt")
 OPENING = {
     "missing file": FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)),
@@ -34,6 +35,10 @@ def refusal(data):
 def refusal_named(name):
     if name in OPENING:
         return unreadable("/config", OPENING[name])
+    if name in IP:
+        with pytest.raises(Refused) as caught:
+            load(name, "config.json")
+        return caught.value
     return refusal(DOCUMENTS[name])
 
 

@@ -101,7 +101,7 @@ BARE = card_of(function(seat(0x20), "eth0"))
 ROUTED = card_of(
     replace(PLAIN.function, netdevs=(Netdev("eth0", "ether", True, True, True),)), *PLAIN.devices
 )
-ROUTE = "the node's default route leads through it"
+ROUTE = "the node's default route leads through it, as far as the kernel tells"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class Netdev:
     link_type: str  # what netlink calls its encapsulation: "ether", "infiniband"; "" for others
     up: bool  # administratively
     carrier: bool | None  # None: not readable, which the kernel says of an interface that is down
-    default_route: bool = False  # the node itself is reached through it
+    default_route: bool | None = False  # the node is reached through it; None: not known
 
 
 @dataclass(frozen=True, slots=True)

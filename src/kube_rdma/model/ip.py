@@ -13,13 +13,14 @@ from enum import IntEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import NewType
 
+from kube_rdma.model.binding import ContainerId as ContainerId
+
 NodeName = NewType("NodeName", str)
 PoolName = NewType("PoolName", str)
 NetworkName = NewType("NetworkName", str)
 """An address space of its own, a DNS label; equal addresses in two networks are two addresses."""
 
 PodUid = NewType("PodUid", str)
-ContainerId = NewType("ContainerId", str)  # the sandbox's, as CNI tells it
 InterfaceName = NewType("InterfaceName", str)  # inside the pod
 Owner = NewType("Owner", str)
 """Who keeps an address over its pods' lives: ``namespace/pod/interface``."""

@@ -13,6 +13,7 @@ from kube_rdma.adapters.kernel.default_routes import merge_routes, read_default_
 from kube_rdma.adapters.kernel.rdma_netlink import merge, read_links
 from kube_rdma.adapters.kernel.record import recorded_links, recorded_routes
 from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.model.card import Function
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.survey import Fault, Survey
 
@@ -49,4 +50,11 @@ def _with_routes(survey: Survey, root: Path, sysfs: Path | None) -> Survey:
         routes = recorded_routes(sysfs) if sysfs else read_default_routes()
         return merge_routes(survey, root, routes) if routes else survey
     except Unavailable as error:
-        return replace(survey, faults=(*survey.faults, Fault("default routes", str(error))))
+        faults = (*survey.faults, Fault("default routes", str(error)))
+        return replace(survey, faults=faults, functions=tuple(map(_unrouted, survey.functions)))
+
+
+def _unrouted(function: Function) -> Function:
+    """The function, of which nobody knows whether the node needs it."""
+    netdevs = (replace(netdev, default_route=None) for netdev in function.netdevs)
+    return replace(function, netdevs=tuple(netdevs))

@@ -41,8 +41,8 @@ def card_id(device: Device) -> CardId:
 
 
 def carries_default_route(card: Card) -> bool:
-    """Whether the node itself is reached through this card."""
-    return any(netdev.default_route for netdev in _netdevs(card.function))
+    """Whether the node itself is, or may be, reached through this card."""
+    return any(netdev.default_route is not False for netdev in _netdevs(card.function))
 
 
 def _card(name: CardId, group: Sequence[Verdict], functions: Mapping[CardId, Function]) -> Card:

@@ -1,6 +1,6 @@
 """Pools beside each other and over time: overlaps, and what a change would take from under pods.
 
-Admission asks before a pool is changed or deleted, `kube-rdma ip check` asks about what is there.
+Admission asks when a pool is changed or deleted, `kube-rdma ip check` asks about what is there.
 Nothing here protects an address: cells do that whatever pools say. It spares people surprises.
 """
 
@@ -10,11 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address
 from itertools import combinations
 
-from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import Address, Bits, Block, Family, IPPool, NodeName
 from kube_rdma.rules.ip_cells import Zone, mask, places, zones
-
-_NAMED = 3  # addresses that a sentence names before it counts
+from kube_rdma.rules.sentences import listed
 
 
 def overlaps(pools: Iterable[IPPool]) -> tuple[str, ...]:
@@ -39,27 +37,29 @@ def overlaps(pools: Iterable[IPPool]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def change(old: IPPool, new: IPPool | None, blocks: Iterable[Block]) -> None:
-    """Raise Refused when `new` (None: the deletion) no longer gives what nodes hold of `old`.
+def lost(old: IPPool, new: IPPool | None, blocks: Iterable[Block]) -> str:
+    """A warning when `new` (None: the deletion) no longer gives what nodes hold; empty without.
 
-    A node holds more than its pods use; it gives back what is spare when the pool is drained.
+    No address comes to harm, pods keep what they have. It is no refusal since a node holds more
+    than its pods use, and what pods use the node alone knows.
     """
-    where = f"IPPool {old.name}"
-    before = zones(old)
     kept = zones(new) if new and new.network == old.network else ()
-    lost = list(_lost(before, kept, blocks))
-    if not lost:
-        return
-    count = sum(len(addresses) for _, addresses in lost)
-    named = ", ".join(str(each) for _, addresses in lost for each in addresses[:_NAMED])
-    nodes = ", ".join(sorted({node for node, _ in lost})[:_NAMED])
-    if new is None:
-        problem = f"{count} addresses of it are held by nodes ({nodes})"
-        remedy = "Delete the pods that use it first; `kube-rdma ip show` lists who holds what"
-    else:
-        problem = f"the change takes away {count} addresses that nodes hold ({named} on {nodes})"
-        remedy = "Keep them in the ranges, or delete their pods first"
-    raise Refused(problem, remedy=remedy, where=where)
+    gone = list(_lost(zones(old), kept, blocks))
+    if not gone:
+        return ""
+    named = listed([str(address) for _, addresses in gone for address in addresses])
+    nodes = listed(sorted({node for node, _ in gone}))
+    count = sum(len(addresses) for _, addresses in gone)
+    what = "deleting it" if new is None else "the change"
+    return (
+        f"IPPool {old.name}: {what} takes {counted(count)} that nodes hold ({named}, on {nodes}): "
+        "pods that have them keep them until they end, and nobody gets them anew"
+    )
+
+
+def counted(addresses: int) -> str:
+    """How many addresses, as a sentence says it."""
+    return "1 address" if addresses == 1 else f"{addresses} addresses"
 
 
 def _lost(

@@ -17,7 +17,7 @@ from kube_rdma.rules.cards import carries_default_route
 from kube_rdma.rules.modes import Takes, terms
 
 _LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
-_ROUTE = "the node's default route leads through it"
+_ROUTE = "the node's default route leads through it, as far as the kernel tells"
 _MEMBER = 0x7FFF  # a partition key without the bit that tells full from limited members
 
 Functions = Mapping[PciAddress, Function]

@@ -37,11 +37,21 @@ def read(xml: str) -> dict[str, Result]:
         raise Unavailable(f"the bare machine's JUnit file is not whole: {error}") from error
     found: dict[str, Result] = {}
     for case in suites.iter("testcase"):
-        test = f"{case.get('file')}::{case.get('name')}"
+        test = _node_id(case)
         result = _result(case)
         if test not in found or result.outcome is Outcome.FAILED:
             found[test] = result
     return found
+
+
+def _node_id(case: ET.Element) -> str:
+    """Where the test was collected: `file` would be where its function is written.
+
+    Both differ for tests that several files share; the module is the first part named as one.
+    """
+    parts = case.get("classname", "").split(".")
+    end = next((i for i, part in enumerate(parts) if part.startswith("test_")), len(parts) - 1) + 1
+    return "::".join(["/".join(parts[:end]) + ".py", *parts[end:], case.get("name", "")])
 
 
 def _result(case: ET.Element) -> Result:

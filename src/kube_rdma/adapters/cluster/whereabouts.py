@@ -1,0 +1,61 @@
+"""What whereabouts left at the API server, and the attachments that asked it; read only.
+
+For programs/ip_migration. whereabouts.cni.cncf.io/v1alpha1 as in its pkg/api; the attachments are
+those of the Network Plumbing Working Group.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kube_rdma.adapters.cluster.kinds import NOTHING, Codec, Kind
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """One address: the sandbox, ``namespace/pod`` and the interface that have it."""
+
+    id: str = ""
+    podref: str = ""
+    ifname: str = ""
+
+
+class PoolSpec(msgspec.Struct, frozen=True):
+    """A range, and its allocations by their distance from the range's first address."""
+
+    range: str = ""
+    allocations: dict[str, Allocation] = {}
+
+
+class ReservationSpec(msgspec.Struct, frozen=True):
+    """An address of a network, by its name: ``10.0.0.5``, ``fd00--5``, ``blue-10.0.0.5``."""
+
+    podref: str = ""
+    ifname: str = ""
+    containerid: str = ""
+
+
+class AttachmentSpec(msgspec.Struct, frozen=True):
+    """A CNI configuration as a text."""
+
+    config: str = ""
+
+
+POOL = Kind(
+    *("whereabouts.cni.cncf.io", "v1alpha1", "IPPool", "ippools"),
+    namespaced=True,
+    spec=Codec.of(PoolSpec, writes=False),
+    status=NOTHING,
+)
+RESERVATION = Kind(
+    *("whereabouts.cni.cncf.io", "v1alpha1", "OverlappingRangeIPReservation"),
+    "overlappingrangeipreservations",
+    namespaced=True,
+    spec=Codec.of(ReservationSpec, writes=False),
+    status=NOTHING,
+)
+ATTACHMENT = Kind(
+    *("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions"),
+    namespaced=True,
+    spec=Codec.of(AttachmentSpec, writes=False),
+    status=NOTHING,
+)

@@ -1,0 +1,36 @@
+"""The kinds of our group at the API server, each with its model and its columns of kubectl.
+
+api/structural turns them into custom resource definitions. A column shows one value: of a list,
+kubectl would show the first entry alone, so a status holds texts for it.
+"""
+
+from __future__ import annotations
+
+from kube_rdma.api.ip_objects import IPBlockObject
+from kube_rdma.api.ip_pool import IPPoolObject
+from kube_rdma.api.structural import Column, Definition
+
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+DEFINITIONS = (
+    Definition(
+        IPPoolObject,
+        "ippools",
+        columns=(
+            Column("Ranges", ".status.ranges"),
+            Column("Used", ".status.used"),
+            Column("Free", ".status.free"),
+            Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+            _AGE,
+        ),
+    ),
+    Definition(
+        IPBlockObject,
+        "ipblocks",
+        columns=(
+            Column("Network", ".spec.network"),
+            Column("First", ".spec.first"),
+            Column("Edition", ".spec.edition", "integer"),
+            _AGE,
+        ),
+    ),
+)

@@ -1,0 +1,309 @@
+"""The ``"ipam": {…}`` block of a CNI configuration, whoever's plugin it names: its meaning for us.
+
+People come with configurations for whereabouts, host-local and static; they work as they are
+written, with addresses from our pools. Ranges become an IPPool whose name follows from its content,
+so every node and every attachment with the same ranges means the same pool. What a key meant there
+and no longer means anything is told in `notes`, once for each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from ipaddress import ip_interface
+
+from kube_rdma.api import ip_pool
+from kube_rdma.api.document import Document, shown
+from kube_rdma.api.faults import near, validate
+from kube_rdma.api.ip_conf_models import (
+    HostLocalConf,
+    KubeRdmaConf,
+    PlainRoute,
+    StaticAddress,
+    StaticConf,
+    WhereaboutsConf,
+    WhereaboutsRange,
+)
+from kube_rdma.api.ip_words import address, meets, written
+from kube_rdma.model.cni import Dns, LinkAddress, LinkRoute
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ip import (
+    Address,
+    InterfaceName,
+    IPPool,
+    IPRange,
+    NetworkName,
+    NicAsk,
+    Owner,
+    PoolName,
+    Span,
+)
+
+_NAMED_BY = ("network", "ranges", "excludes")  # of a pool's spec; never add to it
+_NAME_BYTES = 5
+_CLUSTER_WIDE = (
+    "host-local gave addresses that were unique on one node only; now they are unique in the "
+    "cluster, so the subnet has to be large enough for the pods of all nodes"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IpamConf:
+    """What the block means. Nothing at all: the interface gets no address.
+
+    `pools` are named pools by rail, None for every rail; `pool` is one to be there, made from the
+    block's own ranges. `addresses` are set as they are, besides those of the pool.
+    """
+
+    pools: tuple[tuple[int | None, PoolName], ...] = ()
+    pool: IPPool | None = None
+    addresses: tuple[LinkAddress, ...] = ()
+    routes: tuple[LinkRoute, ...] = ()
+    dns: Dns | None = None
+    notes: tuple[str, ...] = ()
+
+    def pool_for(self, rail: int | None) -> PoolName | None:
+        """The pool of a NIC: that of its rail, else the one for every rail."""
+        if self.pool:
+            return self.pool.name
+        names = dict(self.pools)
+        return names.get(rail) or names.get(None)
+
+
+def load(document: Document) -> IpamConf:
+    """What the ipam block of a CNI configuration means; raise Refused with all of its faults."""
+    conf = document.value
+    block = conf.get("ipam") if isinstance(conf, dict) else None
+    if block in (None, {}, {"type": ""}):  # the plugins take an empty type for none
+        return IpamConf()
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(kind, str) or kind not in _LOADERS:
+        meant = near(str(kind), list(_LOADERS))
+        guess = f"Did you mean {shown(meant)}? " if meant else ""
+        raise Refused(
+            f"{shown(kind)} is no kind of IPAM that we read",
+            remedy=f"{guess}Known: {', '.join(_LOADERS)}",
+            where=document.where(("ipam", "type")),
+        )
+    return _LOADERS[kind](document)
+
+
+def asked(args: Iterable[tuple[str, str]], ips: Iterable[str], where: str) -> tuple[Address, ...]:
+    """The addresses that a pod asks for: IP in CNI_ARGS, and `ips` of its annotation.
+
+    Both come with or without a length, which the pool knows better. Raise Refused for what is no
+    address.
+    """
+    texts = [text for key, value in args if key == "IP" for text in value.split(",")]
+    found = []
+    for text in (*texts, *ips):
+        try:
+            ip_interface(text.strip())  # a length has to be one, although the pool's is taken
+            found.append(address(text.partition("/")[0].strip()))
+        except ValueError:
+            raise Refused(
+                f"{shown(text)} is not an IP address",
+                remedy='Write it like "10.0.0.10" or "10.0.0.10/24"',
+                where=where,
+            ) from None
+    return tuple(dict.fromkeys(found))
+
+
+def nic_ask(
+    conf: IpamConf,
+    interface: InterfaceName,
+    rail: int | None = None,
+    addresses: tuple[Address, ...] = (),
+    owner: Owner | None = None,
+) -> NicAsk | None:
+    """What is asked of the pools for one interface; None: it takes no address of a pool.
+
+    Raise Refused for a rail without a pool, for addresses without a pool, and for two of a family.
+    """
+    where = f"interface {interface}"
+    name = conf.pool_for(rail)
+    if name is None and conf.pools:
+        rails = ", ".join(str(each) for each, _ in conf.pools)
+        remedy = f"Add a pool for rail {rail} to ipam.pools, which has {rails}"
+        raise Refused(f"ipam names no pool for rail {rail}", remedy=remedy, where=where)
+    if name is None and addresses:
+        problem = (
+            f"{', '.join(map(str, addresses))} is asked for, and ipam names no pool to take it of"
+        )
+        remedy = 'Write "ipam": {"type": "kube-rdma-ipam", "pool": NAME}, or ask for no address'
+        raise Refused(problem, remedy=remedy, where=where)
+    if len({each.version for each in addresses}) < len(addresses):
+        problem = f"{', '.join(map(str, addresses))} are asked for, one of each family is given"
+        raise Refused(problem, remedy="Ask for one IPv4 and one IPv6 address", where=where)
+    return NicAsk(interface, name, rail, addresses, owner) if name else None
+
+
+def _whereabouts(document: Document) -> IpamConf:
+    found = validate(WhereaboutsConf, document).ipam
+    network = NetworkName(found.network_name or "default")
+    wanted = (found, *found.ip_ranges) if found.range else found.ip_ranges
+    if not wanted and not found.addresses:
+        raise Refused(
+            "it has neither range nor ipRanges nor addresses",
+            remedy='Add "range": "10.0.0.0/24"',
+            where=document.where(("ipam",)),
+        )
+    ranges = tuple(_range_of(each, found.gateway) for each in wanted)
+    excludes = tuple(span for each in wanted for span in each.exclude)
+    notes = [
+        f"{key} is not needed and is ignored"
+        for key in sorted(found.model_fields_set & found.IGNORED)
+    ]
+    if not found.enable_overlapping_ranges:
+        notes.append(
+            "enable_overlapping_ranges is ignored: an address of a network is never given twice; "
+            "for ranges that may repeat addresses write another network_name"
+        )
+    families = [each.subnet.version for each in ranges]
+    if len(set(families)) < len(families):
+        notes.append(
+            "an interface gets one address of each family, from whichever range has room, not one "
+            "of each range"
+        )
+    if found.gateway and not any(each.gateway for each in ranges):
+        raise Refused(
+            f"{found.gateway} is outside of every range's subnet",
+            remedy="Write a router inside of the subnet",
+            where=document.where(("ipam", "gateway")),
+        )
+    base = IpamConf(
+        addresses=_addresses(found.addresses),
+        routes=_routes(found.routes),
+        dns=found.dns.value() if found.dns else None,
+        notes=tuple(notes),
+    )
+    pool = IPPool(PoolName(found.type), ranges, network, excludes)
+    return _with_pool(base, pool, document)
+
+
+def _host_local(document: Document) -> IpamConf:
+    found = validate(HostLocalConf, document).ipam
+    sets = found.ranges or ((found,),)
+    wanted = [each for group in sets for each in group]
+    if any(each.subnet is None for each in wanted):
+        raise Refused(
+            "a range has no subnet",
+            remedy='Add "ranges": [[{"subnet": "10.0.0.0/24"}]]',
+            where=document.where(("ipam", "ranges")),
+        )
+    ranges = tuple(
+        IPRange(
+            each.subnet,
+            each.range_start,
+            each.range_end,
+            each.gateway
+            or (each.subnet.network_address + 1 if each.subnet.num_addresses > 2 else None),
+        )
+        for each in wanted
+        if each.subnet is not None
+    )
+    ignored = {"dataDir": found.data_dir, "resolvConf": found.resolv_conf}
+    notes = [f"{key} is not needed and is ignored" for key, value in ignored.items() if value]
+    base = IpamConf(routes=_routes(found.routes), notes=(_CLUSTER_WIDE, *notes))
+    return _with_pool(base, IPPool(PoolName(found.type), ranges), document)
+
+
+def _static(document: Document) -> IpamConf:
+    found = validate(StaticConf, document).ipam
+    return IpamConf(
+        addresses=_addresses(found.addresses),
+        routes=_routes(found.routes),
+        dns=found.dns.value() if found.dns else None,
+        notes=("nobody checks that these addresses are free: they are in no pool",),
+    )
+
+
+def _kube_rdma(document: Document) -> IpamConf:
+    found = validate(KubeRdmaConf, document).ipam
+    named: list[tuple[int | None, str]] = [(None, found.pool)] if found.pool else []
+    named += [(int(rail), name) for rail, name in found.pools.items()]
+    if not named:
+        raise Refused(
+            "it names no pool",
+            remedy='Add "pool": "rail-0", or "pools": {"0": "rail-0", "1": "rail-1"}',
+            where=document.where(("ipam",)),
+        )
+    return IpamConf(
+        pools=tuple((rail, PoolName(name)) for rail, name in named), routes=_routes(found.routes)
+    )
+
+
+def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
+    """The conf with a pool, whose name so far is the plugin's.
+
+    Raise Refused when its ranges contradict themselves.
+    """
+    if not wish.ranges:
+        return base
+    spans = [Span(_first(each), _last(each)) for each in wish.ranges]
+    used = tuple(each for each in wish.excludes if any(meets(each, one) for one in spans))
+    idle = [
+        f"exclude {written(each)} is outside of every range"
+        for each in wish.excludes
+        if each not in used
+    ]
+    pool = replace(wish, excludes=used)
+    spec = ip_pool.spec(pool)
+    try:
+        ip_pool.decode(json.dumps(spec).encode())
+    except Refused as error:
+        raise Refused.all([_placed(each, document) for each in _each(error)]) from None
+    named = json.dumps({key: spec.get(key) for key in _NAMED_BY}).encode()
+    name = PoolName(f"{wish.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
+    source = document.where(("ipam",))
+    ranges = tuple(replace(each, source=source) for each in pool.ranges)
+    whole = replace(pool, name=name, ranges=ranges)
+    return replace(base, pool=whole, notes=(*base.notes, *idle))
+
+
+def _each(error: Refused) -> Iterator[Refused]:
+    yield error
+    for more in error.more:
+        yield from _each(more)
+
+
+def _placed(fault: Refused, document: Document) -> Refused:
+    """A fault of the made pool, told about the block that it was made from."""
+    return Refused(fault.problem, remedy=fault.remedy, where=document.where(("ipam",)))
+
+
+def _range_of(one: WhereaboutsRange, gateway: Address | None) -> IPRange:
+    assert one.range is not None
+    subnet, first, last = one.range
+    return IPRange(
+        subnet,
+        one.range_start or first,
+        one.range_end or last,
+        gateway if gateway and gateway in subnet else None,
+    )
+
+
+def _first(one: IPRange) -> Address:
+    return one.first if one.first is not None else one.subnet.network_address
+
+
+def _last(one: IPRange) -> Address:
+    return one.last if one.last is not None else one.subnet.broadcast_address
+
+
+def _addresses(found: Iterable[StaticAddress]) -> tuple[LinkAddress, ...]:
+    return tuple(LinkAddress(each.address, each.gateway) for each in found)
+
+
+def _routes(found: Iterable[PlainRoute]) -> tuple[LinkRoute, ...]:
+    return tuple(LinkRoute(each.dst, each.gw) for each in found)
+
+
+_LOADERS: Mapping[str, Callable[[Document], IpamConf]] = {
+    "whereabouts": _whereabouts,
+    "host-local": _host_local,
+    "static": _static,
+    "kube-rdma-ipam": _kube_rdma,
+}

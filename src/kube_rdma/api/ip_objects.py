@@ -1,0 +1,235 @@
+"""The documents that programs write for each other: IPBlock, and a node's lease.
+
+An IPBlock says which node holds which addresses of a cell, in texts that people can read with
+kubectl. A node's lease is a coordination.k8s.io Lease; what that kind has no field for stands in
+its annotations. Whoever edits one by hand gets a sentence that names object and field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.document import Value, shown
+from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.ip_words import IpAddress, IpSpan, Label, bits_of, spans_of, written
+from kube_rdma.api.object_document import of_json, of_value
+from kube_rdma.api.words import Form
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ip import (
+    CELL,
+    Address,
+    Block,
+    BootId,
+    Cell,
+    Family,
+    Holding,
+    JournalId,
+    NetworkName,
+    NodeLease,
+    NodeName,
+    Owner,
+    Pin,
+    Span,
+    Version,
+)
+
+LEASE_PREFIX = "ipam."  # of the object's name, before the node's: kubelets have leases too
+LEASE_LABEL = ("kube-rdma.io/lease", "ipam")
+_ANNOTATION = "kube-rdma.io/ipam-"
+_NODE = Form("[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "the name of a node", "node-1")
+_REPAIR = "Delete the block only when no pod uses an address of it; else write back what it was"
+
+
+class BlockHolding(Typed):
+    """A node, and the addresses that nobody else may give to pods."""
+
+    node: Annotated[str, _NODE] = Field(examples=["node-1"])
+    addresses: Many[IpSpan] = ()
+
+
+class BlockPin(Typed):
+    """The address that an owner (namespace/pod/interface) had last."""
+
+    owner: str = Field(examples=["default/train-0/net1"])
+    address: IpAddress = Field(examples=["10.0.0.70"])
+
+
+class IPBlockSpec(Typed):
+    """Sixty-four addresses of a network from `first` on, and who holds which of them.
+
+    Written by kube-rdma alone; every write raises `edition`.
+    """
+
+    network: Label = Field(examples=["default"])
+    first: IpAddress = Field(examples=["10.0.0.64"])
+    edition: int = Field(0, ge=0)
+    holdings: Many[BlockHolding] = ()
+    pins: Many[BlockPin] = ()
+
+    @field_validator("first")
+    @classmethod
+    def _aligned(cls, first: Address) -> Address:
+        if int(first) % CELL:
+            below = ip_address(int(first) - int(first) % CELL)
+            problem = f"{first} is not the first of {CELL} addresses"
+            raise slips(Slip(problem, f"Write back what it was, perhaps {below}"))
+        return first
+
+    @field_validator("holdings")
+    @classmethod
+    def _held_inside(
+        cls, holdings: tuple[BlockHolding, ...], info: ValidationInfo
+    ) -> tuple[BlockHolding, ...]:
+        strays = [
+            Slip(f"{written(each)} is outside of the block", _REPAIR, (n, "addresses", m))
+            for n, holding in enumerate(holdings)
+            for m, each in enumerate(holding.addresses)
+            if _is_stray(each, info)
+        ]
+        if strays:
+            raise slips(*strays)
+        return holdings
+
+    @field_validator("pins")
+    @classmethod
+    def _pinned_inside(
+        cls, pins: tuple[BlockPin, ...], info: ValidationInfo
+    ) -> tuple[BlockPin, ...]:
+        strays = [
+            Slip(f"{pin.address} is outside of the block", "Remove the pin", (n, "address"))
+            for n, pin in enumerate(pins)
+            if _is_stray(Span(pin.address, pin.address), info)
+        ]
+        if strays:
+            raise slips(*strays)
+        return pins
+
+
+class IPBlockObject(Typed):
+    """The whole object, for its schema."""
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    kind: Literal["IPBlock"]
+    spec: IPBlockSpec
+
+
+class _LeaseSpec(Typed):
+    """The fields of a coordination.k8s.io Lease that we write; others' are a fault."""
+
+    holder_identity: str = Field("", examples=["a journal id"])
+    lease_duration_seconds: int = Field(ge=1, examples=[600])
+
+
+class _LeaseNotes(Typed):
+    """The annotations, without their prefix."""
+
+    boot: str = Field(examples=["a boot id"])
+    beat: str = Field(examples=["1"])
+    fenced: Literal["true", "false"] = "false"
+
+    @field_validator("beat")
+    @classmethod
+    def _counts(cls, beat: str) -> str:
+        if not (beat.isascii() and beat.isdecimal()):
+            raise slips(Slip(f"{shown(beat)} is not a number", "Write back what it was"))
+        return beat
+
+
+def decode_block(data: bytes) -> Block:
+    """The spec of an IPBlock, still without its version; raise Refused with all of its faults."""
+    found = validate(IPBlockSpec, of_json(data, base=("spec",)))
+    cell = Cell(NetworkName(found.network), Family(found.first.version), int(found.first))
+    return Block(
+        cell,
+        tuple(Holding(NodeName(h.node), bits_of(cell, h.addresses)) for h in found.holdings),
+        tuple(Pin(Owner(pin.owner), int(pin.address) - cell.first) for pin in found.pins),
+        found.edition,
+    )
+
+
+def encode_block(block: Block) -> bytes:
+    """The spec that `decode_block` reads."""
+    cell = block.cell
+    found: dict[str, Value] = {
+        "network": cell.network,
+        "first": str(cell.address(0)),
+        "edition": block.edition,
+        "holdings": [
+            {"node": each.node, "addresses": list(spans_of(cell, each.bits))}
+            for each in block.holdings
+        ],
+        "pins": [
+            {"owner": pin.owner, "address": str(cell.address(pin.place))} for pin in block.pins
+        ],
+    }
+    return json.dumps({key: value for key, value in found.items() if value != []}).encode()
+
+
+def lease_name(node: NodeName) -> str:
+    """The name of a node's lease."""
+    return f"{LEASE_PREFIX}{node}"
+
+
+def decode_lease(data: bytes) -> tuple[JournalId, float]:
+    """Journal and duration in a Lease's spec; raise Refused with all faults."""
+    found = validate(_LeaseSpec, of_json(data, base=("spec",)))
+    return JournalId(found.holder_identity), float(found.lease_duration_seconds)
+
+
+def encode_lease(spec: tuple[JournalId, float]) -> bytes:
+    """The Lease's spec that `decode_lease` reads; a part of a second becomes a whole one."""
+    journal, duration = spec
+    holder = {"holderIdentity": journal} if journal else {}
+    return json.dumps({**holder, "leaseDurationSeconds": math.ceil(duration)}).encode()
+
+
+def lease(
+    name: str,
+    spec: tuple[JournalId, float],
+    annotations: Mapping[str, str],
+    version: Version | None = None,
+) -> NodeLease:
+    """The value of a Lease object; raise Refused that names object and annotation."""
+    if not name.startswith(LEASE_PREFIX):
+        remedy = f"Take its label {LEASE_LABEL[0]} away"
+        raise Refused("it is no lease of a node for IPAM", remedy=remedy, where=f"Lease {name}")
+    ours = {
+        key.removeprefix(_ANNOTATION): value
+        for key, value in annotations.items()
+        if key.startswith(_ANNOTATION)
+    }
+    notes = validate(
+        _LeaseNotes, of_value(dict(ours), f"Lease {name}", ("metadata", "annotations"))
+    )
+    journal, duration = spec
+    return NodeLease(
+        NodeName(name.removeprefix(LEASE_PREFIX)),
+        journal,
+        BootId(notes.boot),
+        int(notes.beat),
+        duration,
+        notes.fenced == "true",
+        version,
+    )
+
+
+def lease_annotations(lease: NodeLease) -> dict[str, str]:
+    """What a Lease's spec has no field for."""
+    found = {"boot": lease.boot, "beat": str(lease.beat), "fenced": str(lease.fenced).lower()}
+    return {_ANNOTATION + key: value for key, value in found.items()}
+
+
+def _is_stray(found: Span, info: ValidationInfo) -> bool:
+    """Whether it leads out of the block; not so when the block itself is not understood."""
+    first: Address | None = info.data.get("first")
+    if first is None:
+        return False
+    inside = found.first.version == first.version and int(found.first) >= int(first)
+    return not (inside and int(found.last) < int(first) + CELL)

@@ -1,0 +1,288 @@
+"""The document ``kind: IPPool`` (kube-rdma.io/v1alpha1): what people wish, checked and compiled.
+
+The same check serves a file, admission and the controller: each gives a Document and gets the
+IPPool value, or a Refused with every fault of it. Whether anything is left to give is arithmetic
+and stays with rules/ip_cells.zones; what a change does to pods with rules/ip_pools.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+
+from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.document import Document, Value, shown
+from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.ip_pool_status import IPPoolStatus
+from kube_rdma.api.ip_words import (
+    Cidr,
+    IpAddress,
+    IpSpan,
+    Label,
+    bounds,
+    meets,
+    written,
+)
+from kube_rdma.api.object_document import of_json
+from kube_rdma.model.ip import (
+    Address,
+    IPPool,
+    IPRange,
+    NetworkName,
+    PoolName,
+    Route,
+    Span,
+    Subnet,
+)
+
+MOST_AT_ONCE = 1024  # addresses that a node claims at once
+LONGEST_REST = 86_400  # seconds
+
+Rail: TypeAlias = Annotated[int, Field(ge=0, le=1023)]
+
+
+class PoolRange(Typed):
+    """A part of a subnet; without start and end all of it. `rail`: for the NIC of this index."""
+
+    subnet: Cidr = Field(examples=["10.0.0.0/24"])
+    start: IpAddress | None = None
+    end: IpAddress | None = None
+    gateway: IpAddress | None = None
+    rail: Rail | None = None
+
+    @field_validator("start", "end", "gateway")
+    @classmethod
+    def _inside(cls, found: Address | None, info: ValidationInfo) -> Address | None:
+        subnet: Subnet | None = info.data.get("subnet")
+        if found is None or subnet is None:
+            return found
+        if found.version != subnet.version:
+            problem = f"{found} is IPv{found.version}, the subnet {subnet} IPv{subnet.version}"
+            raise slips(Slip(problem, "Make a range of its own for each family"))
+        if found not in subnet:
+            raise slips(
+                Slip(f"{found} is outside of {subnet}", f"Write an address inside of {subnet}")
+            )
+        return found
+
+    @field_validator("end")
+    @classmethod
+    def _ascending(cls, end: Address | None, info: ValidationInfo) -> Address | None:
+        start: Address | None = info.data.get("start")
+        if end is None or start is None or end.version != start.version or int(start) <= int(end):
+            return end
+        raise slips(
+            Slip(f"the range ends at {end}, before its start {start}", "Exchange start and end")
+        )
+
+    @field_validator("gateway")
+    @classmethod
+    def _a_host(cls, gateway: Address | None, info: ValidationInfo) -> Address | None:
+        subnet: Subnet | None = info.data.get("subnet")
+        if gateway is None or subnet is None or gateway.version == 6:
+            return gateway
+        own = {"network": subnet.network_address, "broadcast": subnet.broadcast_address}
+        for what, reserved in own.items():
+            if subnet.prefixlen < 31 and gateway == reserved:
+                problem = f"{gateway} is the {what} address of {subnet}, no router can have it"
+                raise slips(Slip(problem, "Write the router's address, or leave gateway out"))
+        return gateway
+
+    @property
+    def span(self) -> Span:
+        """From its first to its last address."""
+        first, last = self.subnet.network_address, self.subnet.broadcast_address
+        return Span(self.start or first, self.end or last)
+
+
+class PoolRoute(Typed):
+    """A route of every pod of the pool; without `gw` it leads to the gateway of the range."""
+
+    dst: Cidr = Field(examples=["10.0.0.0/8"])
+    gw: IpAddress | None = None
+
+    @field_validator("gw")
+    @classmethod
+    def _one_family(cls, gw: Address | None, info: ValidationInfo) -> Address | None:
+        dst: Subnet | None = info.data.get("dst")
+        if gw is None or dst is None or gw.version == dst.version:
+            return gw
+        problem = f"{gw} is IPv{gw.version}, the destination {dst} IPv{dst.version}"
+        raise slips(Slip(problem, "Write a gateway of the same family"))
+
+
+class IPPoolSpec(Typed):
+    """Every NIC of the pool gets one address of each family that the ranges for its rail have.
+
+    Addresses of pools with the same `network` are never given twice; `network` is an address space.
+    `blockSize` is how many addresses a node takes at once, `restSeconds` how long a freed address
+    is left alone.
+    """
+
+    network: Label = Field("default", examples=["default"])
+    ranges: Many[PoolRange] = Field(min_length=1, examples=[[{"subnet": "10.0.0.0/24"}]])
+    excludes: Many[IpSpan] = ()
+    routes: Many[PoolRoute] = ()
+    block_size: int = Field(32, ge=1, le=MOST_AT_ONCE)
+    rest_seconds: int = Field(60, ge=0, le=LONGEST_REST)
+
+    @field_validator("ranges")
+    @classmethod
+    def _apart(cls, ranges: tuple[PoolRange, ...]) -> tuple[PoolRange, ...]:
+        found = tuple(_overlaps(ranges))
+        if found:
+            raise slips(*found)
+        return ranges
+
+    @field_validator("excludes")
+    @classmethod
+    def _of_use(cls, excludes: tuple[Span, ...], info: ValidationInfo) -> tuple[Span, ...]:
+        ranges: tuple[PoolRange, ...] | None = info.data.get("ranges")
+        if ranges is None:
+            return excludes
+        remedy = "Correct it, or remove it; nothing outside of the ranges is given anyway"
+        idle = [
+            Slip(f"{written(each)} is outside of every range", remedy, (index,))
+            for index, each in enumerate(excludes)
+            if not any(meets(each, one.span) for one in ranges)
+        ]
+        if idle:
+            raise slips(*idle)
+        return excludes
+
+    @field_validator("routes")
+    @classmethod
+    def _reachable(
+        cls, routes: tuple[PoolRoute, ...], info: ValidationInfo
+    ) -> tuple[PoolRoute, ...]:
+        ranges: tuple[PoolRange, ...] | None = info.data.get("ranges")
+        found = tuple(_unreachable(routes, ranges)) if ranges else ()
+        if found:
+            raise slips(*found)
+        return routes
+
+
+class PoolMetadata(Typed):
+    """Its name; what else the API server keeps about an object is left alone."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: Label = Field(examples=["rail-0"])
+
+
+class IPPoolObject(Typed):
+    """The whole object."""
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    kind: Literal["IPPool"]
+    metadata: PoolMetadata = Field(examples=[{"name": "rail-0"}])
+    spec: IPPoolSpec = Field(examples=[{"ranges": [{"subnet": "10.0.0.0/24"}]}])
+    status: IPPoolStatus | None = None
+
+
+def load(document: Document) -> IPPool:
+    """What the document means; raise Refused with all of its faults."""
+    found = validate(IPPoolObject, document)
+    return _compiled(found.spec, found.metadata.name, document, ("spec", "ranges"))
+
+
+def decode(data: bytes) -> IPPool:
+    """The spec of an object, still without its name; raise Refused with all of its faults."""
+    document = of_json(data, base=("spec",))
+    return _compiled(validate(IPPoolSpec, document), "", document, ("ranges",))
+
+
+def named(pool: IPPool, name: str) -> IPPool:
+    """A decoded spec with the name of its object, which its ranges then say too."""
+    ranges = tuple(replace(each, source=f"IPPool {name}: {each.source}") for each in pool.ranges)
+    return replace(pool, name=PoolName(name), ranges=ranges)
+
+
+def encode(pool: IPPool) -> bytes:
+    """The spec as `decode` reads it; a part of a second of rest becomes a whole one."""
+    return json.dumps(spec(pool)).encode()
+
+
+def spec(pool: IPPool) -> dict[str, Value]:
+    """The spec as JSON values, without what is not said."""
+    found: dict[str, Value] = {
+        "network": pool.network,
+        "ranges": [_range(each) for each in pool.ranges],
+        "excludes": [written(each) for each in pool.excludes],
+        "routes": [_route(each) for each in pool.routes],
+        "blockSize": pool.block_size,
+        "restSeconds": math.ceil(pool.rest),
+    }
+    return {key: value for key, value in found.items() if value != []}
+
+
+def _range(one: IPRange) -> Value:
+    ends = {"start": one.first, "end": one.last, "gateway": one.gateway}
+    found: dict[str, Value] = {"subnet": str(one.subnet)}
+    found |= {key: str(end) for key, end in ends.items() if end is not None}
+    return found if one.rail is None else {**found, "rail": one.rail}
+
+
+def _route(one: Route) -> Value:
+    return {"dst": str(one.to), "gw": str(one.via)} if one.via else {"dst": str(one.to)}
+
+
+def _compiled(found: IPPoolSpec, name: str, document: Document, path: tuple[str, ...]) -> IPPool:
+    return IPPool(
+        PoolName(name),
+        tuple(
+            IPRange(
+                each.subnet,
+                each.start,
+                each.end,
+                each.gateway,
+                each.rail,
+                source=document.where((*path, index)),
+            )
+            for index, each in enumerate(found.ranges)
+        ),
+        NetworkName(found.network),
+        found.excludes,
+        tuple(Route(each.dst, each.gw) for each in found.routes),
+        found.block_size,
+        float(found.rest_seconds),
+    )
+
+
+def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
+    """Ranges that begin before an earlier one has ended."""
+    order = sorted(range(len(ranges)), key=lambda index: bounds(ranges[index].span))
+    widest = None
+    for index in order:
+        one = ranges[index]
+        if widest is not None and meets(ranges[widest].span, one.span):
+            late, early = max(widest, index), min(widest, index)
+            yield Slip(
+                f"{written(ranges[late].span)} and ranges[{early}], "
+                f"{written(ranges[early].span)}, have addresses in common",
+                "Set start and end so that each address is in one range",
+                (late,),
+            )
+        if widest is None or bounds(one.span)[::2] >= bounds(ranges[widest].span)[::2]:
+            widest = index
+
+
+def _unreachable(routes: tuple[PoolRoute, ...], ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
+    """Routes whose next hop a pod could not reach: the kernel would refuse them at each ADD."""
+    for index, route in enumerate(routes):
+        same = [each for each in ranges if each.subnet.version == route.dst.version]
+        if not same:
+            problem = f"{route.dst} is IPv{route.dst.version}, and no range is"
+            yield Slip(problem, "Remove the route, or add a range of its family", (index, "dst"))
+        elif route.gw is not None and not any(route.gw in each.subnet for each in same):
+            problem = f"{route.gw} is in no subnet of the ranges, so no pod can reach it"
+            remedy = "Write a router inside of a subnet of the ranges"
+            yield Slip(problem, remedy, (index, "gw"))
+        elif route.gw is None and not all(each.gateway for each in same):
+            problem = f"the route to {shown(str(route.dst))} has no gw, and a range no gateway"
+            yield Slip(problem, "Write gw, or give each range of this family a gateway", (index,))

@@ -1,0 +1,209 @@
+"""The status of an IPPool: how full it is, who is short, what is wrong.
+
+Two write it, each by compare-and-swap of the whole: nodes their wants (Board), the controller all
+the rest. Numbers of addresses end at the largest whole number that JSON clients agree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import ConfigDict, field_validator
+
+from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.ip_words import address as read_address
+from kube_rdma.model.ip import Board, Family, IPPool, NodeName, PoolName, Usage
+from kube_rdma.model.ip import Version as ObjectVersion
+from kube_rdma.model.ip import Want as WantValue
+
+MOST = 2**53 - 1  # a /64 has more; then the number means: at least so many
+FamilyName = Literal["IPv4", "IPv6"]
+
+
+class _Told(Typed):
+    """A part of a status: what a newer version adds is no fault."""
+
+    model_config = ConfigDict(extra="ignore", validate_by_name=True)
+
+
+class UsageEntry(_Told):
+    """Addresses of one family, for one rail or for all NICs without one of their own."""
+
+    family: FamilyName
+    rail: int | None = None
+    size: int
+    held: int
+    free: int
+    nodes: int
+
+
+class WantEntry(_Told):
+    """A node that cannot serve a pod, and asks the others to give back."""
+
+    node: str
+    family: FamilyName
+    rail: int | None = None
+    count: int
+    address: str | None = None
+
+    @field_validator("address")
+    @classmethod
+    def _an_address(cls, text: str | None) -> str | None:
+        if text is not None:
+            read_address(text)
+        return text
+
+
+class Condition(_Told):
+    """As meta/v1 Condition."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
+    last_transition_time: str
+
+
+class IPPoolStatus(_Told):
+    """The whole; `ranges`, `used` and `free` are for the columns of kubectl."""
+
+    ranges: str = ""
+    used: str = ""
+    free: str = ""
+    usage: Many[UsageEntry] = ()
+    wants: Many[WantEntry] = ()
+    conditions: Many[Condition] = ()
+    conflicts: Many[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the controller found out about one pool.
+
+    Sentences: `broken` why it cannot be used at all, `scarce` which parts are nearly full,
+    `conflicts` what contradicts itself in its blocks.
+    """
+
+    usages: Sequence[Usage] = ()
+    broken: str = ""
+    scarce: Sequence[str] = ()
+    conflicts: Sequence[str] = ()
+
+
+def board(pool: PoolName, status: IPPoolStatus | None, version: ObjectVersion) -> Board:
+    """The wants on a pool."""
+    wants = tuple(
+        WantValue(
+            NodeName(each.node),
+            _family(each.family),
+            each.rail,
+            each.count,
+            read_address(each.address) if each.address else None,
+        )
+        for each in (status.wants if status else ())
+    )
+    return Board(pool, wants, version)
+
+
+def with_wants(status: IPPoolStatus | None, wants: Iterable[WantValue]) -> IPPoolStatus:
+    """The status with these wants, everything else as it was."""
+    entries = tuple(
+        WantEntry(
+            node=each.node,
+            family=_name(each.family),
+            rail=each.rail,
+            count=each.count,
+            address=str(each.address) if each.address else None,
+        )
+        for each in wants
+    )
+    return (status or IPPoolStatus()).model_copy(update={"wants": entries})
+
+
+def pool_status(old: IPPoolStatus | None, pool: IPPool, found: Findings, now: str) -> IPPoolStatus:
+    """The status that says `found`; wants stay. `now` is a time as in RFC 3339, for changes."""
+    before = old or IPPoolStatus()
+    usage = tuple(
+        UsageEntry(
+            family=_name(each.family),
+            rail=each.rail,
+            size=min(each.size, MOST),
+            held=min(each.held, MOST),
+            free=min(each.free, MOST),
+            nodes=each.nodes,
+        )
+        for each in found.usages
+    )
+    return before.model_copy(
+        update={
+            "ranges": ", ".join(str(each.subnet) for each in pool.ranges),
+            "used": counted((each.family, each.held) for each in found.usages),
+            "free": counted((each.family, each.free) for each in found.usages),
+            "usage": usage,
+            "conditions": _conditions(before.conditions, found, now),
+            "conflicts": tuple(found.conflicts),
+        }
+    )
+
+
+def counted(parts: Iterable[tuple[Family, int]]) -> str:
+    """Numbers of addresses, summed by family: ``12``, or ``12 v4, 8 v6``."""
+    sums: dict[Family, int] = {}
+    for family, count in parts:
+        sums[family] = sums.get(family, 0) + count
+    if len(sums) == 1:
+        return "".join(_short(count) for count in sums.values())
+    return ", ".join(f"{_short(count)} v{family}" for family, count in sorted(sums.items()))
+
+
+def decode(data: bytes) -> IPPoolStatus:
+    """Read a status; ValueError for another shape."""
+    return IPPoolStatus.model_validate_json(data)
+
+
+def encode(status: IPPoolStatus) -> bytes:
+    """Write a status, without what is not said."""
+    return status.model_dump_json(by_alias=True, exclude_none=True).encode()
+
+
+def _short(count: int) -> str:
+    return str(count) if count < 10**9 else f"{count:.1e}".replace("e+", "e")
+
+
+def _conditions(old: tuple[Condition, ...], found: Findings, now: str) -> tuple[Condition, ...]:
+    """Ready and NearlyFull; a time changes only with its status."""
+    before = {each.type: each for each in old}
+    ready = ("True", "Usable", "Nodes give addresses of it.")
+    if found.broken:
+        ready = ("False", "Refused", found.broken)
+    elif found.conflicts:
+        ready = ("False", "Conflict", found.conflicts[0])
+    full = ("False", "Room", "There is room.")
+    if found.scarce:
+        full = ("True", "Scarce", " ".join(f"{each}." for each in found.scarce))
+    made = []
+    for kind, (status, reason, message) in {"Ready": ready, "NearlyFull": full}.items():
+        same = kind in before and before[kind].status == status
+        since = before[kind].last_transition_time if same else now
+        made.append(
+            Condition.model_validate(
+                {
+                    "type": kind,
+                    "status": status,
+                    "reason": reason,
+                    "message": message,
+                    "lastTransitionTime": since,
+                }
+            )
+        )
+    return tuple(made)
+
+
+def _family(name: FamilyName) -> Family:
+    return Family.V4 if name == "IPv4" else Family.V6
+
+
+def _name(family: Family) -> FamilyName:
+    return "IPv4" if family is Family.V4 else "IPv6"

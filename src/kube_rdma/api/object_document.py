@@ -1,0 +1,57 @@
+"""An object of the API server as a Document: its faults are told by field, without a line.
+
+What comes from the API server has no lines that a person could look at; api/faults asks a Document
+where things stand, and gets the object and the field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from kube_rdma.api.document import Document, Path, Place, Value, name
+from kube_rdma.model.errors import Refused
+
+
+@dataclass(frozen=True)
+class ObjectDocument(Document):
+    """`source` says which object, if that is known; `base` is where in it the value stands."""
+
+    base: Path = ()
+    order: dict[Path, int] = field(default_factory=dict)
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        """``IPPool rail-0: spec.ranges[0].end``."""
+        return ": ".join(part for part in (self.source, name((*self.base, *path))) if part)
+
+    def place(self, path: Path, *, key: bool = False) -> Place:
+        """Only an order: in which the fields stand in the object."""
+        near = path
+        while near and near not in self.order:
+            near = near[:-1]
+        return Place(self.order.get(near, 0), len(path))
+
+
+def of_value(value: Value, source: str = "", base: Path = ()) -> ObjectDocument:
+    """The Document of a decoded object, or of the part of one at `base`."""
+    order = {path: number for number, path in enumerate(_paths(value, ()))}
+    return ObjectDocument(source, value, {}, {}, base, order)
+
+
+def of_json(data: bytes, source: str = "", base: Path = ()) -> ObjectDocument:
+    """The same of JSON; raise Refused when it is not JSON."""
+    try:
+        return of_value(json.loads(data), source, base)
+    except ValueError as error:
+        raise Refused(f"this is not JSON: {error}", remedy="Write JSON", where=source) from None
+
+
+def _paths(value: Value, path: Path) -> Iterator[Path]:
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _paths(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _paths(inner, (*path, index))

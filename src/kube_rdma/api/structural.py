@@ -1,0 +1,148 @@
+"""Custom resource definitions, made from the models that read the objects.
+
+The API server wants a structural schema: no $ref, no title, each null said as nullable. What
+pydantic writes is turned into that here, so that nothing is written by hand twice.
+api/definitions lists the kinds, tools/crds writes config/crds. The rules are Kubernetes'
+"Specifying a structural schema".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import yaml
+from pydantic import BaseModel
+
+GROUP = "kube-rdma.io"
+VERSION = "v1alpha1"
+
+Json: TypeAlias = dict[str, Any]
+
+_KEPT = frozenset(
+    (
+        *("type", "description", "pattern", "enum", "format", "nullable", "required", "default"),
+        *("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of kubectl; `path` leads to one value."""
+
+    name: str
+    path: str
+    type: str = "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One kind of the group. A model with a status gets the subresource."""
+
+    model: type[BaseModel]
+    plural: str
+    short: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind, as the model's field says it."""
+        (kind,) = structural(self.model)["properties"]["kind"]["enum"]
+        return str(kind)
+
+    @property
+    def name(self) -> str:
+        """Of the object: ippools.kube-rdma.io."""
+        return f"{self.plural}.{GROUP}"
+
+
+def definition(one: Definition) -> Json:
+    """The CustomResourceDefinition of a kind."""
+    schema = structural(one.model)
+    parts = schema["properties"]
+    parts["apiVersion"], parts["kind"] = {"type": "string"}, {"type": "string"}
+    parts["metadata"] = _metadata(parts.get("metadata", {}))
+    schema["required"] = ["spec"]
+    has_status = "status" in parts
+    if has_status:
+        parts["status"].pop("nullable", None)
+    version: Json = {"name": VERSION, "served": True, "storage": True}
+    if has_status:
+        version["subresources"] = {"status": {}}
+    version["additionalPrinterColumns"] = [
+        {"name": each.name, "type": each.type, "jsonPath": each.path} for each in one.columns
+    ]
+    version["schema"] = {"openAPIV3Schema": schema}
+    names = {"kind": one.kind, "listKind": f"{one.kind}List", "plural": one.plural}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": one.name},
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": {**names, "singular": one.kind.lower()},
+            "versions": [version],
+        },
+    }
+
+
+def text(one: Definition) -> str:
+    """The definition as YAML, as config/crds holds it."""
+    return yaml.safe_dump(definition(one), sort_keys=False, width=100)
+
+
+def structural(model: type[BaseModel]) -> Json:
+    """The structural schema of a model's documents."""
+    made = model.model_json_schema()
+    return _converted(made, made.get("$defs", {}))
+
+
+def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
+    """One node of the schema, and all below it."""
+    if "$ref" in schema:
+        part = parts[schema["$ref"].removeprefix("#/$defs/")]
+        return _converted({**part, **{k: v for k, v in schema.items() if k != "$ref"}}, parts)
+    if "anyOf" in schema:
+        real = [each for each in schema["anyOf"] if each != {"type": "null"}]
+        if len(real) != 1:
+            raise TypeError(f"a structural schema has no choice between types: {schema}")
+        rest = {key: value for key, value in schema.items() if key != "anyOf"}
+        return {**_converted({**real[0], **rest}, parts), "nullable": True}
+    found = _said(schema)
+    if "properties" in schema:
+        inner = schema["properties"].items()
+        found["properties"] = {name: _converted(each, parts) for name, each in inner}
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), Mapping):
+            found[key] = _converted(schema[key], parts)
+    return found
+
+
+def _said(schema: Mapping[str, Any]) -> Json:
+    """What one node says itself. Of defaults only those stay that a person would want to see."""
+    found = {
+        key: value
+        for key, value in schema.items()
+        if key in _KEPT or key.startswith("x-kubernetes-")
+    }
+    if found.get("default", 0) in (None, "", []):
+        del found["default"]
+    if "const" in schema:
+        found["enum"] = [schema["const"]]
+    for strict, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if strict in schema:
+            found |= {limit: schema[strict], strict: True}
+    if "description" in found:
+        found["description"] = " ".join(found["description"].split())
+    return found
+
+
+def _metadata(schema: Json) -> Json:
+    """Of metadata a definition may restrict the name alone."""
+    name = schema.get("properties", {}).get("name")
+    if not name:
+        return {"type": "object"}
+    return {"type": "object", "properties": {"name": name}}

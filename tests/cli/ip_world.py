@@ -1,0 +1,78 @@
+"""A cluster in memory with addresses in it, and `kube-rdma ip` to look at them."""
+
+import json
+from contextlib import asynccontextmanager
+
+from click.testing import CliRunner
+
+from kube_rdma.adapters.cluster import ip as kinds
+from kube_rdma.adapters.cluster import whereabouts
+from kube_rdma.adapters.cluster.fake import FakeServer
+from kube_rdma.adapters.cluster.nodes import NODE
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.programs.cli.ip import ip
+
+KINDS = [kinds.IP_POOL, kinds.IP_BLOCK, kinds.LEASE]
+LEGACY = [whereabouts.POOL, whereabouts.RESERVATION, whereabouts.ATTACHMENT]
+
+
+def meta(name, namespace="", **more):
+    return {"name": name, **({"namespace": namespace} if namespace else {}), **more}
+
+
+class World:
+    """What is at the API server, and the command."""
+
+    def __init__(self, extra=()):
+        self.server = FakeServer([*KINDS, *extra])
+        for name in ("node-1", "node-2"):
+            self.server.put(NODE, {"metadata": meta(name), "spec": {}, "status": {}})
+
+    def pool(self, name, *ranges, **spec):
+        made = [{"subnet": each} for each in ranges]
+        self.server.put(kinds.IP_POOL, {"metadata": meta(name), "spec": {"ranges": made, **spec}})
+
+    def block(self, first, *holdings, name=None):
+        spec = {
+            "network": "default",
+            "first": first,
+            "edition": 1,
+            "holdings": [{"node": node, "addresses": list(spans)} for node, *spans in holdings],
+        }
+        name = name or f"default.{first.replace('.', '-')}"
+        self.server.put(kinds.IP_BLOCK, {"metadata": meta(name), "spec": spec})
+
+    def lease(self, node):
+        notes = {"kube-rdma.io/ipam-boot": "b", "kube-rdma.io/ipam-beat": "1"}
+        labels = {"kube-rdma.io/lease": "ipam"}
+        document = {
+            "metadata": meta(f"ipam.{node}", "kube-system", annotations=notes, labels=labels),
+            "spec": {"holderIdentity": "j", "leaseDurationSeconds": 600},
+        }
+        self.server.put(kinds.LEASE, document)
+
+    def pod(self, name, node, phase="Running"):
+        spec = {"nodeName": node}
+        document = {"metadata": meta(name, "default"), "spec": spec, "status": {"phase": phase}}
+        self.server.put(POD, document)
+
+    def attachment(self, name, conf):
+        spec = {"config": conf if isinstance(conf, str) else json.dumps(conf)}
+        document = {"metadata": meta(name, "default"), "spec": spec}
+        self.server.put(whereabouts.ATTACHMENT, document)
+
+    def legacy_pool(self, name, range_, **allocations):
+        spec = {"range": range_, "allocations": allocations}
+        document = {"metadata": meta(name, "kube-system"), "spec": spec}
+        self.server.put(whereabouts.POOL, document)
+
+    def run(self, *words, **more):
+        @asynccontextmanager
+        async def opener(_):
+            yield Cluster(self.server.line())
+
+        return CliRunner().invoke(ip, [*map(str, words)], obj=opener, **more)
+
+    def documents(self, plural):
+        return {each["metadata"]["name"]: each for each in self.server.documents(plural)}
