@@ -6,15 +6,19 @@ import sys
 
 import click
 
-from bench import agent, bandwidth, devices, lab, survey
+from bench import agent, allocate, bandwidth, devices, events, ipam, lab, shim, survey
 from bench.context import Context
 from bench.figures import as_json, as_table
 from kube_rdma.model.errors import KubeRdmaError
 
-# Cheap and lab-free first; `lab` boots the lab that the later ones use.
+# Cheap ones first; `ipam` boots a lab of its own, `lab` boots the lab that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "survey": survey,
+    "allocate": allocate,
+    "events": events,
+    "shim": shim,
+    "ipam": ipam,
     "lab": lab,
     "agent": agent,
     "bandwidth": bandwidth,

@@ -6,6 +6,7 @@ import pytest
 from grpclib import GRPCError
 
 from kube_rdma.adapters.kubelet.fake_devices import Place
+from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
 
 from .world import VKE, World, hard_card, running
@@ -43,7 +44,9 @@ async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
         assert name.startswith("kube-rdma.io/hca=0000:82:00.0-0-")
         with pytest.raises(GRPCError, match="no network of pod default/job is attached"):
             await world.kubelet.start_container(JOB)
-        await world.binder.attach(JOB_NAME, "uid-job", SANDBOX, "/var/run/netns/x")
+        await world.binder.attach(
+            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+        )
         (spec,) = files(world)
         (device,) = spec["devices"]
         assert f"{spec['kind']}={device['name']}" == name
@@ -72,7 +75,9 @@ async def test_what_was_promised_outlives_the_agent(world):
         world.journal.close()
         async with running(world.doors(late=True)):
             await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-            await world.binder.attach(JOB_NAME, "uid-job", SANDBOX, "/var/run/netns/x")
+            await world.binder.attach(
+                Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+            )
         world.journal.close()
         async with running(world.doors(late=True)):
             await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
@@ -83,11 +88,17 @@ async def test_what_was_promised_outlives_the_agent(world):
 async def test_a_late_del_touches_nothing_of_the_next_pod(world):
     async with world.serving(world.doors(late=True)):
         await admitted(world, ASKS)
-        await world.binder.attach(JOB_NAME, "uid-job", SANDBOX, "/var/run/netns/x")
+        await world.binder.attach(
+            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+        )
         world.kubelet.remove_pod("job")
         await world.binder.detach(SANDBOX)
         await admitted(world, ASKS, place=Place("next"))
-        await world.binder.attach(PodName("default", "next"), "u2", ContainerId("b"), "/n/y")
+        await world.binder.attach(
+            Sandbox(
+                ContainerId("b"), PodName("default", "next"), "u2", f"{world.folder}/netns/y", 2
+            )
+        )
         await world.binder.detach(SANDBOX)
         await world.kubelet.start_container(Place("next"))
 

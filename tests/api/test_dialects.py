@@ -118,7 +118,7 @@ def test_config_list_word_for_word():
     found = read(SHARED)
     assert found.rescan == 0
     assert found.warnings == ()
-    common = {"mode": Mode.HCA, "bind": Bind.POOL, "attach": Attach.NONE}
+    common = {"mode": Mode.HCA, "bind": Bind.POOL}
     assert found.pools == (
         PoolSpec(
             "nvidia.com/a",

@@ -17,13 +17,14 @@ from kube_rdma_lab.build.testroot import BareParts, select
 from .outside import CHECKOUT, FailedInsideError, Inside
 
 JUNIT = """<?xml version="1.0"?><testsuites><testsuite>
-<testcase file="t/test_a.py" name="test_good[1]" time="0.5"/>
-<testcase file="t/test_a.py" name="test_bad" time="1"><failure message="m">a traceback</failure>
+<testcase classname="t.test_a" name="test_good[1]" time="0.5"/>
+<testcase classname="t.test_a" name="test_bad" time="1"><failure message="m">a traceback</failure>
 <system-out>what it printed</system-out></testcase>
-<testcase file="t/test_a.py" name="test_left" time="1"/>
-<testcase file="t/test_a.py" name="test_left" time="1"><error message="m">at teardown</error>
+<testcase classname="t.test_a" name="test_left" time="1"/>
+<testcase classname="t.test_a" name="test_left" time="1"><error message="m">at teardown</error>
 </testcase>
-<testcase file="t/test_a.py" name="test_skipped"><skipped message="not here"/></testcase>
+<testcase classname="t.test_a.TestB" file="t/shared.py" name="test_shared"/>
+<testcase classname="t.test_a" name="test_skipped"><skipped message="not here"/></testcase>
 </testsuite></testsuites>"""
 LOCK = (
     "one==1 \\\n    --hash=sha256:a\ntwo==2 ; x \\\n    --hash=sha256:b \\\n    --hash=sha256:c\n"
@@ -34,6 +35,7 @@ def test_junit_is_read_by_node_id():
     found = read(JUNIT)
     assert found["t/test_a.py::test_good[1]"] == Result(Outcome.PASSED, 0.5)
     assert found["t/test_a.py::test_bad"].text == "a traceback\nwhat it printed"
+    assert found["t/test_a.py::TestB::test_shared"].outcome is Outcome.PASSED
     assert found["t/test_a.py::test_skipped"] == Result(Outcome.SKIPPED, 0, "not here")
 
 

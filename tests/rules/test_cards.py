@@ -101,7 +101,14 @@ def test_the_default_route_is_found_on_the_card_that_carries_it():
     used = replace(function(WHERE), netdevs=(Netdev("eth0", "ether", True, True, True),))
     assert carries_default_route(node(used).cards[0])
     assert not carries_default_route(node(function(WHERE, "eth0")).cards[0])
-    assert not carries_default_route(node(devices=(device(0),)).cards[0])
+    assert not carries_default_route(node(devices=(device(0, netdev="eth0"),)).cards[0])
+
+
+def test_a_soft_device_of_a_pod_is_nobody_s_card():
+    """One node shows the RDMA devices of all namespaces; those of pods are not to be given away."""
+    assert [card.name for card in node(devices=(device(0, netdev="eth0"), device(1))).cards] == [
+        "rxe0"
+    ]
 
 
 def test_reasons_of_two_devices_are_said_once():

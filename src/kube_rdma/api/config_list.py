@@ -16,7 +16,7 @@ from kube_rdma.api.dialect import MOST_SHARES, RESCAN, Config, Many, Typed
 from kube_rdma.api.document import Document
 from kube_rdma.api.faults import Slip, slips, validate
 from kube_rdma.api.words import DeviceId, Driver, Interface, LinkType, Name, Prefix, Vendor
-from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Selector
+from kube_rdma.model.pool import Bind, Mode, PoolSpec, Selector
 
 _A_DAY = 86_400  # seconds
 _INSTEAD = 'Add "selectors": {"ifNames": ["ens2f0"]}, or other fields of it'
@@ -99,7 +99,6 @@ def _pool(one: SharedPool, index: int, document: Document) -> PoolSpec:
         selectors=(selector,),
         shares=one.rdma_hca_max,
         bind=Bind.POOL,
-        attach=Attach.NONE,
     )
 
 

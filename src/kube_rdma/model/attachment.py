@@ -187,6 +187,7 @@ class Seat:
     held: HeldShare | None = None
     soft: str | None = None  # kind of the soft RDMA link to make
     devices: tuple[str, ...] = ()  # RDMA devices of the card itself that the pod will use
+    roce: bool = False  # they have a GID for each address of the interface
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +211,30 @@ class GivenAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class GidTable:
+    """How full a device's table is. An address takes an entry of each RoCE version it speaks."""
+
+    device: str
+    size: int
+    used: int
+    versions: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What IPAM gave to one interface; the routes are those of its pool."""
+
+    interface: InterfaceName
+    addresses: tuple[GivenAddress, ...] = ()
+    routes: tuple[NetworkRoute, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """All Steps of one interface, in order: what the journal holds before the first one is run."""
+    """All Steps of one interface, in order: what the journal holds before the first one is run.
+
+    `held` is the share that this interface belongs to, and with it the container.
+    """
 
     interface: InterfaceName
     network: str
@@ -248,4 +271,4 @@ class Attached:
     card: CardId | None = None
     pci: PciAddress | None = None
     physical: PciAddress | None = None
-    default: bool = False  # the pod's default route leads through it
+    default_routes: tuple[Address, ...] = ()  # gateways of the pod's default routes through it

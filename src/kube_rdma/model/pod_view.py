@@ -53,13 +53,15 @@ class SeenRule:
 class SeenRdma:
     """An RDMA device that can be used there.
 
-    `gids` are the addresses for which it lists a GID whose interface is `netdev`.
+    `netdev` is the interface of its port, if that is one of the pod's. `gids` are the addresses of
+    its GID table with their interface; those of an interface of the pod's that has the address, for
+    the table of a shared card holds those of other pods, whose interfaces have the same names.
     """
 
     name: str
-    netdev: InterfaceName | None
+    netdev: InterfaceName | None = None
     pci: PciAddress | None = None
-    gids: tuple[Address, ...] = ()
+    gids: tuple[tuple[InterfaceName, Address], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

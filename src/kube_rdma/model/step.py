@@ -59,7 +59,8 @@ class TakeLink:
 
     The state it was found in is what undoing restores: name, MTU, MAC, up or down. `pci` finds the
     link again on either side, also when the pod's namespace went and the kernel gave it back under
-    another name; `index` alone where the link has no function.
+    another name; `index` alone where the link has no function. `soft` are the soft RDMA links that
+    stand on it, name and kind: the kernel removes them with the move.
     """
 
     link: Host
@@ -68,6 +69,7 @@ class TakeLink:
     mtu: int
     mac: str
     up: bool
+    soft: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +206,18 @@ class GiveBackLink:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreRdma:
+    """Make a soft RDMA link again that stood on a link of the node before it was taken.
+
+    After GiveBackLink: `link` is the node's, by its name then. Nothing to do where it is there.
+    """
+
+    name: str
+    kind: str  # rxe, siw
+    link: Host
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveRule:
     """Remove what AddRule added: rules do not go with a link."""
 
@@ -227,5 +241,5 @@ class GiveBackRdma:
     pci: PciAddress | None
 
 
-Undo = RemoveLink | GiveBackLink | RemoveRule | RemoveRdma | GiveBackRdma
+Undo = RemoveLink | GiveBackLink | RestoreRdma | RemoveRule | RemoveRdma | GiveBackRdma
 """What takes a Step back; done again, or for a Step that was never run, it changes nothing."""

@@ -26,6 +26,8 @@ def cards(survey: Survey, verdicts: Sequence[Verdict]) -> tuple[Card, ...]:
     functions = {CardId(function.seat.pci): function for function in survey.functions}
     groups: dict[CardId, list[Verdict]] = {name: [] for name in functions}
     for verdict in verdicts:
+        if of_a_pod(verdict.device):
+            continue
         groups.setdefault(card_id(verdict.device), []).append(verdict)
     made = (_card(name, group, functions) for name, group in groups.items())
     return tuple(sorted(made, key=lambda card: card.id))
@@ -38,6 +40,19 @@ def card_id(device: Device) -> CardId:
         digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]
         name = f"{name[: _LONGEST - _DIGEST - 1]}.{digest}"
     return CardId(name)
+
+
+def is_soft(device: Device) -> bool:
+    """Whether a device sits on no hardware of its own (rxe, siw); its identity says so."""
+    return device.pci is None and device.identity.partition("@")[0] == device.name
+
+
+def of_a_pod(device: Device) -> bool:
+    """Whether a soft device was made inside a pod: one node shows those of all namespaces.
+
+    Its interface is nowhere to be seen from here; where an interface ends, so does its device.
+    """
+    return is_soft(device) and not any(port.netdev for port in device.ports)
 
 
 def carries_default_route(card: Card) -> bool:

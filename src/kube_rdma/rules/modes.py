@@ -141,3 +141,12 @@ def terms(spec: PoolSpec) -> ModeRow:
         attach=spec.attach or row.attach,
         prefer=spec.prefer or row.prefer,
     )
+
+
+def rebound(spec: PoolSpec) -> PoolSpec:
+    """The wish for a node of soft RDMA devices whose pods get networks from us.
+
+    A soft device is made for the pod on its own interface, so what a container opens is known only
+    then. A real card's node can be given at once, as documents of v0.1.0 expect.
+    """
+    return replace(spec, attach=Attach.AUTO) if spec.attach is None else spec

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Generic, Self, TypeVar
 
-from pydantic import TypeAdapter
-
+from kube_rdma.adapters.journal import codec
 from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 
@@ -46,9 +45,7 @@ class Journal(Generic[T]):
     def __init__(self, disk: Disk, kinds: Mapping[str, type[T]]) -> None:
         self._disk = disk
         self._kinds = {of: kind for kind, of in kinds.items()}
-        self._types: dict[str, TypeAdapter[T]] = {
-            kind: TypeAdapter(of) for kind, of in kinds.items()
-        }
+        self._types = dict(kinds)
 
     def __enter__(self) -> Self:
         return self
@@ -123,8 +120,8 @@ class Journal(Generic[T]):
 
     def _encoded(self, value: T) -> bytes:
         kind = self._kinds[type(value)]
-        data = self._types[kind].dump_python(value, mode="json")
-        return json.dumps({"version": VERSION, "kind": kind, "data": data}, indent=1).encode()
+        envelope = {"version": VERSION, "kind": kind, "data": codec.encode(value)}
+        return json.dumps(envelope, indent=1).encode()
 
     def _read(self, file: str) -> T:
         envelope = json.loads(self._disk.read(file))
@@ -135,9 +132,7 @@ class Journal(Generic[T]):
             raise ValueError(f"its version is {version}, this kube-rdma knows {VERSION}")
         if kind not in self._types:
             raise ValueError(f"its kind is {kind}, known are {', '.join(self._types)}")
-        # Read as JSON, where a list is the only form that a tuple can have.
-        data = json.dumps(envelope["data"])
-        return self._types[kind].validate_json(data, strict=True, extra="forbid")
+        return codec.decode(self._types[kind], envelope["data"])
 
     def _set_aside(self, file: str, names: tuple[str, ...], error: Exception) -> Broken:
         name = file.removesuffix(_ENDING)

@@ -203,13 +203,16 @@ class Netlink:
     ) -> None:
         self._socket.close()
 
-    def ask(self, kind: int, body: bytes = b"", *, dump: bool = False) -> tuple[bytes, ...]:
+    def ask(
+        self, kind: int, body: bytes = b"", *, dump: bool = False, more: int = 0
+    ) -> tuple[bytes, ...]:
         """Send one request and return the payloads of its answer.
 
         `body` is what follows the header: attributes, behind the family's own header if it has one.
+        `more` are flags that mean something to this kind of request (NLM_F_CREATE and its like).
         Raise Unavailable when the kernel refuses, does not answer, or answers nonsense.
         """
-        flags = Flag.REQUEST | (Flag.DUMP if dump else Flag.ACK)
+        flags = Flag.REQUEST | (Flag.DUMP if dump else Flag.ACK) | more
         for _ in range(_TRIES):
             self._sequence += 1
             try:

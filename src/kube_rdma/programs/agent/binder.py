@@ -13,11 +13,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import structlog
 
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import (
     Binding,
     ContainerId,
@@ -37,7 +39,7 @@ from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.rules import binding as rules
 from kube_rdma.rules.allocation import grant
 from kube_rdma.rules.health import inside_pod
-from kube_rdma.rules.modes import terms
+from kube_rdma.rules.modes import rebound, terms
 
 KINDS: dict[str, type[Promise | Binding]] = {"promise": Promise, "binding": Binding}
 NETWORKS = ("k8s.v1.cni.cncf.io/networks", "k8s.volcengine.com/pod-networks")
@@ -50,8 +52,8 @@ log = structlog.get_logger()
 class Neighbours:
     """Whom the binder needs.
 
-    `read_pod` reads a pod's object. `links_inside` shows a namespace's links and blocks; both raise
-    KubeRdmaError.
+    `networks`: pods get networks from us. `read_pod` reads a pod's object. `links_inside` shows a
+    namespace's links and blocks; both raise KubeRdmaError.
     """
 
     journal: Journal[Promise | Binding]
@@ -59,6 +61,7 @@ class Neighbours:
     kubelet: KubeletView
     read_pod: Callable[[PodName], Awaitable[PodState | None]]
     links_inside: Callable[[Path], tuple[PodLink, ...]]
+    networks: bool = False
 
 
 @dataclass
@@ -88,9 +91,11 @@ class Binder:
             else:
                 self._ledger.bindings[record.container, record.nonce] = record
 
-    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
-        """The wishes as they are: this node can bind late."""
-        return tuple(specs)
+    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
+        """The wishes, for this node can bind late; where it has to, by rules/modes."""
+        return (
+            tuple(rebound(spec) for spec in specs) if soft and self._to.networks else tuple(specs)
+        )
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now, by resource."""
@@ -123,21 +128,24 @@ class Binder:
                         return
                     case rules.Write(pod, promises):
                         for one in promises:
-                            await self._bind(one, pod, "", at_start(one.nonce), "")
+                            await self._bind(one, Sandbox(at_start(one.nonce), pod, "", "", 0), {})
                         continue
             assert isinstance(gate, rules.Wait)
             await asyncio.sleep(gate.seconds)
 
     async def attach(
-        self, pod: PodName, uid: str, container: ContainerId, netns: str
+        self, sandbox: Sandbox, edits: Mapping[HeldShare, Edits] = MappingProxyType({})
     ) -> tuple[Promise, ...]:
-        """CNI ADD: bind every promise of the pod in this sandbox; raise KubeRdmaError."""
+        """CNI ADD: bind every promise of the pod in this sandbox; raise KubeRdmaError.
+
+        `edits` says by share what was made for the pod; other shares stand for the cards' nodes.
+        """
         async with self._turn:
-            decided = rules.bind(await self._known(), pod, uid, container)
+            decided = rules.bind(await self._known(), sandbox.pod, sandbox.uid, sandbox.container)
             for outdated in decided.outdated:
                 await self._end(outdated)
             for one in decided.promises:
-                await self._bind(one, pod, uid, container, netns)
+                await self._bind(one, sandbox, edits)
         return decided.promises
 
     async def detach(self, container: ContainerId) -> None:
@@ -183,26 +191,29 @@ class Binder:
                 del self._ledger.promises[promise.nonce]
 
     async def _bind(
-        self, promise: Promise, pod: PodName, uid: str, container: ContainerId, netns: str
+        self, promise: Promise, sandbox: Sandbox, edits: Mapping[HeldShare, Edits]
     ) -> None:
+        made = [edits[held].char_paths for held in promise.held if held in edits]
+        paths = tuple(sorted({path for each in made for path in each}))
+        given = Edits(paths) if made else self._edits(promise)
         one = Binding(
             nonce=promise.nonce,
-            container=container,
-            pod=pod,
-            uid=uid,
-            netns=netns,
+            container=sandbox.container,
+            pod=sandbox.pod,
+            uid=sandbox.uid,
+            netns=sandbox.netns_path,
             resource=promise.resource,
             shares=promise.shares,
             cards=promise.cards,
             cdi=promise.cdi,
             when=time.time(),
         )
-        key = (container, promise.nonce)
+        key = (one.container, one.nonce)
         if key not in self._ledger.bindings:
             await asyncio.to_thread(self._to.journal.put, _binding_name(one), one)
             self._ledger.bindings[key] = one
-        await asyncio.to_thread(self._to.cdi.write, one, self._edits(promise))
-        log.info("bound", pod=str(pod), cards=",".join(one.cards), cdi=one.cdi)
+        await asyncio.to_thread(self._to.cdi.write, one, given)
+        log.info("bound", pod=str(one.pod), cards=",".join(one.cards), cdi=one.cdi)
 
     async def _end(self, one: Binding) -> None:
         """The file goes first: without it no container starts any more."""

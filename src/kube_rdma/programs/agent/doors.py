@@ -7,20 +7,31 @@ binding every pool gives plain device nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.served import Served
 from kube_rdma.adapters.kubelet.service import Answers
-from kube_rdma.model.pool import Offer
+from kube_rdma.model.pool import Offer, Pool
 from kube_rdma.programs.agent.kernel import Kernel
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.late import Late, Never
 from kube_rdma.programs.agent.node import Alone, NodeSide
 
 Serve = Callable[[Offer, Answers], Served]
+
+
+class NetworkSide(Protocol):
+    """Pod networks beside the plugin; programs/agent/network_side."""
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Take note of what the kubelet is offered now."""
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
 
 
 @dataclass(frozen=True)
@@ -34,3 +45,4 @@ class Doors:
     node: NodeSide = field(default_factory=Alone)
     late: Late = field(default_factory=lambda: Never("the agent runs without role node"))
     device_infos: DeviceInfoFolder | None = None
+    networks: NetworkSide | None = None

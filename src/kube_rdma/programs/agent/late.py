@@ -15,6 +15,8 @@ from typing import Protocol
 
 import structlog
 
+from kube_rdma.model.attachment import Sandbox
+from kube_rdma.model.binding import ContainerId, Edits, HeldShare
 from kube_rdma.model.card import Card
 from kube_rdma.model.errors import Broken
 from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
@@ -26,8 +28,8 @@ log = structlog.get_logger()
 class Late(Protocol):
     """What role `plugin` asks."""
 
-    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
-        """The wishes, with `attach` as this node can do it."""
+    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
+        """The wishes, with `attach` as this node can do it; `soft`: its RDMA devices are."""
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now, by resource."""
@@ -44,6 +46,12 @@ class Late(Protocol):
     async def sweep(self) -> None:
         """Forget what nobody needs any more, until cancelled."""
 
+    async def attach(self, sandbox: Sandbox, edits: Mapping[HeldShare, Edits]) -> object:
+        """Bind every promise of a pod: to `edits` of its shares, else to the cards' own nodes."""
+
+    async def detach(self, container: ContainerId) -> None:
+        """End what is bound in a sandbox."""
+
 
 class Never:
     """No late binding on this node; `why` is said once for each resource that wishes for it."""
@@ -52,7 +60,7 @@ class Never:
         self._why = why
         self._told: set[str] = set()
 
-    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
+    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
         """Every wish without late binding."""
         for spec in specs:
             if terms(spec).attach is not Attach.NONE and spec.resource not in self._told:
@@ -80,3 +88,9 @@ class Never:
 
     async def sweep(self) -> None:
         """Nothing to forget."""
+
+    async def attach(self, sandbox: Sandbox, edits: Mapping[HeldShare, Edits]) -> None:
+        """Nothing was promised, so nothing is bound."""
+
+    async def detach(self, container: ContainerId) -> None:
+        """Nothing is bound."""

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.files.device_info import FOLDER, DeviceInfoFolder
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.journal import Journal
@@ -38,7 +39,7 @@ from kube_rdma.programs.agent.kernel import Announcements, Kernel
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.late import Late, Never
 from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.cdi import cdi_works
+from kube_rdma.rules.cdi import KUBELET, cdi_works
 
 HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for us, if it is
 CHAR_NODES = HOST_DEV / CHAR_FOLDER
@@ -54,6 +55,8 @@ class Places:
     state_dir: Path
     cdi_dir: Path
     runtime_socket: Path
+    socket: Path  # of the shim
+    host: Path  # the host's root
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ class Options:
     kubeconfig: Path | None
     registry: Registry
     places: Places
+    networks: bool = False
+    namespace: str = "kube-rdma"  # of our own objects
 
 
 @asynccontextmanager
@@ -93,27 +98,31 @@ async def _with_node(
     """The doors of role `node` too: the API server, and late binding where it works."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.connect import connect
-    from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
     from kube_rdma.programs.agent.online import Online
 
     assert options.node
     cluster = await stack.enter_async_context(connect(options.kubeconfig))
-    node = await Nodes(cluster).read(options.node)
+    version = await _kubelet_version(Nodes(cluster), options.node)
     pods = Pods(cluster)
 
     async def read_pod(name: PodName) -> PodState | None:
         return await pods.read(name.namespace, name.name)
 
-    works, why = cdi_works(
-        node.kubelet_version if node else None, await _runtime(options.places.runtime_socket)
-    )
+    works, why = cdi_works(version, await _runtime(options.places.runtime_socket))
     if works and folders.pod_resources is None:
         works, why = False, "the kubelet's pod-resources socket is not mounted"
     late: Late = Never(why)
     if works:
         late = _binder(doors, options, read_pod, stack)
-    return replace(doors, node=Online(cluster, options.node), late=late)
+    networks = None
+    if options.networks:
+        from kube_rdma.programs.agent.network_side import NetworkSide, Site
+
+        places = options.places
+        site = Site(options.node, options.namespace, places.host, places.state_dir, places.socket)
+        networks = NetworkSide(site, cluster, doors.kubelet, late)
+    return replace(doors, node=Online(cluster, options.node), late=late, networks=networks)
 
 
 def _binder(
@@ -129,8 +138,23 @@ def _binder(
         doors.kubelet,
         read_pod,
         doors.kernel.links_inside,
+        options.networks,
     )
     return Binder(to)
+
+
+async def _kubelet_version(nodes: Nodes, name: str) -> str | None:
+    """The kubelet's version; while nobody tells it, the oldest that does what we need.
+
+    Cards are served without the API server too, and what pods hold must not change its meaning
+    because the agent started on a bad day.
+    """
+    try:
+        node = await nodes.read(name)
+    except Unavailable as error:
+        log.warning("the API server does not tell the kubelet's version", why=str(error))
+        return ".".join(map(str, KUBELET))
+    return node.kubelet_version if node else None
 
 
 async def _runtime(socket: Path) -> Runtime | None:

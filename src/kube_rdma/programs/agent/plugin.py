@@ -32,7 +32,7 @@ from kube_rdma.programs.agent.doors import Doors
 from kube_rdma.programs.agent.logs import write
 from kube_rdma.programs.agent.offers import Offers
 from kube_rdma.programs.agent.wishes import Wishes
-from kube_rdma.rules.cards import cards
+from kube_rdma.rules.cards import cards, is_soft
 from kube_rdma.rules.discovery import judge, notes
 from kube_rdma.rules.health import Change, Health, assess, with_missing_nodes
 from kube_rdma.rules.holdings import held_cards, holders, pods_of
@@ -116,6 +116,8 @@ class _Plugin:
                 tasks.create_task(self._kubelet.compare(offers))
                 tasks.create_task(self._kubelet.report(offers))
                 tasks.create_task(self._doors.late.sweep())
+                if self._doors.networks:
+                    tasks.create_task(self._doors.networks.run())
                 deaf = len(announcements) < len(self._doors.kernel.announcements)
                 await self._follow(offers, deaf=deaf)
 
@@ -145,9 +147,9 @@ class _Plugin:
     async def _look(self, offers: Offers) -> float | None:
         """Publish what every pool is now; the seconds after which to look again in any case."""
         holdings = await self._kubelet.holdings()
-        pending = self._stage(holdings)
         survey, missing = await kernel_side.look(self._doors.kernel)
         self._tell_survey(survey)
+        pending = self._stage(holdings, soft=any(map(is_soft, survey.devices)))
         self._kubelet.gpus = survey.gpus
         held = held_cards(holdings or (), self._specs)
         node = with_missing_nodes(cards(survey, judge(survey)), missing)
@@ -159,13 +161,16 @@ class _Plugin:
         self._health = assessed.health
         offers.publish(pools)
         self._doors.late.offered(offers.pools)
+        if self._doors.networks:
+            self._doors.networks.offered(offers.pools)
         waits = (assessed.again, PENDING_SECONDS if pending else None)
         return min(filter(None, waits), default=None)
 
-    def _stage(self, holdings: Sequence[Holding] | None) -> tuple[Pending, ...]:
+    def _stage(self, holdings: Sequence[Holding] | None, *, soft: bool) -> tuple[Pending, ...]:
         """Meet the wishes that can be met now; tell of those that wait."""
         pods = None if holdings is None else holders(holdings)
-        staged = stage(self._specs, self._doors.late.possible(self._wishes.specs), pods)
+        wanted = self._doors.late.possible(self._wishes.specs, soft=soft)
+        staged = stage(self._specs, wanted, pods)
         self._specs = staged.specs
         sentences = tuple(str(pending) for pending in staged.pending)
         if sentences != self._told.pending:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -78,13 +79,41 @@ FOLDER = click.Path(path_type=Path)
     show_default=True,
     help="Where the runtime is asked whether it knows CDI, for role node.",
 )
+@click.option(
+    "--networks",
+    is_flag=True,
+    help="With role node: put networks into pods. Needs CAP_NET_ADMIN and CAP_SYS_ADMIN, and the "
+    "host's CNI folders.",
+)
+@click.option(
+    "--namespace",
+    envvar="POD_NAMESPACE",
+    default="kube-rdma",
+    show_default=True,
+    help="Where our own objects are, for --networks.  [env: POD_NAMESPACE]",
+)
+@click.option(
+    "--socket",
+    metavar="FILE",
+    type=FOLDER,
+    default=Path("/run/kube-rdma/agent.sock"),
+    show_default=True,
+    help="Where the shim finds us, for --networks.",
+)
+@click.option(
+    "--host",
+    metavar="DIR",
+    type=FOLDER,
+    default=Path("/host"),
+    show_default=True,
+    help="The host's root, for --networks: its CNI folders are in there.",
+)
 def agent(
     roles: tuple[str, ...],
     config: Path | None,
     node_name: str | None,
     kubeconfig: Path | None,
-    registry: str,
-    **places: Path,
+    **more: Any,
 ) -> None:
     """Serve this node's RDMA cards to the kubelet, until SIGTERM or SIGINT.
 
@@ -98,14 +127,18 @@ def agent(
 
     if "plugin" not in roles:
         raise click.UsageError("role node works beside role plugin: give --role plugin too")
+    if more["networks"] and "node" not in roles:
+        raise click.UsageError("--networks is what role node does: give --role node too")
     if "node" in roles and not node_name:
         raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
     options = Options(
         config=config if config or "node" in roles else CONFIG,
         node=node_name if "node" in roles else None,
         kubeconfig=kubeconfig,
-        registry=Registry(registry),
-        places=Places(**places),
+        registry=Registry(more.pop("registry")),
+        networks=more.pop("networks"),
+        namespace=more.pop("namespace"),
+        places=Places(**more),
     )
 
     async def run() -> None:

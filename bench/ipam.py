@@ -1,0 +1,249 @@
+"""How fast pods get addresses of one cluster-wide pool, with a real API server and etcd.
+
+Node clients (kube_rdma.programs.ipam.client) run as they do in the agent: journal with fsync, node
+lease, watches. They share this machine with the API server and etcd, so all of it is in a figure.
+A request is timed from when it is made until its answer could be told to the runtime. Writes are
+what the API server counted of blocks and pools, lost races too; renewals of leases are not in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.context import Context
+from bench.figures import Figure
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import lab as labs
+from kube_rdma_lab.lab import Lab
+from kube_rdma_lab.printer import Printer
+
+NAME = "ipbench"
+CRDS = Path(__file__).parents[1] / "config" / "crds"
+PROCESSES = 4
+WIDE = {"subnet": "10.0.0.0/10"}
+# What a peer reached on a machine of two cores; not measured here.
+PEER_RATE, PEER_P99, PEER_WRITES = 9.0, 18_000.0, 4.5
+WRITES = re.compile(
+    r'^apiserver_request_total\{(?=[^}]*group="kube-rdma\.io")'
+    r'(?=[^}]*verb="(?:POST|PUT|PATCH|APPLY|DELETE)")[^}]*\} (\S+)$',
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One load, in a network of its own."""
+
+    name: str
+    nodes: int
+    pods: int  # of each node
+    nics: int = 1
+    range: tuple[tuple[str, str], ...] = tuple(WIDE.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What it took."""
+
+    addresses: int
+    seconds: float
+    times: tuple[float, ...]  # of each request, sorted, in ms
+    writes: int
+    duplicates: int
+    refusals: int  # requests that were made again
+    memory: float  # MiB of one process
+
+    @property
+    def rate(self) -> float:
+        """Addresses each second."""
+        return self.addresses / self.seconds
+
+    @property
+    def writes_per_address(self) -> float:
+        """Of blocks and pools."""
+        return self.writes / self.addresses
+
+    def at(self, share: float) -> float:
+        """The time that this share of the requests stayed below, in ms."""
+        return self.times[min(len(self.times) - 1, int(len(self.times) * share))]
+
+
+def measure(context: Context) -> tuple[Figure, ...]:
+    """Boot a control plane without nodes, run every load, take it down."""
+    del context  # its lab has nodes, which only cost time here
+    load = f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    with control_plane() as lab:
+        one = run(lab, Run("c1", 1, 1000))
+        eight = run(lab, Run("c8", 8, 250))
+        many = run(lab, Run("c32", 32, 200))
+        pods = run(lab, Run("pods", 100, 10, nics=8))
+        few = (("subnet", "10.0.0.0/24"), ("start", "10.0.0.1"), ("end", "10.0.0.250"))
+        exact = run(lab, Run("exact", 25, 10, range=few))
+        small = run(lab, Run("small", 1, 200, range=(("subnet", "10.0.0.0/24"),)))
+        large = run(lab, Run("large", 1, 200))
+    return (
+        *headline(many, load),
+        *figures("clients_1", one),
+        *figures("clients_8", eight),
+        *figures("pods_8_nics", pods),
+        *figures("exact_fit", exact),
+        Figure("exact_fit_seconds", exact.seconds, "s", "", "250 pods, 250 addresses, 25 nodes"),
+        Figure("exact_fit_refusals", exact.refusals, "", "", "waited 5 s, were asked again"),
+        Figure("size_24_p50_ms", small.at(0.5), "ms", "", "a pool of 254 addresses"),
+        Figure("size_10_p50_ms", large.at(0.5), "ms", "as a /24", "one of 4 million"),
+        Figure(
+            "client_memory_mib", one.memory, "MiB", "", "a process of one node, interpreter too"
+        ),
+    )
+
+
+def headline(found: Result, load: str) -> tuple[Figure, ...]:
+    """32 nodes at once, one address for each request, beside the peer."""
+    return (
+        Figure(
+            "addresses_per_second",
+            found.rate,
+            "/s",
+            "≥ 900",
+            f"32 nodes; {found.rate / PEER_RATE:.0f} times the peer; {load}",
+        ),
+        Figure("p50_ms", found.at(0.5), "ms"),
+        Figure("p99_ms", found.at(0.99), "ms", "≤ 20", f"{PEER_P99 / found.at(0.99):.0f} times"),
+        Figure(
+            "api_writes_per_address",
+            found.writes_per_address,
+            "",
+            "≤ 0.25",
+            f"{PEER_WRITES / max(found.writes_per_address, 1e-9):.0f} times less",
+        ),
+        Figure("duplicates", found.duplicates, "", "0"),
+    )
+
+
+def figures(name: str, found: Result) -> tuple[Figure, ...]:
+    """The same of another load."""
+    return (
+        Figure(f"{name}_addresses_per_second", found.rate, "/s", "", f"{found.addresses} of them"),
+        Figure(f"{name}_p50_ms", found.at(0.5), "ms"),
+        Figure(f"{name}_p99_ms", found.at(0.99), "ms"),
+        Figure(f"{name}_api_writes_per_address", found.writes_per_address, ""),
+        Figure(f"{name}_duplicates", found.duplicates, "", "0"),
+    )
+
+
+@contextmanager
+def control_plane() -> Iterator[Lab]:
+    """A lab of our own without nodes, which knows our kinds."""
+    labs.down(NAME)
+    with ExitStack() as stack:
+        stack.callback(labs.down, NAME)
+        with Printer() as report:
+            lab = labs.up(NAME, "control-plane", None, report)
+        kubectl(lab, "apply", "-f", "-", stdin=definitions())
+        kubectl(lab, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        yield lab
+
+
+def definitions() -> str:
+    """All custom resource definitions, as one document."""
+    return "\n---\n".join(path.read_text() for path in sorted(CRDS.glob("ip*.yaml")))
+
+
+def run(lab: Lab, load: Run) -> Result:
+    """Start the clients, let them all begin at once, count what they tell."""
+    pool = {
+        "apiVersion": "kube-rdma.io/v1alpha1",
+        "kind": "IPPool",
+        "metadata": {"name": load.name},
+        "spec": {"network": load.name, "ranges": [dict(load.range)], "restSeconds": 0},
+    }
+    kubectl(lab, "apply", "-f", "-", stdin=json.dumps(pool))
+    names = [f"{load.name}-{n}" for n in range(load.nodes)]
+    shares = [names[n::PROCESSES] for n in range(min(PROCESSES, load.nodes))]
+    with tempfile.TemporaryDirectory() as journals, ExitStack() as stack:
+        clients = [
+            stack.enter_context(client(lab, share, load, Path(journals))) for share in shares
+        ]
+        for each in clients:
+            expect(each, "ready")
+        before = writes(lab)
+        for each in clients:
+            assert each.stdin
+            each.stdin.write("\n")
+            each.stdin.flush()
+        with ThreadPoolExecutor(len(clients)) as threads:  # a full pipe would hold others up
+            parts = list(threads.map(lambda each: expect(each, "{"), clients))
+        return result([json.loads(part) for part in parts], writes(lab) - before)
+
+
+def result(parts: Sequence[dict[str, Any]], written: int) -> Result:
+    """One result of what all processes told."""
+    pods = [pod for part in parts for pod in part["pods"]]
+    given = [address for pod in pods for address in pod["addresses"]]
+    return Result(
+        len(given),
+        max(part["end"] for part in parts) - min(part["begin"] for part in parts),
+        tuple(sorted(pod["seconds"] * 1000 for pod in pods)),
+        written,
+        len(given) - len(set(given)),
+        sum(pod["refusals"] for pod in pods),
+        parts[0]["max_rss_kib"] / 1024,
+    )
+
+
+@contextmanager
+def client(
+    lab: Lab, names: Sequence[str], load: Run, journals: Path
+) -> Iterator[subprocess.Popen[str]]:
+    """A process with some nodes, in the lab's network."""
+    words = ["--pool", load.name, "--pods", str(load.pods), "--nics", str(load.nics)]
+    command = [
+        *("nsenter", f"--target={lab.state.pid}", "--net", "--", sys.executable),
+        *("-m", "kube_rdma.programs.ipam.client", *words),
+        *("--kubeconfig", f"{lab.home}/pki/admin.kubeconfig", "--journals", str(journals)),
+        *names,
+    ]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def expect(process: subprocess.Popen[str], start: str) -> str:
+    """The next line that begins so; raise Unavailable when the client ends before."""
+    assert process.stdout
+    for line in process.stdout:
+        if line.startswith(start):
+            return line
+    raise Unavailable(f"A client of the benchmark ended with {process.wait()}.")
+
+
+def writes(lab: Lab) -> int:
+    """How many writes of our kinds the API server has answered since it started."""
+    text = kubectl(lab, "get", "--raw", "/metrics")
+    return round(sum(float(count) for count in WRITES.findall(text)))
+
+
+def kubectl(lab: Lab, *words: str, stdin: str = "") -> str:
+    """What kubectl says as the cluster's admin."""
+    done = subprocess.run(
+        lab.kubectl(*words), input=stdin, capture_output=True, text=True, timeout=90, check=False
+    )
+    if done.returncode:
+        raise Unavailable(f"kubectl {words[0]} failed: {done.stderr.strip()}")
+    return done.stdout

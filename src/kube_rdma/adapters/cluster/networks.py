@@ -1,0 +1,58 @@
+"""Networks that pods name: NetworkAttachmentDefinitions, and what is written back to the pods.
+
+The resource is that of the Network Plumbing Working Group (k8s.cni.cncf.io/v1); its config is text,
+which api/network_definition compiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from kube_rdma.adapters.cluster.kinds import NOTHING, Codec, Kind
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.model.pod import PodState
+
+RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+
+
+class DefinitionSpec(msgspec.Struct, frozen=True):
+    """The whole spec."""
+
+    config: str = ""
+
+
+DEFINITION = Kind(
+    *("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions"),
+    namespaced=True,
+    spec=Codec.of(DefinitionSpec),
+    status=NOTHING,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One object: the CNI configuration in it, and the resource that it belongs to."""
+
+    config: bytes
+    resource: str | None
+
+
+class Networks:
+    """The definitions of a cluster, and the status of its pods."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def read(self, namespace: str, name: str) -> Definition | None:
+        """One definition, None when there is none; Refused where the resource is not installed."""
+        found = await self._cluster.get(DEFINITION, name, namespace)
+        if found is None:
+            return None
+        return Definition(found.spec.config.encode(), found.annotation(RESOURCE))
+
+    async def tell(self, pod: PodState, annotations: tuple[tuple[str, str], ...]) -> None:
+        """Write annotations of a pod."""
+        await self._cluster.patch(POD, pod.name, pod.namespace, annotations=annotations)

@@ -1,0 +1,186 @@
+"""NetworkAttachmentDefinitions: the CNI configuration in one becomes a Network.
+
+Manifests that were written for Multus with macvlan, ipvlan, ipoib, host-device, tuning, sbr and
+rdma work as they are: we read these configurations and do the same (network_plugins). Any other
+plugin is kept as it is, its binary will be called. A key that nobody knows is ignored by those
+plugins, and here with a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kube_rdma.api import ip_conf
+from kube_rdma.api.document import Document, Path, Place, Value, read, shown
+from kube_rdma.api.faults import near, no_fields, validate
+from kube_rdma.api.ip_conf import IpamConf
+from kube_rdma.api.network_plugins import CHAINED, COMMON, MAIN, Plugin, Tuning
+from kube_rdma.api.words import partition
+from kube_rdma.model.attachment import Network, NetworkKind, NetworkRoute, StaticAddress
+from kube_rdma.model.errors import Refused
+
+RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
+"""The annotation that ties a network to shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What the object means; `ipam` says which addresses to ask for, `warnings` are sentences."""
+
+    network: Network
+    ipam: IpamConf = field(default_factory=IpamConf)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Part(Document):
+    """One plugin of a list, with the places of the whole text."""
+
+    whole: Document
+    base: Path
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        return self.whole.where((*self.base, *path), key=key)
+
+    def place(self, path: Path, *, key: bool = False) -> Place:
+        return self.whole.place((*self.base, *path), key=key)
+
+
+def load(
+    namespace: str, name: str, config: bytes, resource: str | None, host: bytes | None = None
+) -> Definition:
+    """What the object `namespace`/`name` with this spec.config means.
+
+    `host` is the node's own CNI configuration of that name, which an empty config stands for. Raise
+    Refused with all faults of the configuration.
+    """
+    source = f"NetworkAttachmentDefinition {namespace}/{name}"
+    if not config.strip():
+        if host is None:
+            raise Refused(
+                f"spec.config is empty, and the node has no CNI configuration named {name}",
+                remedy="Write a configuration into spec.config, or install one on every node",
+                where=source,
+            )
+        config, source = host, f"CNI configuration {name}"
+    document = read(config, source)
+    parts = _plugins(document)
+    base = Network(
+        name=f"{namespace}/{name}",
+        kind=NetworkKind.OTHER,
+        source=source,
+        resource=resource or None,
+        config=config,
+        plugin=_type(parts[0]),
+    )
+    return _definition(base, parts)
+
+
+def _plugins(document: Document) -> list[_Part]:
+    """The plugins of a list, or the only one."""
+    value = document.value
+    if not isinstance(value, dict):
+        raise no_fields(document, 'Write {"cniVersion": "1.0.0", "type": "macvlan"}')
+    if "plugins" not in value:
+        return [_part(document, value, ())]
+    plugins = value["plugins"]
+    if not isinstance(plugins, list) or not plugins:
+        remedy = 'Write "plugins": [{"type": "macvlan"}]'
+        where = document.where(("plugins",))
+        raise Refused("plugins is not a list of plugins", remedy=remedy, where=where)
+    return [_part(document, one, ("plugins", number)) for number, one in enumerate(plugins)]
+
+
+def _part(document: Document, value: Value, base: Path) -> _Part:
+    part = _Part(document.source, value, document.values, document.keys, document, base)
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        problem = "nothing says which plugin this is"
+        where = part.where(("type",))
+        raise Refused(problem, remedy=f'Add "type", one of {", ".join(MAIN)}', where=where)
+    return part
+
+
+def _type(part: _Part) -> str:
+    assert isinstance(part.value, dict)
+    return str(part.value["type"])
+
+
+def _definition(base: Network, parts: Sequence[_Part]) -> Definition:
+    first, *chained = parts
+    kind = _type(first)
+    if kind in CHAINED:
+        problem = f"{kind} changes what another plugin made, and none is before it"
+        remedy = f"Put one of {', '.join(MAIN)} before it in plugins"
+        raise Refused(problem, remedy=remedy, where=first.where(("type",)))
+    if kind not in MAIN:
+        meant = near(kind, list(MAIN))
+        guess = f"; did you mean {shown(meant)}?" if meant else ""
+        warning = f"{kind} is not one of ours, its binary is called{guess}"
+        return Definition(base, warnings=(f"{first.where(('type',))}: {warning}",) if meant else ())
+    found = [(first, validate(MAIN[kind][1], first))]
+    for part in chained:
+        if (model := CHAINED.get(_type(part))) is None:
+            return _foreign(base, part, f"{_type(part)} is in the chain")
+        found.append((part, validate(model, part)))
+    for part, plugin in found:
+        if plugin.foreign:
+            return _foreign(base, part, plugin.foreign)
+    ipam = ip_conf.load(first)
+    warnings = [warning for part, plugin in found for warning in _unknown(part, plugin)]
+    warnings += [f"{first.where(('ipam',))}: {note}" for note in ipam.notes]
+    network = _network(base, MAIN[kind][0], found[0][1], ipam)
+    for _, plugin in found[1:]:
+        network = _tuned(network, plugin)
+    return Definition(network, ipam, tuple(warnings))
+
+
+def _foreign(base: Network, part: _Part, why: str) -> Definition:
+    text = f"{why}, so the plugins themselves are called and no RDMA device comes along"
+    return Definition(base, warnings=(f"{part.where(('type',))}: {text}",))
+
+
+def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -> Network:
+    said: dict[str, Any] = dict(plugin)
+    names = [ipam.pool.name] if ipam.pool else [name for _, name in ipam.pools]
+    return replace(
+        base,
+        kind=kind,
+        master=said.get("master") or None,
+        mode=said.get("mode") or "",
+        mtu=said.get("mtu") or None,
+        mac=said.get("mac"),
+        device=plugin.device,
+        pkey=partition(said["pkey"]) if said.get("pkey") else None,
+        rdma=said.get("rdma", True),
+        pools=tuple(dict.fromkeys(names)),
+        static=tuple(
+            StaticAddress(one.address.ip, one.address.network.prefixlen, one.gateway)
+            for one in ipam.addresses
+        ),
+        routes=tuple(NetworkRoute(route.to, route.via) for route in ipam.routes),
+    )
+
+
+def _tuned(network: Network, plugin: Plugin) -> Network:
+    if not isinstance(plugin, Tuning):
+        return network
+    return replace(
+        network,
+        mac=plugin.mac or network.mac,
+        mtu=plugin.mtu or network.mtu,
+        sysctls=(*network.sysctls, *plugin.sysctls),
+    )
+
+
+def _unknown(part: _Part, plugin: Plugin) -> Iterator[str]:
+    """A sentence for each key that is ignored, with the one that was perhaps meant."""
+    assert isinstance(part.value, dict)
+    fields = [one.alias or name for name, one in type(plugin).model_fields.items()]
+    for key in part.value:
+        if key not in COMMON and key not in fields:
+            meant = near(key, fields)
+            guess = f"; did you mean {shown(meant)}?" if meant else ""
+            where = part.where((key,), key=True)
+            yield f"{where}: {_type(part)} knows no such field, it is ignored{guess}"

@@ -1,0 +1,185 @@
+"""The CNI plugins whose configurations we read and serve ourselves, each as a model.
+
+Names and meanings are those of the reference plugins (containernetworking/plugins, v1.9) and of
+rdma-cni and ipoib-cni. They ignore what they do not know, so do these models; network_definition
+warns of it. `foreign` says why a configuration is left to the plugin itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+
+from kube_rdma.api.dialect import Typed
+from kube_rdma.api.faults import Slip, slips
+from kube_rdma.api.networks import Mac
+from kube_rdma.api.words import Form, PKey
+from kube_rdma.model.attachment import NetworkKind
+
+Mtu: TypeAlias = Annotated[int, Field(ge=0, le=65535)]  # 0: that of the link below
+Master: TypeAlias = Annotated[
+    str, Form(r"[^\s/:]{0,15}", "the name of an interface, at most 15 characters", "ens2f0")
+]
+
+# What every configuration may have: the specification's own keys, and what callers put in.
+COMMON = frozenset(
+    (
+        *("type", "name", "cniVersion", "cniVersions", "ipam", "dns", "args", "capabilities"),
+        *("runtimeConfig", "prevResult", "disableCheck", "disableGC", "plugins"),
+        *("deviceID", "pciBusID", "logLevel", "logFile"),
+    )
+)
+
+_PCI = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+_SYSCTL = re.compile(r"net[./](ipv[46])[./](conf|neigh)[./]IFNAME[./]([a-z0-9_]+)")
+
+
+def _or(default: str) -> BeforeValidator:
+    """An empty text means the default, as in Go."""
+    return BeforeValidator(lambda value: default if value == "" else value)
+
+
+class Plugin(Typed):
+    """One plugin of a configuration. `device` is an interface, a PCI address or a MAC."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    @property
+    def foreign(self) -> str:
+        """Why only the plugin itself can do this; empty when we can."""
+        return ""
+
+    @property
+    def device(self) -> str | None:
+        """The card that it names, where it names one by something else than `master`."""
+        return None
+
+
+class Linked(Plugin):
+    """What stands on an interface of the node, or, without `master`, on that of a card."""
+
+    master: Master = ""
+    mtu: Mtu = 0
+    link_in_container: bool = False
+
+    @property
+    def foreign(self) -> str:
+        """A link that stands on another one of the pod."""
+        return "linkInContainer is true" if self.link_in_container else ""
+
+
+class Macvlan(Linked):
+    """type macvlan."""
+
+    mode: Annotated[Literal["bridge", "private", "vepa", "passthru"], _or("bridge")] = "bridge"
+    mac: Mac | None = None
+    bcqueuelen: int = 0
+
+
+class Ipvlan(Linked):
+    """type ipvlan."""
+
+    mode: Annotated[Literal["l2", "l3", "l3s"], _or("l2")] = "l2"
+
+
+class Ipoib(Linked):
+    """type ipoib: a child of an InfiniBand interface, perhaps in a partition of its own."""
+
+    pkey: PKey | None = None
+
+
+class HostDevice(Plugin):
+    """type host-device: an interface of the node moves, named in one of five ways."""
+
+    name_on_node: Master = Field("", alias="device")
+    hwaddr: Mac | None = None
+    kernelpath: str = ""
+    pci_bus_id: str = Field("", alias="pciBusID")
+    device_id: str = Field("", alias="deviceID")
+    dpdk_mode: bool = False
+
+    @field_validator("pci_bus_id", "device_id")
+    @classmethod
+    def _an_address(cls, text: str) -> str:
+        if text and not _PCI.fullmatch(text):
+            raise slips(Slip(f'"{text}" is not a PCI address', 'Write it like "0000:81:00.1"'))
+        return text
+
+    @field_validator("kernelpath")
+    @classmethod
+    def _has_an_address(cls, text: str) -> str:
+        if text and not _PCI.findall(text):
+            problem = "no PCI address is in this path"
+            raise slips(Slip(problem, "Write device, hwaddr or pciBusID instead"))
+        return text
+
+    @property
+    def foreign(self) -> str:
+        """A function that leaves the kernel's hands."""
+        return "dpdkMode is true" if self.dpdk_mode else ""
+
+    @property
+    def device(self) -> str | None:
+        """In the order in which the reference plugin looks; the last address of a path."""
+        path = _PCI.findall(self.kernelpath)[-1:]
+        names = (self.name_on_node, self.hwaddr, *path, self.pci_bus_id, self.device_id)
+        return next((name for name in names if name), None)
+
+
+class KubeRdma(Linked):
+    """type kube-rdma: what the mode of the granted card means."""
+
+    mac: Mac | None = None
+    pkey: PKey | None = None
+    rdma: bool = True
+
+
+class Tuning(Plugin):
+    """type tuning, behind another plugin."""
+
+    mac: Mac | None = None
+    mtu: Mtu = 0
+    sysctl: dict[str, str] = Field({})
+    promisc: bool = False
+    allmulti: bool = False
+    tx_queue_len: int | None = Field(None, alias="txQLen")
+    data_dir: str = ""
+
+    @property
+    def foreign(self) -> str:
+        """What is not a MAC, an MTU or a sysctl of the interface."""
+        others = [key for key in self.sysctl if not _SYSCTL.fullmatch(key)]
+        if others:
+            return f"{others[0]} is no sysctl of the interface (net.ipv4.conf.IFNAME. …)"
+        wanted = {"promisc": self.promisc, "allmulti": self.allmulti, "txQLen": self.tx_queue_len}
+        set_ = [key for key, value in wanted.items() if value]
+        return f"{set_[0]} is set" if set_ else ""
+
+    @property
+    def sysctls(self) -> tuple[tuple[str, str, str], ...]:
+        """As Network has them."""
+        found: list[tuple[str, str, str]] = []
+        for key, value in self.sysctl.items():
+            if match := _SYSCTL.fullmatch(key):
+                tree, kind, name = match.groups()
+                found.append((f"{tree}/{kind}", name, value))
+        return tuple(found)
+
+
+class Nothing(Plugin):
+    """What we do anyway: rdma brings the card's RDMA device, sbr routes by source address."""
+
+    table: Any = None
+
+
+MAIN: Mapping[str, tuple[NetworkKind, type[Plugin]]] = {
+    "macvlan": (NetworkKind.MACVLAN, Macvlan),
+    "ipvlan": (NetworkKind.IPVLAN, Ipvlan),
+    "ipoib": (NetworkKind.IPOIB, Ipoib),
+    "host-device": (NetworkKind.DEVICE, HostDevice),
+    "kube-rdma": (NetworkKind.CARD, KubeRdma),
+}
+CHAINED: Mapping[str, type[Plugin]] = {"rdma": Nothing, "sbr": Nothing, "tuning": Tuning}

@@ -1,0 +1,249 @@
+"""The annotation ``k8s.v1.cni.cncf.io/networks``: which further networks a pod asks for.
+
+It has two forms, names with commas (``ns/net@ifname, other``) and a JSON list of objects; both
+become one Document, so that both are checked once and every fault has its place and entry. Form and
+meaning are those of the Network Plumbing Working Group's specification, version 1.3, and of Multus.
+What only other plugins can do with an entry is kept for them, rules/networks refuses it for ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from ipaddress import ip_interface
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import Field, field_validator
+
+from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.document import Document, Path, Place, Value, read, shown
+from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.ip_words import IpAddress, Label, Word, address
+from kube_rdma.api.words import Form
+from kube_rdma.model.attachment import AskedAddress, NetworkAsk
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ip import InterfaceName
+
+ANNOTATION = "k8s.v1.cni.cncf.io/networks"
+
+MOST = 128  # each has a routing table of its own from 101 on, and the kernel's begin at 253
+
+_FIELD = "networks"  # what an entry is called in messages: networks[2].ips[0]
+_TAKEN = ("lo", "eth0")  # what every pod has before its first further network
+_OCTET = "[0-9a-fA-F]{2}"
+
+
+def _asked(text: str) -> AskedAddress:
+    """An address with or without its length; ValueError for another form."""
+    if "/" not in text:
+        return AskedAddress(address(text))
+    found = ip_interface(text)
+    return AskedAddress(address(str(found.ip)), found.network.prefixlen)
+
+
+ObjectName: TypeAlias = Annotated[
+    str,
+    Form(
+        r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
+        "the name of an object: lower-case letters, digits, dashes and dots",
+        "rdma-net",
+    ),
+]
+PodInterface: TypeAlias = Annotated[
+    str,
+    Form(
+        r"(?!\.\.?$)[^\s/:%@]{1,15}",
+        "the name of an interface: 1 to 15 characters, none of them a blank or one of / : % @",
+        "net1",
+    ),
+]
+Mac: TypeAlias = Annotated[
+    str,
+    Form(
+        rf"(?!00(:00){{5}}$)[0-9a-fA-F][02468aceACE](:{_OCTET}){{5}}",
+        "the MAC address of one interface",
+        "02:00:0a:00:00:01",
+    ),
+]
+Guid: TypeAlias = Annotated[
+    str, Form(f"{_OCTET}(:{_OCTET}){{7}}", "a GUID of eight octets", "02:00:0a:00:00:00:00:01")
+]
+Asked: TypeAlias = Annotated[
+    AskedAddress, Word(_asked, "an IP address, with its length or without", "10.0.0.10/24")
+]
+Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
+Rate: TypeAlias = Annotated[int, Field(ge=0)]
+
+
+class PortMapping(Typed):
+    """A port of the node that leads to one of the pod."""
+
+    host_port: Port = Field(examples=[8080])
+    container_port: Port = Field(examples=[80])
+    protocol: str = ""
+    host_ip: str = Field("", alias="hostIP")
+
+
+class Bandwidth(Typed):
+    """Rates in bits per second, bursts in bits."""
+
+    ingress_rate: Rate = 0
+    ingress_burst: Rate = 0
+    egress_rate: Rate = 0
+    egress_burst: Rate = 0
+
+
+class Entry(Typed):
+    """One network that the pod asks for; `interfaceRequest` is the older name of `interface`."""
+
+    name: ObjectName = Field(examples=["rdma-net"])
+    namespace: Label | None = None
+    ips: Many[Asked] = ()
+    mac: Mac | None = None
+    guid: Guid | None = Field(None, alias="infiniband-guid")
+    interface: PodInterface | None = None
+    interface_request: PodInterface | None = None
+    port_mappings: Many[PortMapping] = ()
+    bandwidth: Bandwidth | None = None
+    device_id: str | None = Field(None, alias="deviceID")
+    cni_args: dict[str, Any] = Field({}, alias="cni-args")
+    default_route: Many[IpAddress] = Field((), alias="default-route")
+
+    @property
+    def called(self) -> str | None:
+        """The name that it wants for its interface."""
+        return self.interface or self.interface_request
+
+
+class Networks(Typed):
+    """The whole list, below a field, so that entries have a name."""
+
+    networks: Many[Entry] = Field(examples=[[{"name": "rdma-net"}]])
+
+    @field_validator("networks")
+    @classmethod
+    def _fit(cls, networks: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        if found := tuple(_clashes(networks)):
+            raise slips(*found)
+        return networks
+
+
+def asks(text: str, namespace: str, source: str = ANNOTATION) -> tuple[NetworkAsk, ...]:
+    """What the annotation of a pod in `namespace` asks for, in its order.
+
+    Raise Refused with all faults of it. A text of blanks asks for nothing.
+    """
+    if not text.strip():
+        return ()
+    # What Multus looks for too: no name has one of these.
+    is_json = any(each in text for each in '[{"')
+    if not is_json:
+        _refuse_many(text.count(",") + 1, source)
+    document = _of_json(text, source) if is_json else _of_names(text, source)
+    found = validate(Networks, document).networks
+    return tuple(_ask(number, entry, namespace) for number, entry in enumerate(found))
+
+
+def _of_json(text: str, source: str) -> Document:
+    """The list below a field of its own."""
+    try:
+        found = read(text.encode(), source)
+    except Refused as error:
+        faults = (_named(each, source) for each in (error, *error.more))
+        raise Refused.all(list(faults)) from None
+    if isinstance(found.value, list):
+        _refuse_many(len(found.value), source)
+    return Document(
+        source,
+        {_FIELD: found.value},
+        {(): Place(1, 1), **_below(found.values)},
+        _below(found.keys),
+    )
+
+
+def _refuse_many(count: int, source: str) -> None:
+    """Before each entry is looked at, and complained about."""
+    if count > MOST:
+        remedy = f"Ask for {MOST} or fewer"
+        raise Refused(f"these are {count} networks", remedy=remedy, where=source)
+
+
+def _named(fault: Refused, source: str) -> Refused:
+    """A fault of the reading, with the name of the field that the list then gets."""
+    place, path, entry = fault.where.removeprefix(source).partition(": [")
+    where = f"{source}{place}: {_FIELD}[{entry}" if path else fault.where
+    return Refused(fault.problem, remedy=fault.remedy, where=where)
+
+
+def _below(places: dict[Path, Place]) -> dict[Path, Place]:
+    return {(_FIELD, *path): place for path, place in places.items()}
+
+
+def _of_names(text: str, source: str) -> Document:
+    """Names with commas as the list that they mean."""
+    entries: list[Value] = []
+    places: dict[Path, Place] = {(): Place(1, 1), (_FIELD,): Place(1, 1)}
+    faults = []
+    at = 0
+    for number, part in enumerate(text.split(",")):
+        begin = at + len(part) - len(part.lstrip())
+        line = text.count("\n", 0, begin) + 1
+        place = Place(line, begin - text.rfind("\n", 0, begin))
+        places[(_FIELD, number)] = place
+        name, sign, interface = part.strip().partition("@")
+        space, slash, object_name = name.rpartition("/")
+        entry: dict[str, Value] = {"name": object_name}
+        entry |= {"namespace": space} if slash else {}
+        entry |= {"interface": interface} if sign else {}
+        entries.append(entry)
+        if not object_name:
+            where = f"{source}:{place.line}:{place.column}: {_FIELD}[{number}]"
+            problem = f"{shown(part.strip())} names no network"
+            remedy = "Write names with commas between: rdma-net, other/net@net5"
+            faults.append(Refused(problem, remedy=remedy, where=where))
+        at += len(part) + 1
+    if faults:
+        raise Refused.all(faults)
+    return Document(source, {_FIELD: entries}, places, {})
+
+
+def _clashes(networks: tuple[Entry, ...]) -> Iterator[Slip]:
+    first: dict[str, int] = {}
+    for number, entry in enumerate(networks):
+        old, new = entry.interface_request, entry.interface
+        if old and new and old != new:
+            problem = f"interface says {shown(new)}, interfaceRequest {shown(old)}"
+            yield Slip(problem, "Keep interface", (number, "interfaceRequest"))
+        name = _interface(number, entry)
+        if name in _TAKEN:
+            problem = f"every pod has an interface {name} already"
+            remedy = f"Write another name, or none for net{number + 1}"
+            yield Slip(problem, remedy, (number, "interface"))
+        if (other := first.setdefault(name, number)) != number:
+            problem = f"{_FIELD}[{other}] has the interface {name} too"
+            yield Slip(problem, "Give each its own name", (number, "interface"))
+
+
+def _interface(number: int, entry: Entry) -> InterfaceName:
+    return InterfaceName(entry.called or f"net{number + 1}")
+
+
+def _ask(number: int, entry: Entry, namespace: str) -> NetworkAsk:
+    ports = [each.model_dump(by_alias=True, exclude_unset=True) for each in entry.port_mappings]
+    rates = entry.bandwidth.model_dump(by_alias=True, exclude_unset=True) if entry.bandwidth else {}
+    capabilities = {"portMappings": ports, "bandwidth": rates}
+    return NetworkAsk(
+        namespace=entry.namespace or namespace,
+        network=entry.name,
+        interface=_interface(number, entry),
+        source=f"{_FIELD}[{number}]",
+        addresses=entry.ips,
+        mac=entry.mac.lower() if entry.mac else None,
+        guid=entry.guid.lower() if entry.guid else None,
+        default_routes=entry.default_route,
+        device_id=entry.device_id or None,
+        arguments=json.dumps(entry.cni_args).encode(),
+        capabilities=tuple(
+            (key, json.dumps(each).encode()) for key, each in capabilities.items() if each
+        ),
+    )

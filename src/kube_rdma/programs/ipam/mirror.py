@@ -1,0 +1,100 @@
+"""What one watch shows, as values of the model by name; garbled objects are faults, told once.
+
+Late at times, never wrong for long: adapters/cluster/watching puts right what was missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from kube_rdma.adapters.cluster.kinds import EVERYWHERE, Kind, Stored, Where
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.watching import Changed, Cut, Gone, Muddled, Notice, Synced
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+
+V = TypeVar("V")
+
+log = structlog.get_logger()
+
+
+class Mirror(Generic[V]):
+    """One kind. `read` makes the value and may refuse an object.
+
+    `values` are what is understood, `faults` say why the others are not. `synced` is set when all
+    was told once, `trouble` says why nothing is known now, "" while all is well.
+    """
+
+    def __init__(
+        self,
+        kind: Kind[Any, Any],
+        read: Callable[[Stored[Any, Any]], V],
+        changed: Callable[[V | None, V | None], None] = lambda _old, _new: None,
+        where: Where = EVERYWHERE,
+    ) -> None:
+        """`changed` is called with the value before and after; None where there is none."""
+        self.values: dict[str, V] = {}
+        self.faults: dict[str, KubeRdmaError] = {}
+        self.synced = asyncio.Event()
+        self.trouble = ""
+        self._kind, self._where = kind, where
+        self._read, self._changed = read, changed
+
+    async def follow(self, cluster: Cluster, pause: Callable[[int], float]) -> None:
+        """Watch, for ever; a refusal of the very first list is tried again, too."""
+        failures = 0
+        while True:
+            try:
+                async with aclosing(cluster.watch(self._kind, self._where)) as notices:
+                    async for notice in notices:
+                        self._take(notice)
+            except Refused as error:
+                self._hear(Cut(str(error)))
+            await asyncio.sleep(pause(failures))
+            failures += 1
+
+    def _take(self, notice: Notice[Any, Any]) -> None:
+        match notice:
+            case Changed(found):
+                self._show(found)
+            case Gone(name):
+                self.faults.pop(name, None)
+                self._set(name, None)
+            case Muddled(name, why=why):
+                self._fault(name, Unavailable(why))
+            case Synced() | Cut():
+                self._hear(notice)
+
+    def _show(self, found: Stored[Any, Any]) -> None:
+        try:
+            value = self._read(found)
+        except KubeRdmaError as error:
+            self._fault(found.name, error)
+        else:
+            self.faults.pop(found.name, None)
+            self._set(found.name, value)
+
+    def _fault(self, name: str, error: KubeRdmaError) -> None:
+        if str(self.faults.get(name)) != str(error):
+            log.warning("an object is not understood", kind=self._kind.kind, why=str(error))
+        self.faults[name] = error
+        self._set(name, None)
+
+    def _set(self, name: str, value: V | None) -> None:
+        old = self.values.pop(name, None)
+        if value is not None:
+            self.values[name] = value
+        if old is not None or value is not None:
+            self._changed(old, value)
+
+    def _hear(self, notice: Synced | Cut) -> None:
+        why = notice.why if isinstance(notice, Cut) else ""
+        if why and why != self.trouble:
+            log.warning("the API server tells no changes", kind=self._kind.kind, why=why)
+        self.trouble = why
+        if not why:
+            self.synced.set()

@@ -1,0 +1,295 @@
+"""The node's side of IPAM, running: the one place where this node's pods get their addresses.
+
+The rules decide (rules/ip_serve); here they get their neighbours and their time. Two watches tell
+what the API server has: pools with their boards, and blocks. One task keeps the node's right to
+give addresses, one does what no request waits for, and each request is a task of its own, which
+nobody cancels: half a request would leave a want on a board.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import structlog
+
+from kube_rdma.adapters.cluster import ip
+from kube_rdma.adapters.cluster.kinds import Stored
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.journal.disk import Disk
+from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.ip import (
+    Ask,
+    Block,
+    Board,
+    BootId,
+    Cell,
+    ContainerId,
+    InterfaceName,
+    NodeLease,
+    NodeName,
+    PoolName,
+)
+from kube_rdma.programs.ipam.ledger import Ledger
+from kube_rdma.programs.ipam.mirror import Mirror
+from kube_rdma.programs.ipam.pace import Pace
+from kube_rdma.programs.ipam.runner import Handler, Runner
+from kube_rdma.rules import ip_serve as serve
+from kube_rdma.rules import ip_talk as talk
+from kube_rdma.rules.ip_cells import Zone, zones, zones_for
+from kube_rdma.rules.ip_grant import Granted, told
+from kube_rdma.rules.ip_node import load, lost, spare
+
+_TICKS = 20  # at most so many in the time of one, however much happens
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """Whom the node needs. `namespace` is where the leases of the nodes are, `disk` the journal's
+    folder, /var/lib/kube-rdma/addresses."""
+
+    cluster: Cluster
+    namespace: str
+    disk: Disk
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    zones: tuple[Zone, ...]
+    board: Board
+
+
+class Addresses:
+    """A Giver (port.py): ``async with Addresses(node, boot, doors) as addresses``.
+
+    Entering reads the journal and raises Broken when it cannot be relied on, Unavailable when the
+    disk fails; it does not wait for the API server.
+    """
+
+    def __init__(
+        self, node: NodeName, boot: BootId, doors: Doors, pace: Pace | None = None
+    ) -> None:
+        self._node, self._boot, self._doors = node, boot, doors
+        self._pace = pace or Pace()
+        self._stack = AsyncExitStack()
+        self._watching: asyncio.Task[None] | None = None
+        self._requests: set[asyncio.Task[Any]] = set()
+        self._entered = asyncio.Event()
+        self._trouble: KubeRdmaError | None = None
+        self._low = asyncio.Event()  # the stock is, or a pool has changed
+        self._told: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            ledger = await asyncio.to_thread(Ledger, self._doors.disk)
+            stack.callback(ledger.close)
+            mine = NodeLease(
+                self._node, ledger.journal, self._boot, duration=self._pace.timing.contact
+            )
+            state = load(self._node, ledger.bookings, self.now())
+            self._desk = talk.Desk(mine, state, self._pace.timing)
+            self._boards: dict[PoolName, Board] = {}
+            self._desk.boards = self._boards
+            self._pools = Mirror(ip.IP_POOL, _pool, self._pool_changed)
+            own: dict[type[talk.Act], Handler] = {
+                talk.Put: ledger.put,
+                talk.Remove: ledger.remove,
+                talk.ListBlocks: self._list,
+            }
+            door = ip.Addresses(self._doors.cluster, self._doors.namespace)
+            self._runner = Runner(door, self._pace, own)
+            self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            loops = [
+                self._tasks.create_task(loop)
+                for loop in (
+                    self._pools.follow(self._doors.cluster, self._pace.pause),
+                    self._keep_right(),
+                    self._keep_order(),
+                )
+            ]
+            stack.push_async_callback(self._end, loops)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        try:
+            return await self._stack.__aexit__(kind, error, trace)
+        except BaseExceptionGroup as group:
+            if group.exceptions == (error,):
+                return False  # nothing of ours failed, so it goes on as it came
+            raise
+
+    async def add(self, request: Ask) -> Granted:
+        """As Giver.add."""
+        self._serving()
+        for nic in request.nics:
+            if fault := self._pools.faults.get(nic.pool):
+                raise fault
+        before = self._runner.refusal
+        try:
+            granted = await self._serve(serve.add(self._desk, request))
+        except (Refused, Unavailable) as error:
+            refusal = self._runner.refusal
+            if refusal and refusal is not before:  # else the pool only looks full
+                raise refusal from error
+            raise
+        if any(self._is_low(nic.pool, nic.rail) for nic in request.nics):
+            self._low.set()
+        return granted
+
+    async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
+        """As Giver.delete; works without the API server."""
+        await self._serve(serve.delete(self._desk, container, interface))
+
+    def now(self) -> float:
+        """As Giver.now."""
+        return self._pace.clock()
+
+    async def collect(self, living: frozenset[ContainerId], since: float) -> None:
+        """As Giver.collect; works without the API server."""
+        await self._serve(serve.collect(self._desk, living, since))
+
+    async def check(self) -> tuple[Broken, ...]:
+        """As Giver.check."""
+        self._serving()
+        if self.now() >= self._desk.state.right_until:
+            raise self._trouble or Unavailable(f"node {self._node} has lost its right to grant")
+        return self._lost()
+
+    def _serving(self) -> None:
+        """Raise why there is no right to give addresses yet."""
+        if not self._entered.is_set():
+            why = self._trouble or self._pools.trouble or "it waits for its lease"
+            kind = Broken if isinstance(why, Broken) else Unavailable
+            raise kind(f"node {self._node} gives no addresses yet: {why}")
+
+    async def _serve(self, said: talk.Talk[T]) -> T:
+        task = asyncio.create_task(self._runner.run(said))
+        self._requests.add(task)
+        task.add_done_callback(self._served)
+        return await asyncio.shield(task)
+
+    def _served(self, task: asyncio.Task[Any]) -> None:
+        self._requests.discard(task)
+        if not task.cancelled():
+            task.exception()  # the one who asked may be gone
+        self._runner.wake()
+
+    async def _keep_right(self) -> None:
+        """Renew in time, by a clock that goes on while the machine sleeps."""
+        await self._pools.synced.wait()
+        failures, due = 0, self.now()
+        while True:
+            if self.now() >= due:
+                done = await self._renew()
+                failures = 0 if done else failures + 1
+                third = self._pace.timing.contact / 3
+                due = self.now() + (third if done else min(third, self._pace.pause(failures)))
+            await asyncio.sleep(self._pace.tick)
+
+    async def _renew(self) -> bool:
+        """Enter or renew; False when it has to be tried again soon."""
+        try:
+            if self._entered.is_set():
+                await self._runner.run(serve.renew(self._desk))
+            else:
+                await self._runner.run(serve.enter(self._desk))
+                self._entered.set()
+                log.info("this node gives addresses", node=self._node)
+        except KubeRdmaError as error:
+            if str(error) != str(self._trouble):
+                log.warning("no right to give addresses", node=self._node, why=str(error))
+            self._trouble = error
+            return False
+        self._trouble = None
+        return True
+
+    async def _keep_order(self) -> None:
+        """Tick, and tell which addresses were lost."""
+        await self._entered.wait()
+        while True:
+            self._low.clear()
+            try:
+                await self._runner.run(serve.tick(self._desk))
+            except KubeRdmaError as error:
+                log.debug("the API server or the disk fails", why=str(error))
+            found = {str(each) for each in self._lost()}
+            for sentence in sorted(found - self._told):
+                log.error("an address was taken away", why=sentence)
+            self._told = found
+            await asyncio.sleep(self._pace.tick / _TICKS)
+            await _first(self._low.wait(), self._pace.tick)
+
+    async def _list(self, _: talk.ListBlocks) -> dict[Cell, Block]:
+        """Begin to watch the blocks anew: the watch's own list is the one that is asked for."""
+        if self._watching:
+            self._watching.cancel()
+        blocks = Mirror(ip.IP_BLOCK, ip.block, self._block_changed)
+        follow = blocks.follow(self._doors.cluster, self._pace.pause)
+        self._watching = self._tasks.create_task(follow)
+        if not await _first(blocks.synced.wait(), self._pace.call):
+            raise Unavailable(blocks.trouble or "The API server does not list the blocks.")
+        return {block.cell: block for block in blocks.values.values()}
+
+    def _block_changed(self, old: Block | None, new: Block | None) -> None:
+        block = new or old
+        assert block
+        self._desk.saw(block.cell, new)
+        self._runner.wake()
+
+    def _pool_changed(self, old: _Pool | None, new: _Pool | None) -> None:
+        pool = new or old
+        assert pool
+        name = pool.board.pool
+        catalog = {key: value for key, value in self._desk.catalog.items() if key != name}
+        self._boards.pop(name, None)
+        if new:
+            catalog[name] = new.zones
+            self._boards[name] = new.board
+        self._desk.catalog = catalog
+        self._low.set()
+        self._runner.wake()
+
+    def _is_low(self, pool: PoolName, rail: int | None) -> bool:
+        found = zones_for(self._desk.catalog.get(pool, ()), rail)
+        return any(spare(self._desk.state, zone) < zone.block_size // 2 for zone in found)
+
+    def _lost(self) -> tuple[Broken, ...]:
+        state = self._desk.state
+        return tuple(Broken(told(state, booking, lease)) for booking, lease in lost(state))
+
+    async def _end(self, loops: list[asyncio.Task[None]]) -> None:
+        """The program ends: every talk stops where it is, as in a crash."""
+        if self._watching:
+            loops = [*loops, self._watching]
+        requests = tuple(self._requests)
+        for task in (*loops, *requests):
+            task.cancel()
+        await asyncio.gather(*requests, return_exceptions=True)
+
+
+def _pool(found: Stored[Any, Any]) -> _Pool:
+    return _Pool(zones(ip.pool(found)), ip.board(found))
+
+
+async def _first(waiting: Coroutine[Any, Any, object], seconds: float) -> bool:
+    """Whether it came within the seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            await waiting
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,32 @@
+"""How fast IPAM goes: its clock, and the seconds that the program itself chooses."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kube_rdma.adapters.backoff import full_jitter
+from kube_rdma.model.ip import Timing
+
+
+def boot_time() -> float:
+    """Seconds of a clock that goes on while the machine sleeps, so that no right outlives T."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Tests have their own.
+
+    `call` is how long one call to the API server may take, `tick` how often a node looks after
+    what no request waits for, `patrol` how often the controller looks. `pause` says how long to
+    wait after so many failures, counted from 0.
+    """
+
+    timing: Timing = field(default_factory=Timing)
+    clock: Callable[[], float] = boot_time
+    call: float = 10.0
+    tick: float = 1.0
+    patrol: float = 5.0
+    pause: Callable[[int], float] = full_jitter

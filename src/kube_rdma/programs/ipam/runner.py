@@ -1,0 +1,141 @@
+"""Carries out what the rules of IPAM say, act by act: rules/ip_serve and rules/ip_patrol speak, the
+API server and the journal are spoken to.
+
+Here stands what the rules rely on. A read that fails throws Unavailable into its talk, whatever the
+reason. A write never raises: everything but a plain success is None. A call that takes too long is
+cancelled, so its answer cannot come later; for a write the outcome is then unknown, which is None
+too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import structlog
+
+from kube_rdma.adapters.cluster.ip import Addresses as Door
+from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.ip import Block, Cell
+from kube_rdma.programs.ipam.pace import Pace
+from kube_rdma.rules import ip_talk as talk
+from kube_rdma.rules.ip_talk import Act, Talk
+
+_SPREAD = 0.1  # seconds over which those who wait for the same news look, or all would race
+
+Handler = Callable[[Any], Awaitable[object]]
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+class Runner:
+    """The acts of one desk or post; `own` are those that are not about the API server.
+
+    `refusal` is what the API server said when it last refused to write a block: None as soon as it
+    writes one.
+    """
+
+    def __init__(
+        self, door: Door, pace: Pace, own: Mapping[type[Act], Handler] | None = None
+    ) -> None:
+        self.refusal: Refused | None = None
+        self._door = door
+        self._pace = pace
+        self._news = asyncio.Event()
+        self._acts: dict[type[Act], Handler] = {
+            talk.Clock: self._clock,
+            talk.Pause: self._wait,
+            talk.ReadBlock: lambda act: self._read(self._block(act.cell)),
+            talk.ReadLease: lambda act: self._read(door.lease(act.node)),
+            talk.ReadBoard: lambda act: self._read(door.board(act.pool)),
+            talk.WriteBlock: self._write_block,
+            talk.WriteLease: lambda act: self._write(door.write_lease(act.lease)),
+            talk.WriteBoard: lambda act: self._write(door.write_board(act.board)),
+            talk.DropBlock: lambda act: self._write(door.drop_block(act.block)),
+            talk.DropLease: lambda act: self._write(door.drop_lease(act.lease)),
+            **(own or {}),
+        }
+
+    async def run(self, said: Talk[T]) -> T:
+        """Carry out a talk to its end; raise what it raises."""
+        try:
+            act = next(said)
+            while True:
+                try:
+                    answer = await self._acts[type(act)](act)
+                except KubeRdmaError as error:
+                    act = said.throw(error)
+                else:
+                    act = said.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            said.close()
+
+    def wake(self) -> None:
+        """Something changed that a talk may be waiting for."""
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _clock(self, _: talk.Clock) -> float:
+        return self._pace.clock()
+
+    async def _wait(self, act: talk.Pause) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(act.seconds):
+                await self._news.wait()
+                await asyncio.sleep(random.uniform(0, _SPREAD))  # noqa: S311  spreads load
+
+    async def _read(self, reading: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(self._pace.call):
+                return await reading
+        except TimeoutError:
+            raise Unavailable(
+                f"The API server did not answer within {self._pace.call:g} s."
+            ) from None
+        except KubeRdmaError as error:
+            raise Unavailable(str(error)) from error
+
+    async def _block(self, cell: Cell) -> Block | None:
+        """A garbled block is as good as none: to create it fails, so its cell stays in doubt.
+
+        Raised, it would hold up all other cells too, for as long as nobody repairs it.
+        """
+        try:
+            return await self._door.block(cell)
+        except (Refused, Broken) as error:
+            log.debug("a block cannot be read", why=str(error))
+            return None
+
+    async def _write(self, writing: Awaitable[T]) -> T | None:
+        try:
+            return await self._attempt(writing)
+        except Refused as error:
+            log.warning("the API server refuses to write", why=str(error))
+            return None
+
+    async def _write_block(self, act: talk.WriteBlock) -> object:
+        try:
+            written = await self._attempt(self._door.write_block(act.block))
+        except Refused as error:
+            self.refusal = error
+            return None
+        if written:
+            self.refusal = None
+        return written
+
+    async def _attempt(self, writing: Awaitable[T]) -> T | None:
+        """The result of a write, None when it is unknown; raise Refused alone."""
+        try:
+            async with asyncio.timeout(self._pace.call):
+                return await writing
+        except Refused:
+            raise
+        except (TimeoutError, KubeRdmaError):
+            return None

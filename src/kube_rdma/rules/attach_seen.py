@@ -1,0 +1,77 @@
+"""What became of an attachment: the plan met with a fresh look, for status and late binding.
+
+Last of the rules of an attachment: the steps were run. Which GID index an address has is known only
+now, and differs from pod to pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import IPv6Address
+
+from kube_rdma.model.attachment import Attached, Plan, Seat
+from kube_rdma.model.device import CharKind, Device, Gid, GidType
+from kube_rdma.model.ip import Address
+from kube_rdma.model.pod_view import PodView
+from kube_rdma.model.step import MakeRdma
+
+
+def rdma_names(plans: Sequence[Plan], seats: Sequence[Seat]) -> tuple[str, ...]:
+    """The RDMA devices that the pod uses: made for it, or those of its cards."""
+    made = [step.name for plan in plans for step in plan.steps if isinstance(step, MakeRdma)]
+    return tuple(dict.fromkeys((*made, *(name for seat in seats for name in seat.devices))))
+
+
+def attached(
+    plans: Sequence[Plan], seats: Sequence[Seat], view: PodView, devices: Sequence[Device]
+) -> tuple[Attached, ...]:
+    """Each interface as it is in the pod, in the order of the annotation."""
+    links = {link.name: link for link in view.links}
+    by_name = {device.name: device for device in devices}
+    found = []
+    for plan, seat in zip(plans, seats, strict=True):
+        link = links[plan.interface]
+        names = [name for name in rdma_names((plan,), (seat,)) if name in by_name]
+        device = by_name[names[0]] if names else None
+        gid = _gid(device, plan) if device else None
+        place = seat.card.seat if seat.card else None
+        found.append(
+            Attached(
+                network=plan.network,
+                interface=plan.interface,
+                mac=link.mac,
+                mtu=link.mtu,
+                addresses=plan.addresses,
+                rdma_device=device.name if device else None,
+                gid=gid.value if gid else None,
+                gid_index=gid.index if gid else None,
+                card=plan.card,
+                pci=place.pci if place else None,
+                physical=place.physical_function if place else None,
+                default_routes=seat.wish.ask.default_routes,
+            )
+        )
+    return tuple(found)
+
+
+def char_paths(devices: Sequence[Device], rdma_cm: str | None) -> tuple[str, ...]:
+    """The device nodes with which a program opens these devices, sorted."""
+    doors = (char for device in devices for char in device.char_devices)
+    paths = {char.path for char in doors if char.kind is CharKind.UVERBS}
+    return tuple(sorted(paths | ({rdma_cm} if rdma_cm and paths else set())))
+
+
+def _gid(device: Device, plan: Plan) -> Gid | None:
+    """The RoCE v2 entry of the interface's first address; the pod's own, never a neighbour's."""
+    for one in plan.addresses:
+        for port in device.ports:
+            for gid in port.gids:
+                if gid.type is GidType.ROCE_V2 and gid.value == _written(one.address):
+                    return gid
+    return None
+
+
+def _written(address: Address) -> str:
+    if address.version == 4:
+        return IPv6Address(f"::ffff:{address}").exploded
+    return address.exploded

@@ -1,0 +1,198 @@
+"""Takes an attachment back, and compares it with what the pod has now.
+
+The journal holds Plans, and a fresh look at the pod (PodView) is all that is needed besides: after
+a crash nobody knows which Step was the last, so undo is safe for all of them, and `missing` says
+what a repair has to run again. CNI CHECK is `check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kube_rdma.model.attachment import Plan
+from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma
+from kube_rdma.model.step import (
+    AddAddress,
+    AddRoute,
+    AddRule,
+    Announce,
+    AwaitGid,
+    GiveBackLink,
+    GiveBackRdma,
+    MakeLink,
+    MakeRdma,
+    MoveRdma,
+    RemoveLink,
+    RemoveRdma,
+    RemoveRule,
+    RestoreRdma,
+    SetLink,
+    SetSysctl,
+    Step,
+    TakeLink,
+    Undo,
+)
+
+
+def undo(plan: Plan) -> tuple[Undo, ...]:
+    """What takes all Steps of the plan back, whichever of them were run.
+
+    Last Step first, but RDMA devices before everything: on InfiniBand their way back makes the
+    link anew on the node, which is then found there. Addresses, routes and sysctls go with the
+    link.
+    """
+    undone = [one for step in reversed(plan.steps) for one in _undone(step)]
+    undone.sort(key=lambda one: not isinstance(one, GiveBackRdma))
+    return tuple(undone)
+
+
+def missing(plan: Plan, seen: PodView) -> tuple[Step, ...]:
+    """The Steps that are not, or no longer, done; to be run in this order.
+
+    An announcement leaves no trace, so it is repeated when its address or link is missing.
+    """
+    lacking = [step for step in plan.steps if not _is_done(step, seen)]
+    again = {step.name for step in lacking if isinstance(step, _MOVED)}
+    return tuple(
+        step
+        for step in plan.steps
+        if step in lacking or (isinstance(step, Announce) and step.name in again)
+    )
+
+
+def check(plan: Plan, seen: PodView) -> tuple[str, ...]:
+    """What is wrong with an attachment, one sentence each; none when it is as planned."""
+    return tuple(
+        f"{plan.interface} ({plan.network}): {_LACKS[type(step)](step, seen)}"
+        for step in missing(plan, seen)
+        if not isinstance(step, Announce)
+    )
+
+
+_MOVED = (MakeLink, TakeLink, SetLink, AddAddress)
+
+
+def _undone(step: Step) -> Iterator[Undo]:
+    match step:
+        case MakeLink():
+            yield RemoveLink(step.name, step.mark)
+        case TakeLink():
+            yield GiveBackLink(step.link, step.name, step.pci, step.mtu, step.mac, step.up)
+            yield from (RestoreRdma(name, kind, step.link) for name, kind in step.soft)
+        case AddRule():
+            yield RemoveRule(step.source, step.table, step.priority)
+        case MakeRdma():
+            yield RemoveRdma(step.name)
+        case MoveRdma():
+            yield GiveBackRdma(step.device, step.pci)
+
+
+def _is_done(step: Step, seen: PodView) -> bool:
+    return bool(_DONE[type(step)](step, seen))
+
+
+def _seen_link(seen: PodView, name: InterfaceName) -> SeenLink | None:
+    return next((link for link in seen.links if link.name == name), None)
+
+
+def _device(seen: PodView, name: str) -> SeenRdma | None:
+    return next((device for device in seen.rdma if device.name == name), None)
+
+
+def _made(step: MakeLink, seen: PodView) -> bool:
+    link = _seen_link(seen, step.name)
+    return link is not None and link.alias == step.mark
+
+
+def _taken(step: TakeLink, seen: PodView) -> bool:
+    # Moving keeps the index unless the namespace has another link with it, so it proves nothing.
+    link = _seen_link(seen, step.name)
+    return link is not None and not link.kind and link.pci == step.pci
+
+
+def _set(step: SetLink, seen: PodView) -> bool:
+    link = _seen_link(seen, step.name)
+    return link is not None and link.up and not any(_differing(step, link))
+
+
+def _differing(step: SetLink, link: SeenLink) -> Iterator[str]:
+    if step.mtu is not None and link.mtu != step.mtu:
+        yield f"its MTU is {link.mtu}, not {step.mtu}"
+    if step.mac is not None and link.mac.lower() != step.mac.lower():
+        yield f"its MAC is {link.mac}, not {step.mac}"
+
+
+def _addressed(step: AddAddress, seen: PodView) -> bool:
+    link = _seen_link(seen, step.name)
+    return link is not None and (step.address, step.prefix) in link.addresses
+
+
+def _routed(step: AddRoute, seen: PodView) -> bool:
+    return any(
+        (one.name, one.to, one.via, one.table) == (step.name, step.to, step.via, step.table)
+        for one in seen.routes
+    )
+
+
+def _ruled(step: AddRule, seen: PodView) -> bool:
+    wanted = (step.source, step.table, step.priority)
+    return any((one.source, one.table, one.priority) == wanted for one in seen.rules)
+
+
+def _rdma_made(step: MakeRdma, seen: PodView) -> bool:
+    device = _device(seen, step.name)
+    return device is not None and device.netdev == step.on
+
+
+def _rdma_moved(step: MoveRdma, seen: PodView) -> bool:
+    same = (one for one in seen.rdma if step.pci is not None and one.pci == step.pci)
+    return _device(seen, step.device) is not None or any(same)
+
+
+def _listed(step: AwaitGid, seen: PodView) -> bool:
+    device = _device(seen, step.device)
+    return device is not None and (step.on, step.address) in device.gids
+
+
+def _unset(step: SetLink, seen: PodView) -> str:
+    link = _seen_link(seen, step.name)
+    if link is None:
+        return "the interface is not there"
+    if not link.up:
+        return "the interface is down"
+    return " and ".join(_differing(step, link))
+
+
+def _unrouted(step: AddRoute, _: PodView) -> str:
+    table = f" of table {step.table}" if step.table else ""
+    return f"the route to {step.to}{table} is not there"
+
+
+_DONE: Mapping[type[Step], Callable[[Any, PodView], bool]] = {
+    MakeLink: _made,
+    TakeLink: _taken,
+    SetLink: _set,
+    AddAddress: _addressed,
+    AddRoute: _routed,
+    AddRule: _ruled,
+    SetSysctl: lambda step, seen: (step.path, step.value) in seen.sysctls,
+    MakeRdma: _rdma_made,
+    MoveRdma: _rdma_moved,
+    AwaitGid: _listed,
+    Announce: lambda _, __: True,
+}
+
+_LACKS: Mapping[type[Step], Callable[[Any, PodView], str]] = {
+    MakeLink: lambda step, _: f"the {step.kind} link on {step.parent.name} is not there",
+    TakeLink: lambda step, _: f"the card's link, {step.link.name} on the node, is not there",
+    SetLink: _unset,
+    AddAddress: lambda step, _: f"the address {step.address}/{step.prefix} is not there",
+    AddRoute: _unrouted,
+    AddRule: lambda step, _: f"the rule for what comes from {step.source} is not there",
+    SetSysctl: lambda step, _: f"{step.path.replace('/', '.')} is not {step.value}",
+    MakeRdma: lambda step, _: f"the RDMA device {step.name} is not there",
+    MoveRdma: lambda step, _: f"the RDMA device {step.device} is not there",
+    AwaitGid: lambda step, _: f"{step.device} lists no GID for {step.address}",
+}

@@ -1,0 +1,131 @@
+"""The status annotations: byte for byte what others write and read, and ours with RDMA."""
+
+import json
+from ipaddress import ip_address, ip_interface, ip_network
+
+from kube_rdma.api.network_status import own_status, status
+from kube_rdma.model.attachment import Attached, GivenAddress
+from kube_rdma.model.cni import Dns, Link, LinkAddress, LinkRoute, Result
+from kube_rdma.model.device import PciAddress
+
+CLUSTER = Result(
+    links=(Link("cni0", "0a:00:00:00:00:01"), Link("eth0", "0a:00:00:00:00:02", "/run/n", 1450)),
+    addresses=(LinkAddress(ip_interface("10.244.1.7/24"), ip_address("10.244.1.1"), 1),),
+    routes=(LinkRoute(ip_network("0.0.0.0/0"), ip_address("10.244.1.1")),),
+)
+VF = Attached(
+    network="default/rdma-net",
+    interface="net1",
+    mac="02:00:0a:00:00:01",
+    mtu=9000,
+    addresses=(GivenAddress(ip_address("192.168.111.1"), 24, ip_address("192.168.111.254")),),
+    rdma_device="mlx5_2",
+    gid="0000:0000:0000:0000:0000:ffff:c0a8:6f01",
+    gid_index=3,
+    card="0000:81:00.2",
+    pci=PciAddress("0000:81:00.2"),
+    physical=PciAddress("0000:81:00.0"),
+)
+PLAIN = Attached("default/b", "net2", "02:00:0a:00:00:02", 1500, (), None)
+
+WRITTEN = """[{
+    "name": "cbr0",
+    "interface": "eth0",
+    "ips": [
+        "10.244.1.7"
+    ],
+    "mac": "0a:00:00:00:00:02",
+    "mtu": 1450,
+    "default": true,
+    "dns": {},
+    "gateway": [
+        "10.244.1.1"
+    ]
+},{
+    "name": "default/rdma-net",
+    "interface": "net1",
+    "ips": [
+        "192.168.111.1"
+    ],
+    "mac": "02:00:0a:00:00:01",
+    "mtu": 9000,
+    "dns": {},
+    "device-info": {
+        "type": "pci",
+        "version": "1.1.0",
+        "pci": {
+            "pci-address": "0000:81:00.2",
+            "rdma-device": "mlx5_2",
+            "pf-pci-address": "0000:81:00.0"
+        }
+    }
+},{
+    "name": "default/b",
+    "interface": "net2",
+    "mac": "02:00:0a:00:00:02",
+    "mtu": 1500,
+    "dns": {}
+}]"""
+
+
+def test_the_whole_annotation_byte_for_byte():
+    """The cluster's network first, then ours; what is empty is left out, dns is not."""
+    assert status([VF, PLAIN], cluster="cbr0", result=CLUSTER) == WRITTEN
+
+
+def test_writing_it_again_changes_nothing():
+    """What is there already is about the same interfaces."""
+    assert status([VF, PLAIN], before=WRITTEN, cluster="x", result=CLUSTER) == WRITTEN
+
+
+def test_entries_of_others_stay():
+    """Whoever wrote them, with fields that we do not know, before ours."""
+    other = {"name": "x/y", "interface": "net9", "future": {"a": [1]}}
+    old = {"name": "default/rdma-net", "interface": "net1", "ips": ["10.0.0.1"]}
+    found = json.loads(status([VF], before=json.dumps([other, old])))
+    assert found[0] == other
+    assert [one["interface"] for one in found] == ["net9", "net1"]
+    assert found[1]["ips"] == ["192.168.111.1"]
+
+
+def test_a_broken_annotation_is_written_anew():
+    """A person's slip does not keep a pod's status away."""
+    for before in ("", "null", "{", "[1, null]", "[" * 100_000):
+        assert status([PLAIN], before=before) == status([PLAIN])
+    assert status([]) == "[]"
+
+
+def test_dns_and_default_route():
+    """Names of the cluster's answer, and the gateway of a default route that the pod asked for."""
+    dns = Dns(("10.96.0.10",), "cluster.local", ("svc.cluster.local",), ("ndots:5",))
+    routed = Attached(**{**fields(VF), "default_routes": (ip_address("192.168.111.254"),)})
+    first, second = json.loads(status([routed], result=Result(dns=dns)))
+    assert first["dns"] == {
+        "nameservers": ["10.96.0.10"],
+        "domain": "cluster.local",
+        "search": ["svc.cluster.local"],
+        "options": ["ndots:5"],
+    }
+    assert second["gateway"] == ["192.168.111.254"]
+
+
+def fields(value):
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+def test_ours_says_what_rdma_needs():
+    """Device, GID and its index, also index 0; nothing of it where there is no RDMA."""
+    first = Attached(**{**fields(VF), "gid_index": 0})
+    assert json.loads(own_status([first, PLAIN])) == [
+        {
+            "name": "default/rdma-net",
+            "interface": "net1",
+            "ips": ["192.168.111.1/24"],
+            "mtu": 9000,
+            "card": "0000:81:00.2",
+            "rdmaDevice": "mlx5_2",
+            "gid": "0000:0000:0000:0000:0000:ffff:c0a8:6f01",
+            "gidIndex": 0,
+        },
+        {"name": "default/b", "interface": "net2", "mtu": 1500},
+    ]

@@ -1,0 +1,92 @@
+"""What every Giver does: the real one, against a fake API server, and the one in memory."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ip import IPPool, IPRange, NicAsk
+from kube_rdma.programs.ipam.fake import FakeAddresses
+
+from .conftest import ask, texts
+
+
+@pytest.fixture(params=["node", "fake"])
+async def giver(request, world):
+    world.pool("small", subnet="10.1.0.0/29")
+    if request.param == "fake":
+        pools = {"p": "10.0.0.0/24", "small": "10.1.0.0/29"}
+        yield FakeAddresses(
+            IPPool(name, (IPRange(ip_network(subnet)),), rest=0.0) for name, subnet in pools.items()
+        )
+        return
+    async with world.node() as addresses:
+        yield addresses
+
+
+async def test_every_nic_gets_an_address_of_its_own(giver):
+    """Two NICs of one request and one of another have three addresses of the pool."""
+    two = await giver.add(ask("c1", NicAsk("net1", "p"), NicAsk("net2", "p")))
+    one = await giver.add(ask("c2"))
+    found = {*texts(two), *texts(one)}
+    assert len(found) == 3
+    assert all(ip_address(each) in ip_network("10.0.0.0/24") for each in found)
+
+
+async def test_the_same_request_gets_the_same(giver):
+    """A repeated ADD gives nothing more away."""
+    first = await giver.add(ask("c1"))
+    assert texts(await giver.add(ask("c1"))) == texts(first)
+
+
+async def test_what_was_deleted_is_given_again(giver):
+    """A pool of six serves its seventh pod after one is gone; an unknown container is no error."""
+    for number in range(6):
+        await giver.add(ask(f"c{number}", pool="small"))
+    await giver.delete("nobody")
+    await giver.delete("c3")
+    await giver.add(ask("c6", pool="small"))
+
+
+async def test_one_interface_can_be_deleted(giver):
+    """The other one keeps its address."""
+    both = ask("c1", NicAsk("net1", "p"), NicAsk("net2", "p"))
+    before = texts(await giver.add(both))
+    await giver.delete("c1", "net1")
+    assert texts(await giver.add(both))[1] == before[1]
+
+
+async def test_a_static_address(giver):
+    """It is given once, and one outside of the pool never."""
+    static = NicAsk("net1", "p", addresses=(ip_address("10.0.0.77"),))
+    assert texts(await giver.add(ask("c1", static))) == ["10.0.0.77"]
+    outside = NicAsk("net1", "p", addresses=(ip_address("10.9.0.1"),))
+    with pytest.raises(Refused, match=r"IPPool p does not give 10\.9\.0\.1"):
+        await giver.add(ask("c2", outside))
+
+
+async def test_refusals(giver):
+    """A pool that is not there, and one that is full."""
+    with pytest.raises(Refused, match="there is no IPPool nothing"):
+        await giver.add(ask("c1", pool="nothing"))
+
+
+async def test_only_what_was_there_before_is_collected(giver, world):
+    """Who lives or came after the runtime was asked keeps its address; the dead one's is free."""
+    await giver.add(ask("dead", pool="small"))
+    names = ["alive", "late-1", "late-2", "late-3", "late-4"]
+    before = texts(await giver.add(ask("alive", pool="small")))
+    world.clock.time += 1
+    since = giver.now()
+    for name in names[1:]:
+        before += texts(await giver.add(ask(name, pool="small")))
+    await giver.collect(frozenset({"alive"}), since)
+    await giver.add(ask("new", pool="small"))
+    after = [text for name in names for text in texts(await giver.add(ask(name, pool="small")))]
+    assert after == before
+
+
+async def test_nothing_is_lost(giver):
+    """Where all is well, check tells nothing."""
+    await giver.add(ask("c1"))
+    assert await giver.check() == ()

@@ -1,0 +1,147 @@
+"""Whatever stops an attachment, it can be taken back, and be repaired from where it stands."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kube_rdma.model.pool import Mode
+from kube_rdma.model.step import (
+    AddAddress,
+    AddRule,
+    Announce,
+    AwaitGid,
+    MakeLink,
+    MakeRdma,
+    SetLink,
+    SetSysctl,
+    TakeLink,
+)
+from kube_rdma.rules.attach_undo import check, missing, undo
+
+from .pod_networks import card, network, node, planned, pods, share, wish
+from .pod_networks import given as leased
+from .pod_world import World
+
+
+@st.composite
+def stopped(draw):
+    """A world in which each plan of a pod was run up to some Step, with the plans."""
+    wishes, shares, cards, on, leases = draw(pods())
+    plans = planned(wishes, shares, on, leases)
+    return World(on, cards), [(plan, draw(st.integers(0, len(plan.steps)))) for plan in plans]
+
+
+@given(stopped(), st.booleans())
+@settings(deadline=None)
+def test_undo_restores_the_world_after_any_prefix(case, twice):
+    """Node and pod are as before, however far each plan came, also when undone again."""
+    world, plans = case
+    before = world.state()
+    for plan, count in plans:
+        for step in plan.steps[:count]:
+            world.do(step)
+    for _ in range(1 + twice):
+        for plan, _ in reversed(plans):
+            for act in undo(plan):
+                world.do(act)
+    assert world.state() == before
+
+
+@given(stopped())
+@settings(deadline=None)
+def test_missing_is_the_rest(case):
+    """After any prefix just the Steps behind it are missing.
+
+    Announcements leave no trace, and GIDs that are waited for come by themselves.
+    """
+    world, plans = case
+    for plan, count in plans:
+        for step in plan.steps[:count]:
+            world.do(step)
+    for plan, count in plans:
+        left = plan.steps[count:]
+        found = missing(plan, world.view())
+        assert traced(found) == traced(left)
+        assert set(found) <= set(left)
+        announced = {step for step in found if isinstance(step, Announce)}
+        lost = any(isinstance(step, AddAddress | SetLink) for step in left)
+        assert announced == {step for step in left if lost and isinstance(step, Announce)}
+
+
+@given(stopped())
+@settings(deadline=None)
+def test_what_is_missing_can_be_run_to_the_end(case):
+    """A repair runs it, twice if it likes, and then nothing is missing and nothing to complain."""
+    world, plans = case
+    for plan, count in plans:
+        for step in plan.steps[:count]:
+            world.do(step)
+        for step in (*missing(plan, world.view()), *plan.steps):
+            world.do(step)
+    for plan, _ in plans:
+        assert missing(plan, world.view()) == ()
+        assert check(plan, world.view()) == ()
+
+
+def traced(steps):
+    return [step for step in steps if not isinstance(step, Announce | AwaitGid)]
+
+
+def attached(**facts):
+    """A plan with all kinds of Steps that a soft card needs, and the world where it was run."""
+    of = card(1, soft=True)
+    on = node(of)
+    wishes = [wish(of=network(sysctls=(("ipv4/conf", "arp_notify", "1"),), mtu=9000))]
+    (plan,) = planned(wishes, [share(of)], on, [leased(1, "10.0.0.7/24", **facts)])
+    world = World(on, [of])
+    for step in plan.steps:
+        world.do(step)
+    return plan, world
+
+
+def drop(world, **facts):
+    world.change("net1", **facts)
+
+
+FAULTS = {
+    "link removed": (lambda w: w.leave(w.link("net1").index), MakeLink, "macvlan link on ens1f0"),
+    "another link": (lambda w: drop(w, alias=""), MakeLink, "the macvlan link on ens1f0"),
+    "set down": (lambda w: drop(w, up=False), SetLink, "the interface is down"),
+    "other MTU": (lambda w: drop(w, mtu=1500), SetLink, "its MTU is 1500, not 9000"),
+    "no address": (lambda w: drop(w, addresses=()), AddAddress, "the address 10.0.0.7/24"),
+    "no rule": (lambda w: w.rules.clear(), AddRule, "the rule for what comes from 10.0.0.7"),
+    "no sysctl": (lambda w: w.sysctls.clear(), SetSysctl, "net.ipv4.conf.net1.arp_notify is not 1"),
+    "no RDMA": (lambda w: w.rdma.clear(), MakeRdma, "the RDMA device rxe-"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_check_names_what_is_wrong(name):
+    """One sentence with interface and network, and just that Step comes back in a repair."""
+    spoil, kind, sentence = FAULTS[name]
+    plan, world = attached()
+    spoil(world)
+    assert any(isinstance(step, kind) for step in missing(plan, world.view()))
+    said = [one for one in check(plan, world.view()) if sentence in one]
+    assert said
+    assert said[0].startswith("net1 (default/rdma-net): ")
+
+
+def test_a_lost_address_is_announced_again():
+    """Neighbours may have learned something else meanwhile."""
+    plan, world = attached()
+    drop(world, addresses=())
+    assert {type(step) for step in missing(plan, world.view())} == {AddAddress, AwaitGid, Announce}
+
+
+def test_a_link_of_the_same_name_is_not_the_card():
+    """A virtual link that took the name of a taken card's does not count as that."""
+    of = card(1)
+    on = node(of)
+    (plan,) = planned([wish()], [share(of, mode=Mode.EXCLUSIVE)], on, [])
+    world = World(on, [of])
+    for step in plan.steps:
+        world.do(step)
+    assert check(plan, world.view()) == ()
+    drop(world, kind="dummy")
+    assert any(isinstance(step, TakeLink) for step in missing(plan, world.view()))
