@@ -73,3 +73,12 @@ def test_faults_are_told_when_they_are_new():
     second = replace(Node().survey, faults=(Fault("a", "x"), Fault("b", "y")))
     assert [line.facts["what"] for line in news.of_survey(first, second)] == ["b"]
     assert [line.facts["what"] for line in news.of_survey(None, second)] == ["a", "b"]
+
+
+def test_cards_that_join_or_leave_the_pools_are_told_unless_their_health_was():
+    before, after = {"a": "rxe0", "b": "rxe1"}, {"b": "rxe1", "c": "rxe2", "d": "rxe3"}
+    lines = list(news.of_cards(before, after, told={"d"}))
+    assert [(line.event, line.facts["card"]) for line in lines] == [
+        ("card appeared", "rxe2"),
+        ("card vanished", "rxe0"),
+    ]

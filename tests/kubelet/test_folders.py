@@ -90,5 +90,5 @@ def test_a_registry_is_used_where_it_is_there(directory):
 
 
 def test_no_kubelet(directory):
-    with pytest.raises(Refused, match=r"there is no device-plugins below .*k0s.*--kubelet-dir"):
+    with pytest.raises(Refused, match=r"there is no device-plugins below .*k0s.*--kubelet-root"):
         find_folders(host=directory)

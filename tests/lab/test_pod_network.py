@@ -29,6 +29,7 @@ def networks(lab, proof):
     for path in sorted(CONFIG.glob("*/*.yaml")):
         scc.kubectl(lab, "apply", "-f", str(path))
     scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/agent.yaml")
+    scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/controller.yaml")
     rollout = ("rollout", "status", "daemonset/rdma-shared-dp-ds", "-n", "kube-rdma")
     scc.kubectl(lab, *rollout, "--timeout=120s", seconds=150)
     path = "{.status.allocatable." + RESOURCE.replace("/", "\\/") + "}"
@@ -126,6 +127,15 @@ def endpoint(lab, pod, device, gid):
 
 def gid_tail(text):
     return ":".join(f"{int(part):02d}" for part in text.split("."))
+
+
+def test_the_pool_says_how_full_it_is(networks):
+    """The network's document brought the pool along; the controller keeps its status."""
+    scc.kubectl(networks, "wait", "ippool", "--all", "--for=condition=Ready", "--timeout=60s")
+    (pool,) = scc.get(networks, "ippools")["items"]
+    (usage,) = pool["status"]["usage"]
+    assert usage["held"] >= len(PODS)
+    assert usage["nodes"] == len(PODS)
 
 
 def test_a_deleted_pod_gives_everything_back(networks):

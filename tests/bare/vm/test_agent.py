@@ -28,14 +28,14 @@ def make(link, card):
 def node(tmp_path):
     """A configuration and the kubelet's folder; `log` is what the agent writes."""
     (tmp_path / "config.json").write_text('{"mode": "hca"}')
-    (tmp_path / "kubelet").mkdir()
+    (tmp_path / "kubelet" / "device-plugins").mkdir(parents=True)
     return tmp_path
 
 
 @asynccontextmanager
 async def agent(node):
     """The agent until the scope closes; its log is in node/log."""
-    options = ("--config", node / "config.json", "--kubelet-dir", node / "kubelet")
+    options = ("--config", node / "config.json", "--kubelet-root", node / "kubelet")
     with (node / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(*AGENT, *map(str, options), stderr=log)
         try:
@@ -48,7 +48,7 @@ async def agent(node):
 
 async def test_a_card_that_vanishes_takes_its_shares_along_and_brings_them_back(cards, link, node):
     make(link, cards[0])
-    async with FakeKubelet(node / "kubelet") as kubelet, agent(node):
+    async with FakeKubelet(node / "kubelet" / "device-plugins") as kubelet, agent(node):
         await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
         run("rdma", "link", "delete", "rxe0")
         await kubelet.until(lambda: kubelet.healthy(HCA) == 0)
@@ -60,7 +60,7 @@ async def test_a_card_that_vanishes_takes_its_shares_along_and_brings_them_back(
 
 async def test_a_container_gets_the_doors_of_the_real_card(cards, link, node):
     make(link, cards[0])
-    async with FakeKubelet(node / "kubelet") as kubelet, agent(node):
+    async with FakeKubelet(node / "kubelet" / "device-plugins") as kubelet, agent(node):
         await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
         answer = await kubelet.allocate(HCA, 1)
     given = {spec.host_path for spec in answer.devices}
@@ -69,7 +69,7 @@ async def test_a_container_gets_the_doors_of_the_real_card(cards, link, node):
 
 async def test_a_second_card_joins_the_pool_by_its_uevent(cards, link, node):
     make(link, cards[0])
-    async with FakeKubelet(node / "kubelet") as kubelet, agent(node):
+    async with FakeKubelet(node / "kubelet" / "device-plugins") as kubelet, agent(node):
         await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
         link("rxe1", cards[1])
         log = node / "log"

@@ -59,7 +59,7 @@ def watching(directory: Path, names: Collection[str]) -> Iterator[AsyncIterator[
                 f"the kubelet's folder cannot be watched ({error.strerror})",
                 remedy=(
                     f"Mount the host's /var/lib/kubelet/{directory.name} there (hostPath) and run "
-                    "as uid 0, or name the folder with --kubelet-dir"
+                    "as uid 0, or name the folder with --kubelet-root"
                 ),
                 where=str(directory),
             ) from error

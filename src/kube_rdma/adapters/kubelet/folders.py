@@ -57,7 +57,7 @@ def find_folders(roots: Sequence[Path] = KNOWN, host: Path = Path("/")) -> Folde
             f"there is no {DEVICE_PLUGINS} below {', '.join(map(str, places))}",
             remedy=(
                 "Mount the host's /var/lib/kubelet/device-plugins there (hostPath), or name the "
-                "folder with --kubelet-dir"
+                "folder with --kubelet-root"
             ),
         )
     root = first(

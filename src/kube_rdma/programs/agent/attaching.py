@@ -38,7 +38,7 @@ class Attaching:
     """The attachments of this node. Calls for one sandbox come one after the other."""
 
     def __init__(self, journal: Journal[Attachment], open_pod: Open) -> None:
-        """Read the journal; what was interrupted is ended by `recover`."""
+        """Read the journal; PodNetworks.recover ends what was interrupted."""
         self._journal = journal
         self._open = open_pod
         self._known: dict[ContainerId, Attachment] = {}
@@ -128,8 +128,9 @@ class Attaching:
 
     async def _put(self, attachment: Attachment) -> None:
         container = attachment.sandbox.container
-        await asyncio.to_thread(self._journal.put, _name(container), attachment)
+        # Known first: a disk that fails may have the record all the same, so it has to be removed.
         self._known[container] = attachment
+        await asyncio.to_thread(self._journal.put, _name(container), attachment)
 
 
 def _name(container: ContainerId) -> str:

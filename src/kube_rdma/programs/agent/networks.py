@@ -246,11 +246,21 @@ class PodNetworks:
         return Result()
 
     async def _gc(self, call: Call) -> Result:
+        """End what the runtime does not know any more; one that cannot be ended holds up no other.
+
+        An attachment without an answered ADD may be under way, and is the recovery's.
+        """
         living = {one.container for one in call.valid}
+        failed: list[KubeRdmaError] = []
         for known in self._attaching.known:
             if known.sandbox.container not in living and known.complete:
                 log.info("an attachment has lost its pod", pod=str(known.sandbox.pod))
-                await self.end(known.sandbox.container)
+                try:
+                    await self.end(known.sandbox.container)
+                except KubeRdmaError as error:
+                    failed.append(error)
+        if failed:
+            raise failed[0]
         return Result()
 
     async def _status(self, _: Call) -> Result:

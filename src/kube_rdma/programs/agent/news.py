@@ -5,9 +5,10 @@ Pure: two states in, lines out, so that the log says each thing once and nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from kube_rdma.model.card import CardId
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.health import Change
@@ -35,6 +36,16 @@ def of_card(change: Change, name: str, *, known: bool, present: bool) -> Line:
         return Line("info", "card can be used again" if known else "card appeared", facts)
     event = "card cannot be used" if present else "card vanished"
     return Line("warning", event, facts | {"why": "; ".join(change.reasons)})
+
+
+def of_cards(
+    before: Mapping[CardId, str], after: Mapping[CardId, str], told: Collection[CardId]
+) -> Iterator[Line]:
+    """Cards that joined or left all pools in good health, as one whose soft device was removed."""
+    for card in sorted(after.keys() - before.keys() - set(told)):
+        yield Line("info", "card appeared", {"card": after[card]})
+    for card in sorted(before.keys() - after.keys() - set(told)):
+        yield Line("warning", "card vanished", {"card": before[card]})
 
 
 def of_survey(before: Survey | None, after: Survey) -> Iterator[Line]:

@@ -204,6 +204,8 @@ class _Plugin:
             write([news.of_card(change, name, known=known, present=change.card in names)])
             if known or not change.healthy:
                 self._doors.node.card(change, name, pods_of(held, change.card))
+        told = {change.card for change in changes}
+        write(news.of_cards(before, names, told) if self._health else ())
 
     def _tell_clashes(self, clashes: Sequence[Clash]) -> None:
         sentences = tuple(dict.fromkeys(str(clash) for clash in clashes))

@@ -24,6 +24,11 @@ EXIT_CODES: tuple[tuple[type[KubeRdmaError], int], ...] = (
 COMMANDS = {
     "agent": ("kube_rdma.programs.cli.agent", "agent", "Serve this node's RDMA cards."),
     "config": ("kube_rdma.programs.cli.config", "config", "Check a configuration of pools."),
+    "controller": (
+        "kube_rdma.programs.cli.controller",
+        "controller",
+        "Keep the cluster's addresses in order.",
+    ),
     "devices": ("kube_rdma.programs.cli.devices", "devices", "Show the RDMA devices of this node."),
     "ip": ("kube_rdma.programs.cli.ip", "ip", "Show pools of IP addresses, and who holds what."),
 }

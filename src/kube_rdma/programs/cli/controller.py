@@ -1,0 +1,43 @@
+"""`kube-rdma controller`: what one pod of the cluster does for all nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Access to the API server outside of a pod.",
+)
+@click.option(
+    "--namespace",
+    envvar="POD_NAMESPACE",
+    default="kube-rdma",
+    show_default=True,
+    help="Where our own objects are.  [env: POD_NAMESPACE]",
+)
+def controller(kubeconfig: Path | None, namespace: str) -> None:
+    """Take back the addresses of nodes that are gone, and tell how full pools are.
+
+    Runs until SIGTERM or SIGINT. Two at a time do no harm.
+    """
+    from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.programs.agent import logs
+    from kube_rdma.programs.agent.process import until_signal
+    from kube_rdma.programs.ipam.patrol import run_patrol
+    from kube_rdma.programs.ipam.report import Reporter
+
+    async def run() -> None:
+        async with connect(kubeconfig) as cluster, asyncio.TaskGroup() as tasks:
+            tasks.create_task(run_patrol(cluster, namespace))
+            tasks.create_task(Reporter(cluster, socket.gethostname()).run())
+
+    logs.configure()
+    asyncio.run(until_signal(run()))

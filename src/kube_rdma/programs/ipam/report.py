@@ -1,0 +1,85 @@
+"""Tells how full each pool is: in its status, and as an Event before it runs dry.
+
+The controller's other half of IPAM, beside patrol.py. Every few seconds it computes each pool's
+status anew out of blocks and pools and writes those that differ (level, not edge).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import structlog
+
+from kube_rdma.adapters.cluster import ip
+from kube_rdma.adapters.cluster.events import About, Events
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.api.ip_pool_status import Findings, IPPoolStatus, pool_status
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.ip import Block, IPPool
+from kube_rdma.rules.ip_cells import zones
+from kube_rdma.rules.ip_reclaim import conflicts, near_dry, usage
+
+REPORT_SECONDS = 10.0
+
+log = structlog.get_logger()
+
+
+class Reporter:
+    """The pools of one cluster."""
+
+    def __init__(self, cluster: Cluster, instance: str) -> None:
+        self._cluster = cluster
+        self._events = Events(cluster, instance)
+
+    async def run(self) -> None:
+        """Report until cancelled; an API server that is away is waited for."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._events.run())
+            while True:
+                try:
+                    await self.report(datetime.now(UTC))
+                except KubeRdmaError as error:
+                    log.warning("pools are not reported on now", why=str(error))
+                await asyncio.sleep(REPORT_SECONDS)
+
+    async def report(self, now: datetime) -> int:
+        """Write the status of every pool whose status is another by now; how many were written."""
+        seen_blocks = await ip.see(self._cluster, ip.IP_BLOCK)
+        blocks = tuple(ip.block(found) for found in seen_blocks.objects)
+        written = 0
+        for found in (await ip.see(self._cluster, ip.IP_POOL)).objects:
+            pool = ip.pool(found)
+            findings = find(pool, blocks)
+            status: IPPoolStatus = pool_status(found.status, pool, findings, _written(now))
+            for sentence in findings.scarce:
+                about = About("IPPool", pool.name, api_version="kube-rdma.io/v1alpha1")
+                self._events.tell(about, "NearlyFull", sentence, warning=True)
+            if status == found.status:
+                continue
+            try:
+                await self._cluster.replace_status(ip.IP_POOL, replace(found, status=status))
+                written += 1
+            except Unavailable as error:
+                log.info("a pool's status was written by somebody else", why=str(error))
+        return written
+
+
+def find(pool: IPPool, blocks: tuple[Block, ...]) -> Findings:
+    """What there is to say about a pool."""
+    try:
+        compiled = zones(pool)
+    except Refused as error:
+        return Findings(broken=str(error))
+    mine = [block for block in blocks if block.cell.network == pool.network]
+    usages = usage(compiled, mine)
+    return Findings(
+        usages=usages,
+        scarce=tuple(text for one in usages if (text := near_dry(one))),
+        conflicts=tuple(str(one) for block in mine for one in conflicts(block)),
+    )
+
+
+def _written(now: datetime) -> str:
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,374 @@
+"""A node that gives pods networks, whose agent can be killed after anything that it did.
+
+Kernel, disk, addresses, late binding and the API server are the world: they outlive the agent. Each
+thing that the agent does to one of them is an act of its Life. A life that has ended does nothing
+more, so no handler of an error cleans up behind a crash.
+"""
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+from errno import EIO
+from ipaddress import IPv6Address
+from itertools import count
+
+from kube_rdma.adapters.journal.fake import FakeDisk
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kernel.fake_network import FakeNetwork, KilledError
+from kube_rdma.api import network_definition, network_status
+from kube_rdma.model.attachment import GrantedShare, HostLink, HostNetwork
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.card import Card, CardId, Function, Netdev
+from kube_rdma.model.cni import Attachment, Call, Result, Verb
+from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, Seat
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.pool import Bind, ShareId
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.programs.agent.attaching import KINDS, Attaching
+from kube_rdma.programs.agent.networks import Neighbours, PodNetworks
+from kube_rdma.programs.ipam.fake import FakeAddresses
+from kube_rdma.rules.networks import ANNOTATION
+
+from .conftest import card as device
+
+POD = PodName("default", "train-0")
+UID = "uid-1"
+RANGE = "10.9.0.0/24"
+RESOURCE = "rdma/hca"
+eth0 = InterfaceName("eth0")
+
+
+def card(number, *, soft=False, virtual=False):
+    """The card whose interface is ens<number>f0: one with RDMA hardware, or with an rxe on it."""
+    pci = PciAddress(f"0000:{0x10 + number:02x}:00.1")
+    physical = PciAddress(f"0000:{0x10 + number:02x}:00.0") if virtual else None
+    seat = Seat(pci, "pci0000:00", (pci,), 0, physical)
+    netdev = Netdev(f"ens{number}f0", "ether", up=True, carrier=True)
+    rxe = device(number)
+    port = replace(rxe.ports[0], netdev=netdev.name)
+    found = replace(rxe, identity=f"{rxe.name}@{netdev.name}", ports=(port,), seat=seat)
+    if not soft:
+        found = replace(found, name=f"mlx5_{number}", identity=pci, pci=pci)
+    return Card(CardId(pci), (found,), Function(seat, 0x15B3, 0x1021, "mlx5_core", (netdev,)))
+
+
+def share(of, mode, resource=RESOURCE):
+    """A share of a card."""
+    return GrantedShare("main", resource, ShareId(f"{of.id}-0"), (of,), mode, Bind.PER_CARD)
+
+
+class Life:
+    """One run of the agent; it ends after act number `at`, from 1, or gets an error there."""
+
+    def __init__(self, at=None, error=None):
+        self.at, self.error, self.dead, self.acts = at, error, False, []
+
+    def alive(self):
+        """The dead do nothing."""
+        if self.dead:
+            raise KilledError
+
+    def act(self, what):
+        """Something was done, and maybe it was the last."""
+        self.acts.append(what)
+        if len(self.acts) == self.at:
+            self.dead = self.error is None
+            raise self.error or KilledError
+
+
+class Kernel(FakeNetwork):
+    """Each message is an act."""
+
+    life = Life()
+
+    def message(self):
+        super().message()
+        self.life.act(f"message {self.messages}")
+
+
+class Disk:
+    """The journal's disk, in one life; its errors are those of a disk."""
+
+    def __init__(self, disk, life):
+        self._disk, self._life, self.path = disk, life, disk.path
+
+    def __getattr__(self, name):
+        act = getattr(self._disk, name)
+
+        def do(*args):
+            self._life.alive()
+            result = act(*args)
+            if name not in ("names", "read", "close", "release"):
+                try:
+                    self._life.act(name)
+                except KubeRdmaError as error:
+                    raise OSError(EIO, str(error)) from error
+            return result
+
+        return do
+
+
+class Node:
+    """What planning asks, answered out of the fake kernel. `failing` is raised by all, if set.
+
+    `before_telling` is called before a status is written.
+    """
+
+    def __init__(self, kernel, cards, shares, networks):
+        self.life, self.failing, self.told = Life(), None, {}
+        self.kernel, self.cards, self.shares, self.networks = kernel, cards, shares, networks
+        self.annotations, self.labels, self.host_network = {}, {}, False
+        self.before_telling = lambda: None
+
+    async def pod(self, name, uid):
+        self._working()
+        if (name, uid) != (POD, UID):
+            return None
+        annotations = tuple(sorted(self.annotations.items()))
+        labels = tuple(sorted(self.labels.items()))
+        return PodState(POD.namespace, POD.name, UID, annotations, labels, self.host_network)
+
+    async def definition(self, namespace, name):
+        self._working()
+        found = self.networks.get(f"{namespace}/{name}")
+        return load(f"{namespace}/{name}", found) if found else None
+
+    async def granted(self, pod):
+        self._working()
+        return self.shares
+
+    async def host(self):
+        self._working()
+        kernel = self.kernel
+        links = tuple(
+            HostLink(one.index, one.name, one.mtu, one.mac, one.up, one.pci, "ether")
+            for one in kernel.within(kernel.node)
+        )
+        mode = NamespaceMode.SHARED if kernel.shared else NamespaceMode.EXCLUSIVE
+        return HostNetwork(links, mode)
+
+    async def devices(self, names):
+        self._working()
+        found = [self._device(n, one) for n, one in enumerate(self.kernel.rdma)]
+        return tuple(one for one in found if one.name in names), "/dev/infiniband/rdma_cm"
+
+    def _device(self, number, one):
+        gids = tuple(
+            Gid(index, gid(address), GidType.ROCE_V2, netdev)
+            for index, (netdev, address) in enumerate(self.kernel.gids(one))
+            if address
+        )
+        known = device(number)
+        door = CharDevice(CharKind.UVERBS, f"/dev/infiniband/{one.name}", 231, number)
+        port = replace(known.ports[0], netdev=one.on.name, gids=gids)
+        return replace(known, name=one.name, ports=(port,), char_devices=(door,))
+
+    def rail(self, card):
+        return [one.id for one in self.cards].index(card)
+
+    def routes(self, pool):
+        return ()
+
+    async def tell(self, pod, found, call):
+        self._working()
+        self.life.alive()
+        self.before_telling()
+        status = network_status.status(found, "", call.network, call.previous)
+        self.told = {
+            network_status.ANNOTATION: json.loads(status),
+            network_status.OWN_ANNOTATION: json.loads(network_status.own_status(found)),
+        }
+        self.life.act("status told")
+
+    def _working(self):
+        if self.failing:
+            raise self.failing
+
+
+class Addresses:
+    """The node's addresses, in one life; `held` are the containers that have some."""
+
+    def __init__(self, giver, held, life):
+        self._giver, self.held, self._life = giver, held, life
+
+    async def add(self, request):
+        self._life.alive()
+        granted = await self._giver.add(request)
+        self.held[request.container] = {str(one.address) for one in granted.leases}
+        self._life.act("addresses taken")
+        return granted
+
+    async def delete(self, container, interface=None):
+        self._life.alive()
+        await self._giver.delete(container, interface)
+        self.held.pop(container, None)
+        self._life.act("addresses given back")
+
+    async def check(self):
+        return await self._giver.check()
+
+
+class Late:
+    """Late binding, in one life; `bound` has the edits of each sandbox."""
+
+    def __init__(self, bound, life):
+        self._bound, self._life = bound, life
+
+    async def attach(self, sandbox, edits):
+        self._life.alive()
+        self._bound[sandbox.container] = dict(edits)
+        self._life.act("bound")
+
+    async def detach(self, container):
+        self._life.alive()
+        self._bound.pop(container, None)
+        self._life.act("unbound")
+
+
+class World:
+    """`networks` are the cluster's: by name the resource that the annotation says, and spec.config.
+
+    `folder` holds a file for each namespace, whose inode stands for that of the namespace.
+    """
+
+    def __init__(self, folder, cards, shares, networks, *, exclusive_rdma=False):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.disk, self.bound, self.held = folder, FakeDisk(), {}, {}
+        self.kernel = Kernel(shared=not exclusive_rdma)
+        self._put(cards)
+        self.node = Node(self.kernel, cards, tuple(shares), networks)
+        pool = load("default/any", config("macvlan")).ipam.pool
+        self.giver = FakeAddresses([replace(pool, rest=0.0)])
+        self._numbers = count(1)
+        self._files = {}
+        self.before = self.on_node()
+        self.start()
+
+    def _put(self, cards):
+        for each in cards:
+            (netdev,) = each.function.netdevs
+            mac = f"02:00:00:00:00:{each.pci[5:7]}"
+            on = self.kernel.add_link(netdev.name, mac=mac, pci=each.pci, mtu=9000, up=True)
+            for one in each.devices:
+                self.kernel.add_rdma(one.name, on, soft=one.pci is None)
+
+    def start(self, at=None, error=None):
+        """The agent starts; after act number `at` it is killed, or gets an error (None: never)."""
+        self.life = life = Life(at, error)
+        self.kernel.life = self.node.life = life
+        journal = Journal(Disk(self.disk, life), KINDS)
+        giver, late = Addresses(self.giver, self.held, life), Late(self.bound, life)
+        to = Neighbours(self.node, giver, late, lambda fd: self._files[fd].stat().st_ino)
+        self.attaching = Attaching(journal, self._open)
+        self.networks = PodNetworks(to, self.attaching)
+
+    @contextmanager
+    def _open(self, namespace):
+        self.life.alive()
+        path = self._files[namespace] if isinstance(namespace, int) else namespace
+        with self.kernel.open_pod(path) as pod:
+            yield pod
+
+    def ask(self, text):
+        """The pod's annotation."""
+        self.node.annotations[ANNOTATION] = text
+
+    def sandbox(self, path=None):
+        """A new one of the pod, with the cluster's interface in it; its number."""
+        number = next(self._numbers)
+        path = self._files[number] = path or self.folder / f"netns-{number}"
+        path.touch()
+        self.kernel.add_pod(path)
+        self.kernel.space(path).inode = path.stat().st_ino
+        self.kernel.add_link("eth0", mac=f"06:aa:00:00:00:{number:02x}", pod=path, kind="veth")
+        return number
+
+    def end(self, number):
+        """The sandbox's namespace goes; its file is kept, or its inode could come again.
+
+        Returns the path where it was.
+        """
+        path = self._files[number]
+        self.kernel.end(path)
+        path.rename(self.folder / f"gone-{number}")
+        return path
+
+    def call(self, verb, number, **facts):
+        """What the runtime says about a sandbox."""
+        path = self._files[number]
+        there = {"netns": number, "netns_path": str(path)} if path.exists() else {}
+        facts = {"pod": POD, "uid": UID, **there, **facts}
+        return Call(verb, "1.1.0", "cluster", b"{}", container(number), eth0, **facts)
+
+    async def add(self, number, **facts):
+        return await self.networks.answer(self.call(Verb.ADD, number, **facts))
+
+    async def delete(self, number):
+        return await self.networks.answer(self.call(Verb.DEL, number))
+
+    async def check(self, number):
+        return await self.networks.answer(self.call(Verb.CHECK, number))
+
+    async def gc(self, *numbers):
+        valid = tuple(Attachment(container(number), eth0) for number in numbers)
+        call = Call(Verb.GC, "1.1.0", "cluster", b"{}", ContainerId(""), eth0, valid=valid)
+        assert await self.networks.answer(call) == Result()
+
+    def inside(self, number):
+        """All of a living namespace but the inode."""
+        space = self.kernel.space(self._files[number])
+        links = {
+            one.name: (one.mac, one.mtu, one.up, one.kind, tuple(one.addresses))
+            for one in self.kernel.within(space)
+        }
+        devices = {one.name for one in self.kernel.rdma if space in (one.space, one.on.space)}
+        return links, devices, tuple(space.routes), tuple(space.rules), dict(space.sysctls)
+
+    def on_node(self):
+        """All of the node, for comparison."""
+        kernel = self.kernel
+        links = {
+            one.name: (one.mac, one.mtu, one.up, one.pci, tuple(one.addresses))
+            for one in kernel.within(kernel.node)
+        }
+        devices = {
+            (one.name, one.on.name, one.soft)
+            for one in kernel.rdma
+            if one.space is kernel.node and one.on.space is kernel.node
+        }
+        return links, devices, tuple(kernel.node.routes), tuple(kernel.node.rules)
+
+    def nothing_left(self, number=None):
+        """Assert that no trace of an attachment is anywhere, sandbox `number` included."""
+        assert self.on_node() == self.before
+        assert len(self.kernel.rdma) == len(self.before[1])
+        assert (self.held, self.bound) == ({}, {})
+        assert self.disk.names() == ()
+        if number and self._files[number].exists():
+            links, devices, *others = self.inside(number)
+            assert set(links) == {"lo", "eth0"}
+            assert (devices, others) == (set(), [(), (), {}])
+
+
+def container(number):
+    """The id of sandbox `number`."""
+    return ContainerId(f"{number:064x}")
+
+
+def config(kind, **fields):
+    """A network of RESOURCE with addresses out of RANGE."""
+    ipam = {"type": "whereabouts", "range": RANGE}
+    return RESOURCE, json.dumps({"cniVersion": "1.0.0", "type": kind, "ipam": ipam, **fields})
+
+
+def gid(address):
+    """The RoCE v2 GID of an IPv4 address as sysfs prints it (ipv6_addr_set_v4mapped)."""
+    return IPv6Address(0xFFFF << 32 | int(address)).exploded
+
+
+def load(name, network):
+    """The document's meaning."""
+    resource, text = network
+    return network_definition.load(*name.split("/"), text.encode(), resource)

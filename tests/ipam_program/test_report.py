@@ -1,0 +1,53 @@
+"""A pool's status says how full it is, is written when it changes, and never else."""
+
+from datetime import UTC, datetime
+from ipaddress import ip_network
+
+import pytest
+
+from kube_rdma.adapters.cluster.fake import FakeServer
+from kube_rdma.adapters.cluster.ip import IP_BLOCK, IP_POOL, LEASE
+from kube_rdma.adapters.cluster.kinds import Wanted
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.model.ip import Block, Cell, Family, Holding, IPPool, IPRange
+from kube_rdma.programs.ipam.report import Reporter
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+SUBNET = ip_network("10.0.0.0/26")
+
+
+@pytest.fixture
+async def cluster():
+    cluster = Cluster(FakeServer([IP_POOL, IP_BLOCK, LEASE]).line())
+    pool = IPPool("pool", (IPRange(SUBNET),))
+    await cluster.create(IP_POOL, Wanted("pool", spec=pool))
+    return cluster
+
+
+async def hold(cluster, count):
+    """Let a node hold so many addresses of the pool's only cell."""
+    cell = Cell("default", Family.V4, int(SUBNET.network_address))
+    bits = ((1 << count) - 1) << 1
+    block = Block(cell, (Holding("node-1", bits),))
+    await cluster.create(IP_BLOCK, Wanted(cell.name, spec=block))
+
+
+async def test_the_status_is_written_once_and_again_when_it_changes(cluster):
+    reporter = Reporter(cluster, "test")
+    assert await reporter.report(NOW) == 1
+    assert await reporter.report(NOW) == 0
+    await hold(cluster, 10)
+    assert await reporter.report(NOW) == 1
+    status = (await cluster.get(IP_POOL, "pool")).status
+    assert status.used == "10"
+    assert status.ranges == "10.0.0.0/26"
+    ready, nearly = sorted(status.conditions, key=lambda one: one.type, reverse=True)
+    assert (ready.type, ready.status) == ("Ready", "True")
+    assert (nearly.type, nearly.status) == ("NearlyFull", "False")
+
+
+async def test_a_pool_that_runs_dry_is_said_before_it_does(cluster):
+    await hold(cluster, 60)
+    await Reporter(cluster, "test").report(NOW)
+    conditions = (await cluster.get(IP_POOL, "pool")).status.conditions
+    assert {one.type: one.status for one in conditions}["NearlyFull"] == "True"
