@@ -21,7 +21,7 @@ from kube_rdma.adapters.cluster.fake import FakeServer
 from kube_rdma.adapters.cluster.kinds import EVERYWHERE, NOTHING, Codec, Kind, Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Synced
-from kube_rdma.model.errors import Refused
+from kube_rdma.model.errors import Refused, Unavailable
 
 REAL = os.environ.get("KUBE_RDMA_TEST_KUBECONFIG")
 POWERLESS = os.environ.get("KUBE_RDMA_TEST_POWERLESS")
@@ -134,7 +134,7 @@ async def install(cluster):
 async def serves(cluster):
     try:
         await cluster.list(TRIAL)
-    except Refused:
+    except (Refused, Unavailable):  # not known yet; then known, and its storage is being made
         return False
     return True
 

@@ -54,12 +54,15 @@ def proof(lab):
         return demonstrate(lab, report, pairs=1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def vke(lab, proof):
-    """Seed S1's DaemonSet beside S2's, which keeps serving rdma/hca; no node is labelled yet."""
+    """Seed S1's DaemonSet beside S2's, which keeps serving rdma/hca; no node is labelled yet.
+
+    For one file: a node has one agent of role `node`, and other examples bring their own.
+    """
     example = str(scc.examples() / "s1-vke" / "daemonset.yaml")
     scc.kubectl(lab, "apply", "-f", example)
     rollout = ("rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-rdma")
     scc.kubectl(lab, *rollout, "--timeout=120s", seconds=150)
     yield lab
-    scc.kubectl(lab, "delete", "-f", example, "--ignore-not-found", seconds=120)
+    scc.kubectl(lab, "delete", "-f", example, "--ignore-not-found", "--wait", seconds=120)
