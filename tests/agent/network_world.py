@@ -117,7 +117,7 @@ class Node:
     """
 
     def __init__(self, kernel, cards, shares, networks):
-        self.life, self.failing, self.told = Life(), None, {}
+        self.life, self.failing, self.told, self.pools = Life(), None, {}, {}
         self.kernel, self.cards, self.shares, self.networks = kernel, cards, shares, networks
         self.annotations, self.labels, self.host_network = {}, {}, False
         self.before_telling = lambda: None
@@ -168,8 +168,9 @@ class Node:
     def rail(self, card):
         return [one.id for one in self.cards].index(card)
 
-    def routes(self, pool):
-        return ()
+    async def pool(self, name):
+        self._working()
+        return self.pools[name]
 
     async def tell(self, pod, found, call):
         self._working()
@@ -241,6 +242,7 @@ class World:
         self.node = Node(self.kernel, cards, tuple(shares), networks)
         pool = load("default/any", config("macvlan")).ipam.pool
         self.giver = FakeAddresses([replace(pool, rest=0.0)])
+        self.node.pools[pool.name] = pool
         self._numbers = count(1)
         self._files = {}
         self.before = self.on_node()

@@ -1,9 +1,13 @@
 """Networks of pods, call by call: what ADD, DEL, CHECK, GC and STATUS do on a made-up node."""
 
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+
 import pytest
 
 from kube_rdma.model.cni import Call, Result, Verb
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.ip import Route
 from kube_rdma.model.pool import Mode
 
 from .network_world import RESOURCE, World, card, config, container, eth0, share
@@ -169,6 +173,34 @@ async def test_a_step_that_the_kernel_refuses_takes_all_back(world):
         await world.add(1)
     world.kernel.remove(taken)
     world.nothing_left(1)
+
+
+async def test_an_address_that_somebody_has_is_refused_with_nothing_left(world):
+    """Only where the pool says that the network is asked; the sentence has the MAC."""
+    taken = ip_address("10.9.0.1")
+    world.kernel.neighbours[taken] = "02:00:00:00:00:99"
+    world.ask("rdma")
+    await world.add(1)
+    assert world.held == {container(1): {str(taken)}}
+    await world.delete(1)
+    world.node.pools = {name: replace(one, probe=True) for name, one in world.node.pools.items()}
+    with pytest.raises(Refused, match=f"{taken} is in use already: 02:00:00:00:00:99 answers"):
+        await world.add(1)
+    world.nothing_left(1)
+
+
+async def test_routes_of_the_pool_that_the_interface_reaches_are_the_pod_s(world):
+    """Those of another family or rail are not."""
+    near = Route(ip_network("10.10.0.0/16"), ip_address("10.9.0.254"))
+    far = Route(ip_network("10.11.0.0/16"), ip_address("10.8.0.254"))
+    six = Route(ip_network("fd00:10::/64"))
+    world.node.pools = {
+        name: replace(one, routes=(near, far, six)) for name, one in world.node.pools.items()
+    }
+    world.ask("rdma")
+    await world.add(1)
+    main = {(route.to, route.via) for route in world.inside(1)[2] if route.table is None}
+    assert main == {(near.to, near.via), (ip_network("10.9.0.0/24"), None)}
 
 
 async def test_a_pod_that_is_not_there_yet_is_tried_again(world):

@@ -72,6 +72,7 @@ def pools(draw):
         tuple(routes),
         draw(st.integers(1, 1024)),
         float(draw(st.integers(0, 86400))),
+        draw(st.booleans()),
     )
 
 

@@ -42,12 +42,14 @@ from tests.bare.vm.steps_contract import (
     Links,
     link,
 )
+from tests.bare.vm.steps_contract_probe import LENGTHS, Probed
 from tests.bare.vm.steps_contract_rdma import Made, Rdma, macvlan
 
 from .test_namespaces import holder, needs_root
 
 POD = Path("/run/netns/pod")
 CARD_MAC, FUNCTION_MAC = "52:54:00:00:00:01", "52:54:00:00:01:00"
+NEIGHBOUR = "02:00:00:00:00:77"
 
 
 class FakeWorld:
@@ -59,6 +61,7 @@ class FakeWorld:
         vf = self.kernel.add_link("vf0", mac=FUNCTION_MAC, pci="0000:81:00.1")
         self.parent = Host(eth.index, "eth1")
         self.card = TakeLink(Host(vf.index, "vf0"), "net1", vf.pci, vf.mtu, FUNCTION_MAC, up=False)
+        self.near = self.card
         self.kernel.add_pod(POD)
 
     def open(self, **options):
@@ -77,6 +80,10 @@ class FakeWorld:
     def add_link(self, name, *, pod):
         where = POD if pod else None
         self.kernel.add_link(name, mac="02:00:00:00:00:99", pod=where, kind="dummy")
+
+    def neighbour(self, address):
+        self.kernel.neighbours[address] = NEIGHBOUR
+        return NEIGHBOUR
 
     def half_made(self, step):
         self.kernel.die_after(1)
@@ -117,6 +124,7 @@ class RealWorld:
         (found,) = json.loads(ip("-json", "link", "show", "kr-card"))
         where = Host(found["ifindex"], "kr-card")
         self.card = TakeLink(where, "net1", None, found["mtu"], found["address"], up=False)
+        self.near = self.card
 
     def open(self, **options):
         return open_pod(self._netns, **options)
@@ -137,6 +145,13 @@ class RealWorld:
     def add_link(self, name, *, pod):
         where = ("netns", str(self._process.pid)) if pod else ()
         ip("link", "add", name, *where, "type", "veth", "peer", "name", "kr-other")
+
+    def neighbour(self, address):
+        ip("link", "set", "kr-peer", "up")
+        more = ("nodad",) if address.version == 6 else ()
+        ip("address", "add", f"{address}/{LENGTHS[address]}", "dev", "kr-peer", *more)
+        (found,) = json.loads(ip("-json", "link", "show", "kr-peer"))
+        return found["address"]
 
     def moved_only(self, step):
         ip("link", "set", step.link.name, "netns", str(self._process.pid))
@@ -162,14 +177,30 @@ class TestFakeRdma(Rdma):
     pass
 
 
+class TestFakeProbed(Probed):
+    pass
+
+
+@pytest.fixture
+def real():
+    with holder() as process:
+        yield RealWorld(process)
+    for name in ("kr-peer", "kr-other"):
+        subprocess.run(("ip", "link", "del", name), capture_output=True, check=False)
+
+
 @needs_root
 class TestRealLinks(Links):
     @pytest.fixture
-    def world(self):
-        with holder() as process:
-            yield RealWorld(process)
-        for name in ("kr-peer", "kr-other"):
-            subprocess.run(("ip", "link", "del", name), capture_output=True, check=False)
+    def world(self, real):
+        return real
+
+
+@needs_root
+class TestRealProbed(Probed):
+    @pytest.fixture
+    def world(self, real):
+        return real
 
 
 def test_macvlan_on_infiniband_is_refused_with_what_to_use(world):

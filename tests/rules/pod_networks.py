@@ -80,7 +80,7 @@ def wish(number=0, of=None, **facts):
     return Wish(NetworkAsk(space, title, name, f"networks[{number}]", **facts), of)
 
 
-def given(number, *texts, gateway=None, routes=()):
+def given(number, *texts, gateway=None, routes=(), probe=False):
     """What IPAM gave to net<number>: addresses like 10.0.0.7/24."""
     found = []
     for text in texts:
@@ -89,7 +89,7 @@ def given(number, *texts, gateway=None, routes=()):
         via = ip_address(gateway) if gateway else None
         same = via is not None and via.version == first.version
         found.append(GivenAddress(first, int(prefix), via if same else None))
-    return Given(InterfaceName(f"net{number}"), tuple(found), tuple(routes))
+    return Given(InterfaceName(f"net{number}"), tuple(found), tuple(routes), probe)
 
 
 def planned(wishes, granted, on, leased=()):
@@ -137,7 +137,9 @@ def pods(draw):
         texts = draw(st.sampled_from([[], [4], [6], [4, 6]]))
         forms = {4: f"10.0.{subnet}.{number + 7}/24", 6: f"fd00:{subnet}::{number + 7}/64"}
         gateway = draw(st.sampled_from([None, f"10.0.{subnet}.1", f"fd00:{subnet}::1"]))
-        leases.append(given(number + 1, *(forms[text] for text in texts), gateway=gateway))
+        given_now = [forms[text] for text in texts]
+        probe = draw(st.booleans())
+        leases.append(given(number + 1, *given_now, gateway=gateway, probe=probe))
     up = draw(st.booleans()) if all(one.mode in OWNED for one in shares) else True
     return wishes, shares, cards, node(*cards, mode=namespace_mode, up=up), leases
 

@@ -27,6 +27,7 @@ from kube_rdma.model.step import (
     MakeLink,
     MakeRdma,
     MoveRdma,
+    Probe,
     SetLink,
     SetSysctl,
     TakeLink,
@@ -95,6 +96,30 @@ def test_the_network_of_the_operator_document():
         f"remove the RDMA device {rdma}",
         "remove net1",
     ]
+
+
+def test_each_address_of_a_pool_that_probes_is_asked_about_before_it_is_there():
+    """Once the link is up."""
+    lease = leased(1, "10.0.0.7/24", "fd00::7/64", probe=True)
+    of = card(1)
+    (plan,) = planned([wish()], [share(of)], node(of), [lease])
+    order = [step for step in plan.steps if isinstance(step, SetLink | Probe | AddAddress)]
+    v4, v6 = (one.address for one in lease.addresses)
+    assert order == [
+        SetLink("net1"),
+        *(Probe("net1", v4), AddAddress("net1", v4, 24)),
+        *(Probe("net1", v6), AddAddress("net1", v6, 64)),
+    ]
+    assert describe(Probe("net1", v4)) == "ask on net1 whether somebody has 10.0.0.7"
+
+
+@pytest.mark.parametrize("kind", [NetworkKind.IPVLAN, NetworkKind.IPOIB])
+def test_where_no_answer_would_be_heard_nobody_is_asked(kind):
+    """An ipvlan gets no ARP answer before it has the address, and InfiniBand has other frames."""
+    of = card(1, link_type="infiniband" if kind is NetworkKind.IPOIB else "ether")
+    lease = leased(1, "10.0.0.7/24", probe=True)
+    (plan,) = planned([wish(of=network(kind=kind))], [share(of)], node(of), [lease])
+    assert not steps_of(plan, Probe)
 
 
 def test_an_exclusive_card_moves_itself():
@@ -329,6 +354,12 @@ def test_every_plan_is_in_a_safe_order(case):
         assert not waits or waits == list(range(waits[0], len(order)))
         assert len(set(plan.steps)) == len(plan.steps)
         assert all(map(describe, (*plan.steps, *undo(plan))))
+        asked = steps_of(plan, Probe)
+        addresses = [(one.name, one.address) for one in steps_of(plan, AddAddress)]
+        assert not asked or [(one.name, one.address) for one in asked] == addresses
+        for probe in asked:
+            after = plan.steps[plan.steps.index(probe) + 1]
+            assert (type(after), after.address) == (AddAddress, probe.address)
 
 
-LATER = {"AddAddress", "AddRoute", "AddRule", "MakeRdma", "AwaitGid", "Announce"}
+LATER = {"Probe", "AddAddress", "AddRoute", "AddRule", "MakeRdma", "AwaitGid", "Announce"}

@@ -12,6 +12,7 @@ from kube_rdma.model.step import (
     AwaitGid,
     MakeLink,
     MakeRdma,
+    Probe,
     SetLink,
     SetSysctl,
     TakeLink,
@@ -52,7 +53,7 @@ def test_undo_restores_the_world_after_any_prefix(case, twice):
 def test_missing_is_the_rest(case):
     """After any prefix just the Steps behind it are missing.
 
-    Announcements leave no trace, and GIDs that are waited for come by themselves.
+    Announcements and probes leave no trace, and GIDs that are waited for come by themselves.
     """
     world, plans = case
     for plan, count in plans:
@@ -84,7 +85,7 @@ def test_what_is_missing_can_be_run_to_the_end(case):
 
 
 def traced(steps):
-    return [step for step in steps if not isinstance(step, Announce | AwaitGid)]
+    return [step for step in steps if not isinstance(step, Announce | AwaitGid | Probe)]
 
 
 def attached(**facts):
@@ -132,6 +133,16 @@ def test_a_lost_address_is_announced_again():
     plan, world = attached()
     drop(world, addresses=())
     assert {type(step) for step in missing(plan, world.view())} == {AddAddress, AwaitGid, Announce}
+
+
+def test_a_probe_is_neither_undone_nor_repaired():
+    """It leaves no trace, and the pod's own address needs no question."""
+    plan, world = attached(probe=True)
+    unasked, _ = attached()
+    assert Probe("net1", plan.addresses[0].address) in plan.steps
+    assert undo(plan) == undo(unasked)
+    drop(world, addresses=())
+    assert missing(plan, world.view()) == missing(unasked, world.view())
 
 
 def test_a_link_of_the_same_name_is_not_the_card():

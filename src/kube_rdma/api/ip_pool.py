@@ -121,7 +121,7 @@ class IPPoolSpec(Typed):
 
     Addresses of pools with the same `network` are never given twice; `network` is an address space.
     `blockSize` is how many addresses a node takes at once, `restSeconds` how long a freed address
-    is left alone.
+    is left alone. `probe`: before a pod uses an address, ask its network whether somebody has it.
     """
 
     network: Label = Field("default", examples=["default"])
@@ -130,6 +130,7 @@ class IPPoolSpec(Typed):
     routes: Many[PoolRoute] = ()
     block_size: int = Field(32, ge=1, le=MOST_AT_ONCE)
     rest_seconds: int = Field(60, ge=0, le=LONGEST_REST)
+    probe: bool = False
 
     @field_validator("ranges")
     @classmethod
@@ -217,6 +218,7 @@ def spec(pool: IPPool) -> dict[str, Value]:
         "routes": [_route(each) for each in pool.routes],
         "blockSize": pool.block_size,
         "restSeconds": math.ceil(pool.rest),
+        "probe": pool.probe,
     }
     return {key: value for key, value in found.items() if value != []}
 
@@ -251,6 +253,7 @@ def _compiled(found: IPPoolSpec, name: str, document: Document, path: tuple[str,
         tuple(Route(each.dst, each.gw) for each in found.routes),
         found.block_size,
         float(found.rest_seconds),
+        found.probe,
     )
 
 

@@ -222,11 +222,12 @@ class GidTable:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What IPAM gave to one interface; the routes are those of its pool."""
+    """What IPAM gave to one interface; routes and `probe` are those of its pool."""
 
     interface: InterfaceName
     addresses: tuple[GivenAddress, ...] = ()
     routes: tuple[NetworkRoute, ...] = ()
+    probe: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ class IPPool:
     """What people wish for: every NIC that names the pool gets one address of each family in it.
 
     `block_size` is how many addresses a node claims at once, `rest` how many seconds an address is
-    left alone after its release.
+    left alone after its release. `probe`: ask the network for each address before a pod uses it.
     """
 
     name: PoolName
@@ -94,6 +94,7 @@ class IPPool:
     routes: tuple[Route, ...] = ()
     block_size: int = 32
     rest: float = 60.0
+    probe: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -82,6 +82,18 @@ class SetLink:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask the network of an Ethernet link whether somebody has an address that the pod will get.
+
+    Before AddAddress. Not undone. Refused with the MAC that answers; silence for 300 ms is consent
+    (RFC 5227, section 2.1; RFC 4862, section 5.4).
+    """
+
+    name: InterfaceName
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
 class AddAddress:
     """Give an address to a link in the pod, without duplicate address detection."""
 
@@ -169,6 +181,7 @@ Step = (
     MakeLink
     | TakeLink
     | SetLink
+    | Probe
     | AddAddress
     | AddRoute
     | AddRule

@@ -4,14 +4,16 @@ Third of the rules of an attachment: rules/attach_cards has found card and link,
 addresses. The plan is journalled before its first Step is run; rules/attach_undo takes it back,
 repairs and checks it.
 
-The order: the link comes, with its sysctls before it is up; then addresses, the RDMA device, the
-routes; the pod's default route last, so that a pod whose attachment fails keeps the one it has;
-then the wait for GIDs and the word to the neighbours.
+The order: the link comes, with its sysctls before it is up; then addresses, each after the question
+whether somebody has it where its pool says so; the RDMA device, the routes; the pod's default route
+last, so that a pod whose attachment fails keeps the one it has; then the wait for GIDs and the word
+to the neighbours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from ipaddress import IPv4Network, ip_network
 
@@ -40,6 +42,7 @@ from kube_rdma.model.step import (
     MakeRdma,
     Mark,
     MoveRdma,
+    Probe,
     SetLink,
     SetSysctl,
     Step,
@@ -134,7 +137,7 @@ def _whole(seat: Seat, leased: Mapping[InterfaceName, Given]) -> Given:
         if one.prefix is not None and not network.pools
     ]
     routes = tuple(dict.fromkeys((*network.routes, *given.routes)))
-    return Given(given.interface, (*given.addresses, *static, *asked), routes)
+    return replace(given, addresses=(*given.addresses, *static, *asked), routes=routes)
 
 
 def _link(container: ContainerId, seat: Seat, mode: NamespaceMode) -> Iterator[Step]:
@@ -173,7 +176,19 @@ def _settings(seat: Seat, given: Given, crowded: bool) -> Iterator[Step]:
         wanted[f"net/ipv6/conf/{name}/disable_ipv6"] = "0"
     yield from (SetSysctl(path, value) for path, value in wanted.items())
     yield SetLink(name, network.mtu, ask.mac or network.mac)
-    yield from (AddAddress(name, one.address, one.prefix) for one in given.addresses)
+    for one in given.addresses:
+        if given.probe and _can_ask(seat):
+            yield Probe(name, one.address)
+        yield AddAddress(name, one.address, one.prefix)
+
+
+def _can_ask(seat: Seat) -> bool:
+    """Whether an answer could be heard before the address is there.
+
+    InfiniBand has other frames; ipvlan hands an ARP answer to the link that has its target address,
+    and sends none in mode l3 (drivers/net/ipvlan/ipvlan_core.c).
+    """
+    return seat.way is not Way.IPVLAN and seat.link.link_type != "infiniband"
 
 
 def _talk(container: ContainerId, seat: Seat, given: Given) -> Iterator[Step]:

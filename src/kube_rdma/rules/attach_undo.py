@@ -24,6 +24,7 @@ from kube_rdma.model.step import (
     MakeLink,
     MakeRdma,
     MoveRdma,
+    Probe,
     RemoveLink,
     RemoveRdma,
     RemoveRule,
@@ -51,7 +52,8 @@ def undo(plan: Plan) -> tuple[Undo, ...]:
 def missing(plan: Plan, seen: PodView) -> tuple[Step, ...]:
     """The Steps that are not, or no longer, done; to be run in this order.
 
-    An announcement leaves no trace, so it is repeated when its address or link is missing.
+    An announcement leaves no trace, so it is repeated when its address or link is missing. A probe
+    is not: a repair gives the pod only what it had.
     """
     lacking = [step for step in plan.steps if not _is_done(step, seen)]
     again = {step.name for step in lacking if isinstance(step, _MOVED)}
@@ -174,6 +176,7 @@ _DONE: Mapping[type[Step], Callable[[Any, PodView], bool]] = {
     MakeLink: _made,
     TakeLink: _taken,
     SetLink: _set,
+    Probe: lambda _, __: True,
     AddAddress: _addressed,
     AddRoute: _routed,
     AddRule: _ruled,

@@ -29,11 +29,13 @@ from kube_rdma.model.step import (
 )
 
 from .steps_contract import MAC, MARK, PRIORITY, TABLE, V4, Links
+from .steps_contract_probe import LENGTHS, Probed
 from .steps_contract_rdma import Made, Rdma, macvlan
 from .world import CARDS, NET, PHYSICAL_FUNCTION, interface, links, run, until
 
 POD = "steps"
 PATH = Path("/run/netns", POD)
+NEAR = "near"  # a neighbour of the pod's interface
 
 
 class RealWorld:
@@ -41,6 +43,7 @@ class RealWorld:
 
     def __init__(self, card, parent):
         self.card, self.parent = card, parent
+        self.near = macvlan(self)
 
     def open(self, **options):
         return open_pod(PATH, **options)
@@ -63,6 +66,13 @@ class RealWorld:
     def add_link(self, name, *, pod):
         where = ("-n", POD) if pod else ()
         run("ip", *where, "link", "add", name, "type", "dummy")
+
+    def neighbour(self, address):
+        parent = self.parent.name
+        run("ip", "link", "add", NEAR, "up", "link", parent, "type", "macvlan", "mode", "bridge")
+        more = ("nodad",) if address.version == 6 else ()
+        run("ip", "address", "add", f"{address}/{LENGTHS[address]}", "dev", NEAR, *more)
+        return state(NEAR)["address"]
 
     def half_made(self, step):
         with PATH.open() as pod, open_rtnl() as netlink:
@@ -117,6 +127,7 @@ def world(function):
     yield RealWorld(card, Host(state(parent)["ifindex"], parent))
     run("sh", "-c", f"ip netns delete {POD} 2>/dev/null || true")
     until(lambda: any(function.glob("net/*")))
+    run("sh", "-c", f"ip link delete {NEAR} 2>/dev/null || true")
     for name in ("net1", "vf0"):
         run("sh", "-c", f"ip link delete {name} type dummy 2>/dev/null || true")
     for name in links():
@@ -129,6 +140,10 @@ class TestLinks(Links):
 
 
 class TestMade(Made):
+    pass
+
+
+class TestProbed(Probed):
     pass
 
 

@@ -57,7 +57,7 @@ class Announcer:
 
     def _packets(self) -> socket.socket:
         if self._packet is None:
-            self._packet = open_inside(self._namespace, _packet)
+            self._packet = open_inside(self._namespace, packet_socket)
         return self._packet
 
     def _advertise(self, step: Announce, address: IPv6Address, mac: bytes) -> None:
@@ -81,7 +81,8 @@ def advertisement(mac: bytes, address: IPv6Address) -> bytes:
     return head + address.packed + struct.pack("!BB", _TARGET_MAC, 1) + mac
 
 
-def _packet() -> socket.socket:
+def packet_socket() -> socket.socket:
+    """For whole Ethernet frames of this namespace; it hears none until it is bound."""
     return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
 
 

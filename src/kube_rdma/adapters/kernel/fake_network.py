@@ -107,6 +107,7 @@ class FakeNetwork:
         self.links: list[FakeLink] = []
         self.rdma: list[FakeRdma] = []
         self.announced: list[tuple[str, Address]] = []
+        self.neighbours: dict[Address, str] = {}  # who else has an address: its MAC
         self.messages = 0
         self._spaces: dict[Path, FakeSpace] = {}
         self._made = 1  # of lo, in every namespace

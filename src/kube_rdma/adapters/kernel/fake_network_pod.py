@@ -18,12 +18,14 @@ from kube_rdma.adapters.kernel.pod_links import described, pick
 from kube_rdma.adapters.kernel.rtnl_write import GROUP, mac_bytes, make_link
 from kube_rdma.adapters.kernel.step_errors import (
     ETHERNET,
+    address_in_use,
     invalid_link,
     judged,
     lost,
     mtu_too_large,
     name_taken,
     namespace_gone,
+    no_carrier,
     no_device,
     no_gid,
     no_link_here,
@@ -48,6 +50,7 @@ from kube_rdma.model.step import (
     MakeLink,
     MakeRdma,
     MoveRdma,
+    Probe,
     RemoveLink,
     RemoveRdma,
     RemoveRule,
@@ -75,6 +78,7 @@ class FakePod:
             MakeLink: self._make,
             TakeLink: self._take,
             SetLink: self._set,
+            Probe: self._probe,
             AddAddress: self._add_address,
             AddRoute: self._add_route,
             AddRule: self._add_rule,
@@ -207,6 +211,12 @@ class FakePod:
                 raise judged(f"setting {step.name}", refusal(errno.EINVAL))
         link.mac, link.mtu, link.up = step.mac or link.mac, step.mtu or link.mtu, True
         self._net.message()
+
+    def _probe(self, step: Probe) -> None:
+        if not self._link(step.name).up:
+            raise no_carrier(step, self._patience)
+        if mac := self._net.neighbours.get(step.address):
+            raise address_in_use(step, mac)
 
     def _add_address(self, step: AddAddress) -> None:
         link = self._link(step.name)

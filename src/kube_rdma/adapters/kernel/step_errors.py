@@ -16,6 +16,7 @@ from kube_rdma.model.step import (
     GiveBackLink,
     Host,
     MakeLink,
+    Probe,
     SetLink,
     TakeLink,
 )
@@ -105,6 +106,22 @@ def name_taken_outside(step: MakeLink) -> Refused:
 def no_link_here(name: str) -> Unavailable:
     """The pod has no such link, or not any more."""
     return Unavailable(f"the pod has no interface {name}")
+
+
+def no_carrier(step: Probe, seconds: float) -> Unavailable:
+    """The link does not come up, so the network cannot be asked."""
+    return Unavailable(
+        f"{step.name} has no carrier after {seconds:g} s, so nobody can be asked about "
+        f"{step.address}"
+    )
+
+
+def address_in_use(step: Probe, mac: str) -> Refused:
+    """Somebody else on the network has the address."""
+    return Refused(
+        f"{step.address} is in use already: {mac} answers for it on the network of {step.name}",
+        remedy="Find out who has this MAC, see `kube-rdma ip check`",
+    )
 
 
 def no_parent(parent: Host) -> Unavailable:

@@ -5,8 +5,8 @@
             pod.run(step)
 
 rules/attach plans, the journal keeps, this runs: pod_links.py speaks routing netlink, rdma_write.py
-RDMA netlink, gids.py waits, sysctl.py and announce.py do what their names say. Plain functions that
-block; a program calls them in a thread. The fake is fake_network.py.
+RDMA netlink, gids.py waits, sysctl.py, probe.py and announce.py do what their names say. Plain
+functions that block; a program calls them in a thread. The fake is fake_network.py.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kube_rdma.adapters.kernel.namespaces import Namespace, open_inside
 from kube_rdma.adapters.kernel.netlink import Netlink
 from kube_rdma.adapters.kernel.pod_links import PodLinks, restore_on_node
 from kube_rdma.adapters.kernel.pod_sysfs import PodSysfs
+from kube_rdma.adapters.kernel.probe import probe
 from kube_rdma.adapters.kernel.rdma_netlink import NETLINK_RDMA
 from kube_rdma.adapters.kernel.rdma_write import PodRdma, devices, make_device, netdev_of
 from kube_rdma.adapters.kernel.rtnl import open_rtnl
@@ -43,6 +44,7 @@ from kube_rdma.model.step import (
     MakeLink,
     MakeRdma,
     MoveRdma,
+    Probe,
     RemoveLink,
     RemoveRdma,
     RemoveRule,
@@ -91,7 +93,8 @@ def open_pod(
     """The network of the pod behind `netns`, seen from this thread's namespace, the node's.
 
     None: the pod's namespace is gone, and only undo() works. An open door keeps the namespace
-    alive, so close it soon. `patience` bounds AwaitGid, `rdma` is the node's /sys/class/infiniband.
+    alive, so close it soon. `patience` bounds AwaitGid and the wait
+    for a carrier, `rdma` is the node's /sys/class/infiniband.
     Raise Unavailable when the namespace is gone, Refused when it may not be entered.
     """
     with ExitStack() as stack:
@@ -125,6 +128,7 @@ class LivePod:
             MakeLink: links.make,
             TakeLink: links.take,
             SetLink: links.set,
+            Probe: lambda step: probe(step, links.namespace, links.pod, patience),
             AddAddress: links.add_address,
             AddRoute: links.add_route,
             AddRule: links.add_rule,

@@ -17,14 +17,13 @@ from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.networks import Networks
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
-from kube_rdma.api import network_definition, network_status
+from kube_rdma.api import ip_pool, network_definition, network_status
 from kube_rdma.api.network_definition import Definition
 from kube_rdma.model.attachment import (
     Attached,
     GrantedShare,
     HostLink,
     HostNetwork,
-    NetworkRoute,
 )
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.card import CardId
@@ -65,7 +64,7 @@ class NetworkNode:
         self._asked = asked
         self._pods = Pods(asked.cluster)
         self._networks = Networks(asked.cluster)
-        self._pools: dict[PoolName, IPPool] = {}  # of documents that bring their own
+        self._made: set[PoolName] = set()  # of documents that bring their own
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
         """The pod's object, if it is this very one."""
@@ -78,7 +77,7 @@ class NetworkNode:
         if found is None:
             return None
         made = network_definition.load(namespace, name, found.config, found.resource)
-        if made.ipam.pool and made.ipam.pool.name not in self._pools:
+        if made.ipam.pool and made.ipam.pool.name not in self._made:
             await self._make(made.ipam.pool)
         return made
 
@@ -126,10 +125,12 @@ class NetworkNode:
         ordered = sorted(known | {card})
         return ordered.index(card)
 
-    def routes(self, pool: PoolName) -> tuple[NetworkRoute, ...]:
-        """The routes of a pool that a document brought; of other pools the document's say all."""
-        known = self._pools.get(pool)
-        return tuple(NetworkRoute(one.to, one.via) for one in known.routes) if known else ()
+    async def pool(self, name: PoolName) -> IPPool:
+        """As the API server has it, one that a document brought too: people may change it."""
+        found = await self._asked.cluster.get(IP_POOL, name)
+        if found is None:
+            raise Unavailable(f"IPPool {name} was just deleted.")
+        return ip_pool.named(found.spec, name)
 
     async def tell(self, pod: PodState, found: Sequence[Attached], call: Call) -> None:
         """Write the pod's status annotations, the cluster's network first."""
@@ -151,7 +152,7 @@ class NetworkNode:
             log.info("a pool was made", pool=pool.name)
         except Conflict:
             pass  # another node was first
-        self._pools[pool.name] = pool
+        self._made.add(pool.name)
 
 
 def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:

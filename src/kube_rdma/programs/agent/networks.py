@@ -39,7 +39,7 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.cni import Call, Result, Verb
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
-from kube_rdma.model.ip import Ask, NicAsk, Owner, PodUid, PoolName
+from kube_rdma.model.ip import Ask, IPPool, Lease, NicAsk, Owner, PodUid, PoolName, Route
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.attaching import Attaching, is_there
 from kube_rdma.programs.ipam.port import Giver
@@ -73,8 +73,8 @@ class Node(Protocol):
     def rail(self, card: CardId) -> int | None:
         """The card's number among those of the node that are alike, from 0."""
 
-    def routes(self, pool: PoolName) -> tuple[NetworkRoute, ...]:
-        """The routes of a pool."""
+    async def pool(self, name: PoolName) -> IPPool:
+        """A pool as it is now."""
 
     async def tell(self, pod: PodState, found: Sequence[Attached], call: Call) -> None:
         """Write the pod's status annotations; `call` brings what plugins before us made."""
@@ -214,7 +214,10 @@ class PodNetworks:
             return ()
         request = Ask(sandbox.container, PodUid(pod.uid), tuple(nics))
         granted = await self._to.giver.add(request)
-        return tuple(_given(nic, granted, self._to.node.routes(nic.pool)) for nic in nics)
+        pools = {
+            name: await self._to.node.pool(name) for name in dict.fromkeys(nic.pool for nic in nics)
+        }
+        return tuple(_given(nic, granted, pools[nic.pool]) for nic in nics)
 
     async def end(self, container: ContainerId) -> None:
         """Give everything of a sandbox back, in the order in which others may have it.
@@ -302,11 +305,22 @@ def _is_sticky(pod: PodState) -> bool:
     return any(key == "apps.kubernetes.io/pod-index" for key, _ in pod.labels)
 
 
-def _given(nic: NicAsk, granted: Granted, routes: tuple[NetworkRoute, ...]) -> Given:
+def _given(nic: NicAsk, granted: Granted, pool: IPPool) -> Given:
     """What one interface got."""
+    leases = [one for one in granted.leases if one.interface == nic.interface]
     addresses = tuple(
-        GivenAddress(one.address, one.subnet.prefixlen, one.gateway)
-        for one in granted.leases
-        if one.interface == nic.interface
+        GivenAddress(one.address, one.subnet.prefixlen, one.gateway) for one in leases
     )
-    return Given(nic.interface, addresses, routes)
+    routes = tuple(
+        NetworkRoute(one.to, one.via)
+        for one in pool.routes
+        if any(_reaches(lease, one) for lease in leases)
+    )
+    return Given(nic.interface, addresses, routes, pool.probe)
+
+
+def _reaches(lease: Lease, route: Route) -> bool:
+    """Whether a route of the pool is one of this NIC: its gateway may be another rail's."""
+    if route.via is not None:
+        return route.via in lease.subnet
+    return route.to.version == lease.address.version
