@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.demo import scc
 
@@ -28,7 +29,10 @@ def run_pod(lab, proof, tmp_path):
         path.write_text(json.dumps(document))
         scc.kubectl(lab, "apply", "-f", str(path))
         started.append(name)
-        scc.kubectl(lab, "wait", f"pod/{name}", f"--for={wait_for}", "--timeout=120s")
+        try:
+            scc.kubectl(lab, "wait", f"pod/{name}", f"--for={wait_for}", "--timeout=100s")
+        except Unavailable as error:
+            raise AssertionError(scc.get(lab, f"pod/{name}")["status"]) from error
         return name
 
     yield run
@@ -58,17 +62,21 @@ def test_more_shares_than_there_are_is_refused_by_the_kubelet(lab, run_pod):
     assert scc.RESOURCE in status["message"]
 
 
-def registrations(lab):
-    """Count how often node-1's plugin has registered, from its own log."""
+def plugin_log(lab):
+    """Where node-1 keeps the log of the plugin that runs now; those of earlier pods lie beside it.
+
+    The node's own file, because `kubectl logs` asks the kubelet.
+    """
     pods = scc.get(lab, "pods", "-n", "kube-system", "--field-selector=spec.nodeName=node-1")
-    (agent,) = (each["metadata"]["name"] for each in pods["items"])
-    return scc.kubectl(lab, "logs", "-n", "kube-system", agent).count("registered")
+    (agent,) = (each["metadata"] for each in pods["items"])
+    return f"/var/log/pods/kube-system_{agent['name']}_{agent['uid']}/*/*.log"
 
 
 def test_a_kubelet_restart_loses_nothing(lab, proof, run_pod):
-    before = registrations(lab)
+    count = f"cat {plugin_log(lab)} | grep -c registered"
+    before = int(labs.run(lab.ssh("node-1", "sh", "-c", count)))
     labs.run(lab.ssh("node-1", "sv", "-w", "60", "force-restart", "kubelet"))
-    wait = f"until [ $(cat {LOG} | grep -c registered) -gt {before} ]; do sleep 0.2; done"
+    wait = f"until [ $({count}) -gt {before} ]; do sleep 0.2; done"
     labs.run(lab.ssh("node-1", "timeout", "90", "sh", "-c", wait))
     scc.wait_for_resource(lab, "1k")
     run_pod(pod("after-restart", shares=1), "condition=Ready")
@@ -80,6 +88,3 @@ def test_the_resource_returns_after_the_plugin_s_pod_was_replaced(lab, proof, ru
     scc.kubectl(lab, "rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-system")
     scc.wait_for_resource(lab, "1k")
     run_pod(pod("after-replacement", shares=1), "condition=Ready")
-
-
-LOG = "/var/log/pods/kube-system_rdma-device-plugin-*/k8s-rdma-device-plugin/*.log"
