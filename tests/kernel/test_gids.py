@@ -7,9 +7,10 @@ from threading import Thread
 
 import pytest
 
-from kube_rdma.adapters.kernel.gids import await_gid, gid_of, gid_table, listed, pci_of
+from kube_rdma.adapters.kernel.gids import await_gid, gid_table, listed, pci_of
 from kube_rdma.model.attachment import GidTable
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.ip import gid_of
 from kube_rdma.model.step import AwaitGid
 
 V4 = ip_address("10.9.0.1")

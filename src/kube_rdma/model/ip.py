@@ -36,6 +36,17 @@ Bits = NewType("Bits", int)
 Address = IPv4Address | IPv6Address
 Subnet = IPv4Network | IPv6Network
 
+
+def gid_of(address: Address) -> str:
+    """The RoCE GID of an address as sysfs prints it: IPv4 mapped into IPv6, IPv6 itself.
+
+    (rdma_ip2gid, include/rdma/ib_addr.h.)
+    """
+    if isinstance(address, IPv4Address):
+        return IPv6Address(f"::ffff:{address}").exploded
+    return address.exploded
+
+
 CELL = 64
 """Addresses in a cell: a /26 of IPv4, a /122 of IPv6. Part of every object's name: it stays."""
 

@@ -14,12 +14,10 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs.agent.debounce import Debounce
+from kube_rdma.programs.agent.debounce import SETTLE, Debounce
 from kube_rdma.views.changes import Change, changes
 
 Door = AbstractAsyncContextManager[AsyncIterator[object]]
-
-SETTLE = 1.0  # seconds from the last look of a burst to the one after it
 
 
 async def watch(

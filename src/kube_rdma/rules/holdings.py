@@ -12,8 +12,7 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Bind, Offer, PoolSpec, ShareId
 from kube_rdma.rules.modes import terms
-
-_NAMED = 3  # ids that a sentence lists
+from kube_rdma.rules.sentences import listed
 
 
 def holders(holdings: Sequence[Holding]) -> dict[str, tuple[str, ...]]:
@@ -61,12 +60,7 @@ def differs(offer: Offer, kubelet: Collection[ShareId]) -> str | None:
     missing, strange = sorted(ours - set(kubelet)), sorted(set(kubelet) - ours)
     parts = []
     if missing:
-        parts.append(f"it lacks {_listed(missing)}")
+        parts.append(f"it lacks {listed(missing)}")
     if strange:
-        parts.append(f"it still has {_listed(strange)}")
+        parts.append(f"it still has {listed(strange)}")
     return " and ".join(parts) or None
-
-
-def _listed(ids: Sequence[ShareId]) -> str:
-    rest = len(ids) - _NAMED
-    return ", ".join(ids[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from kube_rdma.model.pool import PoolSpec
 from kube_rdma.rules.modes import terms
-
-_NAMED = 3  # pods that a sentence lists
+from kube_rdma.rules.sentences import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,7 @@ class Pending:
     def __str__(self) -> str:
         """One sentence for the log and the node's event."""
         change = f"{self.wanted.resource} stays in mode {self.now.mode}"
-        rest = len(self.holders) - _NAMED
-        pods = ", ".join(self.holders[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+        pods = listed(self.holders)
         waits = f"until these pods have ended: {pods}" if pods else "until it is known who uses it"
         return f"{change}, mode {self.wanted.mode} ({self.wanted.source}) waits {waits}"
 

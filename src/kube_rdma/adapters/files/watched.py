@@ -13,6 +13,7 @@ from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
+from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.model.errors import Refused, Unavailable
 
 _CHANGED = (
@@ -28,14 +29,7 @@ def watching(path: Path) -> Iterator[AsyncIterator[None]]:
     It misses nothing since the context was entered. Raise Refused when the folder cannot be
     watched; the iterator raises Unavailable when the folder itself is removed or moved away.
     """
-    try:
-        inotify = Inotify()
-    except OSError as error:
-        raise Unavailable(
-            f"The kernel gives no inotify instance ({error.strerror}): raise the sysctl "
-            "fs.inotify.max_user_instances of this node."
-        ) from error
-    with inotify:
+    with open_inotify() as inotify:
         try:
             inotify.add_watch(path.parent, _CHANGED | _GONE | Mask.ONLYDIR)
         except OSError as error:

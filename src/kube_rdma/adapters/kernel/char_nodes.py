@@ -17,6 +17,7 @@ from typing import Self
 
 from asyncinotify import Event, Inotify, Mask, Watch
 
+from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.adapters.kernel.announcements import FakeListener
 from kube_rdma.model.errors import Refused, Unavailable
 
@@ -52,13 +53,7 @@ class CharNodes:
 
     async def __aenter__(self) -> Self:
         """Raise Refused when the parent folder cannot be watched, Unavailable without inotify."""
-        try:
-            self._inotify = Inotify()
-        except OSError as error:
-            raise Unavailable(
-                f"The kernel gives no inotify instance ({error.strerror}): raise the sysctl "
-                "fs.inotify.max_user_instances of this node."
-            ) from error
+        self._inotify = open_inotify()
         parent = self._folder.parent
         try:
             self._parent = self._inotify.add_watch(parent, _CHANGED | _LEFT)

@@ -17,7 +17,7 @@ from pathlib import Path
 from kube_rdma.adapters.kernel.step_errors import no_device, no_gid, table_full
 from kube_rdma.model.attachment import GidTable
 from kube_rdma.model.device import GidType, PciAddress
-from kube_rdma.model.ip import Address
+from kube_rdma.model.ip import Address, gid_of
 from kube_rdma.model.step import AwaitGid
 
 DEVICES = Path("/sys/class/infiniband")
@@ -35,13 +35,6 @@ class Entry:
     value: str
     type: str
     netdev: str | None
-
-
-def gid_of(address: Address) -> str:
-    """The GID of an address as sysfs prints it: IPv4 mapped into IPv6, IPv6 itself."""
-    if address.version == 4:
-        return IPv6Address(f"::ffff:{address}").exploded
-    return address.exploded
 
 
 def listed(devices: Path, device: str) -> tuple[tuple[str, Address], ...]:

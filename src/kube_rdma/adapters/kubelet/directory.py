@@ -14,6 +14,7 @@ from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
+from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.model.errors import Refused, Unavailable
 
 KUBELET_SOCKET = "kubelet.sock"
@@ -44,14 +45,7 @@ def watching(directory: Path, names: Collection[str]) -> Iterator[AsyncIterator[
     It sees every change since the context was entered. Raise Refused when the directory cannot be
     watched; the iterator raises Unavailable when it is removed or moved away.
     """
-    try:
-        inotify = Inotify()
-    except OSError as error:
-        raise Unavailable(
-            f"The kernel gives no inotify instance ({error.strerror}): raise the sysctl "
-            "fs.inotify.max_user_instances of this node."
-        ) from error
-    with inotify:
+    with open_inotify() as inotify:
         try:
             inotify.add_watch(directory, _CHANGED | _LEFT | Mask.ONLYDIR)
         except OSError as error:

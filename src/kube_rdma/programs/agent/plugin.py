@@ -26,7 +26,7 @@ from kube_rdma.model.pool import Pool, PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent import kernel as kernel_side
 from kube_rdma.programs.agent import news
-from kube_rdma.programs.agent.debounce import Debounce
+from kube_rdma.programs.agent.debounce import SETTLE, Debounce
 from kube_rdma.programs.agent.desk import Desk
 from kube_rdma.programs.agent.doors import Doors
 from kube_rdma.programs.agent.logs import write
@@ -42,10 +42,6 @@ from kube_rdma.rules.staging import Pending, stage
 # While a change of mode waits for pods, the kubelet is asked so often whether they have ended: it
 # announces nothing. A mode change on an idle node is to take 5 s at most.
 PENDING_SECONDS = 2.0
-
-# A GID table is rewritten by a worker of the kernel some time after the address that causes it was
-# announced, and nothing tells of that; so the last look of a burst is followed by one more.
-SETTLE_SECONDS = 1.0
 
 # Where the kernel lets us hear nothing of some changes, the node is looked at again so often.
 DEAF_SECONDS = 10.0
@@ -125,7 +121,7 @@ class _Plugin:
         """Look, and look again whenever something happened."""
         heard = False
         while True:
-            waits = [await self._look(offers), SETTLE_SECONDS if heard else None]
+            waits = [await self._look(offers), SETTLE if heard else None]
             waits += [DEAF_SECONDS if deaf else None, self._wishes.rescan]
             heard = await self._wait(min(filter(None, waits), default=None))
 
