@@ -144,5 +144,4 @@ def nodes_of_pairs(lab, start):
 
 def wait_for_cards(lab, count):
     """Wait until NODE's allocatable shows so many cards."""
-    path = "{.status.allocatable.vke\\.volcengine\\.com\\/rdma}"
-    scc.kubectl(lab, "wait", f"node/{NODE}", f"--for=jsonpath={path}={count}", "--timeout=60s")
+    scc.wait_for_resource(lab, count, resource=RDMA, node=NODE)

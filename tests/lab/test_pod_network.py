@@ -32,9 +32,7 @@ def networks(lab, proof):
     scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/controller.yaml")
     rollout = ("rollout", "status", "daemonset/rdma-shared-dp-ds", "-n", "kube-rdma")
     scc.kubectl(lab, *rollout, "--timeout=120s", seconds=150)
-    path = "{.status.allocatable." + RESOURCE.replace("/", "\\/") + "}"
-    words = ("wait", "node", "--all", f"--for=jsonpath={path}=1k", "--timeout=60s")
-    scc.kubectl(lab, *words, seconds=90)
+    scc.wait_for_resource(lab, "1k", resource=RESOURCE)
     scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/rdma-net-ipam.yaml")
     try:
         start(lab, PODS[0])

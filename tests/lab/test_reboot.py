@@ -43,17 +43,15 @@ def boot_id(lab):
 def test_a_reboot_loses_nothing_and_leaks_nothing(vke, tmp_path):
     """The kubelet may fail a bare pod that it starts before the plugin is back; new pods run."""
     scc.kubectl(vke, "label", "node", NODE, f"{LABEL}=shared", "--overwrite")
-    path = "{.status.allocatable.vke\\.volcengine\\.com\\/rdma}=2"
-    wait = ("wait", f"node/{NODE}", f"--for=jsonpath={path}", "--timeout=120s")
     try:
-        scc.kubectl(vke, *wait, seconds=130)
+        scc.wait_for_resource(vke, 2, resource=RESOURCE, node=NODE)
         start(vke, tmp_path, "before-reboot")
         before = boot_id(vke)
         labs.run(vke.ssh(NODE, "sh", "-c", "(sleep 1; busybox reboot -f) >/dev/null 2>&1 &"))
         ask = " ".join(vke.kubectl("get", "node", NODE, "-o", "jsonpath={.status.nodeInfo.bootID}"))
         changed = f'until [ -n "$({ask})" ] && [ "$({ask})" != {before} ]; do sleep 1; done'
         labs.run(["timeout", "180", "sh", "-c", changed], seconds=190)
-        scc.kubectl(vke, *wait, seconds=130)
+        scc.wait_for_resource(vke, 2, resource=RESOURCE, node=NODE)
         status = scc.get(vke, "pod/before-reboot")["status"]
         assert status["phase"] in {"Running", "Failed"}
         if status["phase"] == "Failed":

@@ -51,9 +51,7 @@ def manifest():
 
 def wait_for(lab, count):
     """Wait until the node's allocatable shows so many functions."""
-    path = "{.status.allocatable." + RESOURCE.replace(".", "\\.").replace("/", "\\/") + "}"
-    words = ("wait", f"node/{NODE}", f"--for=jsonpath={path}={count}", "--timeout=60s")
-    scc.kubectl(lab, *words, seconds=90)
+    scc.wait_for_resource(lab, count, resource=RESOURCE, node=NODE)
 
 
 @pytest.fixture(scope="module")

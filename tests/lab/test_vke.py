@@ -28,9 +28,7 @@ def label(lab, value):
 
 def wait_for(lab, count, resource=RESOURCE):
     """Wait until the node's allocatable shows so many."""
-    path = "{.status.allocatable." + resource.replace(".", "\\.").replace("/", "\\/") + "}"
-    words = ("wait", f"node/{NODE}", f"--for=jsonpath={path}={count}", "--timeout=60s")
-    scc.kubectl(lab, *words, seconds=90)
+    scc.wait_for_resource(lab, count, resource=resource, node=NODE)
 
 
 def agent_log(lab):

@@ -74,11 +74,17 @@ def install(lab: Lab, daemonset: str) -> None:
     wait_for_resource(lab, "1k")
 
 
-def wait_for_resource(lab: Lab, quantity: str) -> None:
-    """Wait until every node's allocatable shows `quantity` of rdma/hca."""
-    path = "{.status.allocatable." + RESOURCE.replace("/", "\\/") + "}"
+def wait_for_resource(
+    lab: Lab, quantity: object, *, resource: str = RESOURCE, node: str | None = None
+) -> None:
+    """Wait until a node's allocatable (None: every node's) shows `quantity` of a resource.
+
+    `quantity` is as the API server writes it, ``1k`` for a thousand.
+    """
+    path = "{.status.allocatable." + resource.replace(".", "\\.").replace("/", "\\/") + "}"
+    which = (f"node/{node}",) if node else ("node", "--all")
     condition = f"--for=jsonpath={path}={quantity}"
-    kubectl(lab, "wait", "node", "--all", condition, "--timeout=120s", seconds=150)
+    kubectl(lab, "wait", *which, condition, "--timeout=120s", seconds=150)
 
 
 def start_pods(lab: Lab) -> None:
