@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from bench import agent, allocate, bandwidth, devices, events, ipam, lab, shim, survey
+from bench import agent, allocate, attach, bandwidth, devices, events, ipam, lab, shim, survey
 from bench.context import Context
 from bench.figures import as_json, as_table
 from kube_rdma.model.errors import KubeRdmaError
@@ -18,6 +18,7 @@ BENCHMARKS = {
     "allocate": allocate,
     "events": events,
     "shim": shim,
+    "attach": attach,
     "ipam": ipam,
     "lab": lab,
     "agent": agent,

@@ -24,7 +24,8 @@ from kube_rdma.adapters.kernel.uevents import Uevent
 from kube_rdma.adapters.kubelet.fake import FakeKubelet
 from kube_rdma.model.device import Device, LinkLayer
 from kube_rdma.programs.agent import logs
-from kube_rdma.programs.agent.plugin import FABRIC_SECONDS, SETTLE_SECONDS, run_plugin
+from kube_rdma.programs.agent.debounce import SETTLE
+from kube_rdma.programs.agent.plugin import FABRIC_SECONDS, run_plugin
 
 ROUNDS = 10  # as many as there are cards
 SHARES = 1000 // ROUNDS  # of each card
@@ -107,7 +108,7 @@ class Scene:
 
 async def settled(number: int) -> None:
     """Wait until the agent is idle; a little longer each time, so that no timer keeps step."""
-    await asyncio.sleep(1.5 * SETTLE_SECONDS + FABRIC_SECONDS * number / ROUNDS)
+    await asyncio.sleep(1.5 * SETTLE + FABRIC_SECONDS * number / ROUNDS)
 
 
 def measure(context: Context) -> tuple[Figure, ...]:

@@ -1,5 +1,6 @@
 /*
- * The one file of kube-rdma on a host: a CNI plugin (specification 0.3.1 to 1.1.0) and an OCI hook.
+ * The one program of kube-rdma on a host: a CNI plugin (specification 0.3.1 to 1.1.0), by its second
+ * name an IPAM plugin for others, and an OCI hook.
  *
  * It does no networking. It hands the call to the agent of this node and gives back the answer. It
  * decides only while the agent is away, so that pods which ask for nothing start all the same, and
@@ -151,12 +152,20 @@ static void remember_delete(void) {
         close(note);
 }
 
+/* Whether another plugin's configuration came, which names us in its ipam block only. */
+static int for_other_plugin(const struct request *request) {
+    static const char own[] = "\"kube-rdma\"";
+    struct text type;
+    return json_member(request->input, "type", &type) &&
+           (type.length != sizeof own - 1 || memcmp(type.at, own, type.length));
+}
+
 /* An ADD that the agent has not seen. Behind another plugin its result can be passed on; called on
- * its own, by a meta-plugin, somebody asked for us by name. */
+ * its own by a meta-plugin, or for addresses, somebody asked for us by name. */
 static int add_without_agent(const struct request *request, const char *message) {
     struct text previous;
     int chained = json_member(request->input, "prevResult", &previous) && previous.at[0] == '{';
-    if (chained && !pod_asks()) {
+    if (chained && !for_other_plugin(request) && !pod_asks()) {
         if (write_all(STDOUT_FILENO, previous) || write_all(STDOUT_FILENO, (struct text){"\n", 1}))
             return 1;
         return 0;

@@ -3,6 +3,12 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# No memory of earlier runs: it is of trees and strategies that have changed since, and the workers
+# of `make check` would share it. A failure prints how to get it again.
+settings.register_profile("kube-rdma", database=None, print_blob=True)
+settings.load_profile("kube-rdma")
 
 
 @pytest.fixture

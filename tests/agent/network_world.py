@@ -1,113 +1,76 @@
 """A node that gives pods networks, whose agent can be killed after anything that it did.
 
-Kernel, disk, addresses, late binding and the API server are the world: they outlive the agent. Each
-thing that the agent does to one of them is an act of its Life. A life that has ended does nothing
-more, so no handler of an error cleans up behind a crash.
+Kernel, disk, addresses, late binding and the API server are the world: they outlive the agent. Its
+Life (network_life.py) counts what it does to them.
 """
 
 import json
 from contextlib import contextmanager
 from dataclasses import replace
-from errno import EIO
 from ipaddress import IPv6Address
 from itertools import count
 
+from kube_rdma.adapters.cni_exec.fake import FakeHost
+from kube_rdma.adapters.cni_exec.plugins import Plugins
 from kube_rdma.adapters.journal.fake import FakeDisk
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.fake_network import FakeNetwork, KilledError
-from kube_rdma.api import network_definition, network_status
+from kube_rdma.adapters.kernel.fake_network_vf import seen_functions
+from kube_rdma.adapters.kernel.step_errors import INFINIBAND
+from kube_rdma.api import cni_conf_network, network_definition
 from kube_rdma.model.attachment import GrantedShare, HostLink, HostNetwork
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.cni import Attachment, Call, Result, Verb
 from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, Seat
-from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.function_step import FunctionPlace
+from kube_rdma.model.holding import Holding
 from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.link import Host
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Bind, ShareId
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.programs.agent.asking import statuses
 from kube_rdma.programs.agent.attaching import KINDS, Attaching
 from kube_rdma.programs.agent.networks import Neighbours, PodNetworks
 from kube_rdma.programs.ipam.fake import FakeAddresses
+from kube_rdma.rules.attach_vf import places, with_settings
 from kube_rdma.rules.networks import ANNOTATION
+from tests.rules.pod_networks import AS_MADE, WIDE_MADE
 
 from .conftest import card as device
+from .network_life import Addresses, Disk, Kernel, Late, Life
+from .other_plugin import Veths
 
 POD = PodName("default", "train-0")
 UID = "uid-1"
 RANGE = "10.9.0.0/24"
 RESOURCE = "rdma/hca"
+WIDE_GUID = "02:00:00:00:00:00"  # of every function, with two more octets
 eth0 = InterfaceName("eth0")
 
 
-def card(number, *, soft=False, virtual=False):
-    """The card whose interface is ens<number>f0: one with RDMA hardware, or with an rxe on it."""
+def card(number, *, soft=False, virtual=False, wide=False):
+    """The card whose interface is ens<number>f0: one with RDMA hardware, or with an rxe on it.
+
+    `wide`: it is InfiniBand.
+    """
     pci = PciAddress(f"0000:{0x10 + number:02x}:00.1")
     physical = PciAddress(f"0000:{0x10 + number:02x}:00.0") if virtual else None
     seat = Seat(pci, "pci0000:00", (pci,), 0, physical)
-    netdev = Netdev(f"ens{number}f0", "ether", up=True, carrier=True)
+    link_type = "infiniband" if wide else "ether"
+    netdev = Netdev(f"ens{number}f0", link_type, up=True, carrier=True)
     rxe = device(number)
     port = replace(rxe.ports[0], netdev=netdev.name)
     found = replace(rxe, identity=f"{rxe.name}@{netdev.name}", ports=(port,), seat=seat)
     if not soft:
-        found = replace(found, name=f"mlx5_{number}", identity=pci, pci=pci)
+        guid = f"0200:0000:0000:{pci[5:7]}01" if wide else None
+        found = replace(found, name=f"mlx5_{number}", identity=pci, pci=pci, node_guid=guid)
     return Card(CardId(pci), (found,), Function(seat, 0x15B3, 0x1021, "mlx5_core", (netdev,)))
 
 
 def share(of, mode, resource=RESOURCE):
     """A share of a card."""
     return GrantedShare("main", resource, ShareId(f"{of.id}-0"), (of,), mode, Bind.PER_CARD)
-
-
-class Life:
-    """One run of the agent; it ends after act number `at`, from 1, or gets an error there."""
-
-    def __init__(self, at=None, error=None):
-        self.at, self.error, self.dead, self.acts = at, error, False, []
-
-    def alive(self):
-        """The dead do nothing."""
-        if self.dead:
-            raise KilledError
-
-    def act(self, what):
-        """Something was done, and maybe it was the last."""
-        self.acts.append(what)
-        if len(self.acts) == self.at:
-            self.dead = self.error is None
-            raise self.error or KilledError
-
-
-class Kernel(FakeNetwork):
-    """Each message is an act."""
-
-    life = Life()
-
-    def message(self):
-        super().message()
-        self.life.act(f"message {self.messages}")
-
-
-class Disk:
-    """The journal's disk, in one life; its errors are those of a disk."""
-
-    def __init__(self, disk, life):
-        self._disk, self._life, self.path = disk, life, disk.path
-
-    def __getattr__(self, name):
-        act = getattr(self._disk, name)
-
-        def do(*args):
-            self._life.alive()
-            result = act(*args)
-            if name not in ("names", "read", "close", "release"):
-                try:
-                    self._life.act(name)
-                except KubeRdmaError as error:
-                    raise OSError(EIO, str(error)) from error
-            return result
-
-        return do
 
 
 class Node:
@@ -120,6 +83,7 @@ class Node:
         self.life, self.failing, self.told, self.pools = Life(), None, {}, {}
         self.kernel, self.cards, self.shares, self.networks = kernel, cards, shares, networks
         self.annotations, self.labels, self.host_network = {}, {}, False
+        self.confs = ()  # the node's files of CNI configuration
         self.before_telling = lambda: None
 
     async def pod(self, name, uid):
@@ -135,19 +99,44 @@ class Node:
         found = self.networks.get(f"{namespace}/{name}")
         return load(f"{namespace}/{name}", found) if found else None
 
-    async def granted(self, pod):
+    async def configured(self, namespace, name):
         self._working()
-        return self.shares
+        text = cni_conf_network.text_of(self.confs, name)
+        return cni_conf_network.load(namespace, name, text) if text else None
 
-    async def host(self):
+    async def configurations(self):
+        return cni_conf_network.names(self.confs)
+
+    async def has_pool(self, name):
+        self._working()
+        return name in self.pools
+
+    async def holdings(self, pod):
+        self._working()
+        shares = [(one.container, one.resource, (one.share,)) for one in self.shares]
+        return tuple(Holding(pod.namespace, pod.name, *share) for share in shares)
+
+    def granted(self, holdings):
+        return self.shares if holdings else ()
+
+    async def host(self, wishes=None, granted=()):
         self._working()
         kernel = self.kernel
         links = tuple(
-            HostLink(one.index, one.name, one.mtu, one.mac, one.up, one.pci, "ether")
+            HostLink(
+                *(one.index, one.name, one.mtu, one.mac, one.up, one.pci),
+                "infiniband" if one.hardware == INFINIBAND else "ether",
+                addresses=tuple(one.addresses),
+                virtual=place(one),
+            )
             for one in kernel.within(kernel.node)
         )
         mode = NamespaceMode.SHARED if kernel.shared else NamespaceMode.EXCLUSIVE
         return HostNetwork(links, mode)
+
+    async def with_settings(self, placed):
+        self._working()
+        return with_settings(placed, seen_functions(self.kernel, places(placed)))
 
     async def devices(self, names):
         self._working()
@@ -176,56 +165,12 @@ class Node:
         self._working()
         self.life.alive()
         self.before_telling()
-        status = network_status.status(found, "", call.network, call.previous)
-        self.told = {
-            network_status.ANNOTATION: json.loads(status),
-            network_status.OWN_ANNOTATION: json.loads(network_status.own_status(found)),
-        }
+        self.told = {key: json.loads(text) for key, text in statuses(pod, found, call)}
         self.life.act("status told")
 
     def _working(self):
         if self.failing:
             raise self.failing
-
-
-class Addresses:
-    """The node's addresses, in one life; `held` are the containers that have some."""
-
-    def __init__(self, giver, held, life):
-        self._giver, self.held, self._life = giver, held, life
-
-    async def add(self, request):
-        self._life.alive()
-        granted = await self._giver.add(request)
-        self.held[request.container] = {str(one.address) for one in granted.leases}
-        self._life.act("addresses taken")
-        return granted
-
-    async def delete(self, container, interface=None):
-        self._life.alive()
-        await self._giver.delete(container, interface)
-        self.held.pop(container, None)
-        self._life.act("addresses given back")
-
-    async def check(self):
-        return await self._giver.check()
-
-
-class Late:
-    """Late binding, in one life; `bound` has the edits of each sandbox."""
-
-    def __init__(self, bound, life):
-        self._bound, self._life = bound, life
-
-    async def attach(self, sandbox, edits):
-        self._life.alive()
-        self._bound[sandbox.container] = dict(edits)
-        self._life.act("bound")
-
-    async def detach(self, container):
-        self._life.alive()
-        self._bound.pop(container, None)
-        self._life.act("unbound")
 
 
 class World:
@@ -243,6 +188,9 @@ class World:
         pool = load("default/any", config("macvlan")).ipam.pool
         self.giver = FakeAddresses([replace(pool, rest=0.0)])
         self.node.pools[pool.name] = pool
+        self.veths = Veths(self.kernel)
+        plugins = dict.fromkeys(("bridge", "whereabouts"), self.veths.call)
+        self.host = FakeHost(plugins, self._inode)
         self._numbers = count(1)
         self._files = {}
         self.before = self.on_node()
@@ -252,9 +200,31 @@ class World:
         for each in cards:
             (netdev,) = each.function.netdevs
             mac = f"02:00:00:00:00:{each.pci[5:7]}"
-            on = self.kernel.add_link(netdev.name, mac=mac, pci=each.pci, mtu=9000, up=True)
+            wide = netdev.link_type == "infiniband"
+            facts = self._virtual(each, wide) if each.seat.physical_function else {}
+            if wide:
+                mac = f"00:00:00:01:fe:80:00:00:00:00:00:00:{WIDE_GUID}:{each.pci[5:7]}:01"
+                facts |= {"hardware": INFINIBAND, "kind": "ipoib"}
+            on = self.kernel.add_link(
+                netdev.name, mac=mac, pci=each.pci, mtu=9000, up=True, **facts
+            )
             for one in each.devices:
                 self.kernel.add_rdma(one.name, on, soft=one.pci is None)
+                if wide:
+                    self.kernel.rdma[-1].guid = f"{WIDE_GUID}:{each.pci[5:7]}:01"
+                    self.kernel.rdma[-1].partitions = (0xFFFF, 0x8012)
+
+    def _virtual(self, of, wide):
+        """The physical function of a card, and what its virtual one is made with."""
+        name, pci = f"pf{of.pci[5:7]}", of.seat.physical_function
+        mac = f"02:00:00:00:01:{of.pci[5:7]}"
+        above = self.kernel.add_link(name, mac=mac, pci=pci, mtu=9000, up=True)
+        above.functions = {0: AS_MADE}
+        if wide:
+            guid = f"{WIDE_GUID}:{of.pci[5:7]}:01"
+            above.functions = {0: replace(WIDE_MADE, node_guid=guid, port_guid=guid)}
+            above.hardware, above.kind = INFINIBAND, "ipoib"
+        return {"physical": above, "number": 0}
 
     def start(self, at=None, error=None):
         """The agent starts; after act number `at` it is killed, or gets an error (None: never)."""
@@ -263,8 +233,13 @@ class World:
         journal = Journal(Disk(self.disk, life), KINDS)
         giver, late = Addresses(self.giver, self.held, life), Late(self.bound, life)
         to = Neighbours(self.node, giver, late, lambda fd: self._files[fd].stat().st_ino)
-        self.attaching = Attaching(journal, self._open)
+        self.attaching = Attaching(journal, self._open, Plugins(self.host))
         self.networks = PodNetworks(to, self.attaching)
+
+    def _inode(self, path):
+        """Of a namespace, as other plugins see it."""
+        here = [one for one in self._files.values() if str(one) == path and one.exists()]
+        return here[0].stat().st_ino if here else None
 
     @contextmanager
     def _open(self, namespace):
@@ -331,27 +306,35 @@ class World:
     def on_node(self):
         """All of the node, for comparison."""
         kernel = self.kernel
+        # The first octets of an IPoIB interface's address change whenever it is made.
         links = {
-            one.name: (one.mac, one.mtu, one.up, one.pci, tuple(one.addresses))
+            one.name: (one.mac[-23:], one.mtu, one.up, one.pci, tuple(one.addresses))
             for one in kernel.within(kernel.node)
         }
         devices = {
-            (one.name, one.on.name, one.soft)
+            (one.name if one.guid is None else one.guid, one.on.name, one.soft)
             for one in kernel.rdma
             if one.space is kernel.node and one.on.space is kernel.node
         }
-        return links, devices, tuple(kernel.node.routes), tuple(kernel.node.rules)
+        functions = {one.name: dict(one.functions) for one in kernel.within(kernel.node)}
+        return links, devices, tuple(kernel.node.routes), tuple(kernel.node.rules), functions
 
     def nothing_left(self, number=None):
         """Assert that no trace of an attachment is anywhere, sandbox `number` included."""
         assert self.on_node() == self.before
         assert len(self.kernel.rdma) == len(self.before[1])
-        assert (self.held, self.bound) == ({}, {})
+        assert (self.held, self.bound, self.veths.records) == ({}, {}, set())
         assert self.disk.names() == ()
         if number and self._files[number].exists():
             links, devices, *others = self.inside(number)
             assert set(links) == {"lo", "eth0"}
             assert (devices, others) == (set(), [(), (), {}])
+
+
+def place(link):
+    """Where a virtual function is set up; None of any other link."""
+    above = link.physical
+    return FunctionPlace(Host(above.index, above.name), above.pci, link.number) if above else None
 
 
 def container(number):

@@ -16,19 +16,36 @@ from kube_rdma.model.pool import Mode
 from .network_world import World, card, config, container, share
 
 
-def world(kind, mode, *cards, asks="net", **further):
+def world(kind, mode, *cards, asks="net", fields=None, **further):
     """A world whose pod has a share of each card, and asks for networks of this kind."""
 
     def made(folder):
         shares = [share(each, mode) for each in cards]
-        found = World(folder, cards, shares, {"default/net": config(kind)}, **further)
+        networks = {
+            "default/net": config(kind, **(fields or {})),
+            "default/other": config("bridge"),
+        }
+        found = World(folder, cards, shares, networks, **further)
         found.ask(asks)
         return found
 
     return made
 
 
-CARD = card(0)
+CARD, WIDE = card(0), card(0, virtual=True, wide=True)
+FUNCTION = {
+    "mac": "02:00:00:00:09:01",
+    "vlan": 100,
+    "vlanQoS": 3,
+    "vlanProto": "802.1ad",
+    "spoofchk": "off",
+    "trust": "on",
+    "link_state": "enable",
+    "min_tx_rate": 10,
+    "max_tx_rate": 100,
+}
+WITH_MAC = '[{"name": "net", "mac": "02:00:00:00:09:02"}]'
+WITH_GUID = '[{"name": "net", "infiniband-guid": "02:00:00:00:00:00:00:77"}]'
 PLANS = {
     "macvlan with rxe": world("macvlan", Mode.SHARED_MULTI, card(0, soft=True)),
     "macvlan on RDMA hardware": world("macvlan", Mode.SHARED_MULTI, CARD),
@@ -36,14 +53,66 @@ PLANS = {
     "a whole card": world("host-device", Mode.EXCLUSIVE, CARD),
     "a whole card with rxe": world("host-device", Mode.EXCLUSIVE, card(0, soft=True)),
     "a virtual function": world("kube-rdma", Mode.SRIOV, card(0, virtual=True)),
+    "a virtual function that is set up": world(
+        "sriov", Mode.SRIOV, card(0, virtual=True), fields=FUNCTION
+    ),
+    "a virtual function with RDMA of its own": world(
+        "sriov",
+        Mode.SRIOV,
+        card(0, virtual=True),
+        asks=WITH_MAC,
+        fields={"vlan": 7, "trust": "on"},
+        exclusive_rdma=True,
+    ),
+    "two virtual functions with rxe": world(
+        "sriov",
+        Mode.SRIOV,
+        card(0, virtual=True, soft=True),
+        card(1, virtual=True, soft=True),
+        asks="net,net",
+        fields={"vlan": 7},
+    ),
+    "a function of InfiniBand": world(
+        "ib-sriov", Mode.SRIOV, WIDE, fields={"link_state": "enable"}
+    ),
+    "a GUID": world("ib-sriov", Mode.SRIOV, WIDE, asks=WITH_GUID),
+    "a GUID and RDMA of its own": world(
+        "ib-sriov", Mode.SRIOV, WIDE, asks=WITH_GUID, exclusive_rdma=True
+    ),
+    "a GUID and a partition": world(
+        "ib-sriov", Mode.SRIOV, WIDE, asks=WITH_GUID, fields={"pkey": "0x8012"}
+    ),
+    "a partition and RDMA of its own": world(
+        "ib-sriov", Mode.SRIOV, WIDE, fields={"pkey": "0x8012"}, exclusive_rdma=True
+    ),
+    "all that InfiniBand has": world(
+        "ib-sriov",
+        Mode.SRIOV,
+        WIDE,
+        asks=WITH_GUID,
+        fields={"pkey": "0x8012", "link_state": "enable", "rdmaIsolation": True},
+        exclusive_rdma=True,
+    ),
+    "a shared InfiniBand card": world(
+        "ipoib", Mode.SHARED_MULTI, card(0, wide=True), fields={"pkey": "0x8012"}
+    ),
     "RDMA of its own": world("kube-rdma", Mode.EXCLUSIVE, CARD, exclusive_rdma=True),
     "two NICs": world("macvlan", Mode.SHARED_MULTI, CARD, card(1), asks="net,net"),
+    "another plugin, then ours": world(
+        "macvlan", Mode.SHARED_MULTI, CARD, card(1), asks="other,net"
+    ),
+    "ours, then another plugin": world(
+        "macvlan", Mode.SHARED_MULTI, CARD, card(1), asks="net,other"
+    ),
     "two whole cards with rxe": world(
         "kube-rdma", Mode.EXCLUSIVE, card(0, soft=True), card(1, soft=True), asks="net,net"
     ),
 }
 WHOLE = ["a whole card", "a whole card with rxe", "a virtual function", "RDMA of its own"]
-WHOLE += ["two whole cards with rxe"]
+WHOLE += ["two whole cards with rxe", "a virtual function that is set up"]
+WHOLE += ["a virtual function with RDMA of its own", "two virtual functions with rxe"]
+WHOLE += ["a function of InfiniBand", "a GUID", "a GUID and RDMA of its own"]
+WHOLE += ["a GUID and a partition", "a partition and RDMA of its own", "all that InfiniBand has"]
 
 
 @pytest.fixture(params=PLANS.values(), ids=PLANS.keys())
@@ -201,15 +270,18 @@ async def test_recovery_may_crash_as_often_as_it_likes(made):
 
 @pytest.mark.parametrize("plan", [plan for plan in PLANS if plan not in WHOLE])
 async def test_a_late_del_leaves_the_next_sandbox_alone(plan, tmp_path):
-    """The namespace ended by itself, and the next one is at its path (/proc/PID/ns/net)."""
+    """The namespace ended by itself, and the next one is at its path (/proc/PID/ns/net).
+
+    An IPoIB interface came back to the node meanwhile, and goes.
+    """
     world = PLANS[plan](tmp_path)
     world.sandbox()
     await world.add(1)
     new = world.sandbox(world.end(1))
     await world.add(new)
-    before = world.inside(new), world.on_node()
+    before = world.inside(new)
     await world.delete(1)
-    assert (world.inside(new), world.on_node()) == before
+    assert (world.inside(new), world.on_node()) == (before, world.before)
     assert set(world.held) == set(world.bound) == {container(new)}
     await world.check(new)
     await world.delete(new)

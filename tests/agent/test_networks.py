@@ -31,6 +31,7 @@ def world(tmp_path):
     networks = {
         "rdma": config("macvlan"),
         "other": config("bridge"),
+        "typo": config("brigde"),
         "broken": (RESOURCE, '{"type": "macvlan", "mtu": "large"}'),
     }
     return node(tmp_path / "w", *SHARED, **networks)
@@ -138,11 +139,11 @@ async def test_a_soft_device_is_told_and_bound(tmp_path):
     ("asks", "sentence"),
     [
         ("rdm", r"networks\[0\]: there is no network default/rdm\. .*Create the NetworkAtt"),
-        ("other", "networks of type bridge are not made by kube-rdma"),
+        ("typo", r"type: the node has no CNI plugin brigde in /opt/cni/bin\. Did you mean bridge"),
         ("broken", "mtu"),
         ('[{"name": ', "networks"),
         ("rdma,rdma,rdma", "3 networks need a share of rdma/hca each, and the pod holds 2"),
-        ("rdma,other", "networks of type bridge are not made by kube-rdma"),
+        ("rdma,typo", "the node has no CNI plugin brigde"),
     ],
 )
 async def test_what_cannot_be_made_is_refused_with_nothing_left(world, asks, sentence):

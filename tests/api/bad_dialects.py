@@ -111,4 +111,27 @@ spec:
     selectors:
     - {pciAddresses: [ens2f0], acpiIndexes: [-1], rdma: maybe}
 """,
+    "NodePolicy with wrong virtual functions": b"""\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata: {name: a}
+spec:
+  pools: [{resource: rdma/a, mode: sriov}]
+  virtualFunctions:
+  - {count: 8}
+  - {selectors: [], count: 8}
+  - {selectors: [{}], count: -1}
+  - {selectors: [{physicalFunctions: [ens2f0]}], count: 65536, autoprobe: 1}
+""",
+    "NodePolicy with two numbers of virtual functions": b"""\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata: {name: a}
+spec:
+  pools: [{resource: rdma/a, mode: sriov}]
+  virtualFunctions:
+  - {selectors: [{interfaces: [ens2f0, ens3f0]}], count: 8}
+  - {selectors: [{interfaces: [ens3f0], vendors: [15b3]}], count: 4}
+  - {selectors: [{interfaces: [ens2f0]}], count: 8, autoprobe: false}
+""",
 }

@@ -41,6 +41,15 @@ DEFINITIONS = {
     "definition with an MTU that cannot be": b'{"type": "ipvlan", "mtu": 65536, "mode": 2}',
     "definition of a device that is none": b"""{"type": "host-device",
   "pciBusID": "81:00.0", "kernelpath": "/sys/class/net/ens2f0", "hwaddr": "ens2f0"}""",
+    "definition of a virtual function with wrong values": b"""{
+  "type": "sriov", "deviceID": "81:00.1", "vlan": 4095,
+  "vlanQoS": 8, "vlanProto": "802.1x", "mac": "01:00:5e:00:00:01", "spoofchk": true,
+  "trust": "yes", "link_state": "up", "min_tx_rate": -1, "max_tx_rate": "1G"}""",
+    "definition of a virtual function with values that contradict": b"""{"type": "sriov",
+  "vlanQoS": 3, "vlanProto": "802.1ad", "min_tx_rate": 200, "max_tx_rate": 100}""",
+    "definition of a function of InfiniBand with wrong values": b"""{"type": "ib-sriov",
+  "deviceID": "x", "pkey": "8001", "link_state": "up", "rdmaIsolation": "yes",
+  "ibKubernetesEnabled": 1, "args": {"cni": {"guid": "02:00"}}}""",
     "definition with an unknown ipam": b'{"type": "ipoib", "ipam": {"type": "dhcp"}}',
     "definition with a wrong partition key": b'{"type": "ipoib", "pkey": "8001"}',
     "definition with a wrong ipam": b"""{"plugins": [

@@ -8,6 +8,7 @@ from kube_rdma.api.config import parse
 from kube_rdma.api.node_label import label_pools
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import (
     Attach,
     Bind,
@@ -103,6 +104,15 @@ POLICY = {
                 ],
             },
             {"resource": "rdma/hca", "mode": "hca", "bind": "pool"},
+        ],
+        "virtualFunctions": [
+            {
+                "selectors": [{"interfaces": ["ens2f0"], "vendors": ["15B3"]}],
+                "count": 8,
+                "autoprobe": False,
+                "force": True,
+            },
+            {"selectors": [{"pciAddresses": ["0000:81:0A.1"]}, {"drivers": ["igb"]}], "count": 0},
         ],
     },
 }
@@ -244,6 +254,18 @@ def test_node_policy_word_for_word():
     assert first.source.endswith(": spec.pools[0]")
     assert first.selectors[1].source.endswith(": spec.pools[0].selectors[1]")
     assert second == PoolSpec("rdma/hca", Mode.HCA, second.source, bind=Bind.POOL)
+
+
+def test_virtual_functions_word_for_word():
+    first, second = read(POLICY).functions
+    place = first.source
+    assert place.endswith(": spec.virtualFunctions[0]")
+    (selector,) = first.selectors
+    assert selector.source.endswith(": spec.virtualFunctions[0].selectors[0]")
+    chosen = Selector(selector.source, vendors=("15b3",), interfaces=("ens2f0",))
+    assert first == FunctionsWish((chosen,), 8, place, autoprobe=False, force=True)
+    assert [one.pci_addresses for one in second.selectors] == [("0000:81:0a.1",), ()]
+    assert (second.count, second.autoprobe, second.force) == (0, True, False)
 
 
 @pytest.mark.parametrize("mode", ["exclusive", "shared", "shared-multi"])

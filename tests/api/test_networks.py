@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.api.networks import MOST, asks
+from kube_rdma.api.entries import MOST
+from kube_rdma.api.networks import asks
 from kube_rdma.model.attachment import AskedAddress, NetworkAsk
 from kube_rdma.model.errors import Refused
 
@@ -93,6 +94,16 @@ def test_every_field_of_an_entry():
             ("bandwidth", b'{"ingressRate": 5}'),
         ),
     )
+
+
+def test_the_guid_that_ib_kubernetes_writes():
+    """In the cni-args, with its mark; what is no text there is another plugin's."""
+    args = {"guid": "02:00:0A:00:00:00:00:01", "mellanox.infiniband.app": "configured"}
+    (found,) = asks(json.dumps([{"name": "a", "cni-args": args}]), "default")
+    assert (found.guid, found.argued_guid) == (None, "02:00:0a:00:00:00:00:01")
+    assert found.configured
+    (other,) = asks('[{"name": "a", "cni-args": {"guid": 7, "mellanox.infiniband.app": "x"}}]', "d")
+    assert (other.argued_guid, other.configured) == (None, False)
 
 
 def test_the_older_name_of_interface():

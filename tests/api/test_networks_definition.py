@@ -7,6 +7,7 @@ import pytest
 
 from kube_rdma.api.network_definition import load
 from kube_rdma.model.attachment import NetworkKind, NetworkRoute, StaticAddress
+from kube_rdma.model.function_step import FunctionSettings, LinkState, VlanProtocol
 
 RESOURCE = "rdma/hca_shared_devices_a"
 OPERATOR = b"""{
@@ -83,6 +84,82 @@ def test_the_ways_to_name_a_device(said, device):
     assert (net.kind, net.device, net.master) == (NetworkKind.DEVICE, device, None)
 
 
+def test_a_virtual_function_with_all_keys():
+    """sriov: a VLAN says the whole of its tag, the MAC is the interface's too."""
+    said = {
+        "deviceID": "0000:03:02.0",
+        "mac": "CA:FE:C0:FF:EE:00",
+        "vlan": 1000,
+        "vlanQoS": 4,
+        "vlanProto": "802.1AD",
+        "spoofchk": "off",
+        "trust": "on",
+        "link_state": "enable",
+        "min_tx_rate": 100,
+        "max_tx_rate": 200,
+    }
+    net = network({"type": "sriov", **said})
+    assert (net.kind, net.device, net.mac) == (NetworkKind.DEVICE, "0000:03:02.0", said["mac"])
+    assert net.function == FunctionSettings(
+        None, 1000, 4, VlanProtocol.PROVIDER, False, True, LinkState.ENABLE, 100, 200
+    )
+
+
+def test_a_virtual_function_of_infiniband_with_all_keys():
+    """ib-sriov: the GUID is for entries that have none."""
+    said = {
+        "deviceID": "0000:03:02.0",
+        "pkey": "0x8012",
+        "link_state": "enable",
+        "rdmaIsolation": True,
+        "ibKubernetesEnabled": True,
+        "args": {"cni": {"guid": "02:00:0a:00:00:00:00:01"}},
+    }
+    net = network({"type": "ib-sriov", **said})
+    assert (net.kind, net.device, net.infiniband) == (NetworkKind.DEVICE, "0000:03:02.0", True)
+    assert (net.pkey, net.guid) == (0x12, "02:00:0a:00:00:00:00:01")
+    assert (net.isolated, net.configured) == (True, True)
+    assert net.function == FunctionSettings(link_state=LinkState.ENABLE)
+    plain = network({"type": "ib-sriov", "pkey": "", "link_state": "", "deviceID": ""})
+    assert (plain.pkey, plain.guid, plain.device) == (None, None, None)
+    assert (plain.isolated, plain.configured, plain.function) == (False, False, FunctionSettings())
+
+
+def test_what_ib_sriov_does_for_others_is_ignored():
+    """Each with a sentence."""
+    said = {"publishPfGuid": True, "kubeconfig": "/etc/x", "logLevel": "debug", "guid": "x"}
+    found = [text.partition(": ")[2] for text in of({"type": "ib-sriov", **said}).warnings]
+    assert found == [
+        "logLevel: it is ignored, what is done is in the log of the agent",
+        "publishPfGuid: it is ignored, no GUID is published",
+        "kubeconfig: it is ignored, no GUID is published",
+        "guid: ib-sriov knows no such field, it is ignored",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "function"),
+    [
+        ({}, FunctionSettings()),
+        ({"vlan": 0}, FunctionSettings(vlan=0, qos=0, protocol=VlanProtocol.CUSTOMER)),
+        ({"vlanQoS": 0, "vlanProto": "802.1q"}, FunctionSettings()),
+        ({"spoofchk": "on", "trust": "off"}, FunctionSettings(spoof_check=True, trust=False)),
+        ({"min_tx_rate": 5}, FunctionSettings(min_rate=5)),
+        ({"min_tx_rate": 5, "max_tx_rate": 0}, FunctionSettings(min_rate=5, max_rate=0)),
+        (dict.fromkeys(["mac", "trust", "vlanProto", "link_state"], ""), FunctionSettings()),
+    ],
+)
+def test_what_a_virtual_function_is_not_told_it_keeps(said, function):
+    """An empty text is as nothing, and 0 is a value."""
+    assert network({"type": "sriov", **said}).function == function
+
+
+def test_the_log_of_another_plugin_is_not_written():
+    """A sentence says where to look instead."""
+    (warning,) = of({"type": "sriov", "logLevel": "debug", "logFile": ""}).warnings
+    assert warning.endswith("logLevel: it is ignored, what is done is in the log of the agent")
+
+
 def test_our_own_type_and_ipoib():
     """With partition keys, and without RDMA where that is said."""
     net = network({"type": "kube-rdma", "rdma": False, "pkey": "0x8012", "mtu": 4200})
@@ -123,6 +200,7 @@ def test_addresses_and_routes_of_the_document():
         ([{"type": "macvlan"}, {"type": "bandwidth"}], "bandwidth is in the chain"),
         ([{"type": "macvlan", "linkInContainer": True}], "linkInContainer is true"),
         ([{"type": "host-device", "dpdkMode": True}], "dpdkMode is true"),
+        ([{"type": "ib-sriov", "vfioPciMode": True}], "vfioPciMode is true"),
         ([{"type": "macvlan"}, {"type": "tuning", "promisc": True}], "promisc is set"),
         (
             [{"type": "ipvlan"}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}],

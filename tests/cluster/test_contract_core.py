@@ -12,8 +12,10 @@ from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds import Where
 from kube_rdma.adapters.cluster.nodes import NODE, Nodes
+from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cluster.watching import Gone
+from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.node import NodeState, Taint
 from kube_rdma.model.pod import PodState
 
@@ -98,8 +100,8 @@ async def notices_until(notices, end):
             return
 
 
-async def test_a_pod(door, name):
-    """One by name, and those of a node."""
+async def put_pod(door, name):
+    """A pod on a node of the same name, which nobody runs."""
     container = {"name": "c", "image": "example.org/none"}
     spec = {
         "nodeName": name,
@@ -108,6 +110,11 @@ async def test_a_pod(door, name):
         "automountServiceAccountToken": False,
     }
     await put(door, POD, name, spec, {"phase": "Running"}, annotations={"n": "1"})
+
+
+async def test_a_pod(door, name):
+    """One by name, and those of a node."""
+    await put_pod(door, name)
     pods = Pods(door.cluster)
     pod = await pods.read("default", name)
     assert pod == PodState("default", name, pod.uid, (("n", "1"),), (), True, name, "Running")
@@ -115,6 +122,30 @@ async def test_a_pod(door, name):
     assert await pods.on_node(name) == (pod,)
     assert await pods.on_node("nobody") == ()
     assert await pods.read("default", "nobody") is None
+
+
+async def test_an_evicted_pod(door, name):
+    """It ends; a pod of its name that is another one does not, and there may be none."""
+    await put_pod(door, name)
+    pods = Pods(door.cluster)
+    pod = await pods.read("default", name)
+    await pods.evict(replace(pod, uid=str(uuid.uuid4())))
+    assert await pods.read("default", name) == pod
+    await pods.evict(pod)
+    found = await pods.read("default", name)
+    assert found is None or found.deleting
+    await pods.evict(replace(pod, name=f"{name}-x"))
+
+
+async def test_a_pod_that_a_budget_protects_is_not_evicted(server):
+    """Only later it may be, so it is no refusal. Of the fake: a real budget needs a controller."""
+    server.put(POD, {"metadata": {"name": "a", "namespace": "default"}, "spec": {}})
+    server.protected.add(("default", "a"))
+    pods = Pods(Cluster(server.line()))
+    pod = await pods.read("default", "a")
+    with pytest.raises(Unavailable, match="disruption budget"):
+        await pods.evict(pod)
+    assert await pods.read("default", "a") == pod
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from kube_rdma.adapters.cni_conf import binary
 from kube_rdma.adapters.cni_conf.folder import ConfFolder, Keeper, Pace, remove
-from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
+from kube_rdma.model.cni_conf import IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.rules.conflist import plan, unplan
 
@@ -90,6 +90,23 @@ async def test_a_rewritten_file_is_chained_again(host):
         await host.until(3)
         assert host.types("10-net.conflist") == ["ptp", PLUGIN]
     assert [kept.quarrel for kept in host.told] == [0, 0, 1]
+
+
+async def test_a_meta_plugin_comes_and_goes(host):
+    """Each time it is told who calls us now, also by a keeper that finds all as it should be."""
+    host.put("10-net.conflist", LIST)
+    async with host.kept():
+        await host.until(1)
+        host.put("00-multus.conf", json.dumps({"cniVersion": "1.0.0", "type": "multus"}))
+        await host.until(2)
+        assert host.types("10-net.conflist") == ["bridge"]
+    async with host.kept():
+        await host.until(3)
+        (host.folder.path / "00-multus.conf").unlink()
+        await host.until(4)
+        assert host.types("10-net.conflist") == ["bridge", PLUGIN]
+    chain, delegate = Wiring.CHAIN, Wiring.DELEGATE
+    assert [kept.plan.wiring for kept in host.told] == [chain, delegate, delegate, chain]
 
 
 async def test_a_removed_binary_comes_back(host):
@@ -207,7 +224,9 @@ def test_the_binary_is_written_only_when_it_differs(tmp_path):
     (tmp_path / PLUGIN).chmod(0o644)
     assert binary.install(b"one", tmp_path)
     assert binary.install(b"two", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [PLUGIN]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [PLUGIN, IPAM_PLUGIN]
+    (tmp_path / IPAM_PLUGIN).unlink()
+    assert binary.install(b"two", tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path):

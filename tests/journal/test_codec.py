@@ -10,16 +10,18 @@ from kube_rdma.adapters.journal import codec
 from kube_rdma.model.attachment import Attachment, GivenAddress, Plan, Sandbox
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.link import Host
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
     AddRule,
     Announce,
     AwaitGid,
-    Host,
+    CallPlugin,
     MakeLink,
     MakeRdma,
     MoveRdma,
+    PluginConf,
     Probe,
     SetLink,
     SetSysctl,
@@ -43,6 +45,7 @@ STEPS = (
     MoveRdma("mlx5_0", None),
     AwaitGid("rxe-1", "net1", V4),
     Announce("net1", V4),
+    CallPlugin("net1", (PluginConf("bridge", b'{"type": "bridge"}'),), "1.0.0"),
 )
 
 
@@ -54,11 +57,18 @@ def test_an_attachment_of_any_steps_comes_back(steps):
     assert codec.decode(Attachment, codec.encode(wanted)) == wanted
 
 
+def test_a_record_from_before_a_field_has_its_default():
+    """An agent that was updated gives back what the one before it attached."""
+    data = codec.encode(SetLink("net1", 9000, "02:00:00:00:00:01"))
+    del data["mac"]
+    assert codec.decode(SetLink, data) == SetLink("net1", 9000, None)
+
+
 @pytest.mark.parametrize("change", ["missing", "strange", "kind", "type"])
 def test_what_is_not_as_it_was_written_is_not_understood(change):
     data = codec.encode(SetLink("net1", 9000, None))
     if change == "missing":
-        del data["mtu"]
+        del data["name"]
     elif change == "strange":
         data["colour"] = "red"
     elif change == "kind":

@@ -59,9 +59,33 @@ def test_removed_is_gone(disk):
     """To remove twice is no error."""
     journal = Journal(disk, KINDS)
     journal.put("a", OLD)
+    journal.put("b", NEW)
+    journal.remove("a", "c")
     journal.remove("a")
-    journal.remove("a")
-    assert journal.load().records == ()
+    assert journal.load().records == (("b", NEW),)
+
+
+@pytest.mark.parametrize("lost", range(4))
+@pytest.mark.parametrize("at", [0, 1, None])
+def test_a_renamed_record_is_there_once(at, lost):
+    """Under its old name or the new one, whatever ends in between; when it returned, the new."""
+    disk = FakeDisk()
+    Journal(disk, KINDS).put("a", OLD)
+    if at is None:
+        Journal(disk, KINDS).rename("a", "b")
+    else:
+        with pytest.raises(Killed):
+            Journal(Failing(disk, at), KINDS).rename("a", "b")
+    disk.crash(lost)
+    loaded = Journal(disk, KINDS).load()
+    assert loaded.faults == ()
+    assert loaded.records in ((("b", OLD),), (("a", OLD),) if at is not None else ())
+
+
+def test_a_record_that_is_not_there_cannot_be_renamed(disk):
+    """It says so."""
+    with pytest.raises(Unavailable, match=r"a\.json cannot be renamed"):
+        Journal(disk, KINDS).rename("a", "b")
 
 
 @pytest.mark.parametrize("name", ["", ".a", "a/b", "../a", "a" * 201, "a b", "ä"])

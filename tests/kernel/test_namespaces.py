@@ -18,7 +18,12 @@ import pytest
 
 import kube_rdma
 from kube_rdma.adapters.kernel import namespaces
-from kube_rdma.adapters.kernel.namespaces import FakeNamespaces, links_inside, open_inside
+from kube_rdma.adapters.kernel.namespaces import (
+    FakeNamespaces,
+    links_inside,
+    make_namespace,
+    open_inside,
+)
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.link import PodLink
 
@@ -111,6 +116,19 @@ def test_the_opener_runs_inside_and_this_thread_stays_outside():
         path = Path(f"/proc/{process.pid}/ns/net")
         assert open_inside(path, HERE.readlink) == path.readlink() != before
     assert (HERE.readlink(), threading.active_count()) == (before, threads)
+
+
+@needs_root
+def test_a_new_namespace_has_nothing_but_its_loopback_and_this_thread_stays_outside():
+    before = HERE.readlink()
+    descriptor = make_namespace()
+    try:
+        assert "lo" in [link.name for link in links_inside(descriptor)]
+        assert not [link for link in links_inside(descriptor) if link.pci or link.up]
+        assert open_inside(descriptor, HERE.readlink) != before
+    finally:
+        os.close(descriptor)
+    assert HERE.readlink() == before
 
 
 @needs_root

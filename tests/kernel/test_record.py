@@ -200,6 +200,7 @@ LINKS = LinkView(
                 LinkPort(1, PortState.DOWN, PhysicalState.DISABLED, "enp129s0f0np0"),
                 LinkPort(2, None, None, None),
             ),
+            "02:00:0a:00:00:00:00:01",
         ),
         LinkDevice(5, "mlx5_1", None),
     ),
@@ -219,7 +220,7 @@ def test_what_netlink_said_is_said_again(mlx5, tmp_path):
     ("kind", "known"),
     [
         (LinkView, {"devices", "namespace_mode", "faults"}),
-        (LinkDevice, {"index", "name", "firmware", "ports"}),
+        (LinkDevice, {"index", "name", "firmware", "ports", "guid"}),
         (LinkPort, {"number", "state", "physical_state", "netdev"}),
     ],
 )

@@ -22,12 +22,12 @@ from kube_rdma.adapters.kernel.rtnl_view import (
     decode_rule,
 )
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.link import Host
 from kube_rdma.model.pod_view import SeenRoute, SeenRule
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
     AddRule,
-    Host,
     MakeLink,
     MakeRdma,
     SetLink,

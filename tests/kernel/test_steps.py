@@ -17,13 +17,14 @@ from kube_rdma.adapters.kernel.fake_network import FakeNetwork, KilledError
 from kube_rdma.adapters.kernel.step_errors import judged, refusal
 from kube_rdma.adapters.kernel.steps import open_pod
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.function_step import FunctionPlace
+from kube_rdma.model.link import Host
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
     AddRule,
     Announce,
     AwaitGid,
-    Host,
     MakeLink,
     MakeRdma,
     MoveRdma,
@@ -44,6 +45,8 @@ from tests.bare.vm.steps_contract import (
 )
 from tests.bare.vm.steps_contract_probe import LENGTHS, Probed
 from tests.bare.vm.steps_contract_rdma import Made, Rdma, macvlan
+from tests.bare.vm.steps_contract_vf import Functions
+from tests.rules.pod_networks import AS_MADE
 
 from .test_namespaces import holder, needs_root
 
@@ -58,7 +61,10 @@ class FakeWorld:
     def __init__(self):
         self.kernel = FakeNetwork()
         eth = self.kernel.add_link("eth1", mac=CARD_MAC, pci="0000:81:00.0", up=True)
-        vf = self.kernel.add_link("vf0", mac=FUNCTION_MAC, pci="0000:81:00.1")
+        eth.functions, eth.cannot = {0: AS_MADE}, frozenset({"link_state", "min_rate"})
+        own = {"physical": eth, "number": 0}
+        vf = self.kernel.add_link("vf0", mac=FUNCTION_MAC, pci="0000:81:00.1", **own)
+        self.place = FunctionPlace(Host(eth.index, "eth1"), eth.pci, 0)
         self.parent = Host(eth.index, "eth1")
         self.card = TakeLink(Host(vf.index, "vf0"), "net1", vf.pci, vf.mtu, FUNCTION_MAC, up=False)
         self.near = self.card
@@ -73,9 +79,19 @@ class FakeWorld:
     def end(self):
         self.kernel.end(POD)
 
+    def again(self):
+        self.kernel.add_pod(POD)
+
+    def go_down(self, name):
+        self.kernel.named(self.kernel.space(POD), name).up = False
+
     def node_link(self, name):
         found = self.kernel.named(self.kernel.node, name)
         return (found.mtu, found.mac, found.up) if found else None
+
+    def node_addresses(self, name):
+        found = self.kernel.named(self.kernel.node, name)
+        return {f"{address}/{prefix}" for address, prefix in found.addresses}
 
     def add_link(self, name, *, pod):
         where = POD if pod else None
@@ -142,6 +158,10 @@ class RealWorld:
         (found,) = json.loads(ip("-json", "link", "show", name))
         return found["mtu"], found["address"], "UP" in found["flags"]
 
+    def node_addresses(self, name):
+        (found,) = json.loads(ip("-json", "address", "show", name, "scope", "global"))
+        return {f"{one['local']}/{one['prefixlen']}" for one in found["addr_info"]}
+
     def add_link(self, name, *, pod):
         where = ("netns", str(self._process.pid)) if pod else ()
         ip("link", "add", name, *where, "type", "veth", "peer", "name", "kr-other")
@@ -178,6 +198,10 @@ class TestFakeRdma(Rdma):
 
 
 class TestFakeProbed(Probed):
+    pass
+
+
+class TestFakeFunctions(Functions):
     pass
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.kernel.fake import Damage, damaged, remove_device, unpack, write_tree
-from kube_rdma.adapters.kernel.sysfs import read_survey, survey_tree
+from kube_rdma.adapters.kernel.sysfs import read_devices, read_survey, survey_tree
 from kube_rdma.adapters.kernel.sysfs_tree import Tree
 from kube_rdma.model.device import CharKind, LinkLayer
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
@@ -238,3 +238,30 @@ def test_ipoib_ports_are_told_apart_by_dev_port(mlx5, tmp_path_factory):
     card = replace(card, ports=(port, replace(port, number=2, netdev="ib1")))
     write_tree(root, [card])
     assert [p.netdev for p in read_survey(root).devices[0].ports] == ["ib0", "ib1"]
+
+
+@given(worlds())
+@settings(deadline=None)
+def test_a_few_devices_are_as_the_survey_has_them(world):
+    """With all of their facts, and nothing of the others."""
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        write_tree(root, world, RDMA_CM)
+        survey = read_survey(root)
+        wanted = [device.name for device in survey.devices][::2]
+        found, rdma_cm = read_devices(root, [*wanted, "gone"])
+    assert found == survey.devices[::2]
+    assert rdma_cm == survey.rdma_cm
+
+
+def test_a_device_that_is_a_pod_s_alone_has_its_device_nodes(tmp_path):
+    """In RDMA namespace mode exclusive the node's class/infiniband shows it no more."""
+    unpack((TREES / "mlx5-ib-pf-vfs/tree.txt").read_text(), tmp_path)
+    ((before,), _) = read_devices(tmp_path, ["mlx5_2"])
+    (tmp_path / "class/infiniband/mlx5_2").unlink()
+    ((moved,), _) = read_devices(tmp_path, ["mlx5_2"])
+    assert (moved.name, moved.ports) == ("mlx5_2", ())
+    assert sorted(one.path for one in moved.char_devices) == sorted(
+        one.path for one in before.char_devices
+    )
+    assert read_devices(tmp_path, ["gone"])[0] == ()

@@ -1,5 +1,7 @@
 """Who holds what: from the pod resources API, and from its older and its absent forms."""
 
+import asyncio
+
 import pytest
 from grpclib import GRPCError, Status
 from grpclib.server import Server
@@ -75,6 +77,38 @@ async def test_a_pod_that_left_holds_nothing(kubelet, client):
 async def test_holdings_outlive_a_restart(kubelet, client):
     await kubelet.restart()
     assert [held.shares for held in await client.holdings()] == [MINE.shares, OTHER.shares]
+
+
+async def test_one_connection_for_many_calls(kubelet, client):
+    with client.connected():
+        assert await client.holdings_of("team", "train-0") == (MINE,)
+        assert await client.holdings_of("default", "train-1") == ()
+        assert await client.holdings() == (MINE, OTHER)
+    assert await client.holdings() == (MINE, OTHER)
+
+
+async def test_a_kubelet_that_ends_during_a_call_is_asked_again(directory):
+    """The next one is there when its connection breaks; where none is, that is the answer."""
+    path = directory / "s"
+    devices = Devices()
+    devices.holdings[Place("train-0"), HCA] = ("hca-c",)
+    server = Server([FakePodResources(devices)])
+
+    async def end(reader, writer):
+        await reader.read(1)
+        dying.close()
+        path.unlink()
+        await server.start(path=str(path))
+        writer.close()
+
+    dying = await asyncio.start_unix_server(end, path)
+    client = PodResources(path)
+    with client.connected():
+        assert await client.holdings() == (OTHER,)
+    server.close()
+    await server.wait_closed()
+    with client.connected(), pytest.raises(Unavailable, match="hostPath"):
+        await client.holdings()
 
 
 async def test_no_kubelet(client):

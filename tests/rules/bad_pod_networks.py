@@ -3,6 +3,7 @@
 Each is the wishes, the shares, the node and the leases; attach_refusals.txt holds what we say.
 """
 
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 from kube_rdma.model.attachment import (
@@ -12,6 +13,7 @@ from kube_rdma.model.attachment import (
     NetworkRoute,
     StaticAddress,
 )
+from kube_rdma.model.function_step import FunctionSettings
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 
@@ -19,6 +21,9 @@ from .pod_networks import card, given, network, node, share, wish
 
 ONE, TWO, SOFT = card(1), card(2), card(1, soft=True)
 WIDE = card(1, link_type="infiniband")
+VIRTUAL = card(1, virtual=True)
+WIDE_VIRTUAL = card(1, link_type="infiniband", virtual=True)
+GUID = "02:00:00:00:00:00:00:01"
 EXCLUSIVE = NamespaceMode.EXCLUSIVE
 MACVLAN, IPVLAN, IPOIB, DEVICE = (
     NetworkKind.MACVLAN,
@@ -38,6 +43,43 @@ def of_kind(kind, **facts):
     return wish(of=network("net", kind, **facts))
 
 
+def of_function(each, *, on=None, **facts):
+    """A pod with a share of this card that wants its virtual function set up."""
+    asked = of_kind(DEVICE, function=FunctionSettings(vlan=100), **facts)
+    return pod(asked, shares=[share(each, mode=Mode.SRIOV)], on=on or node(each))
+
+
+def of_infiniband(each=None, *, of=None, **asked):
+    """A pod with a share of this card, or of a virtual function, for ib-sriov."""
+    each = each or WIDE_VIRTUAL
+    facts = {"function": FunctionSettings(), "infiniband": True, **(of or {})}
+    wanted = wish(of=network("net", DEVICE, **facts), **asked)
+    return pod(wanted, shares=[share(each, mode=Mode.SRIOV)], on=node(each))
+
+
+def dumb(each):
+    """The card as nobody has given it a GUID."""
+    devices = tuple(replace(one, node_guid="0000:0000:0000:0000") for one in each.devices)
+    return replace(each, devices=devices)
+
+
+def alone(each):
+    """A node that has the virtual function and not its physical one."""
+    found = node(each)
+    return replace(found, links=tuple(replace(link, virtual=None) for link in found.links))
+
+
+def driven(each, driver):
+    """The card with another driver."""
+    return replace(each, function=replace(each.function, driver=driver))
+
+
+def physical(each):
+    """The card as one that can have virtual functions."""
+    where = replace(each.function.seat, sriov_total=8)
+    return replace(each, function=replace(each.function, seat=where))
+
+
 def static(text):
     """A network with an address of its own."""
     return network(static=(StaticAddress(ip_address(text), 24),))
@@ -48,8 +90,29 @@ TEN = ip_address("10.0.0.1")
 CASES = {
     "port mappings": pod(wish(capabilities=(("portMappings", b"[]"),))),
     "bandwidth and GUID": pod(
-        wish(capabilities=(("bandwidth", b"{}"),), guid="02:00:00:00:00:00:00:01")
+        wish(of=network(kind=MACVLAN), capabilities=(("bandwidth", b"{}"),), guid=GUID)
     ),
+    "GUID of zeros": of_infiniband(guid="00:00:00:00:00:00:00:00"),
+    "GUID of ones": of_infiniband(guid="ff:ff:ff:ff:ff:ff:ff:ff"),
+    "GUID of a group": of_infiniband(guid="03:00:00:00:00:00:00:01"),
+    "malformed GUID in cni-args": of_infiniband(argued_guid="02:00:00:00:00:01"),
+    "GUID on Ethernet": pod(
+        wish(of=network("net", DEVICE), guid=GUID), shares=[share(ONE, mode=Mode.EXCLUSIVE)]
+    ),
+    "GUID on a whole card": pod(
+        wish(of=network("net", DEVICE), guid=GUID),
+        shares=[share(WIDE, mode=Mode.EXCLUSIVE)],
+        on=node(WIDE),
+    ),
+    "GUID on a shared card": pod(wish(guid=GUID), shares=[share(WIDE)], on=node(WIDE)),
+    "function without a GUID": of_infiniband(dumb(WIDE_VIRTUAL)),
+    "MAC on InfiniBand": of_infiniband(mac="02:00:00:00:00:01"),
+    "partition on Ethernet": pod(of_kind(DEVICE, pkey=1), shares=[share(ONE, mode=Mode.EXCLUSIVE)]),
+    "partition 0": pod(of_kind(IPOIB, pkey=0), shares=[share(WIDE)], on=node(WIDE)),
+    "ib-kubernetes has not come yet": of_infiniband(of={"configured": True}),
+    "RDMA isolation in RDMA namespace mode shared": of_infiniband(of={"isolated": True}),
+    "ib-sriov on Ethernet": of_infiniband(VIRTUAL),
+    "ib-sriov on a whole card": of_infiniband(WIDE),
     "MAC on ipvlan": pod(wish(of=network(kind=IPVLAN), mac="02:00:00:00:00:01")),
     "ipvlan in mode l3": pod(of_kind(IPVLAN, mode="l3")),
     "address without a length": pod(wish(addresses=(AskedAddress(TEN),))),
@@ -69,6 +132,16 @@ CASES = {
     ),
     "device is not the card that was given": pod(wish(device_id="0000:99:00.0")),
     "card is in another pod": pod(wish(), on=node(TWO)),
+    "virtual function is in another pod": of_function(VIRTUAL, on=node(TWO)),
+    "virtual function belongs to vfio": of_function(driven(VIRTUAL, "vfio-pci"), on=node(TWO)),
+    "function settings on a card": of_function(ONE),
+    "function settings on a physical function": of_function(physical(ONE)),
+    "function settings without a share": pod(
+        of_kind(DEVICE, device="ens1f0", resource=None, function=FunctionSettings())
+    ),
+    "function settings without a physical function": of_function(VIRTUAL, on=alone(VIRTUAL)),
+    "function settings on InfiniBand": of_function(WIDE),
+    "function settings that nobody tells": of_function(VIRTUAL, on=node(VIRTUAL, settings=None)),
     "no such master": pod(of_kind(MACVLAN, master="ens9f9", resource=None)),
     "no such device": pod(of_kind(DEVICE, device="0000:99:00.0", resource=None)),
     "node without interfaces": pod(

@@ -6,9 +6,10 @@ known by their index, which stays when they move, as in most cases on a real ker
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from ipaddress import ip_network
 
+from kube_rdma.model.function_step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma, SeenRoute, SeenRule
 from kube_rdma.model.step import (
     AddAddress,
@@ -16,6 +17,7 @@ from kube_rdma.model.step import (
     AddRule,
     Announce,
     AwaitGid,
+    AwaitPartition,
     GiveBackLink,
     GiveBackRdma,
     MakeLink,
@@ -31,8 +33,10 @@ from kube_rdma.model.step import (
     TakeLink,
 )
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.rules.guids import of_sysfs
 
 INFINIBAND_MAC = 59  # characters of a MAC of 20 octets
+NO_MAC = "00:00:00:00:00:00"
 
 
 class World:
@@ -44,7 +48,9 @@ class World:
         self.pod, self.routes, self.rules, self.sysctls = {}, set(), set(), {}
         for each in node.links:
             facts = (each.name, each.index, each.mtu, each.mac, each.up)
-            self.host[each.index] = SeenLink(*facts, pci=each.pci)
+            kind = "ipoib" if each.link_type == "infiniband" else ""
+            self.host[each.index] = SeenLink(*facts, kind, pci=each.pci)
+        self.guids = {one.name: of_sysfs(one.node_guid) for each in cards for one in each.devices}
         self.pci = {one.name: one.pci for each in cards for one in each.devices}
         by_name = {each.name: each.index for each in node.links}
         self.rdma = {
@@ -52,6 +58,8 @@ class World:
             for each in cards
             for one in each.devices
         }
+        self.virtual = {each.pci: each.virtual for each in node.links if each.virtual}
+        self.functions = {each.virtual: each.settings for each in node.links if each.virtual}
         self.fresh = 1000
 
     def state(self):
@@ -61,8 +69,12 @@ class World:
             for there in (self.host, self.pod)
         ]
         names = {index: one.name for index, one in (self.host | self.pod).items()}
-        devices = sorted((name, there, names[on]) for name, (there, on) in self.rdma.items())
-        return links, set(self.routes), set(self.rules), dict(self.sysctls), devices
+        devices = sorted(
+            (self.pci.get(name) or name, there, names[on], str(self.guids.get(name)))
+            for name, (there, on) in self.rdma.items()
+        )
+        functions = dict(self.functions)
+        return links, set(self.routes), set(self.rules), dict(self.sysctls), devices, functions
 
     def view(self):
         """The fresh look that rules/attach_undo compares with."""
@@ -76,13 +88,15 @@ class World:
                     for address, _ in each.addresses
                     if on in (each.index, each.parent)
                 )
-                devices.append(SeenRdma(name, netdev, self.pci.get(name), gids))
+                seen = SeenRdma(name, netdev, self.pci.get(name), gids, self.guids.get(name))
+                devices.append(seen)
         return PodView(
             tuple(self.pod.values()),
             tuple(self.routes),
             tuple(self.rules),
             tuple(devices),
             tuple(self.sysctls.items()),
+            tuple(self.functions.items()),
         )
 
     def do(self, act):
@@ -98,9 +112,18 @@ class World:
         found = self.link(name)
         self.pod[found.index] = replace(found, **facts)
 
+    def allows(self, pci, mac):
+        """Whether a link may have a MAC: a virtual function's only the administrative one."""
+        now = self.functions.get(self.virtual.get(pci))
+        return now is None or now.trust or now.mac in (NO_MAC, mac)
+
     def names(self):
         """Of the pod's links."""
         return [one.name for one in self.pod.values()]
+
+    def device(self, name, pci):
+        """The name that an RDMA device has now."""
+        return next(one for one in self.rdma if (self.pci.get(one) == pci if pci else one == name))
 
     def number(self):
         """An index that nobody has."""
@@ -118,7 +141,7 @@ def make_link(world, step):
     if step.name in world.names():
         assert world.link(step.name).alias == step.mark, "EEXIST"
         return
-    parent = world.host[step.parent.index]
+    parent = world.link(step.parent.name) if step.inside else world.host[step.parent.index]
     assert parent.up, "a link on one that is down has no carrier"
     assert step.mtu is None or step.mtu <= parent.mtu, "EINVAL"
     wide = len(parent.mac) == INFINIBAND_MAC
@@ -140,8 +163,39 @@ def take_link(world, step):
             del world.rdma[name]  # rxe goes with NETDEV_UNREGISTER
 
 
+def set_function(world, step):
+    settings = step.wanted if isinstance(step, SetFunction) else step.found
+    said = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    now = world.functions[step.place]
+    then = replace(now, **{name: value for name, value in said.items() if value is not None})
+    inside = any(world.virtual.get(one.pci) == step.place for one in world.pod.values())
+    assert then.vlan == now.vlan or not inside, "the pod is in another VLAN for a moment"
+    world.functions[step.place] = then
+
+
+def rebind(world, act):
+    name = world.device("", act.pci)
+    if world.guids[name] == act.guid:
+        return
+    _, on = world.rdma.pop(name)
+    found, index = (world.host | world.pod)[on], world.number()
+    for one in [each.index for each in world.pod.values() if on in (each.index, each.parent)]:
+        world.leave(one)
+    world.host.pop(on, None)
+    facts = {"name": f"ib{index}", "index": index, "up": False, "addresses": ()}
+    world.host[index] = replace(found, **facts)
+    new = f"mlx5_{index}"
+    world.rdma[new], world.pci[new] = ("host", index), act.pci
+    world.guids[new] = world.functions[world.virtual[act.pci]].node_guid
+
+
+def await_partition(world, step):
+    assert world.device("", step.pci) in world.rdma
+
+
 def set_link(world, step):
     found = world.link(step.name)
+    assert step.mac in (None, found.mac) or world.allows(found.pci, step.mac), "EADDRNOTAVAIL"
     world.change(step.name, up=True, mtu=step.mtu or found.mtu, mac=step.mac or found.mac)
 
 
@@ -178,7 +232,8 @@ def make_rdma(world, step):
 
 def move_rdma(world, step):
     assert world.exclusive, "EOPNOTSUPP"
-    there, on = world.rdma[step.device]
+    name = world.device(step.device, step.pci)
+    there, on = world.rdma[name]
     if there == "pod":
         return
     if len((world.host | world.pod)[on].mac) == INFINIBAND_MAC:
@@ -186,7 +241,7 @@ def move_rdma(world, step):
         assert on in world.host, "the pod would lose its interface"
         found, on = world.host.pop(on), world.number()
         world.host[on] = replace(found, name="ib0", index=on, up=False)
-    world.rdma[step.device] = ("pod", on)
+    world.rdma[name] = ("pod", on)
 
 
 def await_gid(world, step):
@@ -206,7 +261,8 @@ def give_back_link(world, undo):
     found = next(one for one in (world.host | world.pod).values() if one.pci == undo.pci)
     if found.index in world.pod:
         world.leave(found.index)
-    facts = (undo.link.name, found.index, undo.mtu, undo.mac, undo.up)
+    assert undo.mac == found.mac or world.allows(found.pci, undo.mac), "EADDRNOTAVAIL"
+    facts = (undo.link.name, found.index, undo.mtu, undo.mac, undo.up, found.kind)
     world.host[found.index] = SeenLink(*facts, pci=found.pci)
 
 
@@ -217,7 +273,8 @@ def restore_rdma(world, undo):
 
 
 def give_back_rdma(world, undo):
-    there, on = world.rdma[undo.device]
+    name = world.device(undo.device, undo.pci)
+    there, on = world.rdma[name]
     if there == "pod" and len((world.host | world.pod)[on].mac) == INFINIBAND_MAC:
         found, new = (world.host | world.pod)[on], world.number()
         if on in world.pod:
@@ -226,7 +283,7 @@ def give_back_rdma(world, undo):
             del world.host[on]
         world.host[new] = replace(found, name="ib1", index=new, up=False, addresses=())
         on = new
-    world.rdma[undo.device] = ("host", on)
+    world.rdma[name] = ("host", on)
 
 
 def nothing(world, act):
@@ -236,6 +293,9 @@ def nothing(world, act):
 ACTS = {
     MakeLink: make_link,
     TakeLink: take_link,
+    SetFunction: set_function,
+    RebindFunction: rebind,
+    AwaitPartition: await_partition,
     SetLink: set_link,
     Probe: nothing,
     AddAddress: add_address,
@@ -248,6 +308,7 @@ ACTS = {
     Announce: nothing,
     RemoveLink: remove_link,
     GiveBackLink: give_back_link,
+    ResetFunction: set_function,
     RestoreRdma: restore_rdma,
     RemoveRule: lambda w, undo: w.rules.discard(SeenRule(undo.source, undo.table, undo.priority)),
     RemoveRdma: lambda w, undo: w.rdma.pop(undo.name, None),

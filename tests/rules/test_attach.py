@@ -16,6 +16,7 @@ from kube_rdma.model.attachment import (
 )
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.link import Host
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.step import (
     AddAddress,
@@ -23,7 +24,7 @@ from kube_rdma.model.step import (
     AddRule,
     Announce,
     AwaitGid,
-    Host,
+    AwaitPartition,
     MakeLink,
     MakeRdma,
     MoveRdma,
@@ -182,8 +183,10 @@ def test_a_shared_infiniband_card_gets_an_ipoib_child():
     """With its partition; InfiniBand has no GID for an address."""
     of = card(1, link_type="infiniband")
     plan = one(of, wanted=wish(of=network(pkey=0x12)))
-    assert plan.steps[0].kind is VirtualKind.IPOIB
-    assert "partition 0x0012" in describe(plan.steps[0])
+    waits, makes = plan.steps[:2]
+    assert waits == AwaitPartition(of.pci, 0x12)
+    assert makes.kind is VirtualKind.IPOIB
+    assert "partition 0x0012" in describe(makes)
     assert not steps_of(plan, AwaitGid)
 
 
@@ -314,6 +317,12 @@ def test_names_of_soft_links_differ():
     assert all(len(name) <= 15 and name.replace("-", "").isalnum() for name in names)
 
 
+def made_inside(plans):
+    """What stands on an interface of a card that is in the pod too."""
+    steps = [step for plan in plans for step in plan.steps if isinstance(step, MakeLink)]
+    return [step for step in steps if step.inside]
+
+
 @given(pods())
 @settings(deadline=None)
 def test_every_plan_runs(case):
@@ -324,7 +333,8 @@ def test_every_plan_runs(case):
     for plan in plans:
         for step in (*plan.steps, *plan.steps):
             world.do(step)
-    assert sorted(world.names()) == sorted(plan.interface for plan in plans)
+    parents = [step.parent.name for step in made_inside(plans)]
+    assert sorted(world.names()) == sorted((*parents, *(plan.interface for plan in plans)))
     assert len({plan.card for plan in plans}) == len(plans)
     for plan in plans:
         found = [link for link in world.pod.values() if link.name == plan.interface]
@@ -342,12 +352,12 @@ def test_every_plan_is_in_a_safe_order(case):
     made = [
         step.name for plan in plans for step in plan.steps if type(step) in (MakeLink, TakeLink)
     ]
-    assert len(set(made)) == len(made) == len(plans)
+    assert len(set(made)) == len(made) == len(plans) + len(made_inside(plans))
     soft = [step.name for plan in plans for step in steps_of(plan, MakeRdma)]
     assert len(set(soft)) == len(soft)
     for plan in plans:
         order = kinds(plan)
-        up = order.index("SetLink")
+        up = max(at for at, each in enumerate(order) if each == "SetLink")
         assert all(order.index(each) > up for each in set(order) & LATER)
         assert all(at < up for at, each in enumerate(order) if each == "SetSysctl")
         waits = [at for at, each in enumerate(order) if each in ("AwaitGid", "Announce")]

@@ -6,6 +6,7 @@ import pytest
 
 from kube_rdma.model.binding import Binding, CdiFile, PodName, Promise, at_start
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Grant
 from kube_rdma.rules.binding import (
     GRACE,
@@ -21,6 +22,7 @@ from kube_rdma.rules.binding import (
     gate,
     promise,
     stale,
+    suffices,
 )
 
 HCA = "rdma/hca"
@@ -47,6 +49,21 @@ def ask(what, attach=Attach.REQUIRED, networked=True, now=10.0, ids=("s1",)):
 
 
 SETTLED_FILE = CdiFile("n1", "c1", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("held", "shares", "enough"),
+    [
+        (("s1", "s2"), ("s1",), True),
+        (("s1",), ("s2",), True),
+        ((), ("s1",), True),
+        (("s1",), ("s1", "s2"), False),
+    ],
+)
+def test_what_one_pod_holds_tells_whose_a_promise_is(held, shares, enough):
+    """Unless the promise is of a share besides, which another pod may hold."""
+    holding = Holding("default", "a", "main", HCA, held)
+    assert suffices([holding], [promised(shares=shares)]) is enough
 
 
 def test_starts_when_attached():

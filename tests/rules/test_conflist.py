@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.cni_conf import PLUGIN, ConfFile, Wiring
+from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused
-from kube_rdma.rules.conflist import chained, plan, unplan, without
+from kube_rdma.rules.conflist import ENTRY, chained, plan, told, unplan, without
 
 FLANNEL = """{
   "name": "cbr0",
@@ -91,7 +91,7 @@ def test_a_lone_plugin_gets_a_list_before_it():
     assert json.loads(written.text) == {
         "cniVersion": "1.0.0",
         "name": "pods",
-        "plugins": [json.loads(BRIDGE), {"type": PLUGIN}],
+        "plugins": [json.loads(BRIDGE), ENTRY],
     }
     done = after(folder, made)
     assert not plan(done).changes
@@ -154,6 +154,61 @@ def test_a_meta_plugin_calls_us_and_nothing_is_chained():
     assert (made.wiring, made.default) == (Wiring.DELEGATE, "00-multus.conf")
     assert types(made.writes[0].text) == types(FLANNEL)
     assert not plan(after(done, made)).changes
+
+
+def test_our_entry_is_taken_out_of_the_copy_that_a_meta_plugin_keeps():
+    """Else it would bring the pods' networks to us once more, behind the one that reads them."""
+    copy = json.loads(chained(FLANNEL))
+    text = json.dumps({"cniVersion": "1.0.0", "type": "multus", "delegates": [copy]})
+    for folder in (
+        files(a00_multus__conf=text),
+        files(a00_multus__conflist=json.dumps({"name": "m", "plugins": [json.loads(text)]})),
+    ):
+        made = plan(folder)
+        assert made.wiring is Wiring.DELEGATE
+        assert PLUGIN not in {word for file in made.writes for word in file.text.split('"')}
+        assert "flannel" in made.writes[0].text
+        assert not plan(after(folder, made)).changes
+
+
+@pytest.mark.parametrize(
+    ("wiring", "words"),
+    [
+        (Wiring.CHAIN, "chained in 10-a.conflist"),
+        (Wiring.DELEGATE, "the meta-plugin of 10-a.conflist"),
+        (Wiring.NONE, "no CNI configuration yet"),
+    ],
+)
+def test_who_calls_us_can_be_told(wiring, words):
+    """For the node's event."""
+    assert words in told(ConfPlan(wiring, "10-a.conflist"))
+
+
+def test_when_the_meta_plugin_goes_we_are_chained_again():
+    """Its file is all that made the difference."""
+    folder = files(a00_multus__conf=MULTUS, a10_flannel__conflist=FLANNEL)
+    left = tuple(one for one in after(folder, plan(folder)) if one.name != "00-multus.conf")
+    made = plan(left)
+    assert made.wiring is Wiring.CHAIN
+    assert types(made.writes[0].text) == [*types(FLANNEL), PLUGIN]
+
+
+def test_an_entry_without_the_mark_gets_it_where_it_stands():
+    """As earlier versions wrote it, whoever stands behind us by now."""
+    document = json.loads(FLANNEL)
+    document["plugins"][1:1] = [{"type": PLUGIN}]
+    now = json.loads(chained(json.dumps(document)))["plugins"]
+    assert [one["type"] for one in now] == ["flannel", PLUGIN, "portmap"]
+    assert now[1] == ENTRY
+
+
+def test_a_network_of_our_type_is_not_our_entry():
+    """A file that a NetworkAttachmentDefinition may mean by its name stays as it is."""
+    ours = {"name": "rdma", "cniVersion": "1.0.0", "plugins": [{"type": PLUGIN, "ipam": {}}]}
+    text = json.dumps(ours)
+    assert without(text) == text
+    folder = files(a10_flannel__conflist=FLANNEL, a20_rdma__conflist=text)
+    assert [file.name for file in plan(folder).writes] == ["10-flannel.conflist"]
 
 
 def test_a_meta_plugin_that_does_not_come_first_does_nothing():

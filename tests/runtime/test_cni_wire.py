@@ -174,6 +174,22 @@ def test_ours_goes_behind_what_was_there():
     assert document["of.somebody/else"] == PREVIOUS["of.somebody/else"]
 
 
+def test_the_caller_is_known_by_its_configuration():
+    """Its type, and the mark of our own entry, which is true and nothing like it."""
+    assert (add().plugin, add().marked) == ("kube-rdma", False)
+    call = wire.decode(environment(), config(type="macvlan", chain=True), 7)
+    assert (call.plugin, call.marked) == ("macvlan", True)
+    assert not wire.decode(environment(), config(chain=1), 7).marked
+
+
+def test_addresses_for_another_plugin_are_just_these():
+    """What was made before that plugin is its own affair."""
+    text = config(type="macvlan", prevResult=PREVIOUS)
+    given = cni.Result(addresses=(cni.LinkAddress(ip_interface("10.0.0.9/24")),))
+    document = json.loads(wire.encode(wire.decode(environment(), text, 7), given))
+    assert document == {"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.9/24"}]}
+
+
 def test_an_empty_result_changes_nothing():
     """A pod that asks for nothing gets just what it had."""
     assert json.loads(wire.encode(add(previous=PREVIOUS), cni.Result())) == PREVIOUS

@@ -1,13 +1,14 @@
-"""What a container runtime says of itself, and what is made of it."""
+"""What a container runtime says of itself and of its sandboxes, and what is made of it."""
 
 import asyncio
 
 import pytest
 
-from kube_rdma.adapters.runtime.cri import read_runtime
+from kube_rdma.adapters.runtime.cri import read_netns, read_runtime, read_sandboxes
 from kube_rdma.adapters.runtime.cri_fake import FakeRuntime
+from kube_rdma.model.binding import PodName
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.runtime import Runtime
+from kube_rdma.model.runtime import PodSandbox, Runtime
 
 DIRS = ["/etc/cdi", "/var/run/cdi"]
 
@@ -55,3 +56,45 @@ async def test_something_else_on_its_socket(socket, data):
         await read_runtime(socket)
     server.close()
     await server.wait_closed()
+
+
+LIVING = PodSandbox("c1", PodName("default", "a"), "uid-a", ready=True, created=1_700_000_000_000)
+STOPPED = PodSandbox("c0", PodName("default", "a"), "uid-a", ready=False, created=5)
+HOST = PodSandbox("c2", PodName("kube-system", "b"), "uid-b", ready=True, created=7)
+NETNS = "/var/run/netns/cni-1"
+
+
+@pytest.fixture
+async def runtime(socket):
+    async with FakeRuntime(socket, "containerd", "v2.4.2", {}) as found:
+        found.run(STOPPED, NETNS)
+        found.run(LIVING, NETNS)
+        found.run(HOST)
+        yield found
+
+
+async def test_its_sandboxes(socket, runtime):
+    """All of them, with the state that the kubelet sees too."""
+    assert await read_sandboxes(socket) == (STOPPED, LIVING, HOST)
+    runtime.remove("c2")
+    assert await read_sandboxes(socket) == (STOPPED, LIVING)
+
+
+async def test_where_a_sandbox_has_its_network_namespace(socket, runtime):
+    """The path of the spec; nothing on the host's network."""
+    assert await read_netns(socket, "c1") == NETNS
+    assert await read_netns(socket, "c2") == ""
+
+
+@pytest.mark.parametrize("container", ["c0", "c9"])
+async def test_a_sandbox_that_has_ended_has_no_namespace(socket, runtime, container):
+    """Stopped, or unknown."""
+    with pytest.raises(Unavailable, match=f"sandbox {container}"):
+        await read_netns(socket, container)
+
+
+async def test_a_runtime_that_starts_lists_nothing(socket, runtime):
+    """An error and not an empty list, which would say that nothing lives."""
+    runtime.failing = True
+    with pytest.raises(Unavailable, match="not initialized"):
+        await read_sandboxes(socket)

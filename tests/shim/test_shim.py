@@ -158,9 +158,11 @@ async def test_a_pod_that_asks_for_nothing_is_not_held_up(shim, root):
     assert done.document == PREVIOUS
 
 
-@pytest.mark.parametrize("config", [b'{"cniVersion":"1.0.0"}', text(prevResult=None)])
+@pytest.mark.parametrize(
+    "config", [b'{"cniVersion":"1.0.0"}', text(prevResult=None), text(type="macvlan")]
+)
 async def test_who_calls_by_name_waits_for_the_agent(shim, config):
-    """Without a previous result somebody asked for this plugin: the ADD fails."""
+    """Without a previous result, or for addresses, somebody asked for us: the ADD fails."""
     done = await shim.run(environment(), config)
     assert (done.code, done.document["code"]) == (1, 11)
 

@@ -12,6 +12,7 @@ from typing import Annotated, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Strict
 from pydantic.alias_generators import to_camel
 
+from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import PoolSpec
 
 RESCAN = 60  # seconds, the default of the shared device plugin
@@ -34,3 +35,4 @@ class Config:
     pools: tuple[PoolSpec, ...]
     rescan: int = RESCAN  # seconds between two looks when the kernel announces nothing; 0: never
     warnings: tuple[str, ...] = ()  # sentences
+    functions: tuple[FunctionsWish, ...] = ()

@@ -1,9 +1,9 @@
 """NetworkAttachmentDefinitions: the CNI configuration in one becomes a Network.
 
-Manifests that were written for Multus with macvlan, ipvlan, ipoib, host-device, tuning, sbr and
-rdma work as they are: we read these configurations and do the same (network_plugins). Any other
-plugin is kept as it is, its binary will be called. A key that nobody knows is ignored by those
-plugins, and here with a warning.
+Manifests that were written for Multus with macvlan, ipvlan, ipoib, host-device, sriov, ib-sriov,
+tuning, sbr and rdma work as they are: we read these configurations and do the same
+(network_plugins). Any other plugin is kept as it is, its binary will be called. A key that nobody
+knows is ignored by those plugins, and here with a warning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kube_rdma.api import ip_conf
 from kube_rdma.api.document import Document, Path, Place, Value, read, shown
 from kube_rdma.api.faults import near, no_fields, validate
 from kube_rdma.api.ip_conf import IpamConf
-from kube_rdma.api.network_plugins import CHAINED, COMMON, MAIN, Plugin, Tuning
+from kube_rdma.api.network_plugins import CHAINED, COMMON, MAIN, IbSriov, Plugin, Tuning
 from kube_rdma.api.words import partition
 from kube_rdma.model.attachment import Network, NetworkKind, NetworkRoute, StaticAddress
 from kube_rdma.model.errors import Refused
@@ -152,6 +152,11 @@ def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -
         mtu=said.get("mtu") or None,
         mac=said.get("mac"),
         device=plugin.device,
+        function=plugin.function,
+        infiniband=isinstance(plugin, IbSriov),
+        guid=plugin.args.cni.guid if isinstance(plugin, IbSriov) else None,
+        isolated=said.get("isolated", False),
+        configured=said.get("configured", False),
         pkey=partition(said["pkey"]) if said.get("pkey") else None,
         rdma=said.get("rdma", True),
         pools=tuple(dict.fromkeys(names)),
@@ -175,8 +180,10 @@ def _tuned(network: Network, plugin: Plugin) -> Network:
 
 
 def _unknown(part: _Part, plugin: Plugin) -> Iterator[str]:
-    """A sentence for each key that is ignored, with the one that was perhaps meant."""
+    """A sentence for each key that is ignored, with why, or the one that was perhaps meant."""
     assert isinstance(part.value, dict)
+    for key, reason in plugin.ignored.items():
+        yield f"{part.where((key,), key=True)}: {reason}"
     fields = [one.alias or name for name, one in type(plugin).model_fields.items()]
     for key in part.value:
         if key not in COMMON and key not in fields:

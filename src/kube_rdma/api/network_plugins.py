@@ -1,8 +1,9 @@
 """The CNI plugins whose configurations we read and serve ourselves, each as a model.
 
 Names and meanings are those of the reference plugins (containernetworking/plugins, v1.9) and of
-rdma-cni and ipoib-cni. They ignore what they do not know, so do these models; network_definition
-warns of it. `foreign` says why a configuration is left to the plugin itself.
+sriov-cni, ib-sriov-cni, rdma-cni and ipoib-cni. They ignore what they do not know, so do these
+models; network_definition warns of it. `foreign` says why a configuration is left to the plugin
+itself.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from kube_rdma.api.dialect import Typed
 from kube_rdma.api.faults import Slip, slips
-from kube_rdma.api.networks import Mac
-from kube_rdma.api.words import Form, PKey
+from kube_rdma.api.networks import Guid, Mac
+from kube_rdma.api.words import Form, Pci, PKey
 from kube_rdma.model.attachment import NetworkKind
+from kube_rdma.model.function_step import FunctionSettings, LinkState, VlanProtocol
 
 Mtu: TypeAlias = Annotated[int, Field(ge=0, le=65535)]  # 0: that of the link below
 Master: TypeAlias = Annotated[
@@ -29,7 +31,7 @@ COMMON = frozenset(
     (
         *("type", "name", "cniVersion", "cniVersions", "ipam", "dns", "args", "capabilities"),
         *("runtimeConfig", "prevResult", "disableCheck", "disableGC", "plugins"),
-        *("deviceID", "pciBusID", "logLevel", "logFile"),
+        *("deviceID", "pciBusID", "logLevel", "logFile", "meta"),
     )
 )
 
@@ -40,6 +42,19 @@ _SYSCTL = re.compile(r"net[./](ipv[46])[./](conf|neigh)[./]IFNAME[./]([a-z0-9_]+
 def _or(default: str) -> BeforeValidator:
     """An empty text means the default, as in Go."""
     return BeforeValidator(lambda value: default if value == "" else value)
+
+
+_UNSET = BeforeValidator(lambda value: None if value == "" else value)
+_LOWER = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+
+Switch: TypeAlias = Literal["on", "off"]
+Rate: TypeAlias = Annotated[int, Field(ge=0, le=0xFFFFFFFF)]  # a u32 of struct ifla_vf_rate
+
+
+def _logs(level: object, file: object) -> dict[str, str]:
+    reason = "it is ignored, what is done is in the log of the agent"
+    said = {"logLevel": level, "logFile": file}
+    return {name: reason for name, value in said.items() if value}
 
 
 class Plugin(Typed):
@@ -56,6 +71,16 @@ class Plugin(Typed):
     def device(self) -> str | None:
         """The card that it names, where it names one by something else than `master`."""
         return None
+
+    @property
+    def function(self) -> FunctionSettings | None:
+        """What a virtual function is set to; None where another card would do as well."""
+        return None
+
+    @property
+    def ignored(self) -> Mapping[str, str]:
+        """Fields that are right and have no effect here, with the reason."""
+        return {}
 
 
 class Linked(Plugin):
@@ -129,6 +154,120 @@ class HostDevice(Plugin):
         return next((name for name in names if name), None)
 
 
+class Sriov(Plugin):
+    """type sriov: a virtual function moves, set up by its physical one. Rates are in Mbit/s."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    device_id: Annotated[Pci | None, _UNSET] = Field(None, alias="deviceID")
+    vlan: Annotated[int, Field(ge=0, le=4094)] | None = None
+    vlan_qos: Annotated[int, Field(ge=0, le=7)] | None = Field(None, alias="vlanQoS")
+    vlan_protocol: Annotated[Literal["802.1q", "802.1ad"] | None, _LOWER, _UNSET] = Field(
+        None, alias="vlanProto"
+    )
+    mac: Annotated[Mac | None, _UNSET] = None
+    spoofchk: Annotated[Switch | None, _UNSET] = None
+    trust: Annotated[Switch | None, _UNSET] = None
+    link_state: Annotated[Literal["auto", "enable", "disable"] | None, _UNSET] = None
+    min_tx_rate: Rate | None = None
+    max_tx_rate: Rate | None = None
+    log_level: Any = Field(None, alias="logLevel")
+    log_file: Any = Field(None, alias="logFile")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Sriov:
+        found = []
+        for name, value, plain in (
+            ("vlanQoS", self.vlan_qos, 0),
+            ("vlanProto", self.vlan_protocol, "802.1q"),
+        ):
+            if value not in (None, plain) and not self.vlan:
+                remedy = f'Add "vlan": 100, or remove {name}'
+                found.append(Slip(f"{name} belongs to a VLAN, and none is set", remedy, (name,)))
+        least, most = self.min_tx_rate or 0, self.max_tx_rate or 0
+        if most and least > most:
+            problem = f"the least rate, {least}, is above the highest, {most}"
+            found.append(Slip(problem, f"Write {most} or less", ("min_tx_rate",)))
+        if found:
+            raise slips(*found)
+        return self
+
+    @property
+    def device(self) -> str | None:
+        """The function."""
+        return self.device_id
+
+    @property
+    def function(self) -> FunctionSettings:
+        """All but the MAC, which the pod may ask for too. A VLAN says the whole of its tag."""
+        tagged = self.vlan is not None
+        return FunctionSettings(
+            vlan=self.vlan,
+            qos=self.vlan_qos or 0 if tagged else None,
+            protocol=VlanProtocol(self.vlan_protocol or "802.1q") if tagged else None,
+            spoof_check=None if self.spoofchk is None else self.spoofchk == "on",
+            trust=None if self.trust is None else self.trust == "on",
+            link_state=LinkState(self.link_state) if self.link_state else None,
+            min_rate=self.min_tx_rate,
+            max_rate=self.max_tx_rate,
+        )
+
+    @property
+    def ignored(self) -> Mapping[str, str]:
+        """The plugin's own log."""
+        return _logs(self.log_level, self.log_file)
+
+
+class _CniArgs(Plugin):
+    guid: Guid | None = None
+
+
+class _Args(Plugin):
+    cni: _CniArgs = _CniArgs()
+
+
+class IbSriov(Plugin):
+    """type ib-sriov: a virtual function of an InfiniBand card moves."""
+
+    model_config = ConfigDict(alias_generator=None)
+
+    device_id: Annotated[Pci | None, _UNSET] = Field(None, alias="deviceID")
+    pkey: Annotated[PKey | None, _UNSET] = None
+    link_state: Annotated[Literal["auto", "enable", "disable"] | None, _UNSET] = None
+    isolated: bool = Field(False, alias="rdmaIsolation")
+    configured: bool = Field(False, alias="ibKubernetesEnabled")
+    vfio: bool = Field(False, alias="vfioPciMode")
+    publish: bool = Field(False, alias="publishPfGuid")
+    kubeconfig: str = ""
+    args: _Args = _Args()
+    log_level: Any = Field(None, alias="logLevel")
+    log_file: Any = Field(None, alias="logFile")
+
+    @property
+    def foreign(self) -> str:
+        """A function that leaves the kernel's hands."""
+        return "vfioPciMode is true" if self.vfio else ""
+
+    @property
+    def device(self) -> str | None:
+        """The function."""
+        return self.device_id
+
+    @property
+    def function(self) -> FunctionSettings:
+        """All but the GUIDs, which are the pod's."""
+        return FunctionSettings(link_state=LinkState(self.link_state) if self.link_state else None)
+
+    @property
+    def ignored(self) -> Mapping[str, str]:
+        """What the plugin does for others, and its own log."""
+        found = _logs(self.log_level, self.log_file)
+        for name, value in (("publishPfGuid", self.publish), ("kubeconfig", self.kubeconfig)):
+            if value:
+                found[name] = "it is ignored, no GUID is published"
+        return found
+
+
 class KubeRdma(Linked):
     """type kube-rdma: what the mode of the granted card means."""
 
@@ -180,6 +319,8 @@ MAIN: Mapping[str, tuple[NetworkKind, type[Plugin]]] = {
     "ipvlan": (NetworkKind.IPVLAN, Ipvlan),
     "ipoib": (NetworkKind.IPOIB, Ipoib),
     "host-device": (NetworkKind.DEVICE, HostDevice),
+    "sriov": (NetworkKind.DEVICE, Sriov),
+    "ib-sriov": (NetworkKind.DEVICE, IbSriov),
     "kube-rdma": (NetworkKind.CARD, KubeRdma),
 }
 CHAINED: Mapping[str, type[Plugin]] = {"rdma": Nothing, "sbr": Nothing, "tuning": Tuning}

@@ -10,7 +10,7 @@ need them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from kube_rdma.model.attachment import Attached
@@ -39,9 +39,13 @@ def status(
     return _joined([*others, *map(_entry, attached)])
 
 
-def own_status(attached: Sequence[Attached]) -> str:
-    """Our annotation: one object for each interface, in the order of the pod's networks."""
-    return json.dumps([_own(one) for one in attached], separators=(",", ":"))
+def own_status(attached: Sequence[Attached], before: str = "", others: Collection[str] = ()) -> str:
+    """Our annotation: one object for each interface, in the order of the pod's networks.
+
+    Of `before`, which the pod has now, only what is about the interfaces `others` stays.
+    """
+    kept = [one for one in _entries(before) if one.get("interface") in others]
+    return json.dumps([*kept, *map(_own, attached)], separators=(",", ":"))
 
 
 def _entries(text: str) -> list[Json]:
@@ -66,7 +70,7 @@ def _entry(one: Attached) -> Json:
             mac=one.mac,
             mtu=one.mtu,
         ),
-        "dns": {},
+        "dns": _dns(one.dns),
         **_said(**{"device-info": _device_info(one)}, gateway=list(map(str, one.default_routes))),
     }
 

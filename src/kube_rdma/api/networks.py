@@ -16,7 +16,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import Field, field_validator
 
 from kube_rdma.api.dialect import Many, Typed
-from kube_rdma.api.document import Document, Path, Place, Value, read, shown
+from kube_rdma.api.document import Document, Path, Place, Value, shown
+from kube_rdma.api.entries import entries, refuse_many
 from kube_rdma.api.faults import Slip, slips, validate
 from kube_rdma.api.ip_words import IpAddress, Label, Word, address
 from kube_rdma.api.words import Form
@@ -26,7 +27,8 @@ from kube_rdma.model.ip import InterfaceName
 
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 
-MOST = 128  # each has a routing table of its own from 101 on, and the kernel's begin at 253
+_IB_KUBERNETES = "mellanox.infiniband.app"
+"""What ib-kubernetes writes into the cni-args of an entry when its GUID is known to the fabric."""
 
 _FIELD = "networks"  # what an entry is called in messages: networks[2].ips[0]
 _TAKEN = ("lo", "eth0")  # what every pod has before its first further network
@@ -138,45 +140,10 @@ def asks(text: str, namespace: str, source: str = ANNOTATION) -> tuple[NetworkAs
     # What Multus looks for too: no name has one of these.
     is_json = any(each in text for each in '[{"')
     if not is_json:
-        _refuse_many(text.count(",") + 1, source)
-    document = _of_json(text, source) if is_json else _of_names(text, source)
+        refuse_many(text.count(",") + 1, source)
+    document = entries(text, source, _FIELD) if is_json else _of_names(text, source)
     found = validate(Networks, document).networks
     return tuple(_ask(number, entry, namespace) for number, entry in enumerate(found))
-
-
-def _of_json(text: str, source: str) -> Document:
-    """The list below a field of its own."""
-    try:
-        found = read(text.encode(), source)
-    except Refused as error:
-        faults = (_named(each, source) for each in (error, *error.more))
-        raise Refused.all(list(faults)) from None
-    if isinstance(found.value, list):
-        _refuse_many(len(found.value), source)
-    return Document(
-        source,
-        {_FIELD: found.value},
-        {(): Place(1, 1), **_below(found.values)},
-        _below(found.keys),
-    )
-
-
-def _refuse_many(count: int, source: str) -> None:
-    """Before each entry is looked at, and complained about."""
-    if count > MOST:
-        remedy = f"Ask for {MOST} or fewer"
-        raise Refused(f"these are {count} networks", remedy=remedy, where=source)
-
-
-def _named(fault: Refused, source: str) -> Refused:
-    """A fault of the reading, with the name of the field that the list then gets."""
-    place, path, entry = fault.where.removeprefix(source).partition(": [")
-    where = f"{source}{place}: {_FIELD}[{entry}" if path else fault.where
-    return Refused(fault.problem, remedy=fault.remedy, where=where)
-
-
-def _below(places: dict[Path, Place]) -> dict[Path, Place]:
-    return {(_FIELD, *path): place for path, place in places.items()}
 
 
 def _of_names(text: str, source: str) -> Document:
@@ -242,8 +209,14 @@ def _ask(number: int, entry: Entry, namespace: str) -> NetworkAsk:
         guid=entry.guid.lower() if entry.guid else None,
         default_routes=entry.default_route,
         device_id=entry.device_id or None,
+        argued_guid=_text(entry.cni_args.get("guid")),
+        configured=entry.cni_args.get(_IB_KUBERNETES) == "configured",
         arguments=json.dumps(entry.cni_args).encode(),
         capabilities=tuple(
             (key, json.dumps(each).encode()) for key, each in capabilities.items() if each
         ),
     )
+
+
+def _text(value: object) -> str | None:
+    return value.lower() if isinstance(value, str) and value else None

@@ -7,7 +7,8 @@ for; a file on a node is for that node, whatever it says about others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
 
@@ -33,20 +34,33 @@ from kube_rdma.api.words import (
     root_range,
 )
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Preference, Selector
+
+MOST_FUNCTIONS = 0xFFFF  # of one card: sriov_numvfs has 16 bits
 
 _Named = Strict(strict=False)  # a choice is written by its name
 
 
-class PoolSelector(Typed):
-    """Which cards: any value of a list, every field that is given."""
+class CardSelector(Typed):
+    """Which physical functions: any value of a list, every field that is given."""
 
     vendors: Many[Vendor] = ()
     device_ids: Many[DeviceId] = Field((), alias="deviceIDs")
     drivers: Many[Driver] = ()
     interfaces: Many[Interface] = ()
-    link_types: Many[LinkType] = ()
     pci_addresses: Many[Pci] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether it says nothing."""
+        return all(getattr(self, name) in ((), None) for name in type(self).model_fields)
+
+
+class PoolSelector(CardSelector):
+    """Which cards: any value of a list, every field that is given."""
+
+    link_types: Many[LinkType] = ()
     acpi_indexes: Many[Annotated[int, Field(ge=0)]] = ()
     physical_functions: Many[PhysicalFunction] = ()
     root_devices: Many[RootDevice] = ()
@@ -54,10 +68,19 @@ class PoolSelector(Typed):
     p_keys: Many[PKey] = ()
     rdma: bool | None = None
 
-    @property
-    def empty(self) -> bool:
-        """Whether it says nothing."""
-        return all(getattr(self, name) in ((), None) for name in type(self).model_fields)
+
+_Selectors = TypeVar("_Selectors", bound=CardSelector)
+
+
+def _all_choose(selectors: tuple[_Selectors, ...], remedy: str) -> tuple[_Selectors, ...]:
+    empty = [
+        Slip("this selector chooses nothing", remedy, (n,))
+        for n, one in enumerate(selectors)
+        if one.empty
+    ]
+    if empty:
+        raise slips(*empty)
+    return selectors
 
 
 class PolicyPool(Typed):
@@ -77,14 +100,7 @@ class PolicyPool(Typed):
     @classmethod
     def _no_empty(cls, selectors: tuple[PoolSelector, ...]) -> tuple[PoolSelector, ...]:
         remedy = "Remove it, for a pool without selectors has every card that its mode can take"
-        empty = [
-            Slip("this selector chooses nothing", remedy, (n,))
-            for n, one in enumerate(selectors)
-            if one.empty
-        ]
-        if empty:
-            raise slips(*empty)
-        return selectors
+        return _all_choose(selectors, remedy)
 
     @field_validator("bind")
     @classmethod
@@ -97,6 +113,24 @@ class PolicyPool(Typed):
         return bind
 
 
+class PolicyFunctions(Typed):
+    """How many virtual functions each physical one that a selector chooses should have."""
+
+    selectors: Many[CardSelector] = Field(min_length=1, examples=[[{"interfaces": ["ens2f0"]}]])
+    count: int = Field(ge=0, le=MOST_FUNCTIONS, examples=[8])
+    autoprobe: bool = Field(True, description="Whether the kernel binds a driver to each.")
+    force: bool = Field(
+        False,
+        description="Also where the node's default route leads through the card, and in place of "
+        "virtual functions that somebody else made or set up.",
+    )
+
+    @field_validator("selectors")
+    @classmethod
+    def _no_empty(cls, selectors: tuple[CardSelector, ...]) -> tuple[CardSelector, ...]:
+        return _all_choose(selectors, 'Add a field that chooses, such as "interfaces": ["ens2f0"]')
+
+
 class PolicySpec(Typed):
     """For which nodes, and what they offer; a higher priority wins on a node of two policies."""
 
@@ -105,6 +139,7 @@ class PolicySpec(Typed):
     pools: Many[PolicyPool] = Field(
         min_length=1, examples=[[{"resource": "rdma/hca", "mode": "hca"}]]
     )
+    virtual_functions: Many[PolicyFunctions] = ()
 
 
 class Metadata(Typed):
@@ -127,7 +162,22 @@ class NodePolicy(Typed):
 def load(document: Document) -> Config:
     """What the document means; raise Refused with all of its faults."""
     policy = validate(NodePolicy, document)
-    return Config(tuple(_pools(policy, document)))
+    return Config(tuple(_pools(policy, document)), functions=tuple(_functions(policy, document)))
+
+
+def _functions(policy: NodePolicy, document: Document) -> Iterator[FunctionsWish]:
+    for index, one in enumerate(policy.spec.virtual_functions):
+        path = ("spec", "virtualFunctions", index)
+        yield FunctionsWish(
+            tuple(
+                _cards(each, document.where((*path, "selectors", n)))
+                for n, each in enumerate(one.selectors)
+            ),
+            one.count,
+            document.where(path),
+            autoprobe=one.autoprobe,
+            force=one.force,
+        )
 
 
 def _pools(policy: NodePolicy, document: Document) -> Iterator[PoolSpec]:
@@ -150,15 +200,21 @@ def _pools(policy: NodePolicy, document: Document) -> Iterator[PoolSpec]:
         )
 
 
-def _selector(one: PoolSelector, source: str) -> Selector:
+def _cards(one: CardSelector, source: str) -> Selector:
     return Selector(
         source,
         vendors=tuple(v.lower() for v in one.vendors),
         device_ids=tuple(d.lower() for d in one.device_ids),
         drivers=one.drivers,
         interfaces=one.interfaces,
-        link_types=one.link_types,
         pci_addresses=tuple(map(PciAddress, one.pci_addresses)),
+    )
+
+
+def _selector(one: PoolSelector, source: str) -> Selector:
+    return replace(
+        _cards(one, source),
+        link_types=one.link_types,
         acpi_indexes=one.acpi_indexes,
         physical=tuple(map(function_range, one.physical_functions)),
         roots=tuple(map(root_range, one.root_devices)),

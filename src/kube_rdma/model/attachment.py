@@ -12,7 +12,9 @@ from enum import StrEnum
 
 from kube_rdma.model.binding import ContainerId, HeldShare, PodName
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.cni import Dns
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ip import Address, InterfaceName, PoolName, Subnet
 from kube_rdma.model.pool import Bind, Mode, ShareId
 from kube_rdma.model.step import Step
@@ -24,7 +26,7 @@ class NetworkKind(StrEnum):
 
     MACVLAN, IPVLAN, IPOIB: a virtual link on a card, the last one on InfiniBand. DEVICE: the card's
     or function's own link. CARD: what the mode of the granted card means (rules/modes). OTHER: the
-    binary of the host's CNI folder is called, we plan nothing.
+    binaries of the host's CNI folder make it (rules/plugin_call).
     """
 
     MACVLAN = "macvlan"
@@ -52,6 +54,18 @@ class NetworkRoute:
     via: Address | None = None
 
 
+class CardAddresses(StrEnum):
+    """What becomes of the addresses that a card's own link has on the node.
+
+    STAY: they are the node's. MOVE: they go into the pod with a link that moves, where it has some.
+    REQUIRED: likewise, and without them there is no network.
+    """
+
+    STAY = "stay"
+    MOVE = "move"
+    REQUIRED = "required"
+
+
 @dataclass(frozen=True, slots=True)
 class Network:
     """One network as its document describes it.
@@ -59,8 +73,12 @@ class Network:
     `master` is the interface of the node that virtual links sit on; None: that of the granted card.
     `resource` ties it to shares (the NAD's annotation). `pools` are asked for addresses, `static`
     ones are given besides. `rdma`: the granted card's RDMA device comes along. `device` is a PCI
-    address, an interface or a MAC. `sysctls` are of the interface: ``ipv4/conf``, ``arp_notify``,
-    ``1``. `config` is the document itself, for plugins that are called; `source` its place.
+    address, an interface or a MAC. `function` is for a virtual function only, and what it is set to
+    in the pod; `infiniband`: one of an InfiniBand card. `guid` is for a pod that asks for no other.
+    `pkey` is a partition without the bit for full members, of InfiniBand alone. `isolated`: only
+    where an RDMA device belongs to one namespace; `configured`: only for entries that
+    ib-kubernetes has seen. `sysctls` are of the interface: ``ipv4/conf``, ``arp_notify``, ``1``.
+    `config` is the document itself, for plugins that are called; `source` its place.
     """
 
     name: str  # namespace/name, as status tells it
@@ -76,8 +94,14 @@ class Network:
     rdma: bool = True
     device: str | None = None  # of kind DEVICE, where the document says it
     mac: str | None = None
-    pkey: int | None = None  # of kind IPOIB
+    function: FunctionSettings | None = None  # of kind DEVICE
+    infiniband: bool = False
+    guid: str | None = None
+    isolated: bool = False
+    configured: bool = False
+    pkey: int | None = None
     sysctls: tuple[tuple[str, str, str], ...] = ()
+    card_addresses: CardAddresses = CardAddresses.STAY
     config: bytes = b""
     plugin: str = ""  # the CNI type, of kind OTHER
 
@@ -95,6 +119,9 @@ class NetworkAsk:
     """One entry of a pod's annotation; `source` names the entry, ``networks[2]``.
 
     `capabilities` are what only other plugins can do (``portMappings``, ``bandwidth``), as JSON.
+    `routes` come before those of the network. `default`: the pod's default routes lead to the
+    gateways of this interface's addresses, whichever those turn out to be. `argued_guid` is the
+    GUID of its cni-args, `configured`: ib-kubernetes has put it there.
     """
 
     namespace: str
@@ -105,7 +132,11 @@ class NetworkAsk:
     mac: str | None = None
     guid: str | None = None
     default_routes: tuple[Address, ...] = ()
+    routes: tuple[NetworkRoute, ...] = ()
+    default: bool = False
     device_id: str | None = None
+    argued_guid: str | None = None
+    configured: bool = False
     arguments: bytes = b"{}"  # cni-args, as JSON
     capabilities: tuple[tuple[str, bytes], ...] = ()
 
@@ -120,7 +151,12 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class HostLink:
-    """An interface of the node now. `default_route`: the node itself is reached through it."""
+    """An interface of the node now. `default_route`: the node itself is reached through it.
+
+    `addresses` are those that somebody gave it, with their length; what the kernel makes itself
+    (fe80::/64) is left out. `virtual` is the place of a virtual function whose physical one has an
+    interface on the node too, `settings` what that one tells of it, asked for only where it counts.
+    """
 
     index: int
     name: str
@@ -130,6 +166,9 @@ class HostLink:
     pci: PciAddress | None
     link_type: str  # as Netdev.link_type
     default_route: bool = False
+    addresses: tuple[tuple[Address, int], ...] = ()
+    virtual: FunctionPlace | None = None
+    settings: FunctionSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +176,14 @@ class HostNetwork:
     """The node as planning needs it.
 
     `soft` is the kind of RDMA link to make on cards without an RDMA device of their own (rxe, siw);
-    None: none is made.
+    None: none is made. `guids` are those of the RDMA devices that the node can see, with their name
+    and function.
     """
 
     links: tuple[HostLink, ...]
     namespace_mode: NamespaceMode
     soft: str | None = None
+    guids: tuple[tuple[str, PciAddress | None, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,12 +287,22 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginResult:
+    """What other plugins answered to the ADD of an interface, as JSON: CHECK and DEL need it."""
+
+    interface: InterfaceName
+    document: bytes
+    dns: Dns | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Attachment:
     """Everything of ours in one sandbox. `complete` once every step was run and ADD answered."""
 
     sandbox: Sandbox
     plans: tuple[Plan, ...]
     complete: bool = False
+    results: tuple[PluginResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,3 +324,4 @@ class Attached:
     pci: PciAddress | None = None
     physical: PciAddress | None = None
     default_routes: tuple[Address, ...] = ()  # gateways of the pod's default routes through it
+    dns: Dns | None = None  # what other plugins answered

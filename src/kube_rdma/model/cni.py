@@ -18,6 +18,7 @@ from ipaddress import (
 )
 
 from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.cni_conf import PLUGIN
 from kube_rdma.model.ip import InterfaceName
 
 VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
@@ -119,6 +120,8 @@ class Call:
     as the call lasts; ADD always has it. `uid` and `pod` are what the kubelet told the runtime,
     `args` all of CNI_ARGS. `previous` is what the plugins before us made, `valid` what GC must
     leave, `config` the whole configuration as it came, for the keys that only some callers know.
+    `plugin` is the type of that configuration, `marked` says that it is our entry in the cluster's
+    list (rules/conflist).
     """
 
     verb: Verb
@@ -134,6 +137,8 @@ class Call:
     args: tuple[tuple[str, str], ...] = ()
     previous: Result | None = None
     valid: tuple[Attachment, ...] = ()
+    plugin: str = PLUGIN
+    marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 PLUGIN = "kube-rdma"  # our type in a configuration, and so the name of the binary on the host
+IPAM_PLUGIN = "kube-rdma-ipam"  # our type in an ``ipam`` block: the same binary by a second name
+CHAINED = "chain"  # the key by which our entry in the cluster's list says that it is that
 
 
 class Wiring(StrEnum):

@@ -1,6 +1,7 @@
-"""A network interface as the namespace of a pod shows it.
+"""A network interface: as a plan found it on the node, and as a pod's namespace shows it.
 
-adapters/kernel looks into the namespace, rules/health judges what a card's interface does there.
+Steps name a Host. adapters/kernel looks into namespaces, rules/health judges what a card's
+interface does there.
 """
 
 from __future__ import annotations
@@ -8,6 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kube_rdma.model.device import PciAddress
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A link of the node at the moment of planning; `index` is the kernel's, `name` for people."""
+
+    index: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ip import Address, InterfaceName, Subnet
+from kube_rdma.model.step import VirtualKind
+
+_VIRTUAL = frozenset(kind.value for kind in VirtualKind)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenLink:
     """An interface. `kind` is the kernel's (IFLA_INFO_KIND), "" for a card's own link.
 
-    `parent` is the index of the link that it sits on (IFLA_LINK), which is one of the node.
+    `parent` is the index of the link that it sits on (IFLA_LINK), which is one of the node, or one
+    that was taken from there.
     """
 
     name: InterfaceName
@@ -28,6 +33,15 @@ class SeenLink:
     alias: str = ""
     pci: PciAddress | None = None
     addresses: tuple[tuple[Address, int], ...] = ()  # with their length
+
+    @property
+    def virtual(self) -> bool:
+        """Whether it sits on another one.
+
+        Of IPoIB the kernel says the kind for a card's own interface too (ipoib_add_port,
+        drivers/infiniband/ulp/ipoib/ipoib_main.c), and only a child has a parent.
+        """
+        return self.kind in _VIRTUAL and (self.kind != VirtualKind.IPOIB or bool(self.parent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +76,20 @@ class SeenRdma:
     netdev: InterfaceName | None = None
     pci: PciAddress | None = None
     gids: tuple[tuple[InterfaceName, Address], ...] = ()
+    guid: str | None = None  # of its node, as FunctionSettings has it
 
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """The namespace; `sysctls` holds those that were asked about, path and value."""
+    """The namespace; `sysctls` holds those that were asked about, path and value.
+
+    So does `functions`, of virtual functions; their settings are the node's, wherever their
+    interface is.
+    """
 
     links: tuple[SeenLink, ...] = ()
     routes: tuple[SeenRoute, ...] = ()
     rules: tuple[SeenRule, ...] = ()
     rdma: tuple[SeenRdma, ...] = ()
     sysctls: tuple[tuple[str, str], ...] = ()
+    functions: tuple[tuple[FunctionPlace, FunctionSettings], ...] = ()

@@ -1,8 +1,10 @@
-"""The container runtime of a node, as it describes itself."""
+"""The container runtime of a node, as it describes itself, and the sandboxes that it has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from kube_rdma.model.binding import ContainerId, PodName
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +19,17 @@ class Runtime:
     version: str  # as the runtime writes it: v2.4.2, 1.7.13~ds1
     cdi: bool | None = None
     cdi_dirs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PodSandbox:
+    """A sandbox of a pod. One that is not `ready` was stopped, or was never made to the end.
+
+    `created`: nanoseconds of the wall clock, good to tell the newest of one pod.
+    """
+
+    container: ContainerId
+    pod: PodName
+    uid: str  # as the kubelet told it: that of a static pod is another one in the API
+    ready: bool
+    created: int = 0

@@ -13,7 +13,9 @@ from enum import StrEnum
 from typing import NewType
 
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.function_step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ip import Address, InterfaceName, Subnet
+from kube_rdma.model.link import Host
 
 Mark = NewType("Mark", str)
 """What a link of ours carries as its alias (IFLA_IFALIAS): ``kube-rdma <attachment>``."""
@@ -28,19 +30,12 @@ class VirtualKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """A link of the node at the moment of planning; `index` is the kernel's, `name` for people."""
-
-    index: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
 class MakeLink:
     """Make a virtual link inside the pod, in one message: parent, kind, name, MTU, MAC, mark.
 
     `mode` is the kind's own word (bridge, private, vepa, passthru; l2, l3, l3s). `pkey` is for
-    IPoIB. Done when a link of this name and mark is in the pod. Undone by removing that link.
+    IPoIB. The parent is on the node, or `inside`: taken into the pod under the name that `parent`
+    has. Done when a link of this name and mark is in the pod. Undone by removing that link.
     """
 
     kind: VirtualKind
@@ -51,16 +46,18 @@ class MakeLink:
     mtu: int | None = None  # None: the parent's
     mac: str | None = None  # None: the kernel chooses
     pkey: int | None = None
+    inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TakeLink:
     """Move a card's own link into the pod and rename it, in one message.
 
-    The state it was found in is what undoing restores: name, MTU, MAC, up or down. `pci` finds the
-    link again on either side, also when the pod's namespace went and the kernel gave it back under
-    another name; `index` alone where the link has no function. `soft` are the soft RDMA links that
-    stand on it, name and kind: the kernel removes them with the move.
+    The state it was found in is what undoing restores: name, MTU, MAC, up or down, and the
+    `addresses` that somebody gave it, with their length. `pci` finds the link again on either side,
+    also when the pod's namespace went and the kernel gave it back under another name; `index` alone
+    where the link has no function. `soft` are the soft RDMA links that stand on it, name and kind:
+    the kernel removes them with the move.
     """
 
     link: Host
@@ -70,6 +67,7 @@ class TakeLink:
     mac: str
     up: bool
     soft: tuple[tuple[str, str], ...] = ()
+    addresses: tuple[tuple[Address, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +153,18 @@ class MoveRdma:
 
 
 @dataclass(frozen=True, slots=True)
+class AwaitPartition:
+    """Wait, bounded, until the RDMA device of a function is a member of an InfiniBand partition.
+
+    `pkey` is without the bit for full members. Not undone. Refused when the subnet manager has not
+    made it one.
+    """
+
+    pci: PciAddress
+    pkey: int
+
+
+@dataclass(frozen=True, slots=True)
 class AwaitGid:
     """Wait, bounded, until a device lists a GID for an address: without it verbs cannot use it.
 
@@ -177,9 +187,37 @@ class Announce:
     address: Address
 
 
+@dataclass(frozen=True, slots=True)
+class PluginConf:
+    """One plugin of the host's CNI folder, with all of its configuration but the previous result.
+
+    `type` is the name of its binary, `config` the JSON that it is given.
+    """
+
+    type: str
+    config: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlugin:
+    """Have other CNI plugins make an interface of the pod: ADD of each, in this order.
+
+    Done when the pod has a link of this name. Undone by DEL of each, in reverse; only then may it
+    be run again, for nobody knows what the plugins do with a second ADD. `version` is that of their
+    configuration, `check`: it does not forbid CHECK (disableCheck).
+    """
+
+    name: InterfaceName
+    plugins: tuple[PluginConf, ...]
+    version: str
+    check: bool = True
+
+
 Step = (
     MakeLink
     | TakeLink
+    | SetFunction
+    | RebindFunction
     | SetLink
     | Probe
     | AddAddress
@@ -188,8 +226,10 @@ Step = (
     | SetSysctl
     | MakeRdma
     | MoveRdma
+    | AwaitPartition
     | AwaitGid
     | Announce
+    | CallPlugin
 )
 
 
@@ -202,12 +242,23 @@ class RemoveLink:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveLinks:
+    """Remove several at once, each as RemoveLink says; one by one takes some 20 ms for each.
+
+    In one message where no other link of ours is in the pod.
+    """
+
+    links: tuple[RemoveLink, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GiveBackLink:
     """Bring a card's link back to the node with the name, MTU, MAC and state it was found in.
 
     `name` is what it is called in the pod, `link` what it was on the node. It may be on the node
     already, under another name: the kernel brings it back when a namespace ends. Its addresses,
-    routes and sysctls are dropped by the move itself (__dev_change_net_namespace, net/core/dev.c).
+    routes and sysctls are dropped by the move itself (__dev_change_net_namespace, net/core/dev.c);
+    `addresses` are those that it had on the node, and has again.
     """
 
     link: Host
@@ -216,6 +267,7 @@ class GiveBackLink:
     mtu: int
     mac: str
     up: bool
+    addresses: tuple[tuple[Address, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,5 +306,23 @@ class GiveBackRdma:
     pci: PciAddress | None
 
 
-Undo = RemoveLink | GiveBackLink | RestoreRdma | RemoveRule | RemoveRdma | GiveBackRdma
+@dataclass(frozen=True, slots=True)
+class EndPlugin:
+    """Have other CNI plugins take back what they made: DEL of each, the last one first."""
+
+    call: CallPlugin
+
+
+Undo = (
+    RemoveLink
+    | RemoveLinks
+    | GiveBackLink
+    | ResetFunction
+    | RebindFunction
+    | RestoreRdma
+    | RemoveRule
+    | RemoveRdma
+    | GiveBackRdma
+    | EndPlugin
+)
 """What takes a Step back; done again, or for a Step that was never run, it changes nothing."""

@@ -6,14 +6,16 @@ it. Taking one reads some thousand small files: call it in a thread from async c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.default_routes import merge_routes, read_default_routes
 from kube_rdma.adapters.kernel.rdma_netlink import merge, read_links
 from kube_rdma.adapters.kernel.record import recorded_links, recorded_routes
-from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.adapters.kernel.sysfs import read_devices, read_survey
 from kube_rdma.model.card import Function
+from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.survey import Fault, Survey
 
@@ -35,6 +37,30 @@ def take_survey(sysfs: Path | None = None) -> Survey:
         )
     root = sysfs or _SYSFS
     return _with_routes(_with_links(read_survey(root), sysfs), root, sysfs)
+
+
+def take_devices(
+    names: Sequence[str], sysfs: Path | None = None
+) -> tuple[tuple[Device, ...], str | None]:
+    """These RDMA devices alone, those that are there, and the connection manager's node.
+
+    As sysfs shows them: with their GIDs and device nodes, without what netlink says of their ports.
+    """
+    devices, rdma_cm = read_devices(sysfs or _SYSFS, names)
+    return devices, rdma_cm.path if rdma_cm else None
+
+
+def rerouted(survey: Survey) -> Survey:
+    """The same with the default routes of now, as take_survey has them."""
+    cleared = replace(survey, functions=tuple(map(_cleared, survey.functions)))
+    return _with_routes(cleared, _SYSFS, None)
+
+
+def _cleared(function: Function) -> Function:
+    if all(netdev.default_route is False for netdev in function.netdevs):
+        return function
+    netdevs = (replace(netdev, default_route=False) for netdev in function.netdevs)
+    return replace(function, netdevs=tuple(netdevs))
 
 
 def _with_links(survey: Survey, sysfs: Path | None) -> Survey:

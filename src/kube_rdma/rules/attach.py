@@ -31,13 +31,13 @@ from kube_rdma.model.attachment import (
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import Address, InterfaceName, Subnet
+from kube_rdma.model.link import Host
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
     AddRule,
     Announce,
     AwaitGid,
-    Host,
     MakeLink,
     MakeRdma,
     Mark,
@@ -51,6 +51,8 @@ from kube_rdma.model.step import (
 )
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach_cards import soft_links
+from kube_rdma.rules.attach_infiniband import child, partition, rebinding, taken_as
+from kube_rdma.rules.attach_vf import after_move, before_move
 from kube_rdma.rules.networks import refused
 
 FIRST_TABLE = 100  # the n-th network has routing table 100 + n
@@ -65,9 +67,16 @@ _MODES = {Way.MACVLAN: "bridge", Way.IPVLAN: "l2", Way.IPOIB: ""}
 
 
 def plans(
-    sandbox: Sandbox, seats: Sequence[Seat], given: Sequence[Given], node: HostNetwork
+    sandbox: Sandbox,
+    seats: Sequence[Seat],
+    given: Sequence[Given],
+    node: HostNetwork,
+    *,
+    alone: bool = True,
 ) -> tuple[Plan, ...]:
     """The Steps of each interface, in the order of the annotation.
+
+    Not `alone`: the pod may have others in the same subnets, of which nobody tells.
 
     Raise Refused when addresses or routes contradict each other.
     """
@@ -85,7 +94,7 @@ def plans(
             card=seat.card.id if seat.card else None,
             steps=(
                 *_link(sandbox.container, seat, node.namespace_mode),
-                *_settings(seat, one, one.interface in crowded),
+                *_settings(seat, one, not alone or one.interface in crowded),
                 *_talk(sandbox.container, seat, one),
             ),
             addresses=one.addresses,
@@ -144,6 +153,7 @@ def _link(container: ContainerId, seat: Seat, mode: NamespaceMode) -> Iterator[S
     """The link comes into the pod; with it, where the kernel does that, its RDMA device."""
     link, network, ask = seat.link, seat.wish.network, seat.wish.ask
     if seat.way is not Way.TAKE:
+        yield from partition(seat)
         yield MakeLink(
             kind=VirtualKind(seat.way),
             parent=Host(link.index, link.name),
@@ -157,13 +167,19 @@ def _link(container: ContainerId, seat: Seat, mode: NamespaceMode) -> Iterator[S
         return
     found = Host(link.index, link.name)
     soft = soft_links(seat.card) if seat.card else ()
-    take = TakeLink(found, ask.interface, link.pci, link.mtu, link.mac, link.up, soft)
+    state = (link.mtu, link.mac, link.up)
+    take = TakeLink(found, taken_as(seat), link.pci, *state, soft, link.addresses)
     moves = seat.devices if mode is NamespaceMode.EXCLUSIVE else ()
     # Of the device, not of the link: a sub-function's device has no PCI address of its own.
     pci = {device.name: device.pci for device in seat.card.devices} if seat.card else {}
     steps: list[Step] = [MoveRdma(device, pci[device]) for device in moves]
+    yield from before_move(seat)
+    yield from rebinding(seat)
+    yield from partition(seat)
     # Moving an InfiniBand device makes its interface anew, so that one is taken afterwards.
     yield from (*steps, take) if link.link_type == "infiniband" else (take, *steps)
+    yield from after_move(seat)
+    yield from child(seat, mark(container, ask.interface))
 
 
 def _settings(seat: Seat, given: Given, crowded: bool) -> Iterator[Step]:

@@ -25,6 +25,8 @@ from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pool import Bind, Mode
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.rules.attach_infiniband import refuse_infiniband, refuse_isolation
+from kube_rdma.rules.attach_vf import no_link, refuse_function
 from kube_rdma.rules.networks import refused
 from kube_rdma.rules.sentences import listed
 
@@ -49,19 +51,28 @@ def seats(
     `granted` are the pod's shares, container by container. Raise Refused when shares, cards or
     links do not fit.
     """
-    ours = [
-        (number, wish)
-        for number, wish in enumerate(wishes, 1)
+    found = tuple(
+        _seat(number, wish, choice, node)
+        for number, (wish, choice) in enumerate(choices(wishes, granted, node), 1)
         if wish.network.kind is not NetworkKind.OTHER
-    ]
-    _refuse_too_many([wish for _, wish in ours], granted)
-    desk = _Desk(granted, node, set())
-    # Who names a card comes first, or its share could be given to one who takes any.
-    order = sorted(ours, key=lambda each: named(each[1]) is None)
-    chosen = {number: desk.choose(wish) for number, wish in order}
-    found = tuple(_seat(number, wish, chosen[number], node) for number, wish in ours)
+    )
     _refuse_taken_twice(found)
     return found
+
+
+def choices(
+    wishes: Sequence[Wish], granted: Sequence[GrantedShare], node: HostNetwork
+) -> tuple[tuple[Wish, Choice | None], ...]:
+    """Each network with its share and card, in the order of the annotation; raise as seats.
+
+    A network of other plugins has its turn too: it may be made of a card that we gave.
+    """
+    _refuse_too_many(wishes, granted)
+    desk = _Desk(granted, node, set())
+    # Who names a card comes first, or its share could be given to one who takes any.
+    order = sorted(enumerate(wishes), key=lambda each: named(each[1]) is None)
+    chosen = {number: desk.choose(wish) for number, wish in order}
+    return tuple((wish, chosen[number]) for number, wish in enumerate(wishes))
 
 
 def named(wish: Wish) -> str | None:
@@ -98,6 +109,8 @@ class _Desk:
     def choose(self, wish: Wish) -> Choice | None:
         """The share and card for a wish; None where it needs none and names none of them."""
         resource, name = wish.network.resource, named(wish)
+        if wish.network.kind is NetworkKind.OTHER and not self._concerns(resource):
+            return None
         needs = resource is not None or wish.network.kind is NetworkKind.CARD
         if name is None:
             if not needs and wish.network.kind is not NetworkKind.DEVICE:
@@ -109,6 +122,10 @@ class _Desk:
         if needs:
             return self._next(wish, match)
         return next(((g, c) for _, _, g, c in self._offers(resource) if match(c)), None)
+
+    def _concerns(self, resource: str | None) -> bool:
+        """Whether this is a resource of ours: other plugins are used with those of others too."""
+        return resource is not None and any(self._offers(resource))
 
     def _offers(self, resource: str | None) -> Iterator[tuple[int, int, GrantedShare, Card]]:
         for place, share in enumerate(self.granted):
@@ -162,6 +179,9 @@ def _seat(number: int, wish: Wish, choice: Choice | None, node: HostNetwork) -> 
     link = _link(wish, card, node)
     way = _way(wish, share, link)
     _refuse_link(wish, way, link)
+    refuse_function(wish, link, card)
+    refuse_infiniband(wish, way, link, card)
+    refuse_isolation(wish, node.namespace_mode)
     if way is Way.TAKE and share and share.mode not in _OWN:
         problem = f"{link.name} cannot move into one pod: other pods share its card"
         remedy = "Use a network of type macvlan or kube-rdma, or a pool of mode exclusive"
@@ -180,9 +200,7 @@ def _link(wish: Wish, card: Card | None, node: HostNetwork) -> HostLink:
     if card is not None:
         link = link_of(card, node)
         if link is None:
-            problem = f"card {card.name} has no interface on the node now"
-            remedy = "Wait until the pod that has it ends; the kubelet tries again"
-            raise refused(wish, "resource", problem, remedy)
+            raise no_link(wish, card)
         return link
     name = named(wish) or ""
     link = next((each for each in node.links if is_link(each, name)), None)

@@ -6,14 +6,23 @@ now, and differs from pod to pod.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from ipaddress import IPv6Address
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from kube_rdma.model.attachment import Attached, Plan, Seat
+from kube_rdma.model.binding import Edits, HeldShare
 from kube_rdma.model.device import CharKind, Device, Gid, GidType
-from kube_rdma.model.ip import Address
+from kube_rdma.model.ip import gid_of
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import MakeRdma
+
+
+def as_named(placed: Sequence[Seat], view: PodView) -> tuple[Seat, ...]:
+    """The seats with the names that their RDMA devices have now.
+
+    A driver that was bound anew has made them anew, and the old name may be another device's.
+    """
+    return tuple(replace(seat, devices=tuple(_names(seat, view))) for seat in placed)
 
 
 def rdma_names(plans: Sequence[Plan], seats: Sequence[Seat]) -> tuple[str, ...]:
@@ -61,17 +70,33 @@ def char_paths(devices: Sequence[Device], rdma_cm: str | None) -> tuple[str, ...
     return tuple(sorted(paths | ({rdma_cm} if rdma_cm and paths else set())))
 
 
+def edits(
+    plans: Sequence[Plan], placed: Sequence[Seat], devices: Sequence[Device], rdma_cm: str | None
+) -> dict[HeldShare, Edits]:
+    """By share the device nodes of its interface's RDMA devices: each container gets its own."""
+    by_name = {device.name: device for device in devices}
+    found: dict[HeldShare, Edits] = {}
+    for plan, seat in zip(plans, placed, strict=True):
+        names = [name for name in rdma_names((plan,), (seat,)) if name in by_name]
+        if plan.held and names:
+            before = found.get(plan.held, Edits()).char_paths
+            paths = char_paths([by_name[name] for name in names], rdma_cm)
+            found[plan.held] = Edits(tuple(sorted({*before, *paths})))
+    return found
+
+
+def _names(seat: Seat, view: PodView) -> Iterator[str]:
+    pci = {device.name: device.pci for device in seat.card.devices} if seat.card else {}
+    for name in seat.devices:
+        there = [one.name for one in view.rdma if one.pci and one.pci == pci.get(name)]
+        yield name if name in there or not there else there[0]
+
+
 def _gid(device: Device, plan: Plan) -> Gid | None:
     """The RoCE v2 entry of the interface's first address; the pod's own, never a neighbour's."""
     for one in plan.addresses:
         for port in device.ports:
             for gid in port.gids:
-                if gid.type is GidType.ROCE_V2 and gid.value == _written(one.address):
+                if gid.type is GidType.ROCE_V2 and gid.value == gid_of(one.address):
                     return gid
     return None
-
-
-def _written(address: Address) -> str:
-    if address.version == 4:
-        return IPv6Address(f"::ffff:{address}").exploded
-    return address.exploded

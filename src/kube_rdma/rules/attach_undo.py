@@ -7,10 +7,12 @@ what a repair has to run again. CNI CHECK is `check`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kube_rdma.model.attachment import Plan
+from kube_rdma.model.function_step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma
 from kube_rdma.model.step import (
@@ -19,6 +21,9 @@ from kube_rdma.model.step import (
     AddRule,
     Announce,
     AwaitGid,
+    AwaitPartition,
+    CallPlugin,
+    EndPlugin,
     GiveBackLink,
     GiveBackRdma,
     MakeLink,
@@ -26,6 +31,7 @@ from kube_rdma.model.step import (
     MoveRdma,
     Probe,
     RemoveLink,
+    RemoveLinks,
     RemoveRdma,
     RemoveRule,
     RestoreRdma,
@@ -34,7 +40,9 @@ from kube_rdma.model.step import (
     Step,
     TakeLink,
     Undo,
+    VirtualKind,
 )
+from kube_rdma.rules.attach_vf import differing
 
 
 def undo(plan: Plan) -> tuple[Undo, ...]:
@@ -42,19 +50,51 @@ def undo(plan: Plan) -> tuple[Undo, ...]:
 
     Last Step first, but RDMA devices before everything: on InfiniBand their way back makes the
     link anew on the node, which is then found there. Addresses, routes and sysctls go with the
-    link.
+    link. A driver that is bound anew brings all of its function home, and has to: whoever dies
+    between unbinding and binding leaves neither link nor RDMA device.
     """
     undone = [one for step in reversed(plan.steps) for one in _undone(step)]
-    undone.sort(key=lambda one: not isinstance(one, GiveBackRdma))
-    return tuple(undone)
+    bound = {one.pci for one in undone if isinstance(one, RebindFunction)}
+    undone = [one for one in undone if not (isinstance(one, GiveBackRdma) and one.pci in bound)]
+
+    def turn(one: Undo) -> int:
+        match one:
+            case GiveBackRdma():
+                return 0
+            case RebindFunction():
+                return 2
+            case GiveBackLink(pci=pci) if pci in bound:
+                return 3
+        return 1
+
+    return tuple(sorted(undone, key=turn))
+
+
+def undo_all(plans: Sequence[Plan]) -> tuple[Undo, ...]:
+    """What takes all of a pod's plans back, the last plan first; the links that we made go at once.
+
+    They go where the last of them would: by then what stands on each of them is gone.
+    """
+    acts = [act for plan in reversed(plans) for act in undo(plan)]
+    links = [act for act in acts if isinstance(act, RemoveLink)]
+    if len(links) < 2:
+        return tuple(acts)
+    rest = [RemoveLinks(tuple(links)) if act is links[-1] else act for act in acts]
+    return tuple(act for act in rest if not isinstance(act, RemoveLink))
 
 
 def missing(plan: Plan, seen: PodView) -> tuple[Step, ...]:
     """The Steps that are not, or no longer, done; to be run in this order.
 
     An announcement leaves no trace, so it is repeated when its address or link is missing. A probe
-    is not: a repair gives the pod only what it had.
+    is not: a repair gives the pod only what it had. What comes behind a driver that is bound anew
+    is lost with its link.
     """
+    for place, step in enumerate(plan.steps):
+        if isinstance(step, RebindFunction) and not _is_done(step, seen):
+            before = [one for one in plan.steps[:place] if not _is_done(one, seen)]
+            later = [one for one in plan.steps[place:] if not isinstance(one, Probe)]
+            return (*before, *later)
     lacking = [step for step in plan.steps if not _is_done(step, seen)]
     again = {step.name for step in lacking if isinstance(step, _MOVED)}
     return tuple(
@@ -68,8 +108,8 @@ def check(plan: Plan, seen: PodView) -> tuple[str, ...]:
     """What is wrong with an attachment, one sentence each; none when it is as planned."""
     return tuple(
         f"{plan.interface} ({plan.network}): {_LACKS[type(step)](step, seen)}"
-        for step in missing(plan, seen)
-        if not isinstance(step, Announce)
+        for step in plan.steps
+        if not _is_done(step, seen)
     )
 
 
@@ -81,14 +121,21 @@ def _undone(step: Step) -> Iterator[Undo]:
         case MakeLink():
             yield RemoveLink(step.name, step.mark)
         case TakeLink():
-            yield GiveBackLink(step.link, step.name, step.pci, step.mtu, step.mac, step.up)
+            found = (step.mtu, step.mac, step.up, step.addresses)
+            yield GiveBackLink(step.link, step.name, step.pci, *found)
             yield from (RestoreRdma(name, kind, step.link) for name, kind in step.soft)
+        case SetFunction():
+            yield ResetFunction(step.place, step.found)
+        case RebindFunction():
+            yield replace(step, guid=step.found, found=step.guid)
         case AddRule():
             yield RemoveRule(step.source, step.table, step.priority)
         case MakeRdma():
             yield RemoveRdma(step.name)
         case MoveRdma():
             yield GiveBackRdma(step.device, step.pci)
+        case CallPlugin():
+            yield EndPlugin(step)
 
 
 def _is_done(step: Step, seen: PodView) -> bool:
@@ -111,7 +158,12 @@ def _made(step: MakeLink, seen: PodView) -> bool:
 def _taken(step: TakeLink, seen: PodView) -> bool:
     # Moving keeps the index unless the namespace has another link with it, so it proves nothing.
     link = _seen_link(seen, step.name)
-    return link is not None and not link.kind and link.pci == step.pci
+    own = link is not None and link.kind in ("", VirtualKind.IPOIB) and not link.virtual
+    return own and link is not None and link.pci == step.pci
+
+
+def _bound(step: RebindFunction, seen: PodView) -> bool:
+    return any(one.pci == step.pci and one.guid == step.guid for one in seen.rdma)
 
 
 def _set(step: SetLink, seen: PodView) -> bool:
@@ -175,6 +227,8 @@ def _unrouted(step: AddRoute, _: PodView) -> str:
 _DONE: Mapping[type[Step], Callable[[Any, PodView], bool]] = {
     MakeLink: _made,
     TakeLink: _taken,
+    SetFunction: lambda step, seen: not differing(step, seen),
+    RebindFunction: _bound,
     SetLink: _set,
     Probe: lambda _, __: True,
     AddAddress: _addressed,
@@ -183,13 +237,17 @@ _DONE: Mapping[type[Step], Callable[[Any, PodView], bool]] = {
     SetSysctl: lambda step, seen: (step.path, step.value) in seen.sysctls,
     MakeRdma: _rdma_made,
     MoveRdma: _rdma_moved,
+    AwaitPartition: lambda _, __: True,
     AwaitGid: _listed,
     Announce: lambda _, __: True,
+    CallPlugin: lambda step, seen: _seen_link(seen, step.name) is not None,
 }
 
 _LACKS: Mapping[type[Step], Callable[[Any, PodView], str]] = {
     MakeLink: lambda step, _: f"the {step.kind} link on {step.parent.name} is not there",
     TakeLink: lambda step, _: f"the card's link, {step.link.name} on the node, is not there",
+    SetFunction: lambda step, seen: " and ".join(differing(step, seen)),
+    RebindFunction: lambda step, _: f"the RDMA device of {step.pci} has not the GUID {step.guid}",
     SetLink: _unset,
     AddAddress: lambda step, _: f"the address {step.address}/{step.prefix} is not there",
     AddRoute: _unrouted,
@@ -198,4 +256,5 @@ _LACKS: Mapping[type[Step], Callable[[Any, PodView], str]] = {
     MakeRdma: lambda step, _: f"the RDMA device {step.name} is not there",
     MoveRdma: lambda step, _: f"the RDMA device {step.device} is not there",
     AwaitGid: lambda step, _: f"{step.device} lists no GID for {step.address}",
+    CallPlugin: lambda step, _: f"the interface of type {step.plugins[0].type} is not there",
 }

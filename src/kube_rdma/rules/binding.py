@@ -137,6 +137,15 @@ def bind(known: Known, pod: PodName, uid: str, container: ContainerId) -> Bind:
     return Bind(mine, tuple(others))
 
 
+def suffices(holdings: Iterable[Holding], promises: Iterable[Promise]) -> bool:
+    """Whether what one pod holds tells which promises are its: those whose every share it holds.
+
+    Of a promise with a share of it and one of another pod, or of none, only all holdings tell.
+    """
+    mine = set(holders(holdings))
+    return all(one.held <= mine or one.held.isdisjoint(mine) for one in promises)
+
+
 def conflicts(
     bindings: Iterable[Binding],
     wanted: Collection[HeldShare],

@@ -4,7 +4,9 @@ A runtime takes the first file that is a network, in the order of the names (lib
 containerd go-cni loadFromConfDir, CRI-O ocicni). Into that one our entry is put behind the others,
 once, and everything else in it stays as it is. A file with a lone plugin has no room for a second
 one: a list of ours is then put before it, with its plugin and ours, and removed to undo it. Where a
-meta-plugin comes first it is the one that calls us, and nothing is chained.
+meta-plugin comes first it is the one that calls us, and nothing is chained: our entry is also taken
+out of the copy of the cluster's list that such a plugin may keep in its own file. The entry bears a
+mark, by which the agent tells its calls from those for a network of our type.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
+from kube_rdma.model.cni_conf import CHAINED, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused
 
-ENTRY: dict[str, Any] = {"type": PLUGIN}
+ENTRY: dict[str, Any] = {"type": PLUGIN, CHAINED: True}
 
 ENDINGS = (".conf", ".conflist", ".json")
 
@@ -67,25 +69,49 @@ def unplan(files: tuple[ConfFile, ...]) -> ConfPlan:
     return _compared(files, wanted, ConfPlan(Wiring.NONE))
 
 
+def name_of(files: tuple[ConfFile, ...], default: str) -> str:
+    """The name of the network in the file `default`, which is that of the cluster; "" for none."""
+    names = [document.get("name") for file, document in _networks(files) if file.name == default]
+    return str(names[0] or "") if names else ""
+
+
+def told(made: ConfPlan) -> str:
+    """Who calls us by this plan, as a sentence."""
+    match made.wiring:
+        case Wiring.CHAIN:
+            return f"Pods get networks from kube-rdma, which is chained in {made.default}."
+        case Wiring.DELEGATE:
+            return (
+                f"Pods get networks from the meta-plugin of {made.default}; kube-rdma is not "
+                "chained and makes those of its own type when it is called for them."
+            )
+        case Wiring.NONE:
+            return "This node has no CNI configuration yet, so nothing calls kube-rdma."
+
+
 def chained(text: str) -> str:
     """A list with our entry in it once, behind another; the very same text if it is so already."""
     document = json.loads(text)
     plugins = document["plugins"]
-    places = [place for place, plugin in enumerate(plugins) if _type(plugin) == PLUGIN]
+    places = [place for place, plugin in enumerate(plugins) if _is_entry(plugin)]
     # Others may stand behind us: whoever wants to be last too would be fought for ever.
     if len(places) == 1 and places[0] > 0:
-        return text
-    document["plugins"] = [one for one in plugins if _type(one) != PLUGIN] + [ENTRY]
+        if plugins[places[0]].get(CHAINED) is True:
+            return text
+        plugins[places[0]] = ENTRY
+    else:
+        document["plugins"] = [one for one in plugins if not _is_entry(one)] + [ENTRY]
     return _written(document)
 
 
 def without(text: str) -> str:
-    """A list without our entry; the very same text if it has none, or is no list."""
+    """A file without our entry, also in the lists that a meta-plugin keeps; else the same text."""
     document = json.loads(text)
-    if not _is_list(document) or PLUGIN not in map(_type, document["plugins"]):
-        return text
-    document["plugins"] = [one for one in document["plugins"] if _type(one) != PLUGIN]
-    return _written(document)
+    lists = [one for one in (document, *_kept(document)) if _is_list(one)]
+    found = [one for one in lists if any(map(_is_entry, one["plugins"]))]
+    for one in found:
+        one["plugins"] = [plugin for plugin in one["plugins"] if not _is_entry(plugin)]
+    return _written(document) if found else text
 
 
 Network = tuple[ConfFile, dict[str, Any]]
@@ -115,6 +141,24 @@ def _is_network(file: ConfFile, document: dict[str, Any]) -> bool:
 
 def _is_list(document: dict[str, Any]) -> bool:
     return isinstance(document.get("plugins"), list) and not _type(document)
+
+
+def _kept(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The networks that meta-plugins of this file have in it, instead of naming their files."""
+    plugins = document["plugins"] if _is_list(document) else [document]
+    lists = [one.get("delegates") for one in plugins if _type(one) in META_PLUGINS]
+    found = [each for one in lists if isinstance(one, list) for each in one]
+    return [one for one in found if isinstance(one, dict)]
+
+
+def _is_entry(plugin: object) -> bool:
+    """Whether it is our entry, with its mark or as we wrote it before there was one.
+
+    A plugin of our type with anything to say is a network of its own, and somebody else's.
+    """
+    if not isinstance(plugin, dict) or _type(plugin) != PLUGIN:
+        return False
+    return plugin.get(CHAINED) is True or plugin.keys() == {"type"}
 
 
 def _type(plugin: object) -> str:

@@ -7,14 +7,21 @@ what is refused here has cost nothing yet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
+from typing import TypeVar
 
-from kube_rdma.model.attachment import Network, NetworkAsk, NetworkKind, Wish
+from kube_rdma.model.attachment import Attached, Network, NetworkAsk, NetworkKind, Plan, Wish
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
+from kube_rdma.rules import guids
 from kube_rdma.rules.sentences import listed
 
+Made = TypeVar("Made", Plan, Attached)
+
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
+POD_NETWORKS = "k8s.volcengine.com/pod-networks"
+POD_NETWORKS_DEFINITION = "k8s.volcengine.com/pod-networks-definition"
 
 _NO_EFFECT = {
     "portMappings": "ports are mapped on the cluster's network, where the pod's services are",
@@ -22,13 +29,23 @@ _NO_EFFECT = {
 }
 
 
-def refuse_host_network(pod: PodState, asks: Sequence[NetworkAsk]) -> None:
+def is_asking(pod: PodState) -> bool:
+    """Whether a pod asks for networks by one of the annotations, and can have some."""
+    asked = dict(pod.annotations)
+    keys = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION)
+    named = any(asked.get(key, "").strip() for key in keys)
+    return named and not pod.host_network
+
+
+def refuse_host_network(
+    pod: PodState, asks: Sequence[NetworkAsk], annotation: str = ANNOTATION
+) -> None:
     """Raise Refused for a pod that asks for networks and has none of its own to put them into."""
     if pod.host_network and asks:
         raise Refused(
             f"the pod asks for {listed([ask.network for ask in asks])} and is on the host's "
             "network, where it sees every card of the node anyway",
-            remedy=f"Remove hostNetwork: true, or the annotation {ANNOTATION}",
+            remedy=f"Remove hostNetwork: true, or the annotation {annotation}",
             where=f"pod {pod.namespace}/{pod.name}",
         )
 
@@ -43,7 +60,7 @@ def wishes(asks: Sequence[NetworkAsk], networks: Sequence[Network]) -> tuple[Wis
         if network is None:
             faults.append(_unknown(ask, list(known)))
             continue
-        wish = Wish(ask, network)
+        wish = Wish(ask, _routed(network, ask))
         found.append(wish)
         if network.kind is not NetworkKind.OTHER:
             faults.extend(_unfit(wish))
@@ -52,10 +69,23 @@ def wishes(asks: Sequence[NetworkAsk], networks: Sequence[Network]) -> tuple[Wis
     return tuple(found)
 
 
+def in_order(wishes: Sequence[Wish], found: Sequence[Made]) -> tuple[Made, ...]:
+    """What belongs to interfaces, in the order of the annotation."""
+    places = {wish.ask.interface: place for place, wish in enumerate(wishes)}
+    return tuple(sorted(found, key=lambda one: places[one.interface]))
+
+
 def refused(wish: Wish, field: str, problem: str, remedy: str) -> Refused:
     """A refusal that names the entry, the network and the field of either."""
     where = f"{wish.ask.source} ({wish.network.name}): {field}"
     return Refused(problem, remedy=remedy, where=where)
+
+
+def _routed(network: Network, ask: NetworkAsk) -> Network:
+    """The network with the routes of the entry in place of its own to the same destinations."""
+    said = {route.to for route in ask.routes}
+    others = tuple(route for route in network.routes if route.to not in said)
+    return replace(network, routes=(*ask.routes, *others))
 
 
 def _unknown(ask: NetworkAsk, known: Sequence[str]) -> Refused:
@@ -76,9 +106,7 @@ def _unfit(wish: Wish) -> Iterator[Refused]:
     for name, _ in wish.ask.capabilities:
         problem = f"{name} has no effect on an RDMA network: {_NO_EFFECT[name]}"
         yield refused(wish, name, problem, f"Remove {name} from this entry")
-    if wish.ask.guid is not None:
-        problem = "a GUID cannot be chosen: the card keeps the one that its fabric knows"
-        yield refused(wish, "infiniband-guid", problem, "Remove infiniband-guid from this entry")
+    yield from _unfit_infiniband(wish)
     mac = wish.ask.mac or wish.network.mac
     if mac is not None and kind in (NetworkKind.IPVLAN, NetworkKind.IPOIB):
         problem = f"{kind} links have the address of the card below them, not {mac}"
@@ -90,6 +118,25 @@ def _unfit(wish: Wish) -> Iterator[Refused]:
         yield refused(wish, "mode", problem, 'Write "mode": "l2", or use macvlan')
     if not wish.network.pools:
         yield from _unplaced(wish)
+
+
+def _unfit_infiniband(wish: Wish) -> Iterator[Refused]:
+    kind = wish.network.kind
+    if said := guids.asked(wish):
+        field, guid = said
+        if why := guids.wrong(guid):
+            remedy = 'Write that of one port, like "02:00:0a:00:00:00:00:01"'
+            yield refused(wish, field, f"{guid} {why}", remedy)
+        elif kind in (NetworkKind.MACVLAN, NetworkKind.IPVLAN, NetworkKind.IPOIB):
+            problem = f"{kind} links have no GUID of their own, but that of the card below them"
+            yield refused(wish, field, problem, f"Remove {field}, or use type ib-sriov")
+    if wish.network.configured and not wish.ask.configured:
+        problem = "the network waits for ib-kubernetes, which has not configured this entry"
+        remedy = "See why in the log of ib-kubernetes, or remove ibKubernetesEnabled"
+        yield refused(wish, "cni-args", problem, remedy)
+    if wish.network.pkey == 0:
+        problem = "0 is the number of no partition"
+        yield refused(wish, "pkey", problem, "Write that of a partition of the fabric, like 0x8001")
 
 
 def _unplaced(wish: Wish) -> Iterator[Refused]:

@@ -29,9 +29,9 @@ def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
     `functions` are all network functions of the node: a virtual one is also chosen by its physical
     one's interface.
     """
-    unmet = [_unmet(selector, card, functions) for selector in spec.selectors]
-    if unmet and all(unmet):
-        return "; ".join(dict.fromkeys(reason for reason in unmet if reason))
+    reasons = [unmet(selector, card, functions) for selector in spec.selectors]
+    if reasons and all(reasons):
+        return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
     return _untakable(terms(spec).takes, spec, card)
 
 
@@ -70,7 +70,7 @@ def _untakable_function(spec: PoolSpec, card: Card) -> str | None:
     return _ROUTE if carries_default_route(card) else None
 
 
-def _unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
+def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
     """The first field of `selector` that does not hold, as a sentence about the card."""
     base = card.function or (functions.get(card.pci) if card.pci else None)
     for field in _FIELDS:

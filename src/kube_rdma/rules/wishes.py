@@ -79,10 +79,10 @@ def _common(first: PoolSpec, second: PoolSpec) -> str | None:
     if not first.selectors and not second.selectors:
         return "every card"
     pairs = ((one, other) for one in first.selectors for other in second.selectors)
-    return next((what for pair in pairs if (what := _meeting(*pair))), None)
+    return next((what for pair in pairs if (what := meeting(*pair))), None)
 
 
-def _meeting(one: Selector, other: Selector) -> str | None:
+def meeting(one: Selector, other: Selector) -> str | None:
     """What two selectors name both, when what else they demand cannot keep them apart."""
     shared = {name: _shared(getattr(one, name), getattr(other, name)) for name in _NAMING}
     shared |= {name: _crossing(getattr(one, name), getattr(other, name)) for name in _RANGES}

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kube_rdma.model.function_step import (
+    FunctionPlace,
+    FunctionSettings,
+    RebindFunction,
+    ResetFunction,
+    SetFunction,
+)
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
     AddRule,
     Announce,
     AwaitGid,
+    AwaitPartition,
+    CallPlugin,
+    EndPlugin,
     GiveBackLink,
     GiveBackRdma,
     MakeLink,
@@ -44,6 +54,28 @@ def _make_link(step: MakeLink) -> str:
     return f"make {step.name}, {kind} on {step.parent.name}" + _with(more)
 
 
+def _function(place: FunctionPlace) -> str:
+    return f"virtual function {place.number} of {place.physical.name}"
+
+
+def _settings(said: FunctionSettings) -> str:
+    words = {True: "on", False: "off"}
+    facts = {
+        "MAC": said.mac,
+        "VLAN": said.vlan,
+        "priority": said.qos or None,
+        "VLAN protocol": said.protocol,
+        "spoof check": None if said.spoof_check is None else words[said.spoof_check],
+        "trust": None if said.trust is None else words[said.trust],
+        "link state": said.link_state,
+        "at least (Mbit/s)": said.min_rate,
+        "at most (Mbit/s)": said.max_rate,
+        "node GUID": said.node_guid,
+        "port GUID": said.port_guid,
+    }
+    return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+
+
 def _set_link(step: SetLink) -> str:
     return f"bring {step.name} up" + _with({"MTU": step.mtu, "MAC": step.mac})
 
@@ -72,9 +104,18 @@ def _give_back(step: GiveBackLink) -> str:
     )
 
 
+def _plugins(step: CallPlugin) -> str:
+    types = [one.type for one in step.plugins]
+    return f"the CNI plugin{'s' if types[1:] else ''} {', '.join(types)}"
+
+
 _TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
     MakeLink: _make_link,
     TakeLink: lambda step: f"take {step.link.name} from the node as {step.name}",
+    SetFunction: lambda step: f"set up {_function(step.place)}: {_settings(step.wanted)}",
+    RebindFunction: lambda step: (
+        f"bind {step.driver} to {step.pci} anew, which has the GUID {step.guid} then"
+    ),
     SetLink: _set_link,
     Probe: lambda step: f"ask on {step.name} whether somebody has {step.address}",
     AddAddress: lambda step: f"give {step.name} the address {step.address}/{step.prefix}",
@@ -83,12 +124,16 @@ _TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
     SetSysctl: lambda step: f"set {step.path.replace('/', '.')} to {step.value}",
     MakeRdma: lambda step: f"make the {step.kind} device {step.name} on {step.on}",
     MoveRdma: lambda step: f"move the RDMA device {step.device} into the pod",
+    AwaitPartition: lambda step: f"wait until {step.pci} is in the partition 0x{step.pkey:04x}",
     AwaitGid: lambda step: f"wait until {step.device} has a GID for {step.address} on {step.on}",
     Announce: lambda step: f"tell the neighbours that {step.name} has {step.address}",
+    CallPlugin: lambda step: f"have {_plugins(step)} make {step.name}",
     RemoveLink: lambda step: f"remove {step.name}",
     GiveBackLink: _give_back,
+    ResetFunction: lambda undo: f"set {_function(undo.place)} back: {_settings(undo.found)}",
     RestoreRdma: lambda step: f"make the {step.kind} device {step.name} on {step.link.name} again",
     RemoveRule: lambda step: f"remove the rule for what comes from {step.source}",
     RemoveRdma: lambda step: f"remove the RDMA device {step.name}",
     GiveBackRdma: lambda step: f"give the RDMA device {step.device} back to the node",
+    EndPlugin: lambda step: f"have {_plugins(step.call)} take {step.call.name} back",
 }

@@ -43,6 +43,12 @@ class Outcome:
     gbps: float
     gids: tuple[str, ...]  # local and remote, as perftest prints them: which identity carried it
 
+    @property
+    def addresses(self) -> frozenset[str]:
+        """The IPv4 addresses that the GIDs are made of; perftest prints each byte as %02d."""
+        ends = (gid.split(":")[-4:] for gid in self.gids)
+        return frozenset(".".join(str(int(byte)) for byte in end) for end in ends)
+
 
 @dataclass(frozen=True, slots=True)
 class Series:

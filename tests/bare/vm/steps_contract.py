@@ -14,13 +14,13 @@ from typing import Protocol
 import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.link import Host
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
     AddRule,
     Announce,
     GiveBackLink,
-    Host,
     RemoveLink,
     RemoveRdma,
     RemoveRule,
@@ -45,6 +45,7 @@ class World(Protocol):
     def open_gone(self) -> AbstractContextManager: ...  # the door of a pod whose namespace is gone
     def end(self) -> None: ...  # the pod's namespace goes; what is the node's is back
     def node_link(self, name): ...  # (MTU, MAC, up) of a link of the node, None when not there
+    def node_addresses(self, name): ...  # "10.9.0.1/24" and such; none that the kernel made itself
     def add_link(self, name, *, pod): ...  # a link of somebody else, in the pod or on the node
     def half_made(self, step): ...  # its maker dies after the first message
     def moved_only(self, step): ...  # the card's link is in the pod, still under its old name
@@ -87,6 +88,15 @@ class Links:
             pod.run(world.card)
             pod.undo(replace(back(world.card), up=True))
         assert world.node_link(world.card.link.name)[2]
+
+    def test_addresses_that_the_link_had_are_there_again(self, world):
+        home = replace(back(world.card), up=True, addresses=((V4, 24), (V6, 64)))
+        with world.open() as pod:
+            pod.run(world.card)
+            pod.run(AddAddress("net1", ip_address("10.9.0.9"), 24))
+            for _ in range(2):
+                pod.undo(home)
+                assert world.node_addresses(world.card.link.name) == {f"{V4}/24", f"{V6}/64"}
 
     def test_what_was_never_moved_is_only_restored(self, world):
         with world.open() as pod:

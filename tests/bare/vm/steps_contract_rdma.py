@@ -8,15 +8,16 @@ from ipaddress import ip_address
 import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.link import Host
 from kube_rdma.model.step import (
     AddAddress,
     AwaitGid,
     GiveBackRdma,
-    Host,
     MakeLink,
     MakeRdma,
     MoveRdma,
     RemoveLink,
+    RemoveLinks,
     RemoveRdma,
     RestoreRdma,
     SetLink,
@@ -77,6 +78,21 @@ class Made:
                 pod.run(replace(macvlan(world), mark=ANOTHERS))
             pod.undo(RemoveLink("net1", ANOTHERS))
             assert link(pod).alias == MARK
+
+    @pytest.mark.parametrize("others", [(), ("net3",)])
+    def test_links_go_at_once_and_one_of_another_attachment_stays(self, world, others):
+        names = ("net1", "net2", *others)
+        with world.open() as pod:
+            for number, name in enumerate(names):
+                wanted = macvlan(world, mac=f"02:00:00:00:01:0{number}")
+                mark = ANOTHERS if name in others else MARK
+                pod.run(replace(wanted, name=name, mark=mark))
+            every = RemoveLinks(tuple(RemoveLink(name, MARK) for name in ("net1", "net2", "net3")))
+            for _ in range(2):
+                pod.undo(every)
+                assert [one for one in pod.links() if one.name in names] == [
+                    one for one in pod.links() if one.name in others
+                ]
 
     def test_a_name_of_the_node_is_free_in_the_pod(self, world):
         world.add_link("net1", pod=False)

@@ -15,12 +15,13 @@ from kube_rdma.adapters.kernel.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.rtnl_write import make_link
 from kube_rdma.adapters.kernel.steps import open_pod
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.function_step import FunctionPlace
+from kube_rdma.model.link import Host
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
     AddRule,
     AwaitGid,
-    Host,
     MakeLink,
     MakeRdma,
     SetLink,
@@ -31,18 +32,20 @@ from kube_rdma.model.step import (
 from .steps_contract import MAC, MARK, PRIORITY, TABLE, V4, Links
 from .steps_contract_probe import LENGTHS, Probed
 from .steps_contract_rdma import Made, Rdma, macvlan
+from .steps_contract_vf import WANTED, Functions, reset, setting
 from .world import CARDS, NET, PHYSICAL_FUNCTION, interface, links, run, until
 
 POD = "steps"
 PATH = Path("/run/netns", POD)
 NEAR = "near"  # a neighbour of the pod's interface
+NO_MAC = "00:00:00:00:00:00"
 
 
 class RealWorld:
     """The bare machine's kernel; the pod is a namespace."""
 
-    def __init__(self, card, parent):
-        self.card, self.parent = card, parent
+    def __init__(self, card, parent, place):
+        self.card, self.parent, self.place = card, parent, place
         self.near = macvlan(self)
 
     def open(self, **options):
@@ -57,11 +60,22 @@ class RealWorld:
         until(lambda: not PATH.exists() and any(Path(f"/sys/bus/pci/devices/{pci}/net").glob("*")))
         until(lambda: "rxe-pod" not in links())
 
+    def again(self):
+        run("ip", "netns", "add", POD)
+
+    def go_down(self, name):
+        run("ip", "-n", POD, "link", "set", name, "down")
+
     def node_link(self, name):
         if not (NET / name).exists():
             return None
         (found,) = json.loads(run("ip", "-json", "link", "show", name))
         return found["mtu"], found["address"], "UP" in found["flags"]
+
+    def node_addresses(self, name):
+        (found,) = json.loads(run("ip", "-json", "address", "show", name, "scope", "global"))
+        shown = [one for one in found["addr_info"] if one]  # what the filter left out is empty
+        return {f"{one['local']}/{one['prefixlen']}" for one in shown}
 
     def add_link(self, name, *, pod):
         where = ("-n", POD) if pod else ()
@@ -95,8 +109,10 @@ class RealWorld:
 @pytest.fixture(scope="module")
 def function():
     """The PCI function of a VF, bound to its driver."""
-    physical = NET / interface(PHYSICAL_FUNCTION) / "device"
-    run("ip", "link", "set", interface(PHYSICAL_FUNCTION), "up")
+    name = interface(PHYSICAL_FUNCTION)
+    physical = NET / name / "device"
+    run("ip", "link", "set", name, "up")
+    until(lambda: (NET / name / "carrier").read_text() == "1\n")  # it takes no rates before
     (physical / "sriov_numvfs").write_text("1")
     path = physical / "virtfn0"
     until(lambda: any(path.glob("net/*")))
@@ -124,9 +140,13 @@ def world(function):
         Host(found["ifindex"], "vf0"), "net1", pci, found["mtu"], found["address"], up=False
     )
     run("ip", "netns", "add", POD)
-    yield RealWorld(card, Host(state(parent)["ifindex"], parent))
+    physical = interface(PHYSICAL_FUNCTION)
+    above = PciAddress((NET / physical / "device").resolve().name)
+    place = FunctionPlace(Host(state(physical)["ifindex"], physical), above, 0)
+    yield RealWorld(card, Host(state(parent)["ifindex"], parent), place)
     run("sh", "-c", f"ip netns delete {POD} 2>/dev/null || true")
     until(lambda: any(function.glob("net/*")))
+    run("ip", "link", "set", physical, "vf", "0", "mac", NO_MAC)
     run("sh", "-c", f"ip link delete {NEAR} 2>/dev/null || true")
     for name in ("net1", "vf0"):
         run("sh", "-c", f"ip link delete {name} type dummy 2>/dev/null || true")
@@ -149,6 +169,23 @@ class TestProbed(Probed):
 
 class TestRdma(Rdma):
     pass
+
+
+class TestFunctions(Functions):
+    pass
+
+
+def test_iproute2_sees_what_a_function_was_set_to(world):
+    name = world.place.physical.name
+    with world.open() as pod:
+        step = setting(world, pod, WANTED)
+        before = run("ip", "link", "show", name)
+        pod.run(step)
+        told = run("ip", "link", "show", name)
+        for words in ("vlan 100, qos 3", "max_tx_rate 100Mbps", "spoof checking off", "trust on"):
+            assert words in told
+        pod.undo(reset(step))
+    assert run("ip", "link", "show", name) == before
 
 
 def test_iproute2_sees_what_was_asked(world):

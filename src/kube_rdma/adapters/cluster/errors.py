@@ -3,7 +3,8 @@
     Unavailable     no answer, 429, 5xx: the same again can help
     ├── Expired     410: list anew, which a watch does by itself
     └── Conflict    the object is not as the caller believed: read it anew, then decide anew
-    Refused         403 (RBAC, admission), 401, 404 of a whole resource, 422 and other 4xx
+    Refused         403 (RBAC, admission), 401, 422 and other 4xx
+    └── NotInstalled 404 of a whole resource
 
 A Conflict is Unavailable to whoever does not look closer, since trying again is right for both; it
 lives here because only a caller of this door can tell what to read anew.
@@ -38,6 +39,10 @@ class Conflict(Unavailable):
 
 class Expired(Unavailable):
     """The server no longer has the changes since the version asked for: list anew."""
+
+
+class NotInstalled(Refused):
+    """The server does not know the whole resource."""
 
 
 class _Cause(msgspec.Struct, rename="camel"):
@@ -120,7 +125,7 @@ def _not_found(request: Request, status: Status, said: str) -> KubeRdmaError:
     if details and details.name:
         return Conflict(f"Cannot {request}: {said}.", Lost.GONE)
     resource = f"{request.plural}.{request.group}" if request.group else request.plural
-    return Refused(
+    return NotInstalled(
         f"the API server does not know {resource} in version {request.version}",
         remedy="Install the custom resource definitions that belong to this version of kube-rdma",
     )

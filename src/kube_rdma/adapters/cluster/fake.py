@@ -16,7 +16,14 @@ import msgspec
 
 from kube_rdma.adapters.cluster.fake_fields import Document
 from kube_rdma.adapters.cluster.fake_select import matches
-from kube_rdma.adapters.cluster.fake_store import Change, Key, Refusal, Resource, Store
+from kube_rdma.adapters.cluster.fake_store import (
+    Change,
+    Key,
+    Refusal,
+    Resource,
+    Store,
+    check_version,
+)
 from kube_rdma.adapters.cluster.kinds import Kind
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.pods import POD
@@ -30,13 +37,14 @@ class FakeServer:
     """An API server that knows nodes, pods, Events and the `kinds` that a test adds.
 
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
-    not allow.
+    not allow; `protected` are pods, by namespace and name, that a PodDisruptionBudget holds.
     """
 
     def __init__(self, kinds: Iterable[Kind[Any, Any]] = ()) -> None:
         known = (_EVENTS, _resource(NODE), _resource(POD), *map(_resource, kinds))
         self._resources = {(r.group, r.version, r.plural): r for r in known}
         self.forbidden: set[tuple[str, str]] = set()
+        self.protected: set[tuple[str, str]] = set()
         self.lines: list[Line] = []
         self.store = Store(self._tell)
 
@@ -97,7 +105,19 @@ class FakeServer:
         if request.verb == "delete":
             self.store.delete(key, body.get("preconditions", {}))
             return {"kind": "Status", "status": "Success"}
+        if request.resource == "pods/eviction":
+            return self._evict(key, body)
         return self._write(request, key, body)
+
+    def _evict(self, key: Key, body: Document) -> Document:
+        """Registry core/pod/storage/eviction.go: the budget is asked about a pod that is there."""
+        conditions = body.get("deleteOptions", {}).get("preconditions", {})
+        check_version(key, self.store.get(key), conditions)
+        if (key.namespace, key.name) in self.protected:
+            message = "Cannot evict pod as it would violate the pod's disruption budget."
+            raise Refusal(429, "TooManyRequests", message)
+        self.store.delete(key, conditions)
+        return {"kind": "Status", "status": "Success"}
 
     def _write(self, request: Request, key: Key, body: Document) -> Document:
         query = dict(request.query)

@@ -1,9 +1,11 @@
-"""Pods of the cluster, read as model values."""
+"""Pods of the cluster, read as model values, and evicted."""
 
 from __future__ import annotations
 
 import msgspec
 
+from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.kinds import Codec, Kind, Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.pod import PodState
@@ -45,6 +47,28 @@ class Pods:
         """The pods that are scheduled to a node, sorted by namespace and name."""
         found = await self._cluster.list(POD, Where(fields=f"spec.nodeName={node}"))
         return tuple(map(pod_state, found))
+
+    async def evict(self, pod: PodState) -> None:
+        """Ask for the end of just this pod, as a drain does; nothing to do when it is gone.
+
+        Needs the verb create of pods/eviction. Raise Unavailable while a PodDisruptionBudget does
+        not allow it (429): later it may.
+        """
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        request = wire.Request(
+            *("create", "", "v1", POD.plural, pod.namespace, pod.name, "eviction"),
+            body=msgspec.json.encode(eviction),
+        )
+        try:
+            await self._cluster.write(request)
+        except Conflict as conflict:
+            if conflict.lost is Lost.EXISTS:
+                raise
 
 
 def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:

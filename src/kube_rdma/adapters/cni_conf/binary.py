@@ -1,4 +1,4 @@
-"""The shim on the host: put there, kept up to date, taken away.
+"""The shim on the host, by both of its names: put there, kept up to date, taken away.
 
 A pod may start at any moment, so the file is replaced by a rename: a runtime runs the old or the
 new one, never half of it and never none.
@@ -11,9 +11,10 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
-from kube_rdma.model.cni_conf import PLUGIN
+from kube_rdma.model.cni_conf import IPAM_PLUGIN, PLUGIN
 from kube_rdma.model.errors import Unavailable
 
+NAMES = (PLUGIN, IPAM_PLUGIN)
 SHIMS = Path(__file__).with_name("shim")  # filled when the package is built (hatch_build.py)
 
 
@@ -31,11 +32,15 @@ def shim(folder: Path = SHIMS) -> bytes:
 
 def install(content: bytes, folder: Path) -> bool:
     """Whether the host had another file or none; raise Unavailable when it cannot be written."""
-    target = folder / PLUGIN
+    changed = [_install(content, folder / name) for name in NAMES]
+    return any(changed)
+
+
+def _install(content: bytes, target: Path) -> bool:
     try:
         if _is_there(target, content):
             return False
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         replace(target, content, 0o755)
     except OSError as error:
         raise _unavailable(target, error) from error
@@ -44,10 +49,11 @@ def install(content: bytes, folder: Path) -> bool:
 
 def uninstall(folder: Path) -> None:
     """Remove it, after nothing names it any more; raise Unavailable when that is not possible."""
-    try:
-        (folder / PLUGIN).unlink(missing_ok=True)
-    except OSError as error:
-        raise _unavailable(folder / PLUGIN, error) from error
+    for name in NAMES:
+        try:
+            (folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise _unavailable(folder / name, error) from error
 
 
 def replace(target: Path, content: bytes, mode: int) -> None:

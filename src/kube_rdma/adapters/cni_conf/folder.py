@@ -17,7 +17,8 @@ from pathlib import Path
 from asyncinotify import Event, Inotify, Mask
 
 from kube_rdma.adapters.cni_conf import binary
-from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan
+from kube_rdma.adapters.inotify import open_inotify
+from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
 
 ENDINGS = (".conf", ".conflist", ".json")  # what a runtime looks at
@@ -104,8 +105,8 @@ class ConfFolder:
 class Keeper:
     """Keeps one host wired: the binary first, then the configuration that names it.
 
-    `decide` is rules/conflist, `tell` hears of every round that changed something, and
-    once of what hinders it, and when that is over.
+    `decide` is rules/conflist, `tell` hears of the first round and of every one that changed
+    something or found another wiring, and once of what hinders it, and when that is over.
     """
 
     folder: ConfFolder
@@ -119,6 +120,7 @@ class Keeper:
         """Run until cancelled; raise Unavailable when a folder is removed or cannot be watched."""
         clock = asyncio.get_running_loop().time
         wrote, quarrel, failures, told = 0.0, 0, 0, ""
+        wiring: Wiring | None = None
         self._make_folders()
         with _watching(self.folder.path, self.binaries) as changes:
             while True:
@@ -127,8 +129,11 @@ class Keeper:
                 kept = self._round(quarrel)
                 changed = kept.plan is not None and kept.plan.changes
                 said, told = told, str(kept.error or "")
-                if kept.installed or changed or said != told:
+                turned = kept.plan is not None and kept.plan.wiring is not wiring
+                if kept.installed or changed or turned or said != told:
                     self.tell(kept)
+                if kept.plan:
+                    wiring = kept.plan.wiring
                 if changed:
                     wrote, quarrel = clock(), quarrel + 1
                 # What is refused stays so until a file changes; what is down may come back.
@@ -185,19 +190,14 @@ class _Changes:
                 "has to start again to see the new one."
             )
         # Without a name the kernel dropped events: anything may have changed.
-        return event.name is None or event.name.suffix in ENDINGS or str(event.name) == PLUGIN
+        if event.name is None:
+            return True
+        return event.name.suffix in ENDINGS or str(event.name) in binary.NAMES
 
 
 @contextmanager
 def _watching(*folders: Path) -> Iterator[_Changes]:
-    try:
-        inotify = Inotify()
-    except OSError as error:
-        raise Unavailable(
-            f"The kernel gives no inotify instance ({error.strerror}): raise the sysctl "
-            "fs.inotify.max_user_instances of this node."
-        ) from error
-    with inotify:
+    with open_inotify() as inotify:
         for folder in folders:
             try:
                 inotify.add_watch(folder, _CHANGED | _GONE | Mask.ONLYDIR)

@@ -2,14 +2,15 @@
 
 Model values are frozen dataclasses of plain types, and know no library. Where a field may hold one
 of several dataclasses (a Step), the class's name stands beside its fields. Decoding is strict: a
-record with a field too many or too few is not understood, rather than half understood.
+record with a field too many is not understood, rather than half understood; nor is one without a
+field that has no default.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from ipaddress import (
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 KIND = "is"  # beside the fields of a dataclass: which one it is
 
+_PLAIN = frozenset({str, bool, int, float, type(None)})
+
 # What stands in JSON as a text that is not itself.
 _TEXTS: dict[type, Callable[[str], object]] = {
     bytes: lambda text: text.encode("latin-1"),
@@ -39,6 +42,12 @@ _TEXTS: dict[type, Callable[[str], object]] = {
 
 def encode(value: object) -> Json:
     """A value as JSON; TypeError for what no model value holds."""
+    kind: type = type(value)
+    if kind in _PLAIN:
+        return value  # type: ignore[return-value]  # one of the plain kinds
+    parts = _parts(kind)
+    if parts is not None:
+        return {KIND: kind.__name__, **{name: encode(getattr(value, name)) for name in parts}}
     found: Json
     match value:
         case tuple():
@@ -47,18 +56,19 @@ def encode(value: object) -> Json:
             found = encode(value.value)
         case str():
             found = str(value)  # of a str's own kind, as PciAddress is, the text alone
-        case bool() | int() | float() | None:
-            found = value
         case bytes():
             found = value.decode("latin-1")
-        case _ if type(value) in _TEXTS:
+        case _ if kind in _TEXTS:
             found = str(value)
-        case _ if is_dataclass(value):
-            parts = {one.name: encode(getattr(value, one.name)) for one in fields(value)}
-            found = {KIND: type(value).__name__, **parts}
         case _:
-            raise TypeError(f"a record cannot hold {type(value).__name__}")
+            raise TypeError(f"a record cannot hold {kind.__name__}")
     return found
+
+
+@cache
+def _parts(kind: type) -> tuple[str, ...] | None:
+    """The names of a dataclass's fields; None of any other type."""
+    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else None
 
 
 def decode(of: type[T], data: Json) -> T:
@@ -123,13 +133,25 @@ def _dataclass(of: Any, data: Json) -> object:
     if not isinstance(data, dict) or data.get(KIND) != of.__name__:
         raise ValueError(f"{data!r:.60} is no {of.__name__}")
     wanted = _hints(of)
-    if data.keys() - {KIND} != wanted.keys():
-        strange = sorted((data.keys() - {KIND}) ^ wanted.keys())
-        raise ValueError(f"{of.__name__} has not the fields that it should: {', '.join(strange)}")
-    return of(**{name: _decode(kind, data[name]) for name, kind in wanted.items()})
+    there = data.keys() - {KIND}
+    # A field that came with a later version has its default: an agent of before did not know it.
+    strange = (there - wanted.keys()) | (wanted.keys() - there - _optional(of))
+    if strange:
+        names = ", ".join(sorted(strange))
+        raise ValueError(f"{of.__name__} has not the fields that it should: {names}")
+    return of(**{name: _decode(wanted[name], data[name]) for name in there})
 
 
 @cache
 def _hints(of: Any) -> dict[str, Any]:
     known = get_type_hints(of)
     return {one.name: known[one.name] for one in fields(of)}
+
+
+@cache
+def _optional(of: Any) -> frozenset[str]:
+    """The names of the fields that have a default."""
+    nothing = (MISSING, MISSING)
+    return frozenset(
+        one.name for one in fields(of) if (one.default, one.default_factory) != nothing
+    )

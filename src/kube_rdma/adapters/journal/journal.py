@@ -78,15 +78,28 @@ class Journal(Generic[T]):
                 self._disk.unlink(temporary)
             raise self._unavailable(target, "written", error) from error
 
-    def remove(self, name: str) -> None:
-        """Remove a record for good; no error when there is none. Raise Unavailable."""
-        target = _file(name)
+    def rename(self, old: str, new: str) -> None:
+        """Give a record another name; a name can say what changes of it, for a third of a put.
+
+        Raise Unavailable when there is none or the disk fails: it then has one name or the other.
+        """
+        source, target = _file(old), _file(new)
         try:
-            with suppress(FileNotFoundError):
-                self._disk.unlink(target)
+            self._disk.rename(source, target)
             self._disk.fsync_folder()
         except OSError as error:
-            raise self._unavailable(target, "removed", error) from error
+            raise self._unavailable(source, "renamed", error) from error
+
+    def remove(self, *names: str) -> None:
+        """Remove records for good; no error where there is none. Raise Unavailable."""
+        targets = [_file(name) for name in names]
+        try:
+            for target in targets:
+                with suppress(FileNotFoundError):
+                    self._disk.unlink(target)
+            self._disk.fsync_folder()
+        except OSError as error:
+            raise self._unavailable(targets[0], "removed", error) from error
 
     def load(self) -> Loaded[T]:
         """Read every record, at the start: what interrupted writes left behind is removed.
@@ -121,7 +134,7 @@ class Journal(Generic[T]):
     def _encoded(self, value: T) -> bytes:
         kind = self._kinds[type(value)]
         envelope = {"version": VERSION, "kind": kind, "data": codec.encode(value)}
-        return json.dumps(envelope, indent=1).encode()
+        return json.dumps(envelope, separators=(",", ":")).encode()
 
     def _read(self, file: str) -> T:
         envelope = json.loads(self._disk.read(file))

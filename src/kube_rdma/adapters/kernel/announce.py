@@ -10,6 +10,7 @@ import socket
 import struct
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
+from threading import Thread
 
 from kube_rdma.adapters.kernel.namespaces import open_inside
 from kube_rdma.adapters.kernel.netlink import Netlink
@@ -29,7 +30,7 @@ class Announcer:
     """Sends for one pod; `netlink` is bound to its namespace.
 
     One packet socket for all: closing it waits until no processor can still use it (synchronize_net
-    in packet_release, net/packet/af_packet.c), some 15 ms each time.
+    in packet_release, net/packet/af_packet.c), some 15 ms each time, which no pod should wait for.
     """
 
     def __init__(self, namespace: int, netlink: Netlink) -> None:
@@ -38,9 +39,10 @@ class Announcer:
         self._packet: socket.socket | None = None
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Close what was opened, in a thread of its own, which lives as long as that takes."""
         if self._packet:
-            self._packet.close()
+            Thread(target=self._packet.close, name="announcer").start()
+            self._packet = None
 
     def announce(self, step: Announce) -> None:
         """Send it once. Never raises: a link that is down or no Ethernet has nobody to tell."""

@@ -122,6 +122,27 @@ def remove_device(root: Path, name: str) -> None:
     link.unlink()
 
 
+def add_virtual(root: Path, function: Function) -> None:
+    """A virtual function appears below its card, which is there and lists it then."""
+    seat, place = function.seat, _place(function.seat)
+    _write(root, f"{place}/numa_node", str(-1 if seat.numa_node is None else seat.numa_node))
+    _link(root, f"{place}/physfn", f"../{seat.physical_function}")
+    _write_function(root, function)
+    _link_to(root, f"bus/pci/devices/{seat.pci}", place)
+    card = f"{place.rpartition('/')[0]}/{seat.physical_function}"
+    _link(root, f"{card}/virtfn{function.vf_index}", f"../{seat.pci}")
+
+
+def remove_virtual(root: Path, link: Path) -> None:
+    """The virtual function that `link`, a card's virtfnN, leads to goes with its interface."""
+    place = link.resolve()
+    link.unlink()
+    for netdev in place.glob("net/*"):
+        (root / "class/net" / netdev.name).unlink()
+    (root / "bus/pci/devices" / place.name).unlink()
+    shutil.rmtree(place)
+
+
 def unpack(manifest: str, root: Path) -> None:
     r"""Write the tree that a manifest describes; ValueError for a line that says nothing.
 

@@ -24,6 +24,7 @@ from kube_rdma.adapters.kernel.rtnl_view import Interface
 from kube_rdma.adapters.kernel.step_errors import ETHERNET
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.function_step import FunctionSettings
 from kube_rdma.model.ip import Address, InterfaceName
 from kube_rdma.model.pod_view import SeenLink, SeenRoute, SeenRule
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 MOST = 9216  # the largest MTU of every card here
 _NODE_INODE, _FIRST_INODE = 4026531840, 4026532000
-_VIRTUAL = frozenset({"macvlan", "ipvlan", "ipoib", "veth", "dummy"})
+_VIRTUAL = frozenset({"macvlan", "ipvlan", "veth", "dummy"})  # which end with a namespace
 
 
 class KilledError(BaseException):
@@ -52,7 +53,11 @@ class FakeSpace:
 
 @dataclass(slots=True)
 class FakeLink:
-    """An interface, wherever it is now."""
+    """An interface, wherever it is now.
+
+    That of a physical function has the settings of its virtual ones by number; their driver has
+    `cannot` not, by the names of FunctionSettings. That of a virtual one knows its physical one.
+    """
 
     name: str
     index: int
@@ -68,6 +73,10 @@ class FakeLink:
     hardware: int = ETHERNET  # ARPHRD_*
     addresses: list[tuple[Address, int]] = field(default_factory=list)
     permanent_mac: str = ""
+    functions: dict[int, FunctionSettings] = field(default_factory=dict)
+    cannot: frozenset[str] = frozenset()
+    physical: FakeLink | None = None
+    number: int = 0
 
     def interface(self) -> Interface:
         """As routing netlink tells it."""
@@ -96,6 +105,8 @@ class FakeRdma:
     space: FakeSpace
     pci: PciAddress | None = None
     size: int = 1024  # of its GID table
+    guid: str | None = None  # of its node
+    partitions: tuple[int, ...] = ()
 
 
 class FakeNetwork:
@@ -108,6 +119,7 @@ class FakeNetwork:
         self.rdma: list[FakeRdma] = []
         self.announced: list[tuple[str, Address]] = []
         self.neighbours: dict[Address, str] = {}  # who else has an address: its MAC
+        self.bare: dict[PciAddress, FakeRdma] = {}  # of functions that have no driver just now
         self.messages = 0
         self._spaces: dict[Path, FakeSpace] = {}
         self._made = 1  # of lo, in every namespace
@@ -154,6 +166,8 @@ class FakeNetwork:
 
         A name that the node has is replaced (default_device_exit_net, net/core/dev.c).
         """
+        from kube_rdma.adapters.kernel.fake_network_rdma import return_home
+
         space = self._spaces.pop(path)
         for link in [link for link in self.links if link.space is space]:
             if link.kind in _VIRTUAL or link.name == "lo":
@@ -161,9 +175,7 @@ class FakeNetwork:
             else:
                 taken = self.named(self.node, link.name)
                 self.move(link, self.node, f"dev{link.index}" if taken else link.name)
-        for device in self.rdma:
-            if device.space is space:
-                device.space = self.node
+        return_home(self, space)
 
     def die_after(self, messages: int) -> None:
         """Raise KilledError when so many more messages have had their effect."""

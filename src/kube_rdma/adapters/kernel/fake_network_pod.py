@@ -8,12 +8,19 @@ from __future__ import annotations
 import errno
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
 
-from kube_rdma.adapters.kernel import sysctl
-from kube_rdma.adapters.kernel.fake_network import MOST, FakeLink, FakeNetwork, FakeRdma
+from kube_rdma.adapters.kernel import fake_network_rdma, sysctl
+from kube_rdma.adapters.kernel.fake_network import MOST, FakeLink, FakeNetwork
 from kube_rdma.adapters.kernel.fake_network import FakeSpace as Space
+from kube_rdma.adapters.kernel.fake_network_vf import (
+    allowed_mac,
+    reset_function,
+    seen_functions,
+    set_function,
+)
 from kube_rdma.adapters.kernel.pod_links import described, pick
 from kube_rdma.adapters.kernel.rtnl_write import GROUP, mac_bytes, make_link
 from kube_rdma.adapters.kernel.step_errors import (
@@ -31,20 +38,25 @@ from kube_rdma.adapters.kernel.step_errors import (
     no_link_here,
     no_parent,
     old_name_taken,
-    rdma_taken,
     refusal,
     table_full,
-    unmovable,
 )
 from kube_rdma.adapters.kernel.steps import seen_device
+from kube_rdma.model.function_step import (
+    FunctionPlace,
+    RebindFunction,
+    ResetFunction,
+    SetFunction,
+)
 from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.pod_view import PodView, SeenRoute, SeenRule
+from kube_rdma.model.pod_view import PodView, SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
     AddRule,
     Announce,
     AwaitGid,
+    AwaitPartition,
     GiveBackLink,
     GiveBackRdma,
     MakeLink,
@@ -52,6 +64,7 @@ from kube_rdma.model.step import (
     MoveRdma,
     Probe,
     RemoveLink,
+    RemoveLinks,
     RemoveRdma,
     RemoveRule,
     RestoreRdma,
@@ -77,22 +90,28 @@ class FakePod:
         self._run: dict[type, Callable[[Any], None]] = {
             MakeLink: self._make,
             TakeLink: self._take,
+            SetFunction: lambda step: set_function(network, step),
+            RebindFunction: lambda step: fake_network_rdma.rebind(network, step, self._space),
             SetLink: self._set,
             Probe: self._probe,
             AddAddress: self._add_address,
             AddRoute: self._add_route,
             AddRule: self._add_rule,
             SetSysctl: self._set_sysctl,
-            MakeRdma: self._make_rdma,
-            MoveRdma: self._move_rdma,
+            MakeRdma: lambda step: fake_network_rdma.make(network, step.name, self._link(step.on)),
+            MoveRdma: lambda step: fake_network_rdma.move(network, step, self._space),
+            AwaitPartition: lambda step: fake_network_rdma.await_partition(
+                network, step, self._space
+            ),
             AwaitGid: self._await_gid,
             Announce: self._announce,
         }
         self._undo: dict[type, Callable[[Any], None]] = {
             RemoveLink: self._remove,
+            RemoveLinks: self._remove_all,
             RemoveRule: self._remove_rule,
-            RemoveRdma: self._remove_rdma,
-            GiveBackRdma: self._give_back_rdma,
+            RemoveRdma: lambda undo: fake_network_rdma.remove(network, undo, self._space),
+            GiveBackRdma: lambda undo: fake_network_rdma.give_back(network, undo, self._space),
         }
 
     @property
@@ -110,36 +129,47 @@ class FakePod:
         """As PodNetwork.undo."""
         if isinstance(undo, GiveBackLink):
             self._give_back(undo)
+        elif isinstance(undo, ResetFunction):
+            reset_function(self._net, undo)
         elif isinstance(undo, RestoreRdma):
-            link = self._net.named(self._net.node, undo.link.name)
-            if link is None:
-                raise judged(f"the soft RDMA device {undo.name}", refusal(errno.ENODEV))
-            self._new_device(undo.name, link)
+            fake_network_rdma.restore(self._net, undo)
+        elif isinstance(undo, RebindFunction):
+            fake_network_rdma.rebind(self._net, undo)
         elif self._maybe is not None:
             self._undo[type(undo)](undo)
+        elif isinstance(undo, RemoveLink | RemoveLinks):
+            fake_network_rdma.remove_returned(self._net, undo)
 
-    def look(self, sysctls: Sequence[str] = ()) -> PodView:
-        """As PodNetwork.look."""
+    def links(self) -> tuple[SeenLink, ...]:
+        """As PodNetwork.links."""
         if self._maybe is None:
             raise namespace_gone()
-        links = tuple(link.interface().seen for link in self._net.within(self._space))
+        return tuple(link.interface().seen for link in self._net.within(self._space))
+
+    def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
+        """As PodNetwork.look."""
+        links = self.links()
         values = ((path, self._sysctl(path)) for path in sysctls)
         return PodView(
             links=links,
             routes=tuple(self._space.routes),
             rules=tuple(self._space.rules),
             rdma=tuple(
-                seen_device(
-                    device.name,
-                    device.on.name if device.on.space is self._space else None,
-                    device.pci,
-                    tuple((on, gid) for on, gid in self._net.gids(device) if gid),
-                    links,
+                replace(
+                    seen_device(
+                        device.name,
+                        device.on.name if device.on.space is self._space else None,
+                        device.pci,
+                        tuple((on, gid) for on, gid in self._net.gids(device) if gid),
+                        links,
+                    ),
+                    guid=device.guid,
                 )
                 for device in self._net.rdma
                 if self._net.shared or device.space is self._space
             ),
             sysctls=tuple((path, value) for path, value in values if value is not None),
+            functions=seen_functions(self._net, functions),
         )
 
     @property
@@ -165,8 +195,11 @@ class FakePod:
             self._net.message()
 
     def _born(self, step: MakeLink) -> FakeLink:
-        node = self._net.within(self._net.node)
-        parent = next((link for link in node if link.index == step.parent.index), None)
+        if step.inside:
+            parent = self._net.named(self._space, step.parent.name)
+        else:
+            node = self._net.within(self._net.node)
+            parent = next((link for link in node if link.index == step.parent.index), None)
         if parent is None:
             raise no_parent(step.parent)
         wrong = invalid_link(step, parent.mtu, parent.hardware)
@@ -174,9 +207,10 @@ class FakePod:
             raise wrong
         index = self._net.next_index()
         mac = step.mac or f"06:00:00:00:{index >> 8:02x}:{index & 255:02x}"
-        if step.kind is VirtualKind.IPVLAN:
-            mac = parent.mac  # an ipvlan is told apart by its addresses
-        _check_mac(mac, f"{step.kind} {step.name} on {step.parent.name}")
+        if step.kind is VirtualKind.MACVLAN:
+            _check_mac(mac, f"{step.kind} {step.name} on {step.parent.name}")
+        else:
+            mac = parent.mac  # an ipvlan is told apart by its addresses, IPoIB by its queue pair
         link = FakeLink(step.name, index, mac, self._space, step.mtu or parent.mtu)
         link.kind, link.parent, link.group = step.kind.value, parent, GROUP
         link.hardware = parent.hardware
@@ -203,7 +237,7 @@ class FakePod:
     def _set(self, step: SetLink) -> None:
         link = self._link(step.name)
         if step.mac is not None:
-            _check_mac(step.mac, f"setting {step.name}")
+            _check_mac(step.mac, f"setting {step.name}", link)
         if step.mtu is not None:
             if link.parent and link.parent.mtu < step.mtu:
                 raise mtu_too_large(step.name, step.mtu, link.parent.name, link.parent.mtu)
@@ -252,16 +286,25 @@ class FakePod:
             self._net.remove(there)
             self._net.message()
 
+    def _remove_all(self, undo: RemoveLinks) -> None:
+        wanted = {one.name: one.mark for one in undo.links}
+        grouped = [link for link in self._net.within(self._space) if link.group == GROUP]
+        if any(
+            seen.seen.name not in wanted or not seen.ours(wanted[seen.seen.name])
+            for seen in (link.interface() for link in grouped)
+        ):
+            for one in undo.links:
+                self._remove(one)
+            return
+        for link in grouped:
+            self._net.remove(link)
+        if grouped:
+            self._net.message()
+
     def _remove_rule(self, undo: RemoveRule) -> None:
         gone = SeenRule(undo.source, undo.table, undo.priority)
         self._space.rules = [rule for rule in self._space.rules if rule != gone]
         self._net.message()
-
-    def _remove_rdma(self, undo: RemoveRdma) -> None:
-        device = self._device(undo.name)
-        if device and device.soft and device.on.space is self._space:
-            self._net.rdma.remove(device)
-            self._net.message()
 
     def _set_sysctl(self, step: SetSysctl) -> None:
         sysctl.check_path(step.path)
@@ -279,39 +322,8 @@ class FakePod:
         there = found[1] in _ALWAYS or self._net.named(self._space, found[1])
         return self._space.sysctls.get(path, "0") if there else None
 
-    def _make_rdma(self, step: MakeRdma) -> None:
-        self._new_device(step.name, self._link(step.on))
-
-    def _new_device(self, name: str, link: FakeLink) -> None:
-        for device in self._net.rdma:
-            if device.name == name and device.on is link:
-                return
-            if device.on is link or device.name == name:
-                raise rdma_taken(name, link.name, device.name if device.on is link else None)
-        self._net.rdma.append(FakeRdma(name, link, True, self._net.node))
-        self._net.message()
-
-    def _move_rdma(self, step: MoveRdma) -> None:
-        device = self._device(step.device)
-        if device is None:
-            raise no_device(step.device)
-        if device.space is self._space:
-            return
-        if device.soft or self._net.shared:
-            raise unmovable(step.device)
-        device.space = self._space
-        self._net.message()
-
-    def _give_back_rdma(self, undo: GiveBackRdma) -> None:
-        device = self._device(undo.device)
-        if device is None:
-            raise no_device(undo.device)
-        if device.space is self._space:
-            device.space = self._net.node
-            self._net.message()
-
     def _await_gid(self, step: AwaitGid) -> None:
-        device = self._device(step.device)
+        device = fake_network_rdma.named(self._net, step.device)
         if device is None:
             raise no_device(step.device)
         listed = self._net.gids(device)
@@ -339,7 +351,9 @@ class FakePod:
             raise lost(undo.link, undo.name)
         if other and other is not here:
             raise old_name_taken(undo, here.name)
-        here.name, here.mtu, here.mac, here.up = undo.link.name, undo.mtu, undo.mac, undo.up
+        here.name, here.mtu, here.up = undo.link.name, undo.mtu, undo.up
+        here.mac = allowed_mac(here, undo.mac)
+        here.addresses = [*dict.fromkeys((*here.addresses, *undo.addresses))]
         self._net.message()
 
     def _pick(self, card: TakeLink | GiveBackLink, space: Space, *names: str) -> FakeLink | None:
@@ -347,12 +361,9 @@ class FakePod:
         found = pick([link.interface() for link in links.values()], card, *names)
         return links[found.seen.index] if found else None
 
-    def _device(self, name: str) -> FakeRdma | None:
-        return next((device for device in self._net.rdma if device.name == name), None)
 
-
-def _check_mac(mac: str, act: str) -> None:
-    """The kernel takes a unicast MAC only (is_valid_ether_addr)."""
+def _check_mac(mac: str, act: str, link: FakeLink | None = None) -> None:
+    """The kernel takes a unicast MAC only (is_valid_ether_addr), a driver maybe not each."""
     first = mac_bytes(mac)[0]
-    if first & 1 or not any(mac_bytes(mac)):
+    if first & 1 or not any(mac_bytes(mac)) or (link and allowed_mac(link, mac) != mac.lower()):
         raise judged(act, refusal(errno.EADDRNOTAVAIL))

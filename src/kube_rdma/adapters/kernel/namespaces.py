@@ -25,6 +25,7 @@ T = TypeVar("T")
 Namespace = int | Path
 """A descriptor of a network namespace, or its file: /proc/PID/ns/net, /run/netns/NAME."""
 
+_HERE = "/proc/thread-self/ns/net"
 _CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
 _GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.EBADF})
 _DENIED = frozenset({errno.EPERM, errno.EACCES})
@@ -37,12 +38,25 @@ def open_inside(namespace: Namespace, opener: Callable[[], T]) -> T:
     namespace. Raise Unavailable when the namespace is gone, Refused when we may not enter it or it
     is none, and whatever `opener` raises.
     """
+    return _apart(lambda: _enter(namespace), opener)
+
+
+def make_namespace() -> int:
+    """A descriptor of a new namespace, which ends with its last descriptor.
+
+    Raise Refused when we may not make one.
+    """
+    return _apart(_leave, lambda: os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
+    """What `opener` opens in a thread that was brought elsewhere by `enter`."""
     results: list[T] = []
     errors: list[BaseException] = []
 
     def inside() -> None:
         try:
-            _enter(namespace)
+            enter()
             results.append(opener())
         except BaseException as error:  # noqa: BLE001  # it is raised again outside
             errors.append(error)
@@ -86,6 +100,16 @@ def _enter(namespace: Namespace) -> None:
             os.close(descriptor)
     except OSError as error:
         raise _judged(namespace, error) from error
+
+
+def _leave() -> None:
+    """Move this thread into a new namespace (os.unshare, which Python has since 3.12)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET):
+        raise Refused(
+            f"no network namespace can be made ({os.strerror(ctypes.get_errno())})",
+            remedy="Run it as root, with CAP_SYS_ADMIN",
+        )
 
 
 def _setns(descriptor: int) -> None:

@@ -21,6 +21,7 @@ from kube_rdma.adapters.kernel.rtnl_view import (
 )
 from kube_rdma.adapters.kernel.rtnl_write import Request
 from kube_rdma.adapters.kernel.step_errors import (
+    INFINIBAND,
     errno_of,
     invalid_link,
     judged,
@@ -41,12 +42,16 @@ from kube_rdma.model.step import (
     GiveBackLink,
     MakeLink,
     RemoveLink,
+    RemoveLinks,
     RemoveRule,
     SetLink,
     TakeLink,
     VirtualKind,
 )
 
+# igbvf, ixgbevf and iavf say so when the physical function has not allowed a MAC.
+_NOT_THIS_MAC = frozenset({errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES})
+_NOT_AT_ONCE = frozenset({errno.ENODEV, errno.EOPNOTSUPP})
 _OURS = frozenset(kind.value for kind in VirtualKind)  # never a card's own link
 
 
@@ -64,7 +69,7 @@ class PodLinks:
         """Two messages: an alias cannot be given at birth."""
         self._indexes.clear()
         try:
-            _send(self.node, rtnl_write.make_link(step, self.namespace))
+            self._send_new(step)
         except Unavailable as error:
             if errno_of(error) != errno.EEXIST:
                 raise self._not_made(step, error) from error
@@ -76,6 +81,17 @@ class PodLinks:
             if there.seen.alias:
                 return
         self._do(rtnl_write.mark_link(step), f"marking {step.name}")
+
+    def _send_new(self, step: MakeLink) -> None:
+        """Of a parent in the pod, its index is known there alone."""
+        if not step.inside:
+            _send(self.node, rtnl_write.make_link(step, self.namespace))
+            return
+        parent = interface_named(self.pod, step.parent.name)
+        if parent is None:
+            raise no_link_here(step.parent.name)
+        here = replace(step, parent=replace(step.parent, index=parent.seen.index))
+        _send(self.pod, rtnl_write.make_link(here, self.namespace))
 
     def take(self, step: TakeLink) -> None:
         """Find it on either side, move and rename it in one message."""
@@ -107,7 +123,10 @@ class PodLinks:
             there = interface_named(self.pod, step.name)
             if there is None:
                 raise no_link_here(step.name) from error
-            if step.mac is None or there.seen.mac != step.mac.lower():
+            has, wanted = there.seen.mac, (step.mac or "").lower()
+            if wanted and has != wanted and errno_of(error) in _NOT_THIS_MAC:
+                has = _mac_after_reset(self.pod, there.seen.index)
+            if has != wanted:
                 raise self._not_set(step, there, error) from error
             # Many a driver takes no MAC while its link is up, not even the one that it has.
             self.set(replace(step, mac=None))
@@ -149,6 +168,27 @@ class PodLinks:
                 if errno_of(error) != errno.ENODEV:
                     raise judged(f"removing {undo.name}", error) from error
 
+    def remove_all(self, undo: RemoveLinks) -> None:
+        """At once by their group, for the kernel then waits once; only if that means no other."""
+        self._indexes.clear()
+        wanted = {one.name: one for one in undo.links}
+        inside = interfaces(self.pod)
+        grouped = {link.seen.name for link in inside if link.group == rtnl_write.GROUP}
+        mine = {
+            link.seen.name
+            for link in inside
+            if (one := wanted.get(link.seen.name)) and link.ours(one.mark)
+        }
+        if grouped and grouped <= mine:
+            try:
+                _send(self.pod, rtnl_write.remove_group())
+                mine -= grouped
+            except Unavailable as error:
+                if errno_of(error) not in _NOT_AT_ONCE:
+                    raise judged(f"removing {', '.join(sorted(grouped))}", error) from error
+        for name in mine:
+            self.remove(wanted[name])
+
     def give_back(self, undo: GiveBackLink) -> None:
         """Out of the pod under its old name; what is left to restore, restore_on_node does."""
         self._indexes.clear()
@@ -183,7 +223,11 @@ class PodLinks:
             raise judged(act, error) from error
 
     def _not_made(self, step: MakeLink, error: Unavailable) -> KubeRdmaError:
-        parent = interface_at(self.node, step.parent.index)
+        parent = (
+            interface_named(self.pod, step.parent.name)
+            if step.inside
+            else interface_at(self.node, step.parent.index)
+        )
         if parent is None:
             return no_parent(step.parent)
         reason = invalid_link(step, parent.seen.mtu, parent.hardware)
@@ -199,8 +243,24 @@ class PodLinks:
         return judged(f"setting {step.name}", error)
 
 
+def remove_returned(node: Netlink, undo: RemoveLink | RemoveLinks) -> None:
+    """Remove links of a pod whose namespace is gone, and which are the node's now.
+
+    Most kinds end with the namespace. IPoIB interfaces return to the node, under their name or as
+    devN (netns_refund in ipoib_link_ops, default_device_exit_net in net/core/dev.c).
+    """
+    marks = {one.mark for one in (undo.links if isinstance(undo, RemoveLinks) else (undo,))}
+    for link in interfaces(node):
+        if link.seen.virtual and any(map(link.ours, marks)):
+            try:
+                _send(node, rtnl_write.remove_link(link.seen.index))
+            except Unavailable as error:
+                if errno_of(error) != errno.ENODEV:
+                    raise judged(f"removing {link.seen.name}", error) from error
+
+
 def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
-    """Name, MTU, MAC and state of a link that is on the node; nothing where they are right.
+    """Name, MTU, MAC, state and addresses of a link that is on the node, as far as they are wrong.
 
     Also for a pod whose namespace is gone: the kernel brought the link back under the name that it
     had there, or as devN. Raise Unavailable when it is not there (yet), Broken when its name is
@@ -215,18 +275,51 @@ def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
         raise old_name_taken(undo, now.name)
     act = f"restoring {undo.link.name} on the node"
     try:
-        if (now.mtu, now.mac) != (undo.mtu, undo.mac) or now.name != undo.link.name:
+        mac = _mac_of(here, undo)
+        if (now.mtu, now.mac) != (undo.mtu, mac) or now.name != undo.link.name:
             if now.up:  # a name cannot be changed meanwhile before Linux 6.2, a MAC of many drivers
                 _send(node, rtnl_write.set_down(now.index))
             if now.name != undo.link.name:
                 _send(node, rtnl_write.rename_link(now.index, undo.link.name))
-            mtu = None if now.mtu == undo.mtu else undo.mtu
-            mac = None if now.mac == undo.mac else undo.mac
-            _send(node, rtnl_write.restore_link(now.index, mtu, mac, up=undo.up))
+            _restore(node, here, undo)
         elif now.up != undo.up:
             _send(node, rtnl_write.restore_link(now.index, None, None, up=undo.up))
+        for address, prefix in undo.addresses:  # one that is there is taken again for nothing
+            step = AddAddress(undo.name, address, prefix)
+            _send(node, rtnl_write.add_address(step, now.index))
     except Unavailable as error:
         raise judged(act, error) from error
+
+
+def _restore(node: Netlink, here: Interface, undo: GiveBackLink) -> None:
+    """MTU, MAC and state; a MAC that its physical function forbids is the one that it demands."""
+    now = here.seen
+    mtu = None if now.mtu == undo.mtu else undo.mtu
+    mac = None if now.mac == _mac_of(here, undo) else undo.mac
+    try:
+        _send(node, rtnl_write.restore_link(now.index, mtu, mac, up=undo.up))
+    except Unavailable as error:
+        if mac is None or errno_of(error) not in _NOT_THIS_MAC:
+            raise
+        _mac_after_reset(node, now.index)
+        _send(node, rtnl_write.restore_link(now.index, mtu, None, up=undo.up))
+
+
+def _mac_of(here: Interface, undo: GiveBackLink) -> str:
+    """The MAC that it had; an IPoIB interface has that of its GUID and a number that changes."""
+    return here.seen.mac if here.hardware == INFINIBAND else undo.mac
+
+
+def _mac_after_reset(netlink: Netlink, index: int) -> str:
+    """The MAC that the driver of a virtual function takes by itself, from its physical one.
+
+    It may refuse that very MAC when it is set, and takes it when it resets, which is when its link
+    goes down (igbvf_set_mac, igbvf_down, igbvf_reset in drivers/net/ethernet/intel/igbvf/netdev.c).
+    """
+    _send(netlink, rtnl_write.restore_link(index, None, None, up=True))
+    _send(netlink, rtnl_write.set_down(index))
+    now = interface_at(netlink, index)
+    return now.seen.mac if now else ""
 
 
 def pick(
@@ -243,7 +336,7 @@ def pick(
         index = link.seen.index == card.link.index
         return index + (card.mac in macs) + (link.seen.name in names)
 
-    own = [link for link in found if link.seen.kind not in _OURS]
+    own = [link for link in found if not link.seen.virtual]
     on_card = [link for link in own if card.pci and link.seen.pci == card.pci]
     if on_card:
         return max(on_card, key=agreement)

@@ -11,7 +11,9 @@ import ctypes
 import os
 from pathlib import Path
 
+from kube_rdma.adapters.kernel.gids import pci_of
 from kube_rdma.adapters.kernel.namespaces import open_inside
+from kube_rdma.model.device import PciAddress
 
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432  # the same on every machine, since Linux 5.2
 _CLOEXEC, _CREATE, _READ_ONLY = 1, 6, 0x1 | 0x2 | 0x4 | 0x8  # FSCONFIG_CMD_CREATE, MOUNT_ATTR_*
@@ -22,7 +24,7 @@ class PodSysfs:
 
     def __init__(self, namespace: int, node: Path) -> None:
         self._namespace = namespace
-        self._node = node
+        self.node = node
         self._mount: int | None = None
 
     def close(self) -> None:
@@ -32,14 +34,18 @@ class PodSysfs:
 
     def devices(self, device: str) -> Path:
         """The class/infiniband that shows `device`; the node's too where none can be mounted."""
-        if (self._node / device).exists():
-            return self._node
+        if (self.node / device).exists():
+            return self.node
         try:
             if self._mount is None:
                 self._mount = open_inside(self._namespace, _mount)
         except OSError:
-            return self._node
+            return self.node
         return Path(f"/proc/self/fd/{self._mount}/class/infiniband")
+
+    def pci_of(self, device: str) -> PciAddress | None:
+        """The function that a device sits on, wherever it is."""
+        return pci_of(self.devices(device), device)
 
 
 def _mount() -> int:

@@ -25,7 +25,7 @@ from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 
 NETLINK_RDMA = 20  # include/uapi/linux/netlink.h
 _NLDEV = 5 << 10  # RDMA_NL_NLDEV, in the upper bits of the message type (RDMA_NL_GET_TYPE)
-_U8, _U32 = struct.Struct("=B"), struct.Struct("=I")
+_U8, _U32, _U64 = struct.Struct("=B"), struct.Struct("=I"), struct.Struct("=Q")
 
 
 class Command(IntEnum):
@@ -43,6 +43,7 @@ class Attr(IntEnum):
     DEV_NAME = 2  # string
     PORT_INDEX = 3  # u32; of a device: how many ports, of a port: which one
     FW_VERSION = 5  # string
+    NODE_GUID = 6  # u64
     PORT_STATE = 12  # u8, enum ib_port_state
     PORT_PHYS_STATE = 13  # u8, enum ib_port_phys_state
     NDEV_NAME = 51  # string; only when the interface is in the asker's network namespace
@@ -87,6 +88,7 @@ class LinkDevice:
     name: str
     firmware: str | None
     ports: tuple[LinkPort, ...] = ()
+    guid: str | None = None  # of the node, as FunctionSettings has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +132,24 @@ def read_links() -> LinkView:
     return LinkView(tuple(devices), mode, tuple(faults))
 
 
+def read_mode() -> NamespaceMode:
+    """The namespace mode alone; UNKNOWN where read_links says so too, or raises."""
+    try:
+        with Netlink(NETLINK_RDMA) as netlink:
+            return decode_mode(*netlink.ask(_NLDEV | Command.SYS_GET))
+    except (OSError, Unavailable):
+        return NamespaceMode.UNKNOWN
+
+
 def decode_device(payload: bytes) -> LinkDevice:
     """A device out of one answer to GET; Unavailable when it is malformed or has no name."""
     found = _found(payload)
     index, name = _number(found, Attr.DEV_INDEX), _string(found, Attr.DEV_NAME)
     if index is None or name is None:
         raise Unavailable("RDMA netlink: a device without index or name")
-    return LinkDevice(index, name, _string(found, Attr.FW_VERSION))
+    guid = _number(found, Attr.NODE_GUID, _U64)
+    text = None if guid is None else guid.to_bytes(8).hex(":")
+    return LinkDevice(index, name, _string(found, Attr.FW_VERSION), guid=text)
 
 
 def decode_port(payload: bytes) -> LinkPort:

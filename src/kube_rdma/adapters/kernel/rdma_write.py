@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kube_rdma.adapters.kernel.netlink import Attribute, Netlink, encode_attributes
@@ -26,6 +27,7 @@ from kube_rdma.adapters.kernel.step_errors import (
     rdma_taken,
     unmovable,
 )
+from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.step import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
 
@@ -84,16 +86,21 @@ def make_device(netlink: Netlink, step: MakeRdma | RestoreRdma) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PodRdma:
-    """The RDMA devices of the node and of one pod: a socket bound to the namespace of each."""
+    """The RDMA devices of the node and of one pod: a socket bound to the namespace of each.
+
+    `pci_of` says on which function a device sits, wherever it is: its name is another one since its
+    driver was bound anew, and that may be another device's now.
+    """
 
     node: Netlink
     pod: Netlink
+    pci_of: Callable[[str], PciAddress | None]
 
     def move(self, step: MoveRdma, namespace: int) -> None:
         """Move a device into the pod; nothing when it is there and no longer here."""
-        here = _named(self.node, step.device)
+        here = self.find(self.node, step)
         if here is None:
-            if _named(self.pod, step.device) is None:
+            if self.find(self.pod, step) is None:
                 raise no_device(step.device)
             return
         _move(self.node, here, namespace)
@@ -106,12 +113,25 @@ class PodRdma:
 
     def give_back(self, undo: GiveBackRdma, namespace: int) -> None:
         """Bring a device home; the kernel itself does when a namespace ends (rdma_dev_exit_net)."""
-        if _named(self.node, undo.device):
+        if self.find(self.node, undo):
             return
-        there = _named(self.pod, undo.device)
+        there = self.find(self.pod, undo)
         if there is None:
             raise no_device(undo.device)
         _move(self.pod, there, namespace)
+
+    def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
+        """By its function where it has one, else by its name."""
+        found = tuple(map(decode_device, netlink.ask(_NLDEV | Command.GET, dump=True)))
+        named = next((one for one in found if one.name == act.device), None)
+        if act.pci is None or (named and self.pci_of(named.name) in (act.pci, None)):
+            return named
+        return next((one for one in found if self.pci_of(one.name) == act.pci), None)
+
+    def inside(self, pci: PciAddress) -> LinkDevice | None:
+        """The RDMA device of a function that the pod can use."""
+        found = map(decode_device, self.pod.ask(_NLDEV | Command.GET, dump=True))
+        return next((one for one in found if self.pci_of(one.name) == pci), None)
 
 
 def _interface(step: MakeRdma | RestoreRdma) -> str:

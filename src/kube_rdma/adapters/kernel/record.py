@@ -292,9 +292,9 @@ def _device(said: dict[str, object]) -> LinkDevice:
     index, ports = said["index"], said["ports"]
     if not isinstance(index, int) or not isinstance(ports, list):
         raise TypeError("a device without index or ports")
-    return LinkDevice(
-        index, str(said["name"]), _text(said["firmware"]), tuple(_port(dict(p)) for p in ports)
-    )
+    read = tuple(_port(dict(port)) for port in ports)
+    guid = _text(said.get("guid"))  # older files have none
+    return LinkDevice(index, str(said["name"]), _text(said["firmware"]), read, guid)
 
 
 def _port(said: dict[str, object]) -> LinkPort:

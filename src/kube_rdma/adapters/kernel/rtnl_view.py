@@ -87,12 +87,31 @@ def _one(netlink: Netlink, which: bytes) -> Interface | None:
 
 def seen_links(netlink: Netlink) -> tuple[SeenLink, ...]:
     """Every link with its addresses."""
-    addresses: dict[int, list[tuple[Address, int]]] = {}
-    for payload in netlink.ask(_GETADDR, _ADDRESS.pack(0, 0, 0, 0, 0), dump=True):
-        for index, address, length in decode_address(payload):
-            addresses.setdefault(index, []).append((address, length))
+    addresses = _addresses(netlink)
     links = [interface.seen for interface in interfaces(netlink)]
     return tuple(replace(link, addresses=tuple(addresses.get(link.index, ()))) for link in links)
+
+
+def seen_named(netlink: Netlink, names: Iterable[str]) -> tuple[SeenLink, ...]:
+    """The links of these names that are there, with their addresses; other links cost nothing.
+
+    `netlink` is strict from now on.
+    """
+    netlink.be_strict()
+    found = [one.seen for name in names if (one := interface_named(netlink, name))]
+    return tuple(
+        replace(link, addresses=tuple(_addresses(netlink, link.index).get(link.index, ())))
+        for link in found
+    )
+
+
+def _addresses(netlink: Netlink, index: int = 0) -> dict[int, list[tuple[Address, int]]]:
+    """By index the addresses of every link, of one alone where the kernel can filter."""
+    found: dict[int, list[tuple[Address, int]]] = {}
+    for payload in netlink.ask(_GETADDR, _ADDRESS.pack(0, 0, 0, 0, index), dump=True):
+        for at, address, length in decode_address(payload):
+            found.setdefault(at, []).append((address, length))
+    return found
 
 
 def seen_routes(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[SeenRoute, ...]:

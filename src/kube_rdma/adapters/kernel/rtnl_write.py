@@ -109,6 +109,11 @@ def remove_link(index: int) -> Request:
     return _link(_DELLINK, index, [])
 
 
+def remove_group() -> Request:
+    """For the pod's socket: every link of our group at once; ENODEV where there is none."""
+    return _link(_DELLINK, 0, [_u32(_GROUP, GROUP)])
+
+
 def send_home(undo: GiveBackLink, index: int, host: int) -> Request:
     """For the pod's socket: into namespace `host` under its old name."""
     return _link(_SETLINK, index, [_u32(_NET_NS_FD, host), _text(_IFNAME, undo.link.name)])

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.function_step import FunctionPlace
 from kube_rdma.model.ip import Address
+from kube_rdma.model.link import Host
 from kube_rdma.model.step import (
+    AwaitPartition,
     GiveBackLink,
-    Host,
     MakeLink,
     Probe,
     SetLink,
@@ -26,7 +28,7 @@ _REMEDIES: Mapping[int, str] = {
     errno.ERANGE: "Ask for a value that the card allows",
     errno.EEXIST: "Choose a name that is free",
     errno.EADDRINUSE: "Choose a MAC that nobody has on this card",
-    errno.EADDRNOTAVAIL: "Choose a unicast MAC",
+    errno.EADDRNOTAVAIL: "Choose a unicast MAC, one that the card lets this interface have",
     errno.ENOTUNIQ: "Choose a partition key that this card has no link for yet",
     errno.EOPNOTSUPP: "Load the kernel module of this kind, or choose another kind",
     errno.EPERM: "Give the agent CAP_NET_ADMIN; where it has it, this link does not allow it",
@@ -129,6 +131,37 @@ def no_parent(parent: Host) -> Unavailable:
     return Unavailable(f"the node has no interface {parent.name} (index {parent.index}) any more")
 
 
+def no_physical(place: FunctionPlace) -> Unavailable:
+    """The interface through which a virtual function is set up is not on the node."""
+    return Unavailable(
+        f"the node has no interface {place.physical.name} of {place.pci} any more, through which "
+        f"its virtual function {place.number} is set up"
+    )
+
+
+def no_function(place: FunctionPlace, there: int) -> Unavailable:
+    """The physical function has fewer virtual ones than it had."""
+    return Unavailable(
+        f"{place.physical.name} has no virtual function {place.number} any more: it has {there}"
+    )
+
+
+def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> KubeRdmaError:
+    """The driver of the physical function does not take a setting."""
+    name = place.physical.name
+    code = errno_of(error)
+    if code in (errno.EOPNOTSUPP, errno.EPROTONOSUPPORT):
+        return Refused(
+            f"{name} takes no {what} for its virtual functions: its driver has no such setting",
+            remedy="Remove it from the network, or use a card that has it",
+        )
+    act = f"virtual function {place.number} of {name}, {what}"
+    if code in (errno.EINVAL, errno.ERANGE):
+        remedy = "Ask for what the card allows; rates need a link, and fit into its speed"
+        return Refused(f"{act}: {error}", remedy=remedy)
+    return judged(act, error)
+
+
 def lost(link: Host, name: str) -> Unavailable:
     """A card's link is on neither side now; after the end of a namespace that takes a moment."""
     return Unavailable(f"{link.name} is neither in the pod (as {name}) nor on the node now")
@@ -173,6 +206,16 @@ def no_rdma() -> Unavailable:
 def no_device(device: str) -> Unavailable:
     """The RDMA device is gone, or out of sight."""
     return Unavailable(f"there is no RDMA device {device}")
+
+
+def no_partition(step: AwaitPartition, there: Sequence[int]) -> Refused:
+    """The subnet manager has not made the port a member."""
+    has = ", ".join(f"0x{key:04x}" for key in there) or "none"
+    return Refused(
+        f"the port of {step.pci} is not in the partition 0x{step.pkey:04x}: its table has {has}",
+        remedy="Add its port GUID to the partition at the subnet manager, or write another pkey",
+        where="pkey",
+    )
 
 
 def table_full(device: str, address: Address, used: int, size: int) -> Refused:

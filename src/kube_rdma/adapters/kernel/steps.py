@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -21,16 +22,24 @@ from kube_rdma.adapters.kernel.announce import Announcer
 from kube_rdma.adapters.kernel.gids import DEVICES, PATIENCE, await_gid, listed, pci_of
 from kube_rdma.adapters.kernel.namespaces import Namespace, open_inside
 from kube_rdma.adapters.kernel.netlink import Netlink
-from kube_rdma.adapters.kernel.pod_links import PodLinks, restore_on_node
+from kube_rdma.adapters.kernel.pod_links import PodLinks, remove_returned, restore_on_node
 from kube_rdma.adapters.kernel.pod_sysfs import PodSysfs
 from kube_rdma.adapters.kernel.probe import probe
 from kube_rdma.adapters.kernel.rdma_netlink import NETLINK_RDMA
 from kube_rdma.adapters.kernel.rdma_write import PodRdma, devices, make_device, netdev_of
+from kube_rdma.adapters.kernel.rebind import Functions
 from kube_rdma.adapters.kernel.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.rtnl_vf import reset_function, seen_functions, set_function
 from kube_rdma.adapters.kernel.rtnl_view import seen_links, seen_routes, seen_rules
 from kube_rdma.adapters.kernel.step_errors import namespace_gone, no_rdma
 from kube_rdma.adapters.kernel.sysctl import read_sysctl, write_sysctl
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.function_step import (
+    FunctionPlace,
+    RebindFunction,
+    ResetFunction,
+    SetFunction,
+)
 from kube_rdma.model.ip import Address, InterfaceName
 from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma
 from kube_rdma.model.step import (
@@ -39,6 +48,7 @@ from kube_rdma.model.step import (
     AddRule,
     Announce,
     AwaitGid,
+    AwaitPartition,
     GiveBackLink,
     GiveBackRdma,
     MakeLink,
@@ -46,6 +56,7 @@ from kube_rdma.model.step import (
     MoveRdma,
     Probe,
     RemoveLink,
+    RemoveLinks,
     RemoveRdma,
     RemoveRule,
     RestoreRdma,
@@ -82,8 +93,11 @@ class PodNetwork(Protocol):
         Raise as run, and Broken when the card's old name is another's now.
         """
 
-    def look(self, sysctls: Sequence[str] = ()) -> PodView:
-        """What is there now; `sysctls` are paths to read besides."""
+    def links(self) -> tuple[SeenLink, ...]:
+        """The interfaces alone, with their addresses."""
+
+    def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
+        """What is there now; `sysctls` are paths to read besides, `functions` the node's to ask."""
 
 
 @contextmanager
@@ -100,13 +114,13 @@ def open_pod(
     with ExitStack() as stack:
         node = stack.enter_context(_Side())
         if netns is None:
-            yield GonePod(node.rtnl, node.rdma)
+            yield GonePod(node.rtnl, node.rdma, Functions(rdma))
             return
         pod = stack.enter_context(open_inside(netns, _Side))
         links = PodLinks(node.rtnl, pod.rtnl, pod.namespace, node.namespace)
-        both = PodRdma(node.rdma, pod.rdma) if node.rdma and pod.rdma else None
         announcer = stack.enter_context(closing(Announcer(pod.namespace, pod.rtnl)))
         sysfs = stack.enter_context(closing(PodSysfs(pod.namespace, rdma)))
+        both = PodRdma(node.rdma, pod.rdma, sysfs.pci_of) if node.rdma and pod.rdma else None
         yield LivePod(links, both, announcer, sysfs, patience)
 
 
@@ -124,9 +138,12 @@ class LivePod:
         self._links = links
         self._maybe_rdma = rdma
         self._sysfs = sysfs
+        self._functions = Functions(sysfs.node)
         self._run: dict[type, Callable[[Any], None]] = {
             MakeLink: links.make,
             TakeLink: links.take,
+            SetFunction: lambda step: set_function(links.node, step),
+            RebindFunction: self._rebind,
             SetLink: links.set,
             Probe: lambda step: probe(step, links.namespace, links.pod, patience),
             AddAddress: links.add_address,
@@ -135,12 +152,16 @@ class LivePod:
             SetSysctl: lambda step: write_sysctl(links.namespace, step.path, step.value),
             MakeRdma: lambda step: make_device(self._rdma.pod, step),
             MoveRdma: lambda step: self._rdma.move(step, links.namespace),
+            AwaitPartition: self._await_partition,
             AwaitGid: lambda step: await_gid(step, sysfs.devices(step.device), patience),
             Announce: announcer.announce,
         }
         self._undo: dict[type, Callable[[Any], None]] = {
             RemoveLink: links.remove,
+            RemoveLinks: links.remove_all,
             GiveBackLink: links.give_back,
+            ResetFunction: lambda undo: reset_function(links.node, undo),
+            RebindFunction: self._functions.rebind,
             RestoreRdma: lambda undo: make_device(self._rdma.node, undo),
             RemoveRule: links.remove_rule,
             RemoveRdma: lambda undo: self._rdma.remove(undo) if rdma else None,
@@ -160,7 +181,11 @@ class LivePod:
         """As PodNetwork.undo."""
         self._undo[type(undo)](undo)
 
-    def look(self, sysctls: Sequence[str] = ()) -> PodView:
+    def links(self) -> tuple[SeenLink, ...]:
+        """As PodNetwork.links."""
+        return seen_links(self._links.pod)
+
+    def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
         """As PodNetwork.look."""
         pod = self._links.pod
         links = seen_links(pod)
@@ -171,6 +196,7 @@ class LivePod:
             rules=seen_rules(pod),
             rdma=tuple(self._seen_rdma(links)),
             sysctls=tuple((path, value) for path, value in read if value is not None),
+            functions=seen_functions(self._links.node, functions),
         )
 
     @property
@@ -179,11 +205,22 @@ class LivePod:
             raise no_rdma()
         return self._maybe_rdma
 
+    def _rebind(self, step: RebindFunction) -> None:
+        there = self._rdma.inside(step.pci)
+        if there is None or there.guid != step.guid:
+            self._functions.rebind(step)
+
+    def _await_partition(self, step: AwaitPartition) -> None:
+        there = self._rdma.inside(step.pci)
+        inside = self._sysfs.devices(there.name) / there.name if there else None
+        self._functions.await_partition(step, inside)
+
     def _seen_rdma(self, links: tuple[SeenLink, ...]) -> Iterator[SeenRdma]:
         for device in devices(self._maybe_rdma.pod) if self._maybe_rdma else ():
             where = self._sysfs.devices(device.name)
             pci, gids = pci_of(where, device.name), listed(where, device.name)
-            yield seen_device(device.name, netdev_of(device), pci, gids, links)
+            seen = seen_device(device.name, netdev_of(device), pci, gids, links)
+            yield replace(seen, guid=device.guid)
 
 
 def seen_device(
@@ -209,24 +246,35 @@ class GonePod:
 
     inode = None
 
-    def __init__(self, node: Netlink, rdma: Netlink | None) -> None:
+    def __init__(self, node: Netlink, rdma: Netlink | None, functions: Functions) -> None:
         self._node = node
         self._rdma = rdma
+        self._functions = functions
 
     def run(self, step: Step) -> None:
         """Raise Unavailable."""
         raise namespace_gone()
 
     def undo(self, undo: Undo) -> None:
-        """As PodNetwork.undo; only a card's link is left to restore, and what stood on it."""
+        """As PodNetwork.undo; only a card's link is left to restore, with what is the node's."""
         if isinstance(undo, GiveBackLink):
             restore_on_node(self._node, undo)
+        elif isinstance(undo, ResetFunction):
+            reset_function(self._node, undo)
+        elif isinstance(undo, RebindFunction):
+            self._functions.rebind(undo)
+        elif isinstance(undo, RemoveLink | RemoveLinks):
+            remove_returned(self._node, undo)
         elif isinstance(undo, RestoreRdma):
             if self._rdma is None:
                 raise no_rdma()
             make_device(self._rdma, undo)
 
-    def look(self, sysctls: Sequence[str] = ()) -> PodView:
+    def links(self) -> tuple[SeenLink, ...]:
+        """Raise Unavailable."""
+        raise namespace_gone()
+
+    def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
         """Raise Unavailable."""
         raise namespace_gone()
 

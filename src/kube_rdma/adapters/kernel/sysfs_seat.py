@@ -81,6 +81,12 @@ def lower_netdevs(tree: Tree, netdev: str) -> tuple[str, ...]:
     return tuple(name.removeprefix(_LOWER) for name in names if name.startswith(_LOWER))
 
 
+def upper_netdevs(tree: Tree, netdev: str) -> tuple[str, ...]:
+    """The interfaces of this namespace right above `netdev`: its bond, its bridge, its vlans."""
+    names = tree.names(f"class/net/{netdev}", required=False)
+    return tuple(name.removeprefix(_UPPER) for name in names if name.startswith(_UPPER))
+
+
 def find_site(tree: Tree, pci: PciTree, path: str, ports: tuple[Port, ...]) -> Site:
     """The site of the device at `path`; `ports` name its interface where sysfs does not."""
     said = tree.text(f"{path}/parent", required=False)

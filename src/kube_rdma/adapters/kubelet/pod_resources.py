@@ -6,18 +6,21 @@ answer already holds the shares of the pod whose sandbox is being made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from grpclib import Status
 
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerStub
-from kube_rdma.adapters.kubelet.rpc import CallFailed, calling
+from kube_rdma.adapters.kubelet.rpc import CallFailed, Line, calling
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.holding import Allocatable, Holding
 from kube_rdma.model.pool import ShareId
+
+T = TypeVar("T")
 
 _SECONDS = 10.0  # a busy node took 0.8 s to answer
 
@@ -25,12 +28,24 @@ _SECONDS = 10.0  # a busy node took 0.8 s to answer
 class PodResources:
     """The kubelet's socket ``<root>/pod-resources/kubelet.sock``.
 
-    Each call makes its own connection, so a restart of the kubelet needs no attention. Nothing
-    bounds an answer, as the kubelet's own clients allow 16 MiB.
+    Each call makes its own connection, but for those inside of `connected`; a restart of the
+    kubelet needs no attention in either case. Nothing bounds an answer, as the kubelet's own
+    clients allow 16 MiB.
     """
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
+        self._line: Line | None = None
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Keep one connection for all calls in the block, which has to be in the running loop."""
+        self._line = Line(self._socket)
+        try:
+            yield
+        finally:
+            self._line.close()
+            self._line = None
 
     async def holdings(self) -> tuple[Holding, ...]:
         """What every container holds, in the kubelet's order; raise Unavailable.
@@ -51,8 +66,7 @@ class PodResources:
         request = pb.GetPodResourcesRequest(pod_name=pod, pod_namespace=namespace)
         with self._unavailable():
             try:
-                async with calling(self._socket) as channel:
-                    answer = await PodResourcesListerStub(channel).Get(request, timeout=_SECONDS)
+                answer = await self._ask(lambda stub: stub.Get(request, timeout=_SECONDS))
             except CallFailed as failure:
                 if _is_unknown_pod(failure):
                     return ()
@@ -66,9 +80,9 @@ class PodResources:
         """Every healthy device that plugins offer, in the kubelet's order; raise Unavailable."""
         request = pb.AllocatableResourcesRequest()
         with self._unavailable():
-            async with calling(self._socket) as channel:
-                stub = PodResourcesListerStub(channel)
-                answer = await stub.GetAllocatableResources(request, timeout=_SECONDS)
+            answer = await self._ask(
+                lambda stub: stub.GetAllocatableResources(request, timeout=_SECONDS)
+            )
         found: dict[tuple[str, ShareId], set[int]] = {}
         for entry in answer.devices:
             for name in entry.device_ids:
@@ -79,10 +93,15 @@ class PodResources:
         )
 
     async def _list(self) -> tuple[Holding, ...]:
-        async with calling(self._socket) as channel:
-            stub = PodResourcesListerStub(channel)
-            answer = await stub.List(pb.ListPodResourcesRequest(), timeout=_SECONDS)
+        request = pb.ListPodResourcesRequest()
+        answer = await self._ask(lambda stub: stub.List(request, timeout=_SECONDS))
         return tuple(held for pod in answer.pod_resources for held in _holdings(pod))
+
+    async def _ask(self, question: Callable[[PodResourcesListerStub], Awaitable[T]]) -> T:
+        if self._line:
+            return await self._line.ask(lambda channel: question(PodResourcesListerStub(channel)))
+        async with calling(self._socket) as channel:
+            return await question(PodResourcesListerStub(channel))
 
     @contextmanager
     def _unavailable(self) -> Iterator[None]:

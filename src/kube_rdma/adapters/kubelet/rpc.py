@@ -1,13 +1,14 @@
 """gRPC over unix sockets with bounds: what comes in is whole, known and small, or is refused.
 
 grpclib itself takes messages of any length and lets what it cannot decode end in a traceback. Both
-directions of this adapter go through here: Requests for what others ask, `calling` for what we ask.
+directions of this adapter go through here: Requests for what others ask, `calling` and Line for
+what we ask.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -77,7 +78,47 @@ async def calling(socket: Path) -> AsyncIterator[Channel]:
     """A connection for the calls inside the block; raise CallFailed for all that can go wrong."""
     channel = Channel(path=str(socket))
     try:
-        yield channel
+        with _judged():
+            yield channel
+    finally:
+        channel.close()
+
+
+class Line:
+    """A connection that is kept from call to call; a new one costs as much as two calls.
+
+    What is asked has to be a question: it is asked again when the other side has restarted.
+    """
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._channel = Channel(path=str(socket))
+
+    def close(self) -> None:
+        """End it, and the calls that are under way."""
+        self._channel.close()
+
+    async def ask(self, question: Callable[[Channel], Awaitable[Answer]]) -> Answer:
+        """The answer; raise CallFailed as `calling`."""
+        channel = self._channel
+        try:
+            with _judged():
+                return await question(channel)
+        except CallFailed as failure:
+            if failure.status or isinstance(failure.__cause__, TimeoutError):
+                raise
+        if channel is self._channel:  # else another call has found out before
+            channel.close()
+            self._channel = Channel(path=str(self._socket))
+        with _judged():
+            return await question(self._channel)
+
+
+@contextmanager
+def _judged() -> Iterator[None]:
+    """Raise CallFailed for whatever a call can end in."""
+    try:
+        yield
     except GRPCError as error:
         raise CallFailed(error.message or error.status.name, error.status) from error
     except TimeoutError as error:
@@ -88,5 +129,3 @@ async def calling(socket: Path) -> AsyncIterator[Channel]:
         raise CallFailed(str(error) or type(error).__name__) from error
     except (DecodeError, AssertionError, NotImplementedError) as error:
         raise CallFailed("the answer cannot be read") from error  # garbled, cut, compressed
-    finally:
-        channel.close()

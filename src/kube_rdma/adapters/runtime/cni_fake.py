@@ -19,6 +19,7 @@ from typing import Any
 from kube_rdma.adapters.runtime import cni_frames as frames
 from kube_rdma.adapters.runtime.cni_socket import SOCKET
 from kube_rdma.adapters.runtime.cni_state import ASKING, MISSED
+from kube_rdma.model.cni_conf import PLUGIN
 
 _VERSIONS = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]
 _PLAIN = r"[A-Za-z0-9{}][A-Za-z0-9.{}]*"
@@ -109,8 +110,9 @@ class FakeShim:
             return Outcome(0)
         if verb == "ADD" and not sent and not self._asks(environment.get("CNI_ARGS", "")):
             with suppress(ValueError, AttributeError):
-                previous = json.loads(config).get("prevResult")
-                if isinstance(previous, dict):
+                document = json.loads(config)
+                previous = document.get("prevResult")
+                if isinstance(previous, dict) and document.get("type") in (None, PLUGIN):
                     return Outcome(0, json.dumps(previous).encode())
         return _error(config, 50 if verb == "STATUS" else 11, message)
 

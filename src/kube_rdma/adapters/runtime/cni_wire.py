@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kube_rdma.model import cni
+from kube_rdma.model import cni, cni_conf
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ip import InterfaceName
@@ -90,6 +90,8 @@ class _Attachment(msgspec.Struct):
 class _Config(msgspec.Struct):
     cniVersion: str = ""  # noqa: N815
     name: str = ""
+    type: str = cni_conf.PLUGIN
+    chain: object = msgspec.field(default=None, name=cni_conf.CHAINED)
     prevResult: _Result | None = None  # noqa: N815
     valid: list[_Attachment] | None = msgspec.field(default=None, name="cni.dev/valid-attachments")
 
@@ -143,6 +145,8 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
                 cni.Attachment(ContainerId(one.containerID), InterfaceName(one.ifname))
                 for one in document.valid or ()
             ),
+            plugin=document.type,
+            marked=document.chain is True,
         )
 
 
@@ -153,8 +157,12 @@ def decode_hook(state: bytes) -> cni.HookCall:
 
 
 def encode(call: cni.Call, result: cni.Result) -> bytes:
-    """The result of an ADD: the previous one with ours behind it, in the version of the call."""
-    document: dict[str, Any] = json.loads(call.config).get("prevResult") or {}
+    """The result of an ADD in the version of the call: the previous one with ours behind it.
+
+    A plugin that asks for addresses wants just these.
+    """
+    of_us = call.plugin == cni_conf.PLUGIN
+    document: dict[str, Any] = (json.loads(call.config).get("prevResult") if of_us else None) or {}
     document["cniVersion"] = call.version
     before = len(document.get("interfaces") or ())
     version = cni.VERSIONS.index(call.version)

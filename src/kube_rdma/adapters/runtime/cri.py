@@ -1,13 +1,16 @@
-"""Asks the container runtime who it is and whether it knows CDI: the CRI v1 on its socket.
+"""Asks the container runtime who it is, whether it knows CDI, which sandboxes it has: the CRI v1.
 
-Two calls of the many that the kubelet makes. Whether CDI devices then reach a container is decided
-in rules/cdi.
+Four calls of the many that the kubelet makes. Whether CDI devices then reach a container is decided
+in rules/cdi, which sandbox lacks its network in rules/sandboxes.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.message import DecodeError
 from grpclib import GRPCError
@@ -16,8 +19,9 @@ from grpclib.exceptions import ProtocolError, StreamTerminatedError
 
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as pb
 from kube_rdma.adapters.runtime.proto.cri_v1_grpc import RuntimeServiceStub
+from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.runtime import Runtime
+from kube_rdma.model.runtime import PodSandbox, Runtime
 
 _SECONDS = 10.0
 
@@ -28,11 +32,59 @@ async def read_runtime(socket: Path) -> Runtime:
     containerd prints its CRI configuration (internal/cri/server/status.go) with cdiSpecDirs and,
     before 2.4, enableCDI. CRI-O prints neither.
     """
-    channel = Channel(path=str(socket))
-    stub = RuntimeServiceStub(channel)
-    try:
+    with _asking(socket) as stub:
         version = await stub.Version(pb.VersionRequest(), timeout=_SECONDS)
         status = await stub.Status(pb.StatusRequest(verbose=True), timeout=_SECONDS)
+    cdi, dirs = _cdi(_document(status.info, "config"))
+    return Runtime(version.runtime_name, version.runtime_version, cdi, dirs)
+
+
+async def read_sandboxes(socket: Path) -> tuple[PodSandbox, ...]:
+    """Every sandbox that it has; raise Unavailable when it does not say.
+
+    A sandbox is listed as ready only after its CNI ADD was answered: containerd puts it into its
+    store then (internal/cri/server/sandbox_run.go). Until then it is not listed at all.
+    """
+    with _asking(socket) as stub:
+        answer = await stub.ListPodSandbox(pb.ListPodSandboxRequest(), timeout=_SECONDS)
+    return tuple(
+        PodSandbox(
+            container=ContainerId(one.id),
+            pod=PodName(one.metadata.namespace, one.metadata.name),
+            uid=one.metadata.uid,
+            ready=one.state == pb.SANDBOX_READY,
+            created=one.created_at,
+        )
+        for one in answer.items
+    )
+
+
+async def read_netns(socket: Path, container: ContainerId) -> str:
+    """The path of a sandbox's network namespace, "" for one on the host's network.
+
+    Raise Unavailable when the sandbox is gone or the runtime does not say. Both containerd and
+    CRI-O print the OCI spec that the sandbox was made with, and in it the namespace's path.
+    """
+    with _asking(socket) as stub:
+        request = pb.PodSandboxStatusRequest(pod_sandbox_id=container, verbose=True)
+        answer = await stub.PodSandboxStatus(request, timeout=_SECONDS)
+    spec = _document(answer.info, "info").get("runtimeSpec")
+    linux = spec.get("linux") if isinstance(spec, dict) else None
+    spaces = linux.get("namespaces") if isinstance(linux, dict) else None
+    if not isinstance(spaces, list):
+        raise _unavailable(socket, f"it does not tell the namespaces of sandbox {container}")
+    for space in spaces:
+        if isinstance(space, dict) and space.get("type") == "network":
+            return str(space.get("path") or "")
+    return ""
+
+
+@contextmanager
+def _asking(socket: Path) -> Iterator[RuntimeServiceStub]:
+    """The calls of the runtime, with their errors as ours."""
+    channel = Channel(path=str(socket))
+    try:
+        yield RuntimeServiceStub(channel)
     except GRPCError as error:
         raise _unavailable(socket, error.message or error.status.name) from error
     except TimeoutError as error:
@@ -45,8 +97,6 @@ async def read_runtime(socket: Path) -> Runtime:
         raise _unavailable(socket, "the answer cannot be read") from error
     finally:
         channel.close()
-    cdi, dirs = _cdi(status.info.get("config", ""))
-    return Runtime(version.runtime_name, version.runtime_version, cdi, dirs)
 
 
 def _unavailable(socket: Path, reason: str) -> Unavailable:
@@ -56,15 +106,18 @@ def _unavailable(socket: Path, reason: str) -> Unavailable:
     )
 
 
-def _cdi(config: str) -> tuple[bool | None, tuple[str, ...]]:
-    """enableCDI and cdiSpecDirs of a configuration, as far as it has them."""
+def _document(info: Mapping[str, str], key: str) -> dict[str, Any]:
+    """What it prints under a key; every runtime may print there what it likes."""
     try:
-        found = json.loads(config)
+        found = json.loads(info.get(key, ""))
     except (ValueError, RecursionError):
-        return None, ()  # every runtime may print there what it likes
-    if not isinstance(found, dict):
-        return None, ()
-    enabled, dirs = found.get("enableCDI"), found.get("cdiSpecDirs")
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _cdi(config: Mapping[str, Any]) -> tuple[bool | None, tuple[str, ...]]:
+    """enableCDI and cdiSpecDirs of a configuration, as far as it has them."""
+    enabled, dirs = config.get("enableCDI"), config.get("cdiSpecDirs")
     return (
         enabled if isinstance(enabled, bool) else None,
         tuple(d for d in dirs if isinstance(d, str)) if isinstance(dirs, list) else (),

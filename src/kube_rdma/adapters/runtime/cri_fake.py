@@ -1,7 +1,7 @@
-"""A container runtime for tests: serves the two calls of the CRI that kube-rdma makes.
+"""A container runtime for tests: serves the calls of the CRI that kube-rdma makes.
 
-Configurations as containerd prints them (internal/cri/config, JSON names of its fields); like the
-real ones it tells them only when it is asked to be verbose.
+Configurations and the spec of a sandbox as containerd prints them (internal/cri/config, JSON names
+of its fields); like the real ones it tells them only when it is asked to be verbose.
 """
 
 from __future__ import annotations
@@ -10,17 +10,27 @@ import json
 from pathlib import Path
 from typing import Self
 
+from grpclib import GRPCError
+from grpclib.const import Status
 from grpclib.server import Server, Stream
 
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as pb
 from kube_rdma.adapters.runtime.proto.cri_v1_grpc import RuntimeServiceBase
+from kube_rdma.model.binding import ContainerId
+from kube_rdma.model.runtime import PodSandbox
 
 
 class FakeRuntime(RuntimeServiceBase):
-    """``async with FakeRuntime(socket, "containerd", "v2.4.2", config)``."""
+    """``async with FakeRuntime(socket, "containerd", "v2.4.2", config)``; `run` makes a sandbox.
+
+    While `failing`, it answers as a runtime that is starting. `lists` counts how often it was asked
+    for its sandboxes.
+    """
 
     def __init__(self, socket: Path, name: str, version: str, config: object) -> None:
         self.config = config if isinstance(config, str) else json.dumps(config)
+        self.failing, self.lists = False, 0
+        self._sandboxes: dict[ContainerId, tuple[PodSandbox, str]] = {}
         self._socket = socket
         self._version = pb.VersionResponse(
             version="0.1.0",
@@ -40,6 +50,14 @@ class FakeRuntime(RuntimeServiceBase):
         self._server.close()
         await self._server.wait_closed()
 
+    def run(self, sandbox: PodSandbox, netns: str = "") -> None:
+        """Have this sandbox from now on; `netns` is empty on the host's network."""
+        self._sandboxes[sandbox.container] = sandbox, netns
+
+    def remove(self, container: ContainerId) -> None:
+        """Have it no more; KeyError when it was not there."""
+        del self._sandboxes[container]
+
     async def Version(  # noqa: N802  names of the wire
         self, stream: Stream[pb.VersionRequest, pb.VersionResponse]
     ) -> None:
@@ -55,3 +73,43 @@ class FakeRuntime(RuntimeServiceBase):
         assert request
         info = {"golang": '"go1.26.4"', "config": self.config} if request.verbose else {}
         await stream.send_message(pb.StatusResponse(info=info))
+
+    async def ListPodSandbox(  # noqa: N802
+        self, stream: Stream[pb.ListPodSandboxRequest, pb.ListPodSandboxResponse]
+    ) -> None:
+        """Which sandboxes it has."""
+        await stream.recv_message()
+        self.lists += 1
+        self._working()
+        items = [
+            pb.PodSandbox(
+                id=one.container,
+                metadata=pb.PodSandboxMetadata(
+                    name=one.pod.name, uid=one.uid, namespace=one.pod.namespace
+                ),
+                state=pb.SANDBOX_READY if one.ready else pb.SANDBOX_NOTREADY,
+                created_at=one.created,
+            )
+            for one, _ in self._sandboxes.values()
+        ]
+        await stream.send_message(pb.ListPodSandboxResponse(items=items))
+
+    async def PodSandboxStatus(  # noqa: N802
+        self, stream: Stream[pb.PodSandboxStatusRequest, pb.PodSandboxStatusResponse]
+    ) -> None:
+        """How one of them was made; one that was stopped has no spec any more."""
+        request = await stream.recv_message()
+        assert request
+        self._working()
+        found = self._sandboxes.get(ContainerId(request.pod_sandbox_id))
+        if found is None:
+            raise GRPCError(Status.NOT_FOUND, f"no sandbox {request.pod_sandbox_id}")
+        sandbox, netns = found
+        spaces = [{"type": "pid"}, *([{"type": "network", "path": netns}] if netns else [])]
+        spec = {"linux": {"namespaces": spaces}} if sandbox.ready else None
+        info = {"info": json.dumps({"pid": 1, "runtimeSpec": spec})} if request.verbose else {}
+        await stream.send_message(pb.PodSandboxStatusResponse(info=info))
+
+    def _working(self) -> None:
+        if self.failing:
+            raise GRPCError(Status.UNAVAILABLE, "server is not initialized yet")

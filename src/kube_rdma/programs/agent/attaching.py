@@ -1,29 +1,31 @@
-"""Does what a plan says and takes it back: the journal around the kernel.
+"""Does what a plan says and takes it back: the journal around the kernel and other CNI plugins.
 
-Between programs/agent/networks, which decides what a pod gets, and adapters/kernel/steps. The whole
-attachment is in the journal before the first step; whatever ends in between (a refusal, a crash, a
-namespace that goes) is taken back by the same undo, which may be run as often as one likes
-(DESIGN, decision 1).
+Between programs/agent/networks, which decides what a pod gets, and adapters/kernel/steps; what is
+not ours to make goes to adapters/cni_exec. The whole attachment is in the journal before the first
+step; whatever ends in between (a refusal, a crash, a namespace that goes) is taken back by the same
+undo, which may be run as often as one likes (DESIGN, decision 1).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
+from kube_rdma.adapters.cni_exec.plugins import Plugins
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.namespaces import Namespace
 from kube_rdma.adapters.kernel.steps import PodNetwork
-from kube_rdma.model.attachment import Attachment, Plan, Sandbox
+from kube_rdma.model.attachment import Attachment, Plan, PluginResult, Sandbox
 from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.errors import Broken, Unavailable
+from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
+from kube_rdma.model.function_step import RebindFunction, SetFunction
 from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.step import SetSysctl
+from kube_rdma.model.step import CallPlugin, EndPlugin, SetSysctl
 from kube_rdma.rules import attach_undo as rules
 
 KINDS: dict[str, type[Attachment]] = {"attachment": Attachment}
@@ -37,41 +39,65 @@ Open = Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
 class Attaching:
     """The attachments of this node. Calls for one sandbox come one after the other."""
 
-    def __init__(self, journal: Journal[Attachment], open_pod: Open) -> None:
+    def __init__(self, journal: Journal[Attachment], open_pod: Open, plugins: Plugins) -> None:
         """Read the journal; PodNetworks.recover ends what was interrupted."""
         self._journal = journal
         self._open = open_pod
+        self._plugins = plugins
         self._known: dict[ContainerId, Attachment] = {}
         loaded = journal.load()
         for fault in loaded.faults:
             log.error("a record cannot be read", why=str(fault))
-        for _, record in loaded.records:
-            self._known[record.sandbox.container] = record
+        for name, record in loaded.records:
+            complete = record.complete or name == _done(record.sandbox.container)
+            self._known[record.sandbox.container] = replace(record, complete=complete)
 
     @property
     def known(self) -> tuple[Attachment, ...]:
         """Every attachment that the journal has."""
         return tuple(self._known.values())
 
+    async def installed(self) -> tuple[str, tuple[str, ...]]:
+        """The host's folder of CNI plugins, and which are in it."""
+        return self._plugins.folder, await asyncio.to_thread(self._plugins.installed)
+
     def of(self, container: ContainerId) -> Attachment | None:
         """The attachment of a sandbox."""
         return self._known.get(container)
+
+    async def ready(self, planned: Sequence[Plan]) -> None:
+        """Raise for plans with CNI plugins that this machine cannot run, before they are begun."""
+        for plan in planned:
+            for step in plan.steps:
+                if isinstance(step, CallPlugin):
+                    await asyncio.to_thread(self._plugins.ready, step)
+
+    def results(self, sandbox: Sandbox) -> tuple[PluginResult, ...]:
+        """What other plugins answered for a sandbox."""
+        known = self.of(sandbox.container)
+        return known.results if known else ()
 
     async def begin(self, sandbox: Sandbox) -> None:
         """Note that a sandbox will have something: what is taken for it from now on is found again.
 
         Raise Unavailable when the disk fails.
         """
-        await self._put(Attachment(sandbox, ()))
+        await asyncio.to_thread(self._put, Attachment(sandbox, ()))
 
     async def attach(self, wanted: Attachment, namespace: int) -> PodView:
-        """Do all steps; what the pod's namespace shows then. After an error: detach, forget."""
-        await self._put(wanted)
-        return await asyncio.to_thread(self._run, wanted.plans, namespace)
+        """Do all steps; the links that the pod's namespace shows then, and what has a new name.
+
+        After an error: detach, forget.
+        """
+        return await asyncio.to_thread(self._run, wanted, namespace)
 
     async def complete(self, container: ContainerId) -> None:
-        """Note that ADD is about to answer: from now on only DEL ends it."""
-        await self._put(replace(self._known[container], complete=True))
+        """Note that ADD is about to answer: from now on only DEL ends it.
+
+        The record's name says so, which takes the disk a third of the time of a new one.
+        """
+        await asyncio.to_thread(self._journal.rename, _name(container), _done(container))
+        self._known[container] = replace(self._known[container], complete=True)
 
     async def detach(self, container: ContainerId) -> None:
         """Take all steps of a sandbox back, as far as they were done; its record stays.
@@ -85,7 +111,8 @@ class Attaching:
     async def forget(self, container: ContainerId) -> None:
         """Nothing of the sandbox is left, neither here nor at others: its record goes."""
         if container in self._known:
-            await asyncio.to_thread(self._journal.remove, _name(container))
+            names = (_done(container), _name(container))
+            await asyncio.to_thread(self._journal.remove, *names)
             del self._known[container]
 
     async def look(self, container: ContainerId, namespace: int) -> tuple[str, ...]:
@@ -94,25 +121,49 @@ class Attaching:
         if known is None:
             raise Broken(f"nothing is known of an attachment of sandbox {container}.")
 
-        steps = (step for plan in known.plans for step in plan.steps)
+        steps = [step for plan in known.plans for step in plan.steps]
         paths = tuple(step.path for step in steps if isinstance(step, SetSysctl))
+        functions = tuple(step.place for step in steps if isinstance(step, SetFunction))
 
         def see() -> tuple[str, ...]:
             with self._open(namespace) as pod:
-                view = pod.look(paths)
-            return tuple(line for plan in known.plans for line in rules.check(plan, view))
+                view = pod.look(paths, functions)
+            wrong = [line for plan in known.plans for line in rules.check(plan, view)]
+            return (*wrong, *self._ask(known))
 
         return await asyncio.to_thread(see)
 
-    def _run(self, plans: tuple[Plan, ...], namespace: int) -> PodView:
+    def _run(self, wanted: Attachment, namespace: int) -> PodView:
+        self._put(wanted)
         with self._open(namespace) as pod:
-            for plan in plans:
+            for plan in wanted.plans:
                 for step in plan.steps:
-                    pod.run(step)
-            return pod.look()
+                    if isinstance(step, CallPlugin):
+                        self._call(step, wanted.sandbox)
+                    else:
+                        pod.run(step)
+            if any(isinstance(s, RebindFunction) for plan in wanted.plans for s in plan.steps):
+                return pod.look()  # its RDMA devices have other names now
+            return PodView(links=pod.links())
+
+    def _call(self, step: CallPlugin, sandbox: Sandbox) -> None:
+        """Their answer goes to the journal at once: without it a DEL may leave things behind."""
+        answer = self._plugins.add(step, sandbox)
+        known = self._known[sandbox.container]
+        self._put(replace(known, results=(*known.results, answer)))
+
+    def _ask(self, known: Attachment) -> Iterator[str]:
+        """What other plugins have to say of their interfaces."""
+        for plan in known.plans:
+            for step in plan.steps:
+                if isinstance(step, CallPlugin):
+                    try:
+                        self._plugins.check(step, known.sandbox, _result(known, step))
+                    except KubeRdmaError as error:
+                        yield f"{plan.interface} ({plan.network}): {str(error).rstrip('.')}"
 
     def _undo(self, known: Attachment) -> None:
-        acts = [act for plan in reversed(known.plans) for act in rules.undo(plan)]
+        acts = rules.undo_all(known.plans)
         if not acts:
             return
         path = Path(known.sandbox.netns_path)
@@ -123,18 +174,36 @@ class Attaching:
             # Another namespace may have come to the path in between: its inode tells.
             if pod is None or pod.inode != known.sandbox.netns_inode:
                 pod = stack.enter_context(self._open(None))
+            failed: list[KubeRdmaError] = []
             for act in acts:
-                pod.undo(act)
+                if isinstance(act, EndPlugin):
+                    try:
+                        self._plugins.delete(act.call, known.sandbox, _result(known, act.call))
+                    except KubeRdmaError as error:
+                        failed.append(error)  # it keeps no card of ours from coming back
+                else:
+                    pod.undo(act)
+        if failed:
+            raise failed[0]
 
-    async def _put(self, attachment: Attachment) -> None:
+    def _put(self, attachment: Attachment) -> None:
         container = attachment.sandbox.container
         # Known first: a disk that fails may have the record all the same, so it has to be removed.
         self._known[container] = attachment
-        await asyncio.to_thread(self._journal.put, _name(container), attachment)
+        self._journal.put(_name(container), attachment)
+
+
+def _result(known: Attachment, call: CallPlugin) -> PluginResult | None:
+    return next((one for one in known.results if one.interface == call.name), None)
 
 
 def _name(container: ContainerId) -> str:
     return f"attachment-{container}"
+
+
+def _done(container: ContainerId) -> str:
+    """Of one that is complete."""
+    return f"attached-{container}"
 
 
 def is_there(sandbox: Sandbox) -> bool:

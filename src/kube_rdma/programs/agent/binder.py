@@ -32,6 +32,7 @@ from kube_rdma.model.binding import (
 )
 from kube_rdma.model.card import Card
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.holding import Holding
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
@@ -40,12 +41,17 @@ from kube_rdma.rules import binding as rules
 from kube_rdma.rules.allocation import grant
 from kube_rdma.rules.health import inside_pod
 from kube_rdma.rules.modes import rebound, terms
+from kube_rdma.rules.networks import is_asking
 
 KINDS: dict[str, type[Promise | Binding]] = {"promise": Promise, "binding": Binding}
-NETWORKS = ("k8s.v1.cni.cncf.io/networks", "k8s.volcengine.com/pod-networks")
 SWEEP_SECONDS = 30.0
 
 log = structlog.get_logger()
+
+
+async def always(_: PodState) -> bool:
+    """Without a meta-plugin, every network that a pod asks for is ours."""
+    return True
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,8 @@ class Neighbours:
     """Whom the binder needs.
 
     `networks`: pods get networks from us. `read_pod` reads a pod's object. `links_inside` shows a
-    namespace's links and blocks; both raise KubeRdmaError.
+    namespace's links and blocks; both raise KubeRdmaError. `concerned` tells of a pod that asks for
+    networks whether one of them is ours to make.
     """
 
     journal: Journal[Promise | Binding]
@@ -62,6 +69,7 @@ class Neighbours:
     read_pod: Callable[[PodName], Awaitable[PodState | None]]
     links_inside: Callable[[Path], tuple[PodLink, ...]]
     networks: bool = False
+    concerned: Callable[[PodState], Awaitable[bool]] = always
 
 
 @dataclass
@@ -134,14 +142,23 @@ class Binder:
             await asyncio.sleep(gate.seconds)
 
     async def attach(
-        self, sandbox: Sandbox, edits: Mapping[HeldShare, Edits] = MappingProxyType({})
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits] = MappingProxyType({}),
+        holdings: Sequence[Holding] | None = None,
     ) -> tuple[Promise, ...]:
         """CNI ADD: bind every promise of the pod in this sandbox; raise KubeRdmaError.
 
         `edits` says by share what was made for the pod; other shares stand for the cards' nodes.
+        `holdings` are all of the pod's; None: the kubelet is asked.
         """
         async with self._turn:
-            decided = rules.bind(await self._known(), sandbox.pod, sandbox.uid, sandbox.container)
+            if not self._ledger.promises:
+                return ()
+            if holdings and not rules.suffices(holdings, self._ledger.promises.values()):
+                holdings = None
+            known = await self._known(holdings)
+            decided = rules.bind(known, sandbox.pod, sandbox.uid, sandbox.container)
             for outdated in decided.outdated:
                 await self._end(outdated)
             for one in decided.promises:
@@ -229,20 +246,17 @@ class Binder:
         shares = [pool.index[name] for name in promise.shares if name in pool.index]
         return Edits(grant(pool, shares).char_paths)
 
-    async def _known(self) -> rules.Known:
+    async def _known(self, holdings: Sequence[Holding] | None = None) -> rules.Known:
         """What the rules decide by. The files are read before the bindings, see Known."""
         files = await asyncio.to_thread(self._to.cdi.present)
-        holdings = await self._to.kubelet.holdings()
+        if holdings is None:
+            holdings = await self._to.kubelet.holdings()
         if holdings is None:
             raise Unavailable("The kubelet does not tell which pod holds which shares.")
-        holders: dict[HeldShare, PodName] = {
-            (one.resource, share): PodName(one.namespace, one.pod)
-            for one in holdings
-            for share in one.shares
-        }
         bindings = tuple(self._ledger.bindings.values())
         gone = await asyncio.to_thread(_gone, bindings)
-        return rules.Known(tuple(self._ledger.promises.values()), bindings, files, holders, gone)
+        promises = tuple(self._ledger.promises.values())
+        return rules.Known(promises, bindings, files, rules.holders(holdings), gone)
 
     async def _networked(
         self, known: rules.Known, resource: str, shares: Sequence[ShareId]
@@ -251,10 +265,8 @@ class Binder:
         pods = {known.holders[resource, s] for s in shares if (resource, s) in known.holders}
         for name in pods:
             pod = await self._to.read_pod(name)
-            if pod and not pod.host_network:
-                asked = dict(pod.annotations)
-                if any(asked.get(key, "").strip() for key in NETWORKS):
-                    return True
+            if pod and is_asking(pod) and await self._to.concerned(pod):
+                return True
         return False
 
     async def _links(self, netns: str) -> tuple[PodLink, ...]:

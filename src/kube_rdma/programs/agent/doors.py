@@ -15,7 +15,9 @@ from typing import Protocol
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.served import Served
 from kube_rdma.adapters.kubelet.service import Answers
+from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Offer, Pool
+from kube_rdma.programs.agent.functions import Sources
 from kube_rdma.programs.agent.kernel import Kernel
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.late import Late, Never
@@ -29,6 +31,9 @@ class NetworkSide(Protocol):
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what the kubelet is offered now."""
+
+    async def concerned(self, pod: PodState) -> bool:
+        """Whether one of the networks that a pod asks for is ours to make."""
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -46,3 +51,4 @@ class Doors:
     late: Late = field(default_factory=lambda: Never("the agent runs without role node"))
     device_infos: DeviceInfoFolder | None = None
     networks: NetworkSide | None = None
+    functions: Sources | None = None  # None: virtual functions are nobody's wish here

@@ -9,11 +9,13 @@ until somebody restarts the plugin; so what differs is told again, then register
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import structlog
 
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.model.binding import PodName
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.errors import Unavailable
@@ -51,6 +53,18 @@ class KubeletView:
         """Who holds what on this node; None when the kubelet cannot be asked now."""
         found = await self._ask()
         return found[0] if found else None
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Keep one connection to the kubelet for all questions in the block."""
+        with self._pod_resources.connected() if self._pod_resources else nullcontext():
+            yield
+
+    async def holdings_of(self, pod: PodName) -> tuple[Holding, ...]:
+        """What the containers of one pod hold; raise Unavailable when the kubelet does not tell."""
+        if self._pod_resources is None:
+            raise Unavailable("The kubelet's pod-resources socket is not mounted.")
+        return await self._pod_resources.holdings_of(pod.namespace, pod.name)
 
     async def free_gpus(self) -> tuple[FreeGpu, ...]:
         """The GPUs that no container holds; none when the kubelet cannot be asked now."""

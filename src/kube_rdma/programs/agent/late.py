@@ -19,6 +19,7 @@ from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, Edits, HeldShare
 from kube_rdma.model.card import Card
 from kube_rdma.model.errors import Broken
+from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
 from kube_rdma.rules.modes import terms
 
@@ -46,8 +47,16 @@ class Late(Protocol):
     async def sweep(self) -> None:
         """Forget what nobody needs any more, until cancelled."""
 
-    async def attach(self, sandbox: Sandbox, edits: Mapping[HeldShare, Edits]) -> object:
-        """Bind every promise of a pod: to `edits` of its shares, else to the cards' own nodes."""
+    async def attach(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits],
+        holdings: Sequence[Holding] | None = None,
+    ) -> object:
+        """Bind every promise of a pod: to `edits` of its shares, else to the cards' own nodes.
+
+        `holdings` are all of the pod's; None: the kubelet is asked.
+        """
 
     async def detach(self, container: ContainerId) -> None:
         """End what is bound in a sandbox."""
@@ -89,7 +98,12 @@ class Never:
     async def sweep(self) -> None:
         """Nothing to forget."""
 
-    async def attach(self, sandbox: Sandbox, edits: Mapping[HeldShare, Edits]) -> None:
+    async def attach(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits],
+        holdings: Sequence[Holding] | None = None,
+    ) -> None:
         """Nothing was promised, so nothing is bound."""
 
     async def detach(self, container: ContainerId) -> None:

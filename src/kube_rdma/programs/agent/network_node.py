@@ -6,8 +6,9 @@ Between programs/agent/networks, which asks in the terms of the rules, and the a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import structlog
 
@@ -17,44 +18,68 @@ from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.networks import Networks
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
-from kube_rdma.api import ip_pool, network_definition, network_status
+from kube_rdma.api import cni_conf_network, ip_pool, network_definition, network_status
+from kube_rdma.api.ip_conf import IpamConf
 from kube_rdma.api.network_definition import Definition
 from kube_rdma.model.attachment import (
     Attached,
     GrantedShare,
     HostLink,
     HostNetwork,
+    Seat,
+    Wish,
 )
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.card import CardId
 from kube_rdma.model.cni import Call
-from kube_rdma.model.device import Device
+from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.model.device import Device, PciAddress
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import IPPool, PoolName
+from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.ip import InterfaceName, IPPool, PoolName
+from kube_rdma.model.link import Host
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
+from kube_rdma.programs.agent.asking import statuses
+from kube_rdma.programs.agent.kept import KeptSurvey
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.rules.allocation import granted_cards
 from kube_rdma.rules.attach_cards import soft_links
-from kube_rdma.rules.cards import cards
+from kube_rdma.rules.attach_host import agree, may_leave, wanted
+from kube_rdma.rules.attach_vf import places, with_settings
+from kube_rdma.rules.cards import cards, is_soft
 from kube_rdma.rules.discovery import judge
+from kube_rdma.rules.guids import of_sysfs, usable
 from kube_rdma.rules.modes import terms
 
 log = structlog.get_logger()
+
+_load = lru_cache(256)(network_definition.load)  # many pods have one network
+
+
+Links = Callable[[Sequence[str] | None], tuple[SeenLink, ...]]
+AskFunctions = Callable[
+    [Sequence[FunctionPlace]], tuple[tuple[FunctionPlace, FunctionSettings], ...]
+]
 
 
 @dataclass(frozen=True)
 class Asked:
     """The neighbours. `pools` are those that the kubelet is offered now; what blocks is called in a
-    thread: `survey`, and `links`, the interfaces of the node's namespace."""
+    thread: `survey`, `links`, the interfaces of the node's namespace, those of these names or all
+    (None), `functions`, what virtual functions are set to, and `confs`, the files of the node's CNI
+    configuration."""
 
     cluster: Cluster
     kubelet: KubeletView
     pools: Callable[[], Mapping[str, Pool]]
-    survey: Callable[[], Survey]
-    links: Callable[[], tuple[SeenLink, ...]]
+    survey: KeptSurvey
+    links: Links
+    confs: Callable[[], tuple[ConfFile, ...]] = tuple
+    functions: AskFunctions = lambda _: ()
 
 
 class NetworkNode:
@@ -76,16 +101,25 @@ class NetworkNode:
         found = await self._networks.read(namespace, name)
         if found is None:
             return None
-        made = network_definition.load(namespace, name, found.config, found.resource)
-        if made.ipam.pool and made.ipam.pool.name not in self._made:
-            await self._make(made.ipam.pool)
-        return made
+        return await self._whole(_load(namespace, name, found.config, found.resource))
 
-    async def granted(self, pod: PodName) -> tuple[GrantedShare, ...]:
-        """The shares of the pod's containers, container by container."""
-        holdings = await self._asked.kubelet.holdings()
-        if holdings is None:
-            raise Unavailable("The kubelet does not tell which shares the pod holds.")
+    async def configured(self, namespace: str, name: str) -> Definition | None:
+        """What the node's CNI configuration `name` means for a pod of this namespace, likewise."""
+        text = cni_conf_network.text_of(await asyncio.to_thread(self._asked.confs), name)
+        if text is None:
+            return None
+        return await self._whole(cni_conf_network.load(namespace, name, text))
+
+    async def configurations(self) -> tuple[str, ...]:
+        """The names of the node's CNI configurations."""
+        return cni_conf_network.names(await asyncio.to_thread(self._asked.confs))
+
+    async def holdings(self, pod: PodName) -> tuple[Holding, ...]:
+        """What the pod's containers hold, by the kubelet; raise Unavailable."""
+        return await self._asked.kubelet.holdings_of(pod)
+
+    def granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
+        """The shares among them, container by container."""
         pools = self._asked.pools()
         return tuple(
             GrantedShare(
@@ -97,25 +131,41 @@ class NetworkNode:
                 bind=terms(pool.spec).bind,
             )
             for held in holdings
-            if (held.namespace, held.pod) == (pod.namespace, pod.name)
             if (pool := pools.get(held.resource)) is not None
             for share in held.shares
             if share in pool.index
         )
 
-    async def host(self) -> HostNetwork:
-        """Links and RDMA of the node now."""
-        survey = await asyncio.to_thread(self._asked.survey)
-        links = await asyncio.to_thread(self._asked.links)
-        return host_network(survey, links)
+    async def host(
+        self, wishes: Sequence[Wish] | None = None, granted: Sequence[GrantedShare] = ()
+    ) -> HostNetwork:
+        """Links and RDMA of the node now, as far as these networks need them; None: all of it."""
+        return await asyncio.to_thread(self._host, wishes, granted)
+
+    def _host(self, wishes: Sequence[Wish] | None, granted: Sequence[GrantedShare]) -> HostNetwork:
+        if wishes is not None:
+            survey = self._asked.survey.last(leaving=may_leave(wishes, granted))
+            names = wanted(wishes, granted, survey)
+            links = self._asked.links(names) if names is not None else ()
+            if names is not None and agree(survey, names, links):
+                return host_network(survey, links)
+        return host_network(self._asked.survey.take(), self._asked.links(None))
+
+    async def with_settings(self, placed: tuple[Seat, ...]) -> tuple[Seat, ...]:
+        """The same, virtual functions that move into the pod with what they are set to now.
+
+        Their physical functions alone are asked: one answer tells all of its virtual ones.
+        """
+        wanted = places(placed)
+        if not wanted:
+            return placed
+        return with_settings(placed, await asyncio.to_thread(self._asked.functions, wanted))
 
     async def devices(self, names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
         """These RDMA devices as they are now, and the connection manager's node."""
         if not names:
             return (), None
-        survey = await asyncio.to_thread(self._asked.survey)
-        found = tuple(device for device in survey.devices if device.name in names)
-        return found, survey.rdma_cm.path if survey.rdma_cm else None
+        return await asyncio.to_thread(self._asked.survey.devices, names)
 
     def rail(self, card: CardId) -> int | None:
         """The card's number among the physical RDMA cards that are offered, by address, from 0."""
@@ -124,6 +174,10 @@ class NetworkNode:
         }
         ordered = sorted(known | {card})
         return ordered.index(card)
+
+    async def has_pool(self, name: PoolName) -> bool:
+        """Whether there is an IPPool of this name."""
+        return await self._asked.cluster.get(IP_POOL, name) is not None
 
     async def pool(self, name: PoolName) -> IPPool:
         """As the API server has it, one that a document brought too: people may change it."""
@@ -134,17 +188,25 @@ class NetworkNode:
 
     async def tell(self, pod: PodState, found: Sequence[Attached], call: Call) -> None:
         """Write the pod's status annotations, the cluster's network first."""
-        before = dict(pod.annotations).get(network_status.ANNOTATION, "")
-        await self._networks.tell(
-            pod,
-            (
-                (
-                    network_status.ANNOTATION,
-                    network_status.status(found, before, call.network, call.previous),
-                ),
-                (network_status.OWN_ANNOTATION, network_status.own_status(found)),
-            ),
-        )
+        await self._networks.tell(pod, statuses(pod, found, call))
+
+    async def tell_own(
+        self, pod: PodState, found: Sequence[Attached], others: frozenset[InterfaceName]
+    ) -> None:
+        """Write our own annotation; of what it has, entries about the interfaces `others` stay."""
+        key = network_status.OWN_ANNOTATION
+        text = network_status.own_status(found, dict(pod.annotations).get(key, ""), others)
+        await self._networks.tell(pod, ((key, text),))
+
+    async def _whole(self, found: Definition) -> Definition:
+        """The same, when the pool that it brings along is there."""
+        await self.bring(found.ipam)
+        return found
+
+    async def bring(self, ipam: IpamConf) -> None:
+        """Make the pool that a document brings along, where it is missing."""
+        if ipam.pool and ipam.pool.name not in self._made:
+            await self._make(ipam.pool)
 
     async def _make(self, pool: IPPool) -> None:
         try:
@@ -162,6 +224,8 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
         for function in survey.functions
         for netdev in function.netdevs
     }
+    numbers = {str(link.name): link.index for link in links}
+    virtual = dict(_virtual(survey, numbers))
     found = []
     for link in links:
         pci, netdev = netdevs.get(link.name, (link.pci, None))
@@ -175,7 +239,32 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
                 pci=pci,
                 link_type=netdev.link_type if netdev else "ether",
                 default_route=netdev.default_route is not False if netdev else False,
+                addresses=tuple(one for one in link.addresses if not one[0].is_link_local),
+                virtual=virtual.get(pci) if pci else None,
             )
         )
-    kinds = [kind for card in cards(survey, judge(survey)) for _, kind in soft_links(card)]
-    return HostNetwork(tuple(found), survey.namespace_mode, kinds[0] if kinds else None)
+    known = cards(survey, judge(survey)) if any(map(is_soft, survey.devices)) else ()
+    kinds = [kind for card in known for _, kind in soft_links(card)]
+    guids = tuple(
+        (device.name, device.pci, guid)
+        for device in survey.devices
+        if (guid := of_sysfs(device.node_guid)) and usable(guid)
+    )
+    return HostNetwork(tuple(found), survey.namespace_mode, kinds[0] if kinds else None, guids)
+
+
+def _virtual(
+    survey: Survey, numbers: Mapping[str, int]
+) -> Iterator[tuple[PciAddress, FunctionPlace]]:
+    """Virtual functions whose physical one has an interface on the node."""
+    physical = {
+        function.seat.pci: Host(numbers[netdev.name], netdev.name)
+        for function in survey.functions
+        for netdev in function.netdevs[:1]
+        if netdev.name in numbers
+    }
+    for function in survey.functions:
+        above = function.seat.physical_function
+        if above in physical and function.vf_index is not None:
+            place = FunctionPlace(physical[above], above, function.vf_index)
+            yield function.seat.pci, place

@@ -3,6 +3,7 @@
     shim ─ Call ─► annotation, NADs ─ api ─► wishes ─ rules/attach_cards ─► seats
       ─ IPAM ─► given ─ rules/attach ─► plans ─ attaching ─► kernel ─► late binding, status
 
+What other CNI plugins make goes from wishes to plans by rules/plugin_call, and to their binaries.
 A pod that asks for nothing is let through at once. Whatever fails after addresses were taken gives
 everything back and answers with one sentence, which the kubelet shows in the pod's event before it
 tries again.
@@ -10,26 +11,22 @@ tries again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import structlog
 
 from kube_rdma.api.ip_conf import nic_ask
 from kube_rdma.api.network_definition import Definition
-from kube_rdma.api.networks import asks
 from kube_rdma.model.attachment import (
     Attached,
     Attachment,
     Given,
-    GivenAddress,
     GrantedShare,
     HostNetwork,
-    NetworkAsk,
-    NetworkKind,
-    NetworkRoute,
-    Plan,
     Sandbox,
     Seat,
     Wish,
@@ -39,33 +36,42 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.cni import Call, Result, Verb
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
-from kube_rdma.model.ip import Ask, IPPool, Lease, NicAsk, Owner, PodUid, PoolName, Route
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.ip import Ask, IPPool, PodUid, PoolName
 from kube_rdma.model.pod import PodState
+from kube_rdma.programs.agent.asking import Asking, Documents, all_of, asking, meant
 from kube_rdma.programs.agent.attaching import Attaching, is_there
 from kube_rdma.programs.ipam.port import Giver
-from kube_rdma.rules import attach
+from kube_rdma.rules import attach, plugin_call
 from kube_rdma.rules.attach_cards import seats
-from kube_rdma.rules.attach_seen import attached, char_paths, rdma_names
-from kube_rdma.rules.ip_grant import Granted
-from kube_rdma.rules.networks import ANNOTATION, refuse_host_network, refused, wishes
+from kube_rdma.rules.attach_given import given, owner
+from kube_rdma.rules.attach_infiniband import refuse_taken
+from kube_rdma.rules.attach_seen import as_named, attached, edits, rdma_names
+from kube_rdma.rules.networks import in_order, refuse_host_network, wishes
+from kube_rdma.rules.pod_networks import with_card_addresses, with_default_routes
 
 log = structlog.get_logger()
 
 
-class Node(Protocol):
+class Node(Documents, Protocol):
     """What planning asks about node and pod; programs/agent/network_node has the real one."""
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
         """The pod's object, if it is this very one."""
 
-    async def definition(self, namespace: str, name: str) -> Definition | None:
-        """A network's document; raise Refused with all of its faults."""
+    async def holdings(self, pod: PodName) -> tuple[Holding, ...]:
+        """What its containers hold, by the kubelet."""
 
-    async def granted(self, pod: PodName) -> tuple[GrantedShare, ...]:
-        """The shares of its containers, container by container."""
+    def granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
+        """The shares among them, container by container."""
 
-    async def host(self) -> HostNetwork:
-        """Links and RDMA of the node now."""
+    async def host(
+        self, wishes: Sequence[Wish] | None = None, granted: Sequence[GrantedShare] = ()
+    ) -> HostNetwork:
+        """Links and RDMA of the node now, as far as these networks need them; None: all of it."""
+
+    async def with_settings(self, placed: tuple[Seat, ...]) -> tuple[Seat, ...]:
+        """The same, virtual functions that move into the pod with what they are set to now."""
 
     async def devices(self, names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
         """These RDMA devices as they are now, and the connection manager's node."""
@@ -83,8 +89,16 @@ class Node(Protocol):
 class LateBinding(Protocol):
     """Binds the pod's promised devices; programs/agent/binder."""
 
-    async def attach(self, sandbox: Sandbox, edits: Mapping[HeldShare, Edits]) -> object:
-        """Bind every promise of the pod: to `edits` of its shares, else to the cards' own nodes."""
+    async def attach(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits],
+        holdings: Sequence[Holding] | None = None,
+    ) -> object:
+        """Bind every promise of the pod: to `edits` of its shares, else to the cards' own nodes.
+
+        `holdings` are all of the pod's; None: the kubelet is asked.
+        """
 
     async def detach(self, container: ContainerId) -> None:
         """End what is bound in a sandbox."""
@@ -98,14 +112,17 @@ class Neighbours:
     giver: Giver
     late: LateBinding
     inode: Callable[[int], int]  # of the namespace behind a descriptor
+    others: Callable[[], frozenset[ContainerId]] = frozenset  # what has addresses by other calls
 
 
 class PodNetworks:
-    """All calls of this node; those for one sandbox come one after the other from the runtime."""
+    """All calls of this node; those for one sandbox go one after the other."""
 
     def __init__(self, to: Neighbours, attaching: Attaching) -> None:
         self._to = to
         self._attaching = attaching
+        # The runtime keeps order among its own calls, programs/agent/sandboxes makes more.
+        self._turns: WeakValueDictionary[ContainerId, asyncio.Lock] = WeakValueDictionary()
         self._verbs: dict[Verb, Callable[[Call], Awaitable[Result]]] = {
             Verb.ADD: self._add,
             Verb.DEL: self._del,
@@ -119,7 +136,35 @@ class PodNetworks:
 
         the result is about the cluster's network, which stays as the plugins before us made it.
         """
-        return await self._verbs[call.verb](call)
+        if call.verb in (Verb.GC, Verb.STATUS):
+            return await self._verbs[call.verb](call)
+        async with self._turn(call.container):
+            return await self._verbs[call.verb](call)
+
+    @property
+    def known(self) -> tuple[Attachment, ...]:
+        """Every attachment that the journal has."""
+        return self._attaching.known
+
+    def now(self) -> float:
+        """Take this before the runtime is asked which containers live, for `collect`."""
+        return self._to.giver.now()
+
+    async def end_lost(self, container: ContainerId) -> None:
+        """End an attachment whose sandbox is no more; raise KubeRdmaError."""
+        async with self._turn(container):
+            await self.end(container)
+
+    async def collect(self, living: frozenset[ContainerId], since: float) -> None:
+        """Free the addresses that no sandbox has; `living` are all of the runtime's, after `since`.
+
+        The sandbox of an ADD that is under way is not among them yet, but in the journal.
+        """
+        begun = {one.sandbox.container for one in self.known}
+        await self._to.giver.collect(living | begun | self._to.others(), since)
+
+    def _turn(self, container: ContainerId) -> asyncio.Lock:
+        return self._turns.setdefault(container, asyncio.Lock())
 
     async def recover(self) -> None:
         """After a start: end what no ADD has answered for, and what has lost its pod."""
@@ -139,10 +184,10 @@ class PodNetworks:
         pod = await self._to.node.pod(call.pod, call.uid)
         if pod is None:
             raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
-        asked = asks(dict(pod.annotations).get(ANNOTATION, ""), pod.namespace)
-        if not asked:
+        asked = asking(pod, call.network)
+        if not asked.asks:
             return Result()
-        refuse_host_network(pod, asked)
+        refuse_host_network(pod, asked.asks, asked.annotation)
         sandbox = Sandbox(
             call.container, call.pod, call.uid, call.netns_path, self._to.inode(call.netns)
         )
@@ -165,31 +210,48 @@ class PodNetworks:
         return Result()
 
     async def _attach(
-        self, call: Call, sandbox: Sandbox, pod: PodState, asked: Sequence[NetworkAsk]
+        self, call: Call, sandbox: Sandbox, pod: PodState, asked: Asking
     ) -> tuple[Attached, ...]:
-        definitions = await self._definitions(asked)
-        wished = wishes(asked, [one.network for one in definitions.values()])
-        _refuse_foreign(wished)
-        granted = await self._to.node.granted(sandbox.pod)
-        host = await self._to.node.host()
-        placed = seats(wished, granted, host)
-        await self._attaching.begin(sandbox)
-        given = await self._addresses(sandbox, pod, placed, definitions)
-        planned = attach.plans(sandbox, placed, given, host)
+        # Three that do not wait for each other; all have ended before anything is undone.
+        meaning = asyncio.ensure_future(meant(asked, self._to.node))
+        holding = asyncio.ensure_future(self._to.node.holdings(sandbox.pod))
+        beginning = asyncio.ensure_future(self._attaching.begin(sandbox))
+        await asyncio.gather(meaning, holding, beginning, return_exceptions=True)
+        asks, definitions = meaning.result()
+        holdings, _ = holding.result(), beginning.result()
+        wished = wishes(asks, [one.network for one in definitions.values()])
+        await self._refuse_missing(wished)
+        granted = self._to.node.granted(holdings)
+        asked.check(wished, granted)
+        host = await self._to.node.host(wished, granted)
+        placed = await self._to.node.with_settings(seats(wished, granted, host))
+        refuse_taken(placed, self._others(call.container), host)
+        called = plugin_call.plans(wished, granted, host)
+        await self._attaching.ready(called)
+        leased = await self._addresses(sandbox, pod, placed, definitions)
+        given = with_card_addresses(placed, leased)
+        placed = with_default_routes(placed, given)
+        ours = attach.plans(sandbox, placed, given, host)
         assert call.netns is not None
+        planned = in_order(wished, (*ours, *called))
         view = await self._attaching.attach(Attachment(sandbox, planned), call.netns)
-        devices, rdma_cm = await self._to.node.devices(rdma_names(planned, placed))
-        found = attached(planned, placed, view, devices)
-        await self._to.late.attach(sandbox, _edits(planned, placed, devices, rdma_cm))
+        placed = as_named(placed, view)
+        devices, rdma_cm = await self._to.node.devices(rdma_names(ours, placed))
+        made = plugin_call.attached(wished, called, view, self._attaching.results(sandbox))
+        found = in_order(wished, (*attached(ours, placed, view, devices), *made))
+        await self._to.late.attach(sandbox, edits(ours, placed, devices, rdma_cm), holdings)
         await self._to.node.tell(pod, found, call)
         await self._attaching.complete(sandbox.container)
         return found
 
-    async def _definitions(self, asked: Sequence[NetworkAsk]) -> dict[str, Definition]:
-        """The documents that the pod names, those that there are, by namespace/name."""
-        names = dict.fromkeys((ask.namespace, ask.network) for ask in asked)
-        found = {name: await self._to.node.definition(*name) for name in names}
-        return {"/".join(name): one for name, one in found.items() if one}
+    def _others(self, container: ContainerId) -> tuple[Attachment, ...]:
+        """The attachments of other sandboxes."""
+        return tuple(one for one in self.known if one.sandbox.container != container)
+
+    async def _refuse_missing(self, wished: Sequence[Wish]) -> None:
+        """Refuse networks of plugins that nobody installed, before anything is done."""
+        if plugin_call.foreign(wished):
+            plugin_call.refuse_missing(wished, *await self._attaching.installed())
 
     async def _addresses(
         self,
@@ -204,20 +266,20 @@ class PodNetworks:
             ask = seat.wish.ask
             conf = definitions[seat.wish.network.name].ipam
             rail = self._to.node.rail(seat.card.id) if seat.card else None
-            wanted = tuple(one.address for one in ask.addresses)
-            owner = (
-                Owner(f"{pod.namespace}/{pod.name}/{ask.interface}") if _is_sticky(pod) else None
-            )
-            if nic := nic_ask(conf, ask.interface, rail, wanted, owner):
+            pooled = ask.addresses if seat.wish.network.pools else ()  # others are set as they are
+            wanted = tuple(one.address for one in pooled)
+            if nic := nic_ask(conf, ask.interface, rail, wanted, owner(pod, ask.interface)):
                 nics.append(nic)
         if not nics:
             return ()
         request = Ask(sandbox.container, PodUid(pod.uid), tuple(nics))
-        granted = await self._to.giver.add(request)
-        pools = {
-            name: await self._to.node.pool(name) for name in dict.fromkeys(nic.pool for nic in nics)
-        }
-        return tuple(_given(nic, granted, pools[nic.pool]) for nic in nics)
+        names = tuple(dict.fromkeys(nic.pool for nic in nics))
+        adding = asyncio.ensure_future(self._to.giver.add(request))
+        reading = asyncio.ensure_future(all_of(map(self._to.node.pool, names)))
+        await asyncio.gather(adding, reading, return_exceptions=True)
+        granted = adding.result()
+        pools = dict(zip(names, reading.result(), strict=True))
+        return tuple(given(nic.interface, granted.leases, pools[nic.pool]) for nic in nics)
 
     async def end(self, container: ContainerId) -> None:
         """Give everything of a sandbox back, in the order in which others may have it.
@@ -253,15 +315,17 @@ class PodNetworks:
 
         An attachment without an answered ADD may be under way, and is the recovery's.
         """
-        living = {one.container for one in call.valid}
+        since = self.now()
+        living = frozenset(one.container for one in call.valid)
         failed: list[KubeRdmaError] = []
         for known in self._attaching.known:
             if known.sandbox.container not in living and known.complete:
                 log.info("an attachment has lost its pod", pod=str(known.sandbox.pod))
                 try:
-                    await self.end(known.sandbox.container)
+                    await self.end_lost(known.sandbox.container)
                 except KubeRdmaError as error:
                     failed.append(error)
+        await self.collect(living, since)
         if failed:
             raise failed[0]
         return Result()
@@ -271,56 +335,3 @@ class PodNetworks:
         if problems:
             raise Broken(" ".join(map(str, problems)))
         return Result()
-
-
-def _refuse_foreign(wished: Sequence[Wish]) -> None:
-    """A network that we cannot make is refused: a pod must not start without it in silence."""
-    for wish in wished:
-        if wish.network.kind is NetworkKind.OTHER:
-            raise refused(
-                wish,
-                "type",
-                f"networks of type {wish.network.plugin} are not made by kube-rdma",
-                "Use macvlan, ipvlan, ipoib or host-device, or let Multus make this one",
-            )
-
-
-def _edits(
-    plans: Sequence[Plan], placed: Sequence[Seat], devices: Sequence[Device], rdma_cm: str | None
-) -> dict[HeldShare, Edits]:
-    """By share the device nodes of its interface's RDMA devices: each container gets its own."""
-    by_name = {device.name: device for device in devices}
-    found: dict[HeldShare, Edits] = {}
-    for plan, seat in zip(plans, placed, strict=True):
-        names = [name for name in rdma_names((plan,), (seat,)) if name in by_name]
-        if plan.held and names:
-            before = found.get(plan.held, Edits()).char_paths
-            paths = char_paths([by_name[name] for name in names], rdma_cm)
-            found[plan.held] = Edits(tuple(sorted({*before, *paths})))
-    return found
-
-
-def _is_sticky(pod: PodState) -> bool:
-    """Whether the pod comes again under its name, as those of a StatefulSet do."""
-    return any(key == "apps.kubernetes.io/pod-index" for key, _ in pod.labels)
-
-
-def _given(nic: NicAsk, granted: Granted, pool: IPPool) -> Given:
-    """What one interface got."""
-    leases = [one for one in granted.leases if one.interface == nic.interface]
-    addresses = tuple(
-        GivenAddress(one.address, one.subnet.prefixlen, one.gateway) for one in leases
-    )
-    routes = tuple(
-        NetworkRoute(one.to, one.via)
-        for one in pool.routes
-        if any(_reaches(lease, one) for lease in leases)
-    )
-    return Given(nic.interface, addresses, routes, pool.probe)
-
-
-def _reaches(lease: Lease, route: Route) -> bool:
-    """Whether a route of the pool is one of this NIC: its gateway may be another rail's."""
-    if route.via is not None:
-        return route.via in lease.subnet
-    return route.to.version == lease.address.version

@@ -29,6 +29,9 @@ class NodeSide(Protocol):
     def waiting(self, sentence: str) -> None:
         """Tell that a wish waits."""
 
+    def functions(self, sentence: str, *, refused: bool) -> None:
+        """Tell why a card has not the virtual functions that are wished."""
+
 
 class Alone:
     """No API server: nothing comes, and what is told stands in the log already."""
@@ -43,4 +46,7 @@ class Alone:
         """Do nothing."""
 
     def waiting(self, sentence: str) -> None:
+        """Do nothing."""
+
+    def functions(self, sentence: str, *, refused: bool) -> None:
         """Do nothing."""

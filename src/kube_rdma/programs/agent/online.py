@@ -62,3 +62,8 @@ class Online:
     def waiting(self, sentence: str) -> None:
         """Tell the node that a change of mode waits."""
         self._events.tell(self._about, "ModeChangePending", sentence)
+
+    def functions(self, sentence: str, *, refused: bool) -> None:
+        """Tell the node why a card has not the virtual functions that are wished."""
+        reason = "VirtualFunctionsRefused" if refused else "VirtualFunctionsPending"
+        self._events.tell(self._about, reason, sentence, warning=refused)

@@ -23,6 +23,7 @@ from kube_rdma.adapters.kernel.char_nodes import CharNodes, missing
 from kube_rdma.adapters.kernel.namespaces import links_inside
 from kube_rdma.adapters.kernel.port_watch import read_states
 from kube_rdma.adapters.kernel.rtnl_events import RtnlEvents
+from kube_rdma.adapters.kernel.sriov import Sriov
 from kube_rdma.adapters.kernel.uevents import Uevents
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, Folders, find_folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
@@ -31,14 +32,18 @@ from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_runtime
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.runtime import Runtime
 from kube_rdma.programs.agent.binder import KINDS, Binder, Neighbours
 from kube_rdma.programs.agent.doors import Doors
+from kube_rdma.programs.agent.doors import NetworkSide as Networks
+from kube_rdma.programs.agent.functions import BOOT_ID, Sources
+from kube_rdma.programs.agent.functions import KINDS as MADE
+from kube_rdma.programs.agent.kept import KeptSurvey
 from kube_rdma.programs.agent.kernel import Announcements, Kernel
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.late import Late, Never
-from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.cdi import KUBELET, cdi_works
 
 HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for us, if it is
@@ -78,22 +83,24 @@ async def opened(options: Options) -> AsyncIterator[Doors]:
     root = options.places.kubelet_root
     folders = find_folders(KNOWN if root is None else (root, FIXED))
     kubelet = KubeletView(PodResources(folders.pod_resources) if folders.pod_resources else None)
+    kept = KeptSurvey()
     doors = Doors(
         config=options.config,
-        kernel=_kernel(),
+        kernel=_kernel(kept),
         serve=partial(serve, options.registry, folders),
         kubelet=kubelet,
         device_infos=DeviceInfoFolder() if FOLDER.parent.parent.is_dir() else None,
     )
     async with AsyncExitStack() as stack:
         if options.node is None:
-            yield doors
+            yield replace(doors, functions=Sources(Sriov().make))
             return
-        yield await _with_node(doors, options, folders, stack)
+        doors = replace(doors, functions=_functions(options, stack))
+        yield await _with_node(doors, options, folders, kept, stack)
 
 
 async def _with_node(
-    doors: Doors, options: Options, folders: Folders, stack: AsyncExitStack
+    doors: Doors, options: Options, folders: Folders, kept: KeptSurvey, stack: AsyncExitStack
 ) -> Doors:
     """The doors of role `node` too: the API server, and late binding where it works."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
@@ -113,24 +120,34 @@ async def _with_node(
     if works and folders.pod_resources is None:
         works, why = False, "the kubelet's pod-resources socket is not mounted"
     late: Late = Never(why)
+    networks: Networks | None = None
+
+    async def concerned(pod: PodState) -> bool:
+        return networks is None or await networks.concerned(pod)
+
     if works:
-        late = _binder(doors, options, read_pod, stack)
-    networks = None
+        late = _binder(doors, options, (read_pod, concerned), stack)
     if options.networks:
-        from kube_rdma.programs.agent.network_side import NetworkSide, Site
+        from kube_rdma.programs.agent.network_side import Machine, NetworkSide, Site
 
         places = options.places
-        site = Site(options.node, options.namespace, places.host, places.state_dir, places.socket)
-        networks = NetworkSide(site, cluster, doors.kubelet, late)
+        site = Site(
+            *(options.node, options.namespace, places.host, places.state_dir, places.socket),
+            runtime=places.runtime_socket,
+        )
+        networks = NetworkSide(site, cluster, doors.kubelet, late, Machine(kept))
     return replace(doors, node=Online(cluster, options.node), late=late, networks=networks)
 
 
 def _binder(
     doors: Doors,
     options: Options,
-    read_pod: Callable[[PodName], Awaitable[PodState | None]],
+    pods: tuple[
+        Callable[[PodName], Awaitable[PodState | None]], Callable[[PodState], Awaitable[bool]]
+    ],
     stack: AsyncExitStack,
 ) -> Binder:
+    read_pod, concerned = pods
     journal = stack.enter_context(Journal(Folder(options.places.state_dir / "bindings"), KINDS))
     to = Neighbours(
         journal,
@@ -139,8 +156,19 @@ def _binder(
         read_pod,
         doors.kernel.links_inside,
         options.networks,
+        concerned,
     )
     return Binder(to)
+
+
+def _functions(options: Options, stack: AsyncExitStack) -> Sources:
+    """Virtual functions with a memory, which is opened when a policy wishes for some."""
+
+    def journal() -> Journal[MadeFunctions]:
+        folder = Folder(options.places.state_dir / "functions")
+        return stack.enter_context(Journal(folder, MADE))
+
+    return Sources(Sriov().make, journal, BOOT_ID.read_text().strip())
 
 
 async def _kubelet_version(nodes: Nodes, name: str) -> str | None:
@@ -165,14 +193,14 @@ async def _runtime(socket: Path) -> Runtime | None:
         return None
 
 
-def _kernel() -> Kernel:
+def _kernel(kept: KeptSurvey) -> Kernel:
     announcements: list[tuple[str, Announcements]] = [
         ("devices that come and go", Uevents),
         ("links and addresses", RtnlEvents),
     ]
     states = partial(read_states, Path("/sys"))
     if not HOST_DEV.is_dir():
-        return Kernel(take_survey, announcements, links_inside=links_inside, port_states=states)
+        return Kernel(kept.take, announcements, links_inside=links_inside, port_states=states)
     announcements.append(("device nodes", partial(CharNodes, CHAR_NODES)))
     gone = partial(missing, folder=CHAR_NODES)
-    return Kernel(take_survey, announcements, gone, links_inside, states)
+    return Kernel(kept.take, announcements, gone, links_inside, states)

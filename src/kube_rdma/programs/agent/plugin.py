@@ -29,6 +29,7 @@ from kube_rdma.programs.agent import news
 from kube_rdma.programs.agent.debounce import SETTLE, Debounce
 from kube_rdma.programs.agent.desk import Desk
 from kube_rdma.programs.agent.doors import Doors
+from kube_rdma.programs.agent.functions import Functions
 from kube_rdma.programs.agent.logs import write
 from kube_rdma.programs.agent.offers import Offers
 from kube_rdma.programs.agent.wishes import Wishes
@@ -94,6 +95,7 @@ class _Plugin:
         self._kubelet = doors.kubelet
         self._specs: tuple[PoolSpec, ...] = ()  # those that are met
         self._health: Mapping[CardId, Health] = {}
+        self._functions: Functions | None = None
         self._told = _Told()
 
     async def run(self) -> None:
@@ -105,6 +107,9 @@ class _Plugin:
                 desk = Desk(self._kubelet, self._doors.late, self._doors.device_infos)
                 serve = self._doors.serve
                 offers = Offers(tasks, lambda one, pool: serve(one, desk.answers(pool)))
+                if self._doors.functions:
+                    sources, node = self._doors.functions, self._doors.node
+                    self._functions = Functions(sources, tasks, node, self._changes.touch)
                 for each in announcements:
                     tasks.create_task(kernel_side.hear(each, self._changes))
                 tasks.create_task(self._wishes.follow())
@@ -146,10 +151,15 @@ class _Plugin:
         survey, missing = await kernel_side.look(self._doors.kernel)
         self._tell_survey(survey)
         pending = self._stage(holdings, soft=any(map(is_soft, survey.devices)))
+        again = None
+        if self._functions:
+            wishes = self._wishes.functions
+            again = self._functions.look(wishes, survey, holdings, offers.pools)
         self._kubelet.gpus = survey.gpus
         held = held_cards(holdings or (), self._specs)
         node = with_missing_nodes(cards(survey, judge(survey)), missing)
         node = await self._doors.late.seen_inside(node)
+        node = self._functions.taken_out(node) if self._functions else node
         assessed = assess(self._health, node, asyncio.get_running_loop().time())
         pools, clashes = resolve(self._specs, assessed.cards, survey, held)
         self._tell_cards(assessed.changes, pools, held)
@@ -159,7 +169,7 @@ class _Plugin:
         self._doors.late.offered(offers.pools)
         if self._doors.networks:
             self._doors.networks.offered(offers.pools)
-        waits = (assessed.again, PENDING_SECONDS if pending else None)
+        waits = (assessed.again, again, PENDING_SECONDS if pending else None)
         return min(filter(None, waits), default=None)
 
     def _stage(self, holdings: Sequence[Holding] | None, *, soft: bool) -> tuple[Pending, ...]:

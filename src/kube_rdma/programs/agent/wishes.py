@@ -15,6 +15,7 @@ from kube_rdma.adapters.files.watched import watching
 from kube_rdma.api.dialect import RESCAN
 from kube_rdma.api.node_label import LABEL, label_pools
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.pool import PoolSpec
 from kube_rdma.programs.config import read_config
@@ -40,6 +41,7 @@ class Wishes:
         self._of_file: tuple[PoolSpec, ...] = ()
         self._rescan = RESCAN
         self._of_label: tuple[PoolSpec, ...] = ()
+        self._functions: tuple[FunctionsWish, ...] = ()
         self._told: dict[str, str] = {}  # refusals that still stand, by what they are about
 
     @property
@@ -47,6 +49,11 @@ class Wishes:
         """Every wanted pool; the file's come first and win a resource that both name."""
         named = {spec.resource for spec in self._of_file}
         return (*self._of_file, *(s for s in self._of_label if s.resource not in named))
+
+    @property
+    def functions(self) -> tuple[FunctionsWish, ...]:
+        """The wanted virtual functions; only the file can say them."""
+        return self._functions
 
     @property
     def rescan(self) -> float | None:
@@ -58,6 +65,7 @@ class Wishes:
         if self._config:
             found = read_config(self._config)
             self._of_file, self._rescan = found.pools, found.rescan
+            self._functions = found.functions
             for warning in found.warnings:
                 log.warning("configuration", file=str(self._config), warning=warning)
 
@@ -92,9 +100,9 @@ class Wishes:
             return
         self._told.pop("file", None)
         self._rescan = found.rescan
-        if found.pools != self._of_file:
+        if (found.pools, found.functions) != (self._of_file, self._functions):
             log.info("configuration changed", file=str(self._config), pools=len(found.pools))
-            self._of_file = found.pools
+            self._of_file, self._functions = found.pools, found.functions
             self._changed()
 
     def _tell(self, about: str, error: Refused) -> None:

@@ -31,6 +31,11 @@ COMMANDS = {
     ),
     "devices": ("kube_rdma.programs.cli.devices", "devices", "Show the RDMA devices of this node."),
     "ip": ("kube_rdma.programs.cli.ip", "ip", "Show pools of IP addresses, and who holds what."),
+    "network": (
+        "kube_rdma.programs.cli.network",
+        "network",
+        "Take a node's pod networks out of service.",
+    ),
 }
 
 

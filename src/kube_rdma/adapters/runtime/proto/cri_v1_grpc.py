@@ -22,6 +22,14 @@ class RuntimeServiceBase(abc.ABC):
     async def Status(self, stream: 'grpclib.server.Stream[kube_rdma.adapters.runtime.proto.cri_v1_pb2.StatusRequest, kube_rdma.adapters.runtime.proto.cri_v1_pb2.StatusResponse]') -> None:
         pass
 
+    @abc.abstractmethod
+    async def ListPodSandbox(self, stream: 'grpclib.server.Stream[kube_rdma.adapters.runtime.proto.cri_v1_pb2.ListPodSandboxRequest, kube_rdma.adapters.runtime.proto.cri_v1_pb2.ListPodSandboxResponse]') -> None:
+        pass
+
+    @abc.abstractmethod
+    async def PodSandboxStatus(self, stream: 'grpclib.server.Stream[kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusRequest, kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusResponse]') -> None:
+        pass
+
     def __mapping__(self) -> typing.Dict[str, grpclib.const.Handler]:
         return {
             '/runtime.v1.RuntimeService/Version': grpclib.const.Handler(
@@ -35,6 +43,18 @@ class RuntimeServiceBase(abc.ABC):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 kube_rdma.adapters.runtime.proto.cri_v1_pb2.StatusRequest,
                 kube_rdma.adapters.runtime.proto.cri_v1_pb2.StatusResponse,
+            ),
+            '/runtime.v1.RuntimeService/ListPodSandbox': grpclib.const.Handler(
+                self.ListPodSandbox,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                kube_rdma.adapters.runtime.proto.cri_v1_pb2.ListPodSandboxRequest,
+                kube_rdma.adapters.runtime.proto.cri_v1_pb2.ListPodSandboxResponse,
+            ),
+            '/runtime.v1.RuntimeService/PodSandboxStatus': grpclib.const.Handler(
+                self.PodSandboxStatus,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusRequest,
+                kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusResponse,
             ),
         }
 
@@ -53,4 +73,16 @@ class RuntimeServiceStub:
             '/runtime.v1.RuntimeService/Status',
             kube_rdma.adapters.runtime.proto.cri_v1_pb2.StatusRequest,
             kube_rdma.adapters.runtime.proto.cri_v1_pb2.StatusResponse,
+        )
+        self.ListPodSandbox = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/runtime.v1.RuntimeService/ListPodSandbox',
+            kube_rdma.adapters.runtime.proto.cri_v1_pb2.ListPodSandboxRequest,
+            kube_rdma.adapters.runtime.proto.cri_v1_pb2.ListPodSandboxResponse,
+        )
+        self.PodSandboxStatus = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/runtime.v1.RuntimeService/PodSandboxStatus',
+            kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusRequest,
+            kube_rdma.adapters.runtime.proto.cri_v1_pb2.PodSandboxStatusResponse,
         )

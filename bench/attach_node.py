@@ -1,0 +1,320 @@
+"""The node of `attach`: `unshare --net python -m bench.attach_node FOLDER`, one process.
+
+Pod networks as role `node` runs them, on a kernel of their own so to say: this process has a
+network namespace with eight Ethernet rails, and makes one for every sandbox. Journals are on the
+disk of FOLDER and IPAM is the real one, as are planning, netlink, late binding and the socket of
+the shim. The API server is in this process's memory, the kubelet is another process, and the RDMA
+devices are a made-up tree: without them in the kernel no share is held and no GID is waited for.
+
+It does what it is told, a line of JSON for each, and answers with one. Namespaces are kept to the
+end: the kernel takes a while to clear one away, which would be in the next figure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from bench.attach_floor import Noting, Trace, run
+from bench.standin import card, write_node
+from kube_rdma.adapters.cluster.fake import FakeServer, Line
+from kube_rdma.adapters.cluster.ip import IP_BLOCK, IP_POOL, LEASE
+from kube_rdma.adapters.cluster.networks import DEFINITION
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD, Pods
+from kube_rdma.adapters.cni_conf.places import inside
+from kube_rdma.adapters.cni_exec.plugins import Host, Plugins
+from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kernel.namespaces import links_inside
+from kube_rdma.adapters.kernel.steps import open_pod
+from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
+from kube_rdma.adapters.kubelet.folders import POD_RESOURCES
+from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.cni_socket import CniSocket
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.cni import Call, Verb
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.ip import BootId, InterfaceName, NodeName
+from kube_rdma.model.pod import PodState
+from kube_rdma.programs.agent import binder, logs
+from kube_rdma.programs.agent.attaching import KINDS, Attaching
+from kube_rdma.programs.agent.kept import KeptSurvey
+from kube_rdma.programs.agent.kubelet import KubeletView
+from kube_rdma.programs.agent.network_node import Asked, NetworkNode
+from kube_rdma.programs.agent.network_side import host_links
+from kube_rdma.programs.agent.networks import Neighbours, PodNetworks
+from kube_rdma.programs.ipam.node import Addresses, Doors
+from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.networks import ANNOTATION
+
+RAILS, SETTLE_SECONDS = 8, 0.1
+SOCKET, KUBELET, TREE = "run/kube-rdma/agent.sock", "kubelet", "tree"
+WRITES = ("create", "update", "patch", "delete")
+_CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A pod's, with what the runtime says of it; the path leads there as long as we live."""
+
+    pod: str
+    uid: str
+    container: str
+    netns: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What this process has spent so far."""
+
+    cpu_ms: float
+    requests: int  # to the API server, without the node's own lease
+    status_writes: int  # patches of pods
+    other_writes: int  # of everything else: address blocks, which are taken ahead for many pods
+
+
+class Node:
+    """Pod networks, and what it takes to give them pods."""
+
+    def __init__(self, folder: Path, server: FakeServer, line: Line, sizes: list[int]) -> None:
+        self._server = server
+        self._line = line
+        self._sizes = sizes
+        self._floor = Folder(folder / "floor")
+        self._traces: dict[int, Trace] = {}
+        self._made = 0
+        self._open: list[Sandbox] = []
+        self._before = self.spent()
+        self._resident = 0.0
+        self.attaching: Attaching
+        self.networks: PodNetworks
+
+    def spent(self) -> Spent:
+        """Until now."""
+        told = Counter(
+            (one.verb in WRITES, one.plural)
+            for one in self._line.requests
+            if one.plural != LEASE.plural
+        )
+        writes = Counter({plural: n for (is_write, plural), n in told.items() if is_write})
+        status = writes.pop(POD.plural, 0)
+        return Spent(time.process_time() * 1000, told.total(), status, writes.total())
+
+    def sandbox(self, nics: int) -> Sandbox:
+        """A new pod with a network on each of the first rails, and its namespace."""
+        name, self._made = f"train-{self._made}", self._made + 1
+        wanted = ", ".join(f"rail-{number}" for number in range(nics))
+        meta = {"name": name, "namespace": "default", "annotations": {ANNOTATION: wanted}}
+        self._server.put(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {}})
+        uid = self._server.documents(POD.plural)[-1]["metadata"]["uid"]
+        netns = new_namespace()
+        path = f"/proc/{os.getpid()}/fd/{netns}"
+        return Sandbox(name, uid, f"{self._made:064x}", netns, path)
+
+    async def answer(self, verb: Verb, of: Sandbox) -> float:
+        """Do one call inside of this process; how many ms it took."""
+        call = Call(
+            *(verb, "1.1.0", "cluster", b"{}", ContainerId(of.container), InterfaceName("eth0")),
+            netns=of.netns,
+            netns_path=of.path,
+            pod=PodName("default", of.pod),
+            uid=of.uid,
+        )
+        begin = time.perf_counter()
+        await self.networks.answer(call)
+        return (time.perf_counter() - begin) * 1000
+
+    async def inside(self, nics: int) -> dict[str, Any]:
+        """ADD and DEL, timed here."""
+        sandbox = self.sandbox(nics)
+        await settled()
+        self._sizes.clear()
+        before = self.spent()
+        took = await self.answer(Verb.ADD, sandbox)
+        spent = since(before, self.spent())
+        known = self.attaching.of(ContainerId(sandbox.container))
+        assert known
+        assert len(known.plans) == nics
+        steps = tuple(step for plan in known.plans for step in plan.steps)
+        self._traces[nics] = Trace(steps, tuple(self._sizes))
+        return {"ms": took, "del_ms": await self.answer(Verb.DEL, sandbox), **spent}
+
+    async def floor(self, nics: int) -> dict[str, Any]:
+        """The last ADD with so many NICs once more, bare."""
+        namespace = new_namespace()
+        await settled()
+        return asdict(run(self._traces[nics], namespace, self._floor))
+
+    async def open(self, nics: int, pods: int) -> dict[str, Any]:
+        """Sandboxes, for the shim to call about; what is spent from now on is theirs."""
+        self._open = [self.sandbox(nics) for _ in range(pods)]
+        await settled()
+        forget_peak()
+        self._before, self._resident = self.spent(), resident("VmRSS")
+        return {"sandboxes": [asdict(one) for one in self._open]}
+
+    async def close(self) -> dict[str, Any]:
+        """End them; what they have cost."""
+        spent = since(self._before, self.spent())
+        grown = resident("VmHWM") - self._resident
+        for sandbox in self._open:
+            known = self.attaching.of(ContainerId(sandbox.container))
+            assert known
+            assert known.complete
+            await self.answer(Verb.DEL, sandbox)
+        return {"grown_mib": grown, **spent}
+
+
+def since(before: Spent, after: Spent) -> dict[str, float]:
+    """What was spent in between."""
+    first, last = asdict(before), asdict(after)
+    return {key: last[key] - first[key] for key in last}
+
+
+async def settled() -> None:
+    """Let the kernel end what earlier pods left it to do: it removes links in the background."""
+    await asyncio.sleep(SETTLE_SECONDS)
+
+
+def forget_peak() -> None:
+    """Let VmHWM begin anew (proc(5), clear_refs)."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def resident(which: str) -> float:
+    """MiB of this process, by the kernel's name."""
+    found = re.search(rf"{which}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found
+    return int(found[1]) / 1024
+
+
+def new_namespace() -> int:
+    """A descriptor of a new network namespace; the thread that made it ends at once."""
+
+    def make() -> int:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(_CLONE_NEWNET):
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(make).result()
+
+
+def make_rails() -> None:
+    """The rails: veths, whose other ends stand for the switch."""
+    for number in range(RAILS):
+        name, far = f"rail{number}", f"far{number}"
+        for words in (
+            ("link", "add", name, "mtu", "9000", "type", "veth", "peer", "name", far),
+            ("link", "set", far, "up"),
+            ("link", "set", name, "up"),
+        ):
+            subprocess.run(("ip", *words), check=True)
+
+
+def documents(server: FakeServer) -> None:
+    """A network for each rail, with a pool of its own."""
+    for number in range(RAILS):
+        name = f"rail-{number}"
+        ranges = [{"subnet": f"10.{number}.0.0/16", "gateway": f"10.{number}.0.1"}]
+        version = f"{IP_POOL.group}/{IP_POOL.version}"
+        pool = {"apiVersion": version, "kind": IP_POOL.kind, "metadata": {"name": name}}
+        server.put(IP_POOL, {**pool, "spec": {"ranges": ranges}})
+        config = {
+            "cniVersion": "1.0.0",
+            "type": "macvlan",
+            "master": f"rail{number}",
+            "ipam": {"type": "kube-rdma-ipam", "pool": name},
+        }
+        version = f"{DEFINITION.group}/{DEFINITION.version}"
+        meta = {"name": name, "namespace": "default"}
+        network = {"apiVersion": version, "kind": DEFINITION.kind, "metadata": meta}
+        server.put(DEFINITION, {**network, "spec": {"config": json.dumps(config)}})
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Node]:
+    """Pod networks, wired as in programs/agent/network_side; they give addresses."""
+    server, sizes = FakeServer([IP_POOL, IP_BLOCK, LEASE, DEFINITION]), list[int]()
+    documents(server)
+    line = server.line()
+    cluster = Cluster(line)
+    node = Node(folder, server, line, sizes)
+    kubelet = KubeletView(PodResources(folder / KUBELET / POD_RESOURCES / KUBELET_SOCKET))
+    async with AsyncExitStack() as stack:
+        doors = Doors(cluster, "kube-rdma", Noting(folder / "addresses", sizes))
+        giver = Addresses(NodeName("node-1"), BootId("boot-1"), doors)
+        await stack.enter_async_context(giver)
+        bound = Journal(Folder(folder / "bindings"), binder.KINDS)
+        late = binder.Binder(
+            binder.Neighbours(
+                *(stack.enter_context(bound), CdiFolder(folder / "cdi"), kubelet),
+                *(partial(read_pod, Pods(cluster)), links_inside, True),
+            )
+        )
+        stack.enter_context(kubelet.connected())
+        survey = KeptSurvey(partial(take_survey, folder / TREE))
+        asked = Asked(cluster, kubelet, dict, survey, host_links)
+        records = Journal(Noting(folder / "attachments", sizes), KINDS)
+        plugins = Plugins(Host(folder, PurePosixPath("/opt/cni/bin"), partial(inside, folder)))
+        node.attaching = Attaching(stack.enter_context(records), open_pod, plugins)
+        to = Neighbours(NetworkNode(asked), giver, late, lambda at: os.fstat(at).st_ino)
+        node.networks = PodNetworks(to, node.attaching)
+        socket = CniSocket(folder / SOCKET, node.networks.answer)
+        await stack.enter_async_context(socket)
+        await ready(giver)
+        async with asyncio.TaskGroup() as tasks:
+            serving = tasks.create_task(socket.serve())
+            yield node
+            serving.cancel()
+
+
+async def read_pod(pods: Pods, name: PodName) -> PodState | None:
+    """For late binding, as programs/agent/opening has it."""
+    return await pods.read(name.namespace, name.name)
+
+
+async def ready(giver: Addresses) -> None:
+    """Return when the node may give addresses."""
+    while True:
+        try:
+            await giver.check()
+        except Unavailable:
+            await asyncio.sleep(0.05)
+        else:
+            return
+
+
+async def main(folder: Path) -> None:
+    """Do what standard input says until it ends."""
+    logs.configure()
+    make_rails()
+    write_node(folder / TREE, [card(number) for number in range(RAILS)])
+    async with running(folder) as node:
+        print(json.dumps({}), flush=True)
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            told = json.loads(line)
+            print(json.dumps(await getattr(node, told.pop("do"))(**told)), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

@@ -1,0 +1,1 @@
+"""Neighbour: the CNI plugins of others, in the host's folder of binaries."""

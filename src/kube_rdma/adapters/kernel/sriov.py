@@ -1,0 +1,219 @@
+"""Makes and removes the virtual functions of a card: sriov_numvfs, one change of a card at a time.
+
+rules/functions plans a SetFunctions, programs/agent runs it here in a thread. The kernel takes a
+number only where there is none (sriov_numvfs_store, drivers/pci/iov.c), so a change goes by way of
+zero. Whoever else changes a card may lock its folder in sysfs as we do; against others the number
+is read again under the lock. Documentation/ABI/testing/sysfs-bus-pci, fake: fake_sriov.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.function import SetFunctions
+
+NUMBER, AUTOPROBE = "sriov_numvfs", "sriov_drivers_autoprobe"
+PATIENCE = 30.0  # seconds for the drivers of new functions, whose module udev may have to load
+_LOCK_PATIENCE = 10.0  # seconds
+_PAUSE = 0.02  # seconds
+
+_DOORS = ("net", "infiniband")  # what a driver makes of a network function, as folders in it
+
+
+def write_attribute(path: Path, text: str) -> None:
+    """Write a file of sysfs, in one call as the kernel wants it; raise OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+class Sriov:
+    """The cards of one sysfs. `write` and the patience, in seconds, are for tests."""
+
+    def __init__(
+        self,
+        root: Path = Path("/sys"),
+        write: Callable[[Path, str], None] = write_attribute,
+        patience: float = PATIENCE,
+        lock_patience: float = _LOCK_PATIENCE,
+    ) -> None:
+        self._functions = root / "bus/pci/devices"
+        self._write = write
+        self._patience = patience
+        self._lock_patience = lock_patience
+
+    def make(self, act: SetFunctions) -> None:
+        """Do it; when this returns, the functions are there and, with autoprobe, have drivers.
+
+        To do it again changes nothing. Raise Refused for what the card, its driver or the machine
+        cannot do and where /sys cannot be written, Unavailable when the card is gone or busy, has
+        another number than `act` says, or its functions do not come up in time: they are there
+        then, and so they stay.
+        """
+        place = self._functions / act.physical
+        with locked(place, act.name, self._lock_patience):
+            now = _number(place, act)
+            if now not in {act.now, act.wanted}:
+                raise Unavailable(
+                    f"{act.name} has {now} virtual functions by now, not {act.now}: somebody else "
+                    "changes them too."
+                )
+            if now != act.wanted:
+                self._change(place, act, now)
+            self._await(place, act)
+
+    def _change(self, place: Path, act: SetFunctions, now: int) -> None:
+        try:
+            self._probe(place, act)
+            if now:
+                self._write(place / NUMBER, "0")
+            if act.wanted:
+                self._write(place / NUMBER, str(act.wanted))
+        except OSError as error:
+            raise _judged(place, act, error) from error
+        if (made := _number(place, act)) != act.wanted:
+            raise Unavailable(
+                f"the driver of {act.name} made {made} of {act.wanted} virtual functions: dmesg "
+                "may say why."
+            )
+
+    def _probe(self, place: Path, act: SetFunctions) -> None:
+        """Let the kernel bind drivers or not; kernels before 4.12 have no choice."""
+        wanted, switch = str(int(act.autoprobe)), place / AUTOPROBE
+        try:
+            now = switch.read_text().strip()
+        except FileNotFoundError:
+            if not act.autoprobe:
+                problem = "this kernel always binds drivers to virtual functions"
+                remedy = 'Remove "autoprobe": false, or take Linux 4.12 or newer'
+                raise Refused(problem, remedy=remedy, where=act.name) from None
+            return
+        if now != wanted:
+            self._write(switch, wanted)
+
+    def _await(self, place: Path, act: SetFunctions) -> None:
+        """Wait until every function was ready once: a pod may have taken one since.
+
+        The kernel announces them, but whoever waits for all has to look all the same.
+        """
+        deadline = time.monotonic() + self._patience
+        missing = set(range(act.wanted))
+        while True:
+            missing -= {index for index in missing if _ready(place, index, act.autoprobe)}
+            if not missing:
+                return
+            if time.monotonic() >= deadline:
+                raise _unready(place, act, missing, self._patience)
+            time.sleep(_PAUSE)
+
+
+def _ready(place: Path, index: int, autoprobe: bool) -> bool:
+    function = place / f"virtfn{index}"
+    if not autoprobe:
+        return function.exists()
+    return (function / "driver").exists() and any(
+        next((function / door).glob("*"), None) for door in _DOORS
+    )
+
+
+def _unready(place: Path, act: SetFunctions, missing: set[int], patience: float) -> Unavailable:
+    first = min(missing)
+    function = place / f"virtfn{first}"
+    lacks = "no driver" if not (function / "driver").exists() else "neither interface nor RDMA"
+    lacks = lacks if function.exists() else "no PCI function"
+    return Unavailable(
+        f"{len(missing)} of {act.wanted} virtual functions of {act.name} are not ready after "
+        f"{patience:g} s, number {first} has {lacks}: load the module of its driver, dmesg may say "
+        "why it does not bind."
+    )
+
+
+@contextmanager
+def locked(place: Path, name: str, patience: float) -> Iterator[None]:
+    """Nobody else who asks changes this card meanwhile; the lock ends with its holder."""
+    try:
+        folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _gone(name) from error
+    deadline = time.monotonic() + patience
+    try:
+        while not _lock(folder):
+            if time.monotonic() >= deadline:
+                raise Unavailable(
+                    f"another process has changed the virtual functions of {name} for "
+                    f"{patience:g} s; it is tried again."
+                )
+            time.sleep(_PAUSE)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _lock(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _number(place: Path, act: SetFunctions) -> int:
+    try:
+        return int((place / NUMBER).read_text())
+    except (OSError, ValueError) as error:
+        raise _gone(act.name) from error
+
+
+def _gone(name: str) -> Unavailable:
+    return Unavailable(f"{name} is gone, or shows no SR-IOV any more.")
+
+
+def _judged(place: Path, act: SetFunctions, error: OSError) -> KubeRdmaError:
+    """What an errno of the two files means."""
+    if not (place / NUMBER).exists():
+        return _gone(act.name)
+    if error.errno == errno.EBUSY:
+        return Unavailable(f"{act.name} is busy: somebody changes or uses its virtual functions.")
+    if error.errno not in _MEANINGS:
+        return Unavailable(
+            f"the kernel does not give {act.name} {act.wanted} virtual functions "
+            f"({error.strerror}): dmesg may say why."
+        )
+    problem, remedy = _MEANINGS[error.errno]
+    return Refused(f"{problem} ({error.strerror})", remedy=remedy, where=act.name)
+
+
+_READ_ONLY = (
+    "the virtual functions of a card are changed in /sys, which may not be written",
+    "Mount the host's /sys into the agent's container for writing, without AppArmor's profile",
+)
+_NO_ROOM = (
+    "the machine has not the addresses or bus numbers for so many virtual functions",
+    "Turn on SR-IOV and large BARs in the machine's firmware, boot with pci=realloc, or write less",
+)
+_NO_DRIVER = (
+    "its driver makes no virtual functions",
+    "Turn SR-IOV on in the card's firmware, or load a driver that makes them",
+)
+_MEANINGS = {
+    errno.EROFS: _READ_ONLY,
+    errno.EACCES: _READ_ONLY,
+    errno.EPERM: (
+        "its driver does not allow it now",
+        "End the virtual machines that have one of its functions, dmesg may say more",
+    ),
+    errno.ENOMEM: _NO_ROOM,  # sriov_enable: "not enough MMIO resources", bus number out of range
+    errno.ENOSPC: _NO_ROOM,
+    errno.ENOENT: _NO_DRIVER,  # no driver, or one without sriov_configure; ENOSYS before 4.18
+    errno.ENOSYS: _NO_DRIVER,
+    errno.ERANGE: ("it cannot have so many virtual functions", "Write what sriov_totalvfs says"),
+}

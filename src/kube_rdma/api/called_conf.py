@@ -1,0 +1,133 @@
+"""The configuration of one CNI call: a network's document, and what the caller put into it.
+
+A meta-plugin has read the pod's annotation already. What the pod asked for comes in
+``runtimeConfig``, ``args.cni`` and ``CNI_ARGS`` (the CNI project's conventions), and for a granted
+card in ``deviceID`` (the Network Plumbing Working Group's specification, version 1.3). Here it
+becomes the NetworkAsk that an entry of the annotation would be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from ipaddress import ip_interface
+
+from pydantic import ConfigDict, Field
+
+from kube_rdma.api import ip_conf, network_definition
+from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.document import Document, Place, Value, read
+from kube_rdma.api.faults import validate
+from kube_rdma.api.ip_conf import IpamConf
+from kube_rdma.api.network_definition import Definition
+from kube_rdma.api.networks import Guid, Mac
+from kube_rdma.model.attachment import AskedAddress, NetworkAsk
+from kube_rdma.model.cni import Call
+from kube_rdma.model.ip import Address
+
+_FOR_OTHERS = ("portMappings", "bandwidth")
+
+
+class _Loose(Typed):
+    """What the caller's part has besides is for other plugins."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Runtime(_Loose):
+    ips: Many[str] = ()
+    mac: Mac | None = None
+    guid: Guid | None = Field(None, alias="infinibandGUID")
+    device_id: str = Field("", alias="deviceID")
+
+
+class _OldArgs(_Loose):
+    mac: Mac | None = Field(None, alias="MAC")
+
+
+class _CniArgs(_Loose):
+    ips: Many[str] = ()
+    configured: str = Field("", alias="mellanox.infiniband.app")
+
+
+class _Args(_Loose):
+    cni: _CniArgs = _CniArgs.model_construct()
+
+
+class _Called(_Loose):
+    runtime_config: _Runtime = _Runtime.model_construct()
+    args: _Args = _Args()
+    device_id: str = Field("", alias="deviceID")
+    master: str = ""
+
+
+def network(call: Call, name: str) -> tuple[Definition, NetworkAsk]:
+    """The network `namespace/name` that we are called for, and what the pod asks of it.
+
+    Raise Refused with all faults of the configuration.
+    """
+    namespace, _, own_name = name.partition("/")
+    definition = network_definition.load(namespace, own_name, call.config, None)
+    document = read(call.config, definition.network.source)
+    found = validate(_Called, document)
+    runtime = found.runtime_config
+    return definition, NetworkAsk(
+        namespace=namespace,
+        network=own_name,
+        interface=call.interface,
+        source=definition.network.source,
+        addresses=tuple(_asked(text, document) for text in _texts(call, found)),
+        mac=runtime.mac or _mac(call),
+        guid=runtime.guid,
+        configured=found.args.cni.configured == "configured",
+        device_id=runtime.device_id or found.device_id or None,
+        capabilities=_for_others(call.config),
+    )
+
+
+def addresses(call: Call) -> tuple[IpamConf, tuple[Address, ...], str | None]:
+    """What another plugin asks for: the meaning of its ipam block, the addresses that the pod asks
+
+    for, and the card or interface of the node that the plugin works on, where it says one. Raise
+    Refused with all faults.
+    """
+    document = read(call.config, f"network {call.network}")
+    found = validate(_Called, document)
+    wanted = ip_conf.asked((), _texts(call, found), document.where(("runtimeConfig", "ips")))
+    device = found.runtime_config.device_id or found.device_id or found.master
+    return ip_conf.load(document), wanted, device or None
+
+
+def plugin_type(config: bytes) -> str:
+    """The type of the plugin that makes the interface; empty for what is no configuration."""
+    try:
+        document = json.loads(config)
+        first = document["plugins"][0] if "plugins" in document else document
+        return str(first["type"])
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        return ""
+
+
+def _texts(call: Call, found: _Called) -> tuple[str, ...]:
+    """Every address that is asked for, from all of the places where it may stand, each once."""
+    args = (text for key, value in call.args if key == "IP" for text in value.split(","))
+    texts: Iterable[str] = (*args, *found.args.cni.ips, *found.runtime_config.ips)
+    return tuple(dict.fromkeys(text.strip() for text in texts))
+
+
+def _mac(call: Call) -> str | None:
+    """As Multus passes it on to plugins that declare no capability."""
+    said: Value = {key: value for key, value in call.args if key == "MAC"}
+    document = Document(f"CNI_ARGS of network {call.network}", said, {(): Place(1, 1)}, {})
+    return validate(_OldArgs, document).mac
+
+
+def _asked(text: str, document: Document) -> AskedAddress:
+    where = document.where(("runtimeConfig", "ips"))
+    (address,) = ip_conf.asked((), (text,), where)
+    return AskedAddress(address, ip_interface(text).network.prefixlen if "/" in text else None)
+
+
+def _for_others(config: bytes) -> tuple[tuple[str, bytes], ...]:
+    runtime = json.loads(config).get("runtimeConfig") or {}
+    return tuple((key, json.dumps(runtime[key]).encode()) for key in _FOR_OTHERS if key in runtime)

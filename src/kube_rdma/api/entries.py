@@ -1,0 +1,58 @@
+"""A JSON list as a Document with one field, so that every entry of it has a name and a number.
+
+Both annotations that ask for networks are such lists; their models are checked as all others are,
+and a fault is told like ``pod-networks[2].deviceConf.ips[0]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kube_rdma.api.document import Document, Path, Place, name, read
+from kube_rdma.model.errors import Refused
+
+MOST = 128
+"""Networks of a pod: each has a routing table of its own from 101 on, the kernel's begin at 253."""
+
+
+@dataclass(frozen=True)
+class _Entries(Document):
+    """The list below a field whose name is written as it is, dashes included."""
+
+    field: str
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        place = self.place(path, key=key)
+        at = f"{self.source}:{place.line}:{place.column}"
+        return f"{at}: {self.field}{name(path[1:])}" if path else at
+
+
+def entries(text: str, source: str, field: str) -> Document:
+    """What the text holds, below `field`; raise Refused for what is no JSON or too long a list."""
+    try:
+        found = read(text.encode(), source)
+    except Refused as error:
+        faults = (_named(each, source, field) for each in (error, *error.more))
+        raise Refused.all(list(faults)) from None
+    if isinstance(found.value, list):
+        refuse_many(len(found.value), source)
+    places = {(): Place(1, 1), **_below(field, found.values)}
+    return _Entries(source, {field: found.value}, places, _below(field, found.keys), field)
+
+
+def refuse_many(count: int, source: str) -> None:
+    """Before each entry is looked at, and complained about."""
+    if count > MOST:
+        remedy = f"Ask for {MOST} or fewer"
+        raise Refused(f"these are {count} networks", remedy=remedy, where=source)
+
+
+def _named(fault: Refused, source: str, field: str) -> Refused:
+    """A fault of the reading, with the name of the field that the list then gets."""
+    place, path, entry = fault.where.removeprefix(source).partition(": [")
+    where = f"{source}{place}: {field}[{entry}" if path else fault.where
+    return Refused(fault.problem, remedy=fault.remedy, where=where)
+
+
+def _below(field: str, places: dict[Path, Place]) -> dict[Path, Place]:
+    return {(field, *path): place for path, place in places.items()}

@@ -1,0 +1,334 @@
+"""The annotation ``k8s.volcengine.com/pod-networks``: the second way to ask for further networks.
+
+A JSON list, one block for each card that the pod asks for. Form and meaning are those of Cello, the
+network plugin of Volcengine's VKE (volcengine/cello, pkg/cni/plugins/meta): a network is named by
+the CNI configuration that the node has of it, and the cluster's own network stands in front of the
+list, so the first block is eth1. What only the provider's own cloud can do is refused by entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Annotated, TypeAlias
+
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+
+from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.document import Document, shown
+from kube_rdma.api.entries import entries
+from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.ip_words import Word, address
+from kube_rdma.api.networks import Asked, Mac, PodInterface
+from kube_rdma.api.words import Form
+from kube_rdma.model.attachment import NetworkAsk, NetworkRoute
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.ip import Address, InterfaceName, Subnet
+
+ANNOTATION = "k8s.volcengine.com/pod-networks"
+DEFINITION = "k8s.volcengine.com/pod-networks-definition"
+CHAINER = "cello-chainer"
+"""What the cluster's own network is called where Cello makes it."""
+
+_FIELD = "pod-networks"  # what an entry is called in messages: pod-networks[2].deviceConf.ips[0]
+_OLD = {
+    "ipv4": "deviceConf.ips",
+    "mac": "deviceConf.mac",
+    "route": "traffic.routes.extraRoutes",
+    "vlanID": "deviceConf.options.vlanID",
+}
+_CLOUD = {
+    "trunkMac": "trunk interfaces exist in the provider's own network only",
+    "vlanID": "the VLANs of trunk interfaces exist in the provider's own network only",
+}
+
+
+def _destination(text: str) -> Subnet:
+    """A subnet; bits behind its length do not count, as in Go. ValueError for another form."""
+    if "/" not in text or "%" in text:
+        raise ValueError(text)
+    return ip_network(text, strict=False)
+
+
+# As in Go, where an empty text is none, and null is nothing at all.
+_EMPTY = BeforeValidator(lambda value: None if value == "" else value)
+_NO_OBJECT = BeforeValidator(lambda value: {} if value is None else value)
+_NO_LIST = BeforeValidator(lambda value: [] if value is None else value)
+
+ConfName: TypeAlias = Annotated[
+    str,
+    Form(
+        r"[a-zA-Z0-9][-a-zA-Z0-9_.]{0,252}",
+        "the name of a CNI configuration: letters, digits, dashes, dots and underscores",
+        "rdma",
+    ),
+]
+Local: TypeAlias = Annotated[
+    str, Form("(local)?", "where a configuration is: it is always the node's own", "local")
+]
+Destination: TypeAlias = Annotated[Subnet, Word(_destination, "a subnet", "10.0.0.0/8")]
+Gateway: TypeAlias = Annotated[
+    Address | None, Word(lambda t: address(t) if t else None, "an IP address", "10.0.0.1")
+]
+
+
+class CniConf(Typed):
+    """Which network: the `name` inside of a configuration."""
+
+    name: ConfName = Field(examples=["rdma"])
+    from_: Local = Field("", alias="from")
+
+
+class Options(Typed):
+    """What Cello tells the provider's cloud."""
+
+    trunk_mac: str = ""
+    vlan_id: str = Field("", alias="vlanID")
+
+
+class DeviceConf(Typed):
+    """The interface in the pod."""
+
+    options: Annotated[Options, _NO_OBJECT] = Field(None, validate_default=True)
+    ips: Annotated[Many[Asked], _NO_LIST] = ()
+    if_name: Annotated[PodInterface | None, _EMPTY] = None
+    mac: Annotated[Mac | None, _EMPTY] = None
+
+
+class ExtraRoute(Typed):
+    """A route; without `gw` over the gateway of the interface's address."""
+
+    dst: Destination = Field(examples=["10.0.0.0/8"])
+    gw: Gateway = None
+
+
+class Routes(Typed):
+    """`default`: the pod's default route leads through this interface."""
+
+    extra_routes: Annotated[Many[ExtraRoute], _NO_LIST] = ()
+    default: bool = False
+
+
+class Traffic(Typed):
+    """What goes through the interface."""
+
+    routes: Annotated[Routes, _NO_OBJECT] = Field(None, validate_default=True)
+
+
+class Entry(Typed):
+    """One block. `name` and `namespace` are matched with the definition; the last four are old."""
+
+    name: str = ""
+    namespace: str = ""
+    cni_conf: CniConf = Field(examples=[{"name": "rdma"}])
+    device_conf: Annotated[DeviceConf, _NO_OBJECT] = Field(None, validate_default=True)
+    traffic: Annotated[Traffic, _NO_OBJECT] = Field(None, validate_default=True)
+    master: bool = False
+    ipv4: Annotated[Asked | None, _EMPTY] = None
+    mac: Annotated[Mac | None, _EMPTY] = None
+    route: ExtraRoute | None = None
+    vlan_id: str = Field("", alias="vlanID")
+
+    @property
+    def device(self) -> DeviceConf:
+        """The interface, with what old fields say where the new ones say nothing."""
+        old = {"ips": (self.ipv4,) if self.ipv4 else (), "mac": self.mac}
+        new = {"ips": self.device_conf.ips, "mac": self.device_conf.mac}
+        both = {key: new[key] or old[key] for key in new}
+        return self.device_conf.model_copy(update=both)
+
+    @property
+    def routes(self) -> tuple[NetworkRoute, ...]:
+        """Of the new field, else of the old one."""
+        old = (self.route,) if self.route else ()
+        return tuple(NetworkRoute(r.dst, r.gw) for r in self.traffic.routes.extra_routes or old)
+
+    @property
+    def old(self) -> tuple[str, ...]:
+        """The old fields that say something, by their names in the document."""
+        said = {"ipv4": self.ipv4, "mac": self.mac, "route": self.route, "vlanID": self.vlan_id}
+        return tuple(key for key, value in said.items() if value)
+
+
+class PodNetworks(Typed):
+    """The whole list, below a field, so that entries have a name."""
+
+    entries: Many[Entry] = Field(alias="pod-networks", examples=[[{"cniConf": {"name": "rdma"}}]])
+
+    @field_validator("entries")
+    @classmethod
+    def _fit(cls, found: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        if wrong := (*_unserved(found), *_masters(found), *_defaults(found), *_clashes(found)):
+            raise slips(*wrong)
+        return found
+
+
+class Defined(Typed):
+    """One entry of the definition; others write more into it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = ""
+    namespace: str = ""
+
+
+class Definitions(Typed):
+    """The whole definition."""
+
+    entries: Many[Defined] = Field(alias="pod-networks-definition")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the annotation says; `warnings` are sentences."""
+
+    asks: tuple[NetworkAsk, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def load(text: str, definition: str, namespace: str, cluster: str) -> Found:
+    """What a pod in `namespace` asks for; a text of blanks asks for nothing.
+
+    `definition` is the other annotation, empty where there is none; `cluster` is the name of the
+    cluster's own CNI configuration. Raise Refused with all faults, Unavailable while definition and
+    annotation do not agree: whoever writes them has not finished.
+    """
+    wanted = _defined(definition)
+    document = entries(text if text.strip() else "[]", ANNOTATION, _FIELD)
+    found = validate(PodNetworks, document).entries
+    if wanted is not None:
+        _await_agreement(wanted, found)
+    if not found:
+        return Found()
+    ahead = 0 if found[0].master else 1
+    if found[0].master:
+        _refuse_master(document, found[0], cluster)
+    asks = tuple(
+        _ask(number, number + ahead, entry, namespace)
+        for number, entry in enumerate(found)
+        if not entry.master
+    )
+    warnings = tuple(
+        f"{document.where((_FIELD, number, key), key=True)}: the field is old, write {_OLD[key]}"
+        for number, entry in enumerate(found)
+        for key in entry.old
+    )
+    return Found(asks, warnings)
+
+
+def _ask(number: int, index: int, entry: Entry, namespace: str) -> NetworkAsk:
+    device = entry.device
+    return NetworkAsk(
+        namespace=namespace,
+        network=entry.cni_conf.name,
+        interface=InterfaceName(device.if_name or f"eth{index}"),
+        source=f"{_FIELD}[{number}]",
+        addresses=device.ips,
+        mac=device.mac.lower() if device.mac else None,
+        routes=entry.routes,
+        default=entry.traffic.routes.default,
+    )
+
+
+def _unserved(found: tuple[Entry, ...]) -> Iterator[Slip]:
+    """What needs the provider's cloud, and old fields that contradict new ones."""
+    for number, entry in enumerate(found):
+        options = entry.device_conf.options
+        said = {
+            ("deviceConf", "options", "trunkMac"): options.trunk_mac,
+            ("deviceConf", "options", "vlanID"): options.vlan_id,
+            ("vlanID",): entry.vlan_id,
+        }
+        for path, value in said.items():
+            if value:
+                remedy = f"Remove {path[-1]}, or let Cello make this network"
+                yield Slip(_CLOUD[path[-1]], remedy, (number, *path))
+        both = {
+            "ipv4": (entry.ipv4, entry.device_conf.ips, (entry.ipv4,)),
+            "mac": (entry.mac, entry.device_conf.mac, entry.mac),
+            "route": (entry.route, entry.traffic.routes.extra_routes, (entry.route,)),
+        }
+        for key, (old, new, same) in both.items():
+            if old and new and new != same:
+                problem = f"{_OLD[key]} says something else than this old field"
+                yield Slip(problem, f"Keep {_OLD[key]}", (number, key))
+
+
+def _masters(found: tuple[Entry, ...]) -> Iterator[Slip]:
+    """The cluster's network is made before us, under its own rules."""
+    for number, entry in enumerate(found):
+        if not entry.master:
+            continue
+        if number:
+            problem = "only the first entry can be the cluster's own network"
+            yield Slip(problem, "Move it to the front, or remove master", (number, "master"))
+        device = entry.device
+        wrong: dict[tuple[str, ...], bool] = {
+            ("deviceConf", "ips"): bool(device.ips),
+            ("deviceConf", "mac"): bool(device.mac),
+            ("deviceConf", "ifName"): device.if_name not in (None, "eth0"),
+            ("traffic", "routes", "extraRoutes"): bool(entry.routes),
+        }
+        for path, is_said in wrong.items():
+            if is_said:
+                problem = "the cluster's own network is made before, and cannot be changed here"
+                yield Slip(problem, f"Remove {path[-1]} from this entry", (number, *path))
+
+
+def _defaults(found: tuple[Entry, ...]) -> Iterator[Slip]:
+    """A pod has one default route."""
+    asking = [number for number, entry in enumerate(found) if entry.traffic.routes.default]
+    for number in asking[1:]:
+        problem = f"{_FIELD}[{asking[0]}] has the default route already"
+        path = (number, "traffic", "routes", "default")
+        yield Slip(problem, "Keep one of the two", path)
+
+
+def _clashes(found: tuple[Entry, ...]) -> Iterator[Slip]:
+    """Interfaces that two entries want."""
+    ahead = 0 if found and found[0].master else 1
+    first: dict[str, int] = {}
+    for number, entry in enumerate(found):
+        if entry.master:
+            continue
+        name = entry.device.if_name or f"eth{number + ahead}"
+        path = (number, "deviceConf", "ifName")
+        if name in ("lo", "eth0"):
+            remedy = f"Write another name, or none for eth{number + ahead}"
+            yield Slip(f"every pod has an interface {name} already", remedy, path)
+        if (other := first.setdefault(name, number)) != number:
+            problem = f"{_FIELD}[{other}] has the interface {name} too"
+            yield Slip(problem, "Give each its own name", path)
+
+
+def _refuse_master(document: Document, entry: Entry, cluster: str) -> None:
+    name = entry.cni_conf.name
+    if name not in (cluster, CHAINER):
+        raise Refused(
+            f"the cluster's own network is called {shown(cluster)} here, not {shown(name)}",
+            remedy=f"Write {shown(cluster)}, or remove this entry: a pod has that network anyway",
+            where=document.where((_FIELD, 0, "cniConf", "name")),
+        )
+
+
+def _defined(text: str) -> tuple[Defined, ...] | None:
+    """The entries of the definition, None where there is none."""
+    if not text.strip():
+        return None
+    document = entries(text, DEFINITION, "pod-networks-definition")
+    return validate(Definitions, document).entries
+
+
+def _await_agreement(wanted: tuple[Defined, ...], found: tuple[Entry, ...]) -> None:
+    if len(wanted) != len(found):
+        raise Unavailable(
+            f"The annotation {ANNOTATION} has {len(found)} entries and {DEFINITION} has "
+            f"{len(wanted)}: whoever writes the first has not finished."
+        )
+    for number, (one, entry) in enumerate(zip(wanted, found, strict=True)):
+        if (one.namespace, one.name) != (entry.namespace, entry.name):
+            raise Unavailable(
+                f"The entry {_FIELD}[{number}] is {entry.namespace}/{entry.name}, and {DEFINITION} "
+                f"says {one.namespace}/{one.name}: whoever writes the first has not finished."
+            )

@@ -1,0 +1,63 @@
+"""A pod with a virtual function: what it is set to, what CHECK says of it, what is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from kube_rdma.model.errors import Broken, Refused
+from kube_rdma.model.function_step import VlanProtocol
+from kube_rdma.model.pool import Mode
+
+from .network_world import AS_MADE, World, card, config, share
+
+VIRTUAL = card(0, virtual=True)
+MAC = "02:00:00:00:09:01"
+FIELDS = {"vlan": 100, "trust": "on", "mac": MAC}
+
+
+def made(folder, **fields):
+    """A world whose pod asks for the function with these fields, and its physical function."""
+    granted = [share(VIRTUAL, Mode.SRIOV)]
+    world = World(folder, [VIRTUAL], granted, {"default/net": config("sriov", **fields)})
+    world.ask("net")
+    world.sandbox()
+    return world, world.kernel.named(world.kernel.node, "pf10")
+
+
+async def test_a_function_is_set_up_as_the_network_says(tmp_path):
+    """VLAN and MAC by its physical function, the MAC on its link too."""
+    world, above = made(tmp_path, **FIELDS)
+    await world.add(1)
+    wanted = replace(AS_MADE, vlan=100, trust=True, mac=MAC)
+    assert above.functions == {0: wanted}
+    links, *_ = world.inside(1)
+    assert links["net1"][0] == MAC
+    await world.delete(1)
+    world.nothing_left(1)
+
+
+async def test_check_tells_what_somebody_changed(tmp_path):
+    """By hand, on the physical function."""
+    world, above = made(tmp_path, **FIELDS)
+    await world.add(1)
+    await world.check(1)
+    above.functions[0] = replace(above.functions[0], vlan=5, protocol=VlanProtocol.PROVIDER)
+    with pytest.raises(Broken, match="the VLAN of virtual function 0 of pf10 is 5, not 100"):
+        await world.check(1)
+
+
+async def test_a_setting_that_the_card_has_not_leaves_nothing_behind(tmp_path):
+    """What was set before it is set back, addresses are given back."""
+    world, above = made(tmp_path, link_state="enable", **FIELDS)
+    above.cannot = frozenset({"link_state"})
+    with pytest.raises(Refused, match="pf10 takes no link state enable for its virtual functions"):
+        await world.add(1)
+    world.nothing_left(1)
+
+
+async def test_a_function_that_has_gone_is_waited_for(tmp_path):
+    """Somebody made the card's functions anew, in a smaller number."""
+    world, above = made(tmp_path, **FIELDS)
+    above.functions.clear()
+    with pytest.raises(Refused, match="pf10 tells nothing of its virtual function 0"):
+        await world.add(1)

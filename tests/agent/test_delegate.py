@@ -1,0 +1,290 @@
+"""Beside a meta-plugin: one interface a call, whole results, and one writer of network-status."""
+
+import json
+
+import pytest
+
+from kube_rdma.adapters.kernel.fake_network import KilledError
+from kube_rdma.model.cni import Attachment, Result
+from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.pool import Mode
+
+from .delegate_world import NETWORK, PREVIOUS, DelegateWorld
+from .network_world import RANGE, card, container, share
+
+SHARED = [share(card(n), Mode.SHARED_MULTI) for n in range(2)]
+STATUS = "k8s.v1.cni.cncf.io/network-status"
+net1 = InterfaceName("net1")
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A pod with two shares, whose annotation Multus has read."""
+    found = DelegateWorld(tmp_path / "w", [card(0), card(1)], SHARED, {})
+    found.sandbox()
+    found.ask("other/rail@net1,rail@net2")
+    return found
+
+
+def addresses(result):
+    return [str(one.address) for one in result.addresses]
+
+
+async def test_one_call_makes_one_interface_and_answers_with_all_of_it(world):
+    """Interface, address with its place, and nothing of what the annotation says besides."""
+    found = await world.meta("ADD", 1)
+    links = world.inside(1)[0]
+    assert set(links) == {"lo", "eth0", "net1"}
+    (link,) = found.links
+    assert (link.name, link.mac, link.mtu) == ("net1", links["net1"][0], 9000)
+    assert link.sandbox.endswith("netns-1")
+    ((address, prefix),) = links["net1"][4]
+    assert addresses(found) == [f"{address}/{prefix}"]
+    assert found.addresses[0].link == 0
+    assert await world.meta("CHECK", 1) == Result()
+    assert await world.meta("DEL", 1) == Result()
+    world.nothing_left(1)
+
+
+async def test_each_interface_gets_the_next_share_and_its_own_table(world):
+    """Call by call it comes to what one call for all of them makes."""
+    for name in ("net1", "net2"):
+        await world.meta("ADD", 1, name)
+    _, _, _, rules, sysctls = world.inside(1)
+    assert [rule.table for rule in rules] == [101, 102]
+    assert {sysctls[f"net/ipv4/conf/{name}/arp_ignore"] for name in ("net1", "net2")} == {"1"}
+    assert {held: edits.char_paths[0] for held, edits in world.bound[container(1)].items()} == {
+        one.held: f"/dev/infiniband/mlx5_{number}" for number, one in enumerate(SHARED)
+    }
+    with pytest.raises(Refused, match="the pod holds none"):
+        await world.meta("ADD", 1, "net3")
+    for name in ("net2", "net1"):
+        await world.meta("DEL", 1, name)
+    world.nothing_left(1)
+
+
+async def test_the_share_that_the_meta_plugin_names_is_taken(world):
+    """deviceID is the id that the kubelet granted, wherever the configuration has it."""
+    second = SHARED[1]
+    await world.meta("ADD", 1, deviceID=second.share)
+    assert list(world.bound[container(1)]) == [second.held]
+    await world.meta("DEL", 1)
+    await world.meta("ADD", 1, runtimeConfig={"deviceID": second.cards[0].id})
+    assert list(world.bound[container(1)]) == [second.held]
+    with pytest.raises(Refused, match=r"on 0000:99:00\.0, and the pod was given"):
+        await world.meta("ADD", 1, "net2", deviceID="0000:99:00.0")
+
+
+async def test_our_annotation_grows_and_the_others_is_never_written(world):
+    """network-status has one writer, the meta-plugin; names are those of the pod's entries."""
+    await world.meta("ADD", 1)
+    await world.meta("ADD", 1, "net2")
+    own = json.loads(world.node.own)
+    assert [(one["name"], one["interface"]) for one in own] == [
+        ("other/rail", "net1"),
+        ("default/rail", "net2"),
+    ]
+    assert [one["rdmaDevice"] for one in own] == ["mlx5_0", "mlx5_1"]
+    assert world.node.told == {}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"runtimeConfig": {"ips": ["10.9.0.77/24"]}},
+        {"args": {"cni": {"ips": ["10.9.0.77"]}}},
+    ],
+)
+async def test_an_address_can_be_asked_for(world, config):
+    """In the places where meta-plugins hand it over."""
+    assert addresses(await world.meta("ADD", 1, **config)) == ["10.9.0.77/24"]
+
+
+async def test_one_interface_ends_and_the_others_stay(world):
+    """Also when its DEL is repeated; late binding ends with the last one."""
+    for name in ("net1", "net2"):
+        await world.meta("ADD", 1, name)
+    for _ in range(2):
+        await world.meta("DEL", 1, "net2")
+        assert set(world.inside(1)[0]) == {"lo", "eth0", "net1"}
+        assert set(world.held) == {(container(1), "net1")}
+        assert container(1) in world.bound
+    await world.meta("ADD", 1, "net2")
+    assert [rule.table for rule in world.inside(1)[3]] == [101, 102]
+
+
+async def test_a_failed_call_leaves_the_other_interfaces(world):
+    """What it has taken itself is given back."""
+    await world.meta("ADD", 1)
+    before = world.inside(1)
+    world.node.failing = None
+    bad = {"runtimeConfig": {"ips": ["10.77.0.1"]}}
+    with pytest.raises(Refused):
+        await world.meta("ADD", 1, "net2", **bad)
+    assert world.inside(1) == before
+    assert len(world.delegated.names()) == 1
+
+
+async def test_after_a_crash_at_any_act_nothing_is_left(tmp_path):
+    """Recovery takes back what no ADD has answered for; DEL then finds nothing to do."""
+    at, done = 0, False
+    while not done:
+        at += 1
+        world = DelegateWorld(tmp_path / f"w{at}", [card(0)], SHARED[:1], {})
+        world.sandbox()
+        world.start(at)
+        try:
+            await world.meta("ADD", 1)
+            done = not world.life.dead
+        except KilledError:
+            pass
+        world.start()
+        if not done:
+            await world.delegates.recover()
+        await world.meta("DEL", 1)
+        world.nothing_left(1)
+    assert at > 10
+
+
+async def test_a_sandbox_that_ended_without_a_word_is_found(world):
+    """Multus forgets a sandbox whose cache it has lost, and calls nobody."""
+    await world.meta("ADD", 1)
+    await world.delegates.sweep()
+    assert world.held
+    world.end(1)
+    await world.delegates.sweep()
+    world.nothing_left()
+
+
+async def test_a_missed_del_is_about_its_interface_only(world):
+    """The shim notes container and interface while nobody answers."""
+    for name in ("net1", "net2"):
+        await world.meta("ADD", 1, name)
+    await world.calls.missed(Attachment(container(1), net1))
+    assert set(world.inside(1)[0]) == {"lo", "eth0", "net2"}
+
+
+async def test_check_says_what_is_not_as_planned(world):
+    """An interface that somebody removed."""
+    await world.meta("ADD", 1)
+    space = world.kernel.space(world._files[1])
+    (link,) = [one for one in world.kernel.within(space) if one.name == "net1"]
+    world.kernel.remove(link)
+    with pytest.raises(Broken, match="net1"):
+        await world.meta("CHECK", 1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"prevResult": PREVIOUS}, "behind another plugin"),
+        ({"pod": ""}, "names no pod of Kubernetes"),
+        ({"deviceID": 3}, "deviceID"),
+        ({"runtimeConfig": {"ips": ["x"]}}, "is not an IP address"),
+        ({"runtimeConfig": {"infinibandGUID": "02:00:00:00:00:00:00:01"}}, "is not InfiniBand"),
+        ({"runtimeConfig": {"bandwidth": {}}}, "bandwidth has no effect"),
+        ({"ipam": {"type": "whereabots"}}, 'Did you mean "whereabouts"'),
+    ],
+)
+async def test_what_cannot_be_is_refused_before_anything_is_done(world, facts, sentence):
+    """With a remedy, as the pod's event shows it."""
+    with pytest.raises(Refused, match=sentence) as refused:
+        await world.meta("ADD", 1, **facts)
+    assert refused.value.remedy
+    world.nothing_left(1)
+
+
+async def test_in_the_chain_only_one_of_two_reads_the_annotation(world):
+    """Behind a meta-plugin an asking pod waits, or its interfaces would come twice."""
+    with pytest.raises(Unavailable, match="has just become this node's network"):
+        await world.chain("ADD", 1)
+    world.ask("")
+    assert await world.chain("ADD", 1) == Result()
+    await world.chain("DEL", 1)
+    world.nothing_left(1)
+
+
+@pytest.mark.parametrize("entry", [{}, {"chain": None}])
+async def test_without_a_meta_plugin_the_chain_does_all(world, entry):
+    """Its entry in the cluster's list has a mark, and in lists of earlier versions none."""
+    world.wiring = Wiring.CHAIN
+    world.ask("rail,rail")
+    world.node.networks["default/rail"] = (None, json.dumps(NETWORK))
+    assert await world.chain("ADD", 1, **entry) == Result()
+    assert set(world.inside(1)[0]) == {"lo", "eth0", "net1", "net2"}
+    assert STATUS in world.node.told
+    await world.chain("CHECK", 1, **entry)
+    await world.chain("DEL", 1, **entry)
+    world.nothing_left(1)
+
+
+IPAM = {"type": "macvlan", "master": "ens1f0", "ipam": {"type": "kube-rdma-ipam"}}
+
+
+def ipam(world, **block):
+    """A macvlan configuration with our IPAM; the pool is that of the world's range."""
+    (name,) = world.node.pools
+    return {**IPAM, "ipam": {**IPAM["ipam"], **(block or {"pool": name})}}
+
+
+async def test_another_plugin_gets_addresses_and_nothing_else(world):
+    """Without places of interfaces, which only the plugin knows; CHECK and DEL as for ours."""
+    config = ipam(world)
+    found = await world.meta("ADD", 1, **config)
+    assert (found.links, found.addresses[0].link) == ((), None)
+    assert addresses(found)[0].startswith(RANGE.removesuffix("0/24"))
+    assert set(world.inside(1)[0]) == {"lo", "eth0"}
+    assert set(world.held) == {(container(1), "net1")}
+    assert await world.meta("CHECK", 1, **config) == Result()
+    for _ in range(2):
+        await world.meta("DEL", 1, **config)
+    world.nothing_left(1)
+
+
+async def test_the_same_interface_asks_again_and_gets_the_same(world):
+    """An ADD that the runtime repeats takes no second address."""
+    config = ipam(world)
+    first = await world.meta("ADD", 1, **config)
+    assert await world.meta("ADD", 1, **config) == first
+
+
+async def test_a_pool_for_each_rail_follows_the_master(world):
+    """The rail is that of the card whose interface the plugin works on."""
+    (name,) = world.node.pools
+    config = ipam(world, pools={"1": name})
+    assert addresses(await world.meta("ADD", 1, **config))
+    with pytest.raises(Refused, match="names no pool for rail 0"):
+        await world.meta("ADD", 1, "net2", **{**config, "master": "ens0f0"})
+    with pytest.raises(Refused, match="nothing is no card's interface"):
+        await world.meta("ADD", 1, "net2", **{**config, "master": ""})
+
+
+async def test_an_address_of_another_plugins_interface_can_be_asked_for(world):
+    """And one that is taken is refused; what was noted for it goes."""
+    config = {**ipam(world), "runtimeConfig": {"ips": ["10.9.0.44/24"]}}
+    assert addresses(await world.meta("ADD", 1, **config)) == ["10.9.0.44/24"]
+    world.sandbox()
+    with pytest.raises(Refused):
+        await world.meta("ADD", 2, **config)
+    assert len(world.delegated.names()) == 1
+
+
+async def test_addresses_of_a_sandbox_under_way_are_not_collected(world):
+    """The runtime does not list it yet, but the journal knows it."""
+    await world.meta("ADD", 1, **ipam(world))
+    await world.networks.collect(frozenset(), world.networks.now())
+    assert world.held
+    world.end(1)
+    await world.delegates.sweep()
+    assert not world.held
+
+
+async def test_status_tells_what_addresses_lack(world):
+    """Asked by a plugin for the sake of its own STATUS."""
+    config = ipam(world)
+    assert await world.meta("STATUS", 1, **config) == Result()
+    world.giver.failing = Unavailable("no contact")
+    with pytest.raises(Unavailable, match="no contact"):
+        await world.meta("STATUS", 1, **config)

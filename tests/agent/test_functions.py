@@ -1,0 +1,252 @@
+"""Virtual functions by policy: made at the start, after a reboot, and never below a pod."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kernel.fake import write_tree
+from kube_rdma.adapters.kernel.fake_sriov import FakeSriov
+from kube_rdma.adapters.kernel.sriov import Sriov
+from kube_rdma.adapters.kernel.uevents import Uevent
+from kube_rdma.adapters.kubelet.fake_devices import Place
+from kube_rdma.model.card import Function, Netdev
+from kube_rdma.model.device import PciAddress, Seat
+from kube_rdma.programs.agent import functions
+from kube_rdma.programs.agent.functions import KINDS, Sources
+from kube_rdma.programs.survey import take_survey
+
+from .world import World, until
+
+RESOURCE = "rdma/vf"
+CARDS = [PciAddress("0000:81:00.0"), PciAddress("0000:81:00.1")]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    for name in ("DRAIN_SECONDS", "POD_SECONDS", "RETRY_SECONDS"):
+        monkeypatch.setattr(functions, name, 0.05)
+
+
+class VfWorld(World):
+    """Two igb cards without functions, in a tree that changes as the kernel's does."""
+
+    def __init__(self, folder, **facts):
+        super().__init__(folder)
+        self.root = folder / "sys"
+        write_tree(self.root, [], functions=[physical(n, **facts) for n in (0, 1)])
+        self.sysfs = FakeSriov(self.root)
+        self.config = folder / "config" / "policy.json"
+        self.config.parent.mkdir()
+
+    def look(self):
+        self.looks += 1
+        return take_survey(self.root)
+
+    def policy(self, *wishes):
+        """The whole configuration: one pool of virtual functions, and these wishes."""
+        pool = {"resource": RESOURCE, "mode": "sriov"}
+        pool["selectors"] = [{"physicalFunctions": ["eth0#0-7", "eth1#0-7"]}]
+        spec = {"pools": [pool], "virtualFunctions": wishes}
+        head = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy"}
+        new = self.config.with_suffix(".new")
+        new.write_text(json.dumps({**head, "metadata": {"name": "a"}, "spec": spec}))
+        new.rename(self.config)
+
+    def agent(self, *, boot="1", **options):
+        """One life of the agent."""
+        sources = Sources(Sriov(self.root, self.sysfs.write).make, self.open_journal, boot)
+        return self.serving(replace(self.doors(self.config, **options), functions=sources))
+
+    def open_journal(self):
+        self.journal = Journal(Folder(self.folder / "functions"), KINDS)
+        return self.journal
+
+    def announce(self):
+        self.events.push(Uevent("remove", "net"))
+
+    async def looked_again(self):
+        """Something is announced, and what it leads to has begun."""
+        for _ in range(2):
+            looks = self.looks
+            self.announce()
+            await until(lambda before=looks: self.looks > before)
+
+    async def offered(self, count):
+        await self.kubelet.until(lambda: self.kubelet.healthy(RESOURCE) == count)
+        return set(self.kubelet.devices[RESOURCE])
+
+
+def physical(number, **facts):
+    seat = Seat(CARDS[number], "pci0000:80", (CARDS[number],), 1, sriov_total=7)
+    netdev = Netdev(f"eth{number}", "ether", **({"up": True, "carrier": True} | facts))
+    return Function(seat, 0x8086, 0x10C9, "igb", (netdev,))
+
+
+def wish(count, *interfaces, **more):
+    return {"selectors": [{"interfaces": list(interfaces or ["eth0"])}], "count": count, **more}
+
+
+@pytest.fixture
+def world(tmp_path_factory, recording):
+    made = VfWorld(tmp_path_factory.mktemp("w"))
+    yield made
+    if hasattr(made, "journal"):
+        made.journal.close()
+
+
+async def test_functions_are_made_at_the_start_and_offered(world, recording):
+    world.policy(wish(4, "eth0", "eth1"))
+    async with world.agent():
+        assert len(await world.offered(8)) == 8
+    made = recording.of("virtual functions made")
+    assert sorted((line["card"], line["count"]) for line in made) == [("eth0", 4), ("eth1", 4)]
+
+
+async def test_without_a_wish_nothing_is_written(world):
+    world.policy()
+    async with world.agent():
+        await world.kubelet.until(lambda: RESOURCE in world.kubelet.devices)
+        assert await world.offered(0) == set()
+    assert world.sysfs.writes == []
+    assert not hasattr(world, "journal")
+
+
+async def test_a_reboot_costs_no_function(world):
+    """The same addresses are offered again in the agent's next life."""
+    world.policy(wish(4))
+    async with world.agent():
+        before = await world.offered(4)
+    world.journal.close()
+    world.sysfs.reboot()
+    async with world.agent(boot="2"):
+        assert await world.offered(4) == before
+
+
+async def test_functions_that_somebody_removes_are_made_again(world):
+    world.policy(wish(4))
+    async with world.agent():
+        before = await world.offered(4)
+        world.sysfs.reboot()
+        world.announce()
+        await until(lambda: len(world.sysfs.writes) == 2)
+        assert await world.offered(4) == before
+
+
+async def test_another_number_is_made_of_functions_that_nobody_holds(world):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        world.policy(wish(4))
+        await world.offered(4)
+    assert [text for _, text in world.sysfs.writes] == ["2", "0", "4"]
+
+
+async def test_another_number_waits_for_the_pods_and_says_so(world, recording):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        await world.kubelet.allocate(RESOURCE, 1, place=Place("training"))
+        world.policy(wish(4))
+        await until(lambda: world.events_of("VirtualFunctionsPending"))
+        (sentence,) = {line["what"] for line in recording.of("virtual functions wait")}
+        assert "these pods have ended: default/training" in sentence
+        assert world.kubelet.healthy(RESOURCE) == 2
+        assert len(world.sysfs.writes) == 1
+        world.kubelet.remove_pod("training")
+        await world.offered(4)
+    assert len(recording.of("virtual functions wait")) == 1
+
+
+async def test_functions_that_are_to_go_are_offered_to_nobody_first(world, monkeypatch):
+    """A pod that got one at the last moment keeps it: whoever holds one is asked again."""
+    monkeypatch.setattr(functions, "DRAIN_SECONDS", 1000.0)
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        await world.kubelet.allocate(RESOURCE, 1, place=Place("training"))
+        world.kubelet.remove_pod("training")
+        world.policy(wish(4))
+        await world.offered(0)
+        await world.looked_again()
+        assert len(world.kubelet.devices[RESOURCE]) == 2
+        assert [text for _, text in world.sysfs.writes] == ["2"]
+        monkeypatch.setattr(functions, "DRAIN_SECONDS", 0.0)
+        world.announce()
+        await world.offered(4)
+
+
+async def test_what_was_made_before_a_restart_of_the_agent_is_ours(world):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+    world.journal.close()
+    world.policy(wish(4))
+    async with world.agent():
+        await world.offered(4)
+
+
+async def test_what_somebody_made_since_the_boot_is_not_ours(world, recording):
+    """A record of an earlier boot says nothing about the functions of this one."""
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+    world.journal.close()
+    world.policy(wish(4))
+    async with world.agent(boot="2"):
+        await until(lambda: world.events_of("VirtualFunctionsRefused"))
+        assert "somebody else made" in world.events_of("VirtualFunctionsRefused")[0]
+        world.policy(wish(4, force=True))
+        await world.offered(4)
+
+
+async def test_a_card_that_is_down_is_refused_once_and_served_when_it_is_up(
+    tmp_path_factory, recording
+):
+    world = VfWorld(tmp_path_factory.mktemp("w"), up=False, carrier=None)
+    world.policy(wish(4))
+    async with world.agent():
+        await until(lambda: world.events_of("VirtualFunctionsRefused"))
+        net = world.root / "class/net/eth0"
+        (net / "flags").write_text("0x1003\n")
+        (net / "carrier").write_text("1\n")
+        world.announce()
+        await world.offered(4)
+    assert len(recording.of("virtual functions are refused")) == 1
+    world.journal.close()
+
+
+async def test_what_the_kernel_refuses_is_said_once_and_tried_again(world, recording):
+    world.sysfs.readonly = True
+    world.policy(wish(4))
+    async with world.agent():
+        await until(lambda: len(world.sysfs.writes) > 2)
+        await until(lambda: world.events_of("VirtualFunctionsRefused"))
+        (line,) = recording.of("virtual functions are not as wished")
+        assert "Mount the host's /sys" in line["why"]
+        world.sysfs.readonly = False
+        await world.offered(4)
+
+
+async def test_what_the_kernel_refused_is_not_tried_at_every_look(world, monkeypatch):
+    """Another wish is."""
+    monkeypatch.setattr(functions, "RETRY_SECONDS", 1000.0)
+    world.sysfs.readonly = True
+    world.policy(wish(4))
+    async with world.agent():
+        await until(lambda: world.events_of("VirtualFunctionsRefused"))
+        await world.looked_again()
+        assert len(world.sysfs.writes) == 1
+        world.sysfs.readonly = False
+        world.policy(wish(3))
+        await world.offered(3)
+
+
+async def test_without_a_journal_functions_are_made_and_forgotten(world, recording):
+    world.policy(wish(4))
+    (world.folder / "functions").write_text("no folder")
+    async with world.agent():
+        await world.offered(4)
+    assert recording.of("virtual functions of ours are forgotten at our end")

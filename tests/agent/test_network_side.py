@@ -1,0 +1,272 @@
+"""All of pod networks on one node: start, missed DELs, the shim's list, the host's files."""
+
+import asyncio
+import json
+import os
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from kube_rdma.adapters.cluster import ip
+from kube_rdma.adapters.cluster.fake import FakeServer
+from kube_rdma.adapters.cluster.networks import DEFINITION
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.adapters.kernel.fake_network import FakeNetwork
+from kube_rdma.adapters.runtime.cni_state import AskingPods
+from kube_rdma.adapters.runtime.cri_fake import FakeRuntime
+from kube_rdma.model.binding import PodName
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.pod_view import SeenLink
+from kube_rdma.model.runtime import PodSandbox
+from kube_rdma.model.survey import NamespaceMode, Survey
+from kube_rdma.programs.agent.kept import KeptSurvey
+from kube_rdma.programs.agent.kubelet import KubeletView
+from kube_rdma.programs.agent.network_side import Machine, NetworkSide, Site
+from kube_rdma.programs.agent.sandboxes import Pace
+from kube_rdma.rules.networks import ANNOTATION, POD_NETWORKS
+
+from .world import NODE_NAME, until
+
+NETWORK = {"cniVersion": "1.0.0", "type": "macvlan", "master": "ens0f0"}
+CLUSTER = {"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "bridge"}]}
+MULTUS = {"cniVersion": "1.0.0", "name": "m", "type": "multus"}
+OWN_POD = PodSandbox("agent", PodName("kube-rdma", "agent"), "uid-agent", ready=True)
+ASKS = {ANNOTATION: "rdma"}
+EAGER = Pace(0.0, 0.01, count(1000.0, 1000.0).__next__)  # no grace, and always the next round
+
+
+class Kubelet(KubeletView):
+    """Nobody holds shares."""
+
+    async def holdings_of(self, pod):
+        return ()
+
+
+class Late:
+    """Nothing was promised."""
+
+    async def attach(self, sandbox, edits, holdings):
+        pass
+
+    async def detach(self, container):
+        pass
+
+
+class Node:
+    """One machine with an interface, a runtime and an API server; they outlive the agent."""
+
+    def __init__(self, folder, runtime, socket):
+        self.folder, self.runtime = folder, runtime
+        self.host = folder / "host"
+        self.conf = self.host / "etc/cni/net.d/10-cbr0.conflist"
+        self.conf.parent.mkdir(parents=True)
+        (self.host / "opt/cni/bin").mkdir(parents=True)
+        self.conf.write_text(json.dumps(CLUSTER))
+        run = socket.parent / "run"
+        self.site = Site(NODE_NAME, "kube-rdma", self.host, folder / "state", run / "a", socket)
+        self.kernel = FakeNetwork()
+        pci = PciAddress("0000:10:00.0")
+        self.kernel.add_link("ens0f0", mac="02:00:00:00:00:10", pci=pci, mtu=9000, up=True)
+        self.server = FakeServer([ip.IP_POOL, ip.IP_BLOCK, ip.LEASE, DEFINITION])
+        meta = {"name": "rdma", "namespace": "default"}
+        self.server.put(DEFINITION, {"metadata": meta, "spec": {"config": json.dumps(NETWORK)}})
+        runtime.run(OWN_POD)
+
+    @asynccontextmanager
+    async def agent(self, pace=EAGER):
+        """One life of it, from when it serves."""
+        kept = KeptSurvey(self._survey)
+        machine = Machine(kept, self._links, open_pod=self._open, shim=lambda: b"shim", pace=pace)
+        side = NetworkSide(self.site, Cluster(self.server.line()), Kubelet(None), Late(), machine)
+        lists = self.runtime.lists
+        task = asyncio.create_task(side.run())
+        try:
+            await until(lambda: task.done() or (self.is_chained and self.runtime.lists > lists))
+            yield side
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def is_chained(self):
+        """Whether the runtime would call us."""
+        return "kube-rdma" in self.conf.read_text()
+
+    @property
+    def asking(self):
+        """The pods that the shim holds back while the agent is away."""
+        return {one.name for one in AskingPods(self.site.state / "asking").present()}
+
+    @property
+    def attached(self):
+        """The namespaces that have our interface."""
+        return {link.space.path.name for link in self.kernel.links if link.name == "net1"}
+
+    def pod(self, name, annotations=None, phase="Running", **spec):
+        """A pod of this node, as the API server has it from now on; its uid."""
+        meta = {"name": name, "namespace": "default", "annotations": annotations or {}}
+        spec["nodeName"] = NODE_NAME
+        self.server.put(POD, {"metadata": meta, "spec": spec, "status": {"phase": phase}})
+        (mine,) = (one for one in self.server.documents("pods") if one["metadata"]["name"] == name)
+        return mine["metadata"]["uid"]
+
+    def sandbox(self, name, uid):
+        """The runtime makes it without asking us; its namespace."""
+        path = self.folder / f"netns-{name}"
+        path.touch()
+        self.kernel.add_pod(path)
+        self.kernel.space(path).inode = path.stat().st_ino
+        one = PodSandbox(f"c-{name}", PodName("default", name), uid, ready=True)
+        self.runtime.run(one, str(path))
+        return path
+
+    def events_of(self, reason):
+        """The names of the pods that have an Event with this reason."""
+        found = (one for one in self.server.documents("events") if one["reason"] == reason)
+        return {one["regarding"]["name"] for one in found}
+
+    @property
+    def records(self):
+        """What the journal has."""
+        return sorted(path.name for path in (self.site.state / "attachments").glob("att*-*"))
+
+    def _survey(self):
+        return Survey((), None, NamespaceMode.SHARED)
+
+    def _links(self, names):
+        links = self.kernel.within(self.kernel.node)
+        return tuple(SeenLink(o.name, o.index, o.mtu, o.mac, o.up, pci=o.pci) for o in links)
+
+    @contextmanager
+    def _open(self, namespace):
+        if isinstance(namespace, int):
+            namespace = Path(os.readlink(f"/proc/self/fd/{namespace}"))  # noqa: PTH115
+        with self.kernel.open_pod(namespace) as pod:
+            yield pod
+
+
+@pytest.fixture
+async def node(tmp_path, tmp_path_factory):
+    socket = tmp_path_factory.mktemp("r") / "s"
+    async with FakeRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
+        yield Node(tmp_path, runtime, socket)
+
+
+async def test_the_host_is_wired_and_the_socket_is_there(node):
+    """The shim is installed, and called behind the cluster's plugin."""
+    async with node.agent():
+        assert node.site.socket.is_socket()
+        types = [one["type"] for one in json.loads(node.conf.read_text())["plugins"]]
+        assert types == ["bridge", "kube-rdma"]
+        assert (node.host / "opt/cni/bin/kube-rdma").read_bytes() == b"shim"
+    assert not node.site.socket.exists()
+
+
+async def test_the_shim_has_a_list_of_the_pods_that_ask(node):
+    """By either annotation; pods on the host's network and pods that are gone are not on it."""
+    node.pod("a", ASKS)
+    node.pod("b", {POD_NETWORKS: "[]"})
+    node.pod("c", ASKS, hostNetwork=True)
+    node.pod("d")
+    async with node.agent():
+        await until(lambda: node.asking == {"a", "b"})
+        node.server.remove(POD, "a", "default")
+        node.pod("d", ASKS)
+        await until(lambda: node.asking == {"b", "d"})
+        node.pod("b")
+        await until(lambda: node.asking == {"d"})
+    assert node.asking == {"d"}
+
+
+async def test_a_pod_that_started_without_us_gets_its_network(node):
+    """It was there before the agent, or comes while it is; the pod is told by an Event."""
+    node.sandbox("a", node.pod("a", ASKS))
+    node.sandbox("x", node.pod("x"))
+    async with node.agent():
+        await until(lambda: node.attached == {"netns-a"})
+        node.sandbox("b", node.pod("b", ASKS))
+        await until(lambda: node.attached == {"netns-a", "netns-b"})
+        await until(lambda: node.events_of("NetworksAttachedLate") == {"a", "b"})
+    assert node.records == ["attached-c-a.json", "attached-c-b.json"]
+
+
+async def test_a_pod_that_cannot_get_its_network_is_evicted(node):
+    """Through the API server, which ends it."""
+    node.sandbox("a", node.pod("a", {ANNOTATION: "rdm"}))
+    async with node.agent():
+        await until(lambda: not node.server.documents("pods"))
+        await until(lambda: node.events_of("EvictedForNetworks") == {"a"})
+    assert node.attached == set()
+
+
+async def test_where_multus_is_the_default_its_pods_are_its_own(node):
+    """We are not called for them, so nothing is missing."""
+    node.sandbox("a", node.pod("a", ASKS))
+    (node.conf.parent / "00-multus.conf").write_text(json.dumps(MULTUS | {"kube-rdma": 0}))
+    node.conf.write_text(json.dumps(CLUSTER | {"name": "kube-rdma"}))
+    async with node.agent():
+        lists = node.runtime.lists
+        await until(lambda: node.asking == {"a"} and node.runtime.lists > lists + 3)
+    assert node.attached == set()
+
+
+async def test_a_del_that_nobody_heard_is_made_up_for(node):
+    """At the next start, by the file that the shim left."""
+    node.sandbox("a", node.pod("a", ASKS))
+    async with node.agent():
+        await until(lambda: node.records and node.attached)
+    (node.site.socket.parent / "missed" / "c-a@eth0").touch()
+    node.runtime.remove("c-a")
+    node.server.remove(POD, "a", "default")
+    async with node.agent():
+        assert (node.attached, node.records) == (set(), [])
+    assert not list((node.site.socket.parent / "missed").iterdir())
+
+
+async def test_an_attachment_without_a_sandbox_ends(node):
+    """Its DEL was lost without a file, as in a crash of the runtime."""
+    path = node.sandbox("a", node.pod("a", ASKS))
+    async with node.agent():
+        await until(lambda: node.records and node.attached)
+        node.runtime.remove("c-a")
+        node.server.remove(POD, "a", "default")
+        node.kernel.end(path)
+        path.unlink()
+        await until(lambda: not node.records)
+
+
+async def test_news_make_a_round_and_nothing_else_does(node):
+    """A pod that began to run, a configuration that had to be repaired."""
+    async with node.agent(Pace(0.0, 600.0)):
+        node.pod("a", ASKS, "Pending")
+        await until(lambda: node.asking == {"a"})
+        lists = node.runtime.lists
+        node.pod("a", ASKS)
+        await until(lambda: node.runtime.lists > lists)
+        lists = node.runtime.lists
+        node.conf.write_text(json.dumps(CLUSTER))
+        await until(lambda: node.is_chained and node.runtime.lists > lists)
+        lists = node.runtime.lists
+        node.pod("a", ASKS | {"seen": "yes"})
+        node.pod("b", ASKS, "Pending")
+        await until(lambda: node.asking == {"a", "b"})
+        assert node.runtime.lists == lists
+
+
+async def test_behind_a_meta_plugin_only_networks_of_our_type_concern_us(node):
+    """A pod whose networks are all made by others starts without us; the node has an Event."""
+    meta = {"name": "ours", "namespace": "default"}
+    config = json.dumps({"plugins": [{"type": "kube-rdma"}]})
+    node.server.put(DEFINITION, {"metadata": meta, "spec": {"config": config}})
+    pods = [PodState("default", "a", "u", ((ANNOTATION, text),)) for text in ("rdma", "rdma,ours")]
+    async with node.agent() as side:
+        assert [await side.concerned(pod) for pod in pods] == [True, True]
+        (node.conf.parent / "00-multus.conf").write_text(json.dumps(MULTUS))
+        await until(lambda: not node.is_chained)
+        assert [await side.concerned(pod) for pod in pods] == [False, True]
+        await until(lambda: node.events_of("NetworkConfiguration") == {NODE_NAME})

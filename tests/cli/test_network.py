@@ -1,0 +1,93 @@
+"""The end of pod networks on a node: `kube-rdma network uninstall`."""
+
+import json
+import socket
+
+import pytest
+from click.testing import CliRunner
+
+from kube_rdma.adapters.cni_conf.binary import NAMES, install
+from kube_rdma.adapters.cni_conf.folder import ConfFolder
+from kube_rdma.model.errors import Refused
+from kube_rdma.programs.cli.main import cli
+from kube_rdma.rules.conflist import plan
+
+LIST = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "bridge"}]})
+LONE = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "type": "bridge"})
+CONF, BINARIES = "etc/cni/net.d", "opt/cni/bin"
+
+
+@pytest.fixture
+def host(tmp_path_factory):
+    """A host without anything of ours; its folder has a short name, a socket is in it."""
+    root = tmp_path_factory.mktemp("h")
+    for folder in (CONF, BINARIES, "run/kube-rdma"):
+        (root / folder).mkdir(parents=True)
+    (root / BINARIES / "bridge").write_text("another's")
+    return root
+
+
+def wired(host, name, text):
+    """What the agent leaves behind on a host with this configuration."""
+    (host / CONF / name).write_text(text)
+    folder = ConfFolder(host / CONF)
+    files = folder.read()
+    assert folder.apply(plan(files), files)
+    install(b"shim", host / BINARIES)
+
+
+def uninstall(host):
+    return CliRunner().invoke(cli, ["network", "uninstall", "--host", str(host)])
+
+
+def content(host):
+    return {path.name: path.read_text() for path in (host / CONF).iterdir()}
+
+
+def test_our_entry_and_our_binaries_go(host):
+    """One line for each; what is another's stays as it was."""
+    wired(host, "10-cbr0.conflist", LIST)
+    assert "kube-rdma" in content(host)["10-cbr0.conflist"]
+    result = uninstall(host)
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "/etc/cni/net.d/10-cbr0.conflist: kube-rdma is no longer called",
+        *(f"/opt/cni/bin/{name}: removed" for name in NAMES),
+    ]
+    assert json.loads(content(host)["10-cbr0.conflist"]) == json.loads(LIST)
+    assert [path.name for path in (host / BINARIES).iterdir()] == ["bridge"]
+
+
+def test_a_list_of_our_own_goes(host):
+    """It stood in for a lone plugin, whose file was never touched."""
+    wired(host, "10-cbr0.conf", LONE)
+    result = uninstall(host)
+    assert "/etc/cni/net.d/00-kube-rdma.conflist: removed" in result.output
+    assert content(host) == {"10-cbr0.conf": LONE}
+
+
+def test_it_can_be_repeated(host):
+    """As a job is that was killed after its work."""
+    wired(host, "10-cbr0.conflist", LIST)
+    uninstall(host)
+    before = content(host)
+    result = uninstall(host)
+    assert (result.exit_code, result.output) == (
+        0,
+        "Nothing of kube-rdma is in /etc/cni/net.d any more.\n",
+    )
+    assert content(host) == before
+
+
+def test_an_agent_that_runs_is_not_fought(host):
+    """It would put everything back within a second; one that has ended leaves a dead socket."""
+    wired(host, "10-cbr0.conflist", LIST)
+    before = content(host)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(host / "run/kube-rdma/agent.sock"))
+        listener.listen()
+        result = uninstall(host)
+    assert isinstance(result.exception, Refused)
+    assert "Delete its DaemonSet first" in str(result.exception)
+    assert content(host) == before
+    assert uninstall(host).exit_code == 0

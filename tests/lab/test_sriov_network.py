@@ -1,0 +1,113 @@
+"""A network of type sriov on the lab's igb card: set up for the pod, and set back when it ends.
+
+The card's functions come with an administrative MAC each, as operators set them, and igb takes no
+other from a function then.
+"""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from kube_rdma_lab import lab as labs
+from kube_rdma_lab.demo import scc
+
+NODE = "node-2"
+CARD = "ens4f0"
+RESOURCE = "intel.com/vf"
+AGENT = scc.examples() / "s3-network" / "agent.yaml"
+CONFIG = {"resourceList": [{"resourceName": "vf", "selectors": {"pfNames": [f"{CARD}#0-3"]}}]}
+MAC = "02:00:00:00:66:01"
+IPAM = {"type": "static", "addresses": [{"address": "192.168.66.7/24"}]}
+SETTINGS = {"vlan": 66, "vlanQoS": 3, "spoofchk": "off", "trust": "on"}
+NETWORK = {"cniVersion": "1.0.0", "type": "sriov", "ipam": IPAM, **SETTINGS}
+COMMAND = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
+
+
+def agent():
+    """The agent of seed S3 with a pool of virtual functions."""
+    documents = list(yaml.safe_load_all(AGENT.read_text()))
+    (conf,) = (one for one in documents if one["kind"] == "ConfigMap")
+    conf["data"] = {"config.json": json.dumps(CONFIG)}
+    return {"apiVersion": "v1", "kind": "List", "items": documents}
+
+
+def definition(name, config):
+    return {
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": name, "annotations": {"k8s.v1.cni.cncf.io/resourceName": RESOURCE}},
+        "spec": {"config": json.dumps(config)},
+    }
+
+
+def pod(name, **ask):
+    container = {
+        "name": "c",
+        "image": "kube-rdma.io/lab/verbs:1",
+        "command": COMMAND,
+        "resources": {"limits": {RESOURCE: 1}},
+    }
+    asked = json.dumps([{"name": "tagged", **ask}])
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": {"k8s.v1.cni.cncf.io/networks": asked}},
+        "spec": {"restartPolicy": "Never", "nodeName": NODE, "containers": [container]},
+    }
+
+
+@pytest.fixture(scope="module")
+def networks(lab, proof, tmp_path_factory):
+    """The lab with the agent and a network of its card's functions."""
+    folder = tmp_path_factory.mktemp("sriov")
+    (folder / "agent.json").write_text(json.dumps(agent()))
+    (folder / "network.json").write_text(json.dumps(definition("tagged", NETWORK)))
+    for path in sorted((scc.examples().parent / "config").glob("*/*.yaml")):
+        scc.kubectl(lab, "apply", "-f", str(path))
+    try:
+        for name in ("agent", "network"):
+            scc.kubectl(lab, "apply", "-f", f"{folder}/{name}.json")
+        scc.wait_for_resource(lab, 4, resource=RESOURCE, node=NODE)
+        yield lab
+    finally:
+        for name in ("network", "agent"):
+            words = ("delete", "-f", f"{folder}/{name}.json", "--ignore-not-found")
+            scc.kubectl(lab, *words, seconds=120)
+
+
+def functions(lab):
+    """What the card tells of its virtual functions, and their interfaces on the node by MAC."""
+    told = on_node(lab, "ip", "link", "show", CARD)
+    lines = [line.strip() for line in told.splitlines() if line.strip().startswith("vf ")]
+    shown = on_node(lab, "ip", "-o", "link", "show")
+    links = re.findall(r"^\d+: (\S+): .*link/ether (\S+)", shown, re.MULTILINE)
+    return lines, {name: mac for name, mac in links if name.startswith(CARD)}
+
+
+def on_node(lab, *words):
+    return labs.run(lab.ssh(NODE, *words))
+
+
+@pytest.mark.parametrize("mac", [None, MAC], ids=["its own MAC", "a MAC of the pod's"])
+def test_a_function_is_set_up_for_a_pod_and_set_back(networks, tmp_path, mac):
+    """Twice with each, for the second pod gets what the first one left."""
+    before = functions(networks)
+    path = tmp_path / "pod.json"
+    path.write_text(json.dumps(pod("has-vf", **({"mac": mac} if mac else {}))))
+    for _ in range(2):
+        scc.kubectl(networks, "apply", "-f", str(path))
+        try:
+            ready = ("wait", "pod/has-vf", "--for=condition=Ready", "--timeout=90s")
+            scc.kubectl(networks, *ready, seconds=100)
+            inside = scc.kubectl(networks, "exec", "has-vf", "--", "ip", "addr", "show", "net1")
+            assert "192.168.66.7/24" in inside
+            assert mac is None or mac in inside
+            (line,) = [line for line in functions(networks)[0] if "vlan 66, qos 3" in line]
+            for words in ("spoof checking off", "trust on", mac or ""):
+                assert words in line
+        finally:
+            words = ("delete", "pod", "has-vf", "--ignore-not-found", "--wait=true")
+            scc.kubectl(networks, *words, seconds=120)
+        assert functions(networks) == before

@@ -1,0 +1,192 @@
+"""Seed S1's pods on the lab: an interface and an RDMA device for each block, in each mode.
+
+On the topology two-nodes with one and two cards; test_vke_four_cards runs all of it on four-cards.
+"""
+
+import ipaddress
+import json
+import re
+
+import pytest
+import yaml
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import lab as labs
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.demo.perftest import Endpoint, measure
+
+EXAMPLE = scc.examples() / "s1-vke"
+RESOURCE = "vke.volcengine.com/rdma"
+LABEL = "vke.node.rdma.mode"
+NODES = ("node-1", "node-2")
+STATUS = "k8s.volcengine.com/network-status"
+OWN = "kube-rdma.io/network-status"
+MODES = {"exclusive": 1, "shared": 1, "shared-multi": 16}  # shares of a card
+GATEWAY_FREE = ipaddress.ip_network("192.168.120.0/22")  # where the example's pool gives from
+
+
+def cards(lab):
+    """The interfaces of a node's RDMA cards."""
+    return [nic.name for nic in lab.topology.nodes[0].nics if nic.soft_roce]
+
+
+@pytest.fixture(scope="module")
+def s1(vke):
+    """The lab with the example's agent and addresses."""
+    scc.kubectl(vke, "apply", "-f", f"{EXAMPLE}/rdma-addresses.yaml")
+    yield vke
+    for node in NODES:
+        scc.kubectl(vke, "label", "node", node, f"{LABEL}-")
+    scc.kubectl(vke, "delete", "-f", f"{EXAMPLE}/rdma-addresses.yaml")
+
+
+def switch(lab, mode, *nodes):
+    """Put nodes into a mode; wait until they offer its shares."""
+    for node in nodes:
+        scc.kubectl(lab, "label", "node", node, f"{LABEL}={mode}", "--overwrite")
+    for node in nodes:
+        quantity = MODES[mode] * len(cards(lab))
+        scc.wait_for_resource(lab, quantity, resource=RESOURCE, node=node)
+
+
+@pytest.fixture
+def start(s1, tmp_path):
+    """Start the example's pod with so many cards on a node; all are removed at the end."""
+    started = []
+
+    def run(count, node, **changes):
+        document = yaml.safe_load((EXAMPLE / f"pod-{count}.yaml").read_text())
+        name = f"rdma-{count}-{node}"
+        document["metadata"]["name"] = name
+        document["spec"]["nodeName"] = node
+        document["metadata"]["annotations"] |= changes
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(document))
+        started.append(name)
+        admit(s1, name, path)
+        return name
+
+    yield run
+    if started:
+        scc.kubectl(s1, "delete", "pod", *started, "--ignore-not-found", seconds=120)
+
+
+def ready(lab, name):
+    """Wait until a pod is Ready; say what its events say if it is not."""
+    try:
+        scc.kubectl(lab, "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=90s")
+    except Unavailable as error:
+        raise AssertionError(notes(lab, name)) from error
+
+
+def admit(lab, name, path):
+    """Make a pod, anew as its controller would do while the kubelet refuses it.
+
+    A card that was just given back is offered again when its RDMA device is there, and the node's
+    allocatable is some seconds older than what the kubelet admits pods by.
+    """
+    for _ in range(20):
+        scc.kubectl(lab, "apply", "-f", str(path))
+        scc.kubectl(lab, "wait", f"pod/{name}", "--for=jsonpath={.status.startTime}")
+        status = scc.get(lab, f"pod/{name}")["status"]
+        if status.get("reason") != "UnexpectedAdmissionError":
+            return
+        scc.kubectl(lab, "delete", "pod", name, seconds=60)
+    raise AssertionError(status)
+
+
+def notes(lab, name):
+    """What the events about a pod say."""
+    words = ("events", f"--field-selector=involvedObject.name={name}")
+    return [each["message"] for each in scc.get(lab, *words)["items"]]
+
+
+def annotation(lab, pod, name):
+    return json.loads(scc.get(lab, f"pod/{pod}")["metadata"]["annotations"][name])
+
+
+def inside(lab, pod, *words):
+    return scc.kubectl(lab, "exec", pod, "--", *words)
+
+
+def links(lab, node):
+    """What stays of a node's RDMA interfaces: name, MAC, MTU, state and addresses."""
+    found = {}
+    for link in json.loads(labs.run(lab.ssh(node, "ip", "-j", "address"))):
+        if link["ifname"] in cards(lab):
+            addresses = sorted(
+                (one["local"], one["prefixlen"])
+                for one in link["addr_info"]
+                if one["scope"] == "global"
+            )
+            up = "UP" in link["flags"]
+            found[link["ifname"]] = (link["address"], link["mtu"], up, addresses)
+    return found
+
+
+def rdma_links(lab, node):
+    """The node's RDMA devices with their interfaces."""
+    shown = labs.run(lab.ssh(node, "rdma", "link"))
+    return sorted(re.findall(r"link (\S+)/1 .* netdev (\S+)", shown))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_block_has_a_card_an_address_and_a_gid(s1, start, mode):
+    node = NODES[0]
+    switch(s1, mode, node)
+    before = links(s1, node), rdma_links(s1, node)
+    for count in (one for one in (1, 2, 4) if one <= len(cards(s1))):
+        name = start(count, node)
+        ready(s1, name)
+        own = annotation(s1, name, OWN)
+        assert [one["interface"] for one in own] == [f"eth{n}" for n in range(1, count + 1)]
+        assert len({one["rdmaDevice"] for one in own}) == count
+        assert all("gidIndex" in one for one in own)
+        told = [one for one in annotation(s1, name, STATUS) if one["cniName"] == "rdma"]
+        for place, one in enumerate(told):
+            info = one["deviceInfo"]
+            shown = inside(s1, name, "ip", "-4", "-o", "address", "show", "dev", info["ifName"])
+            (address,) = re.findall(r"inet ([\d.]+)/24", shown)
+            assert info["ips"] == [address], place
+            assert ipaddress.ip_address(address) in GATEWAY_FREE
+        nodes = inside(s1, name, "ls", "/dev/infiniband").split()
+        assert len([each for each in nodes if each.startswith("uverbs")]) == count
+        scc.kubectl(s1, "delete", "pod", name, seconds=60)
+        assert (links(s1, node), rdma_links(s1, node)) == before
+
+
+def test_two_blocks_and_one_card_are_refused_with_both_numbers(s1, start):
+    switch(s1, "shared", NODES[0])
+    blocks = json.dumps([{"cniConf": {"name": "rdma"}}] * 2)
+    name = start(1, NODES[0], **{"k8s.volcengine.com/pod-networks": blocks})
+    path = "{.status.phase}=Pending"
+    scc.kubectl(s1, "wait", f"pod/{name}", f"--for=jsonpath={path}", "--timeout=30s")
+    words = s1.kubectl(
+        "get", "events", f"--field-selector=involvedObject.name={name}", "-o", "json"
+    )
+    until = f"until {' '.join(words)} | grep -q '2 blocks'; do sleep 0.3; done"
+    labs.run(["timeout", "60", "sh", "-c", until], seconds=70)
+    assert any("hold 1 of it" in note for note in notes(s1, name))
+
+
+@pytest.mark.parametrize("mode", ["exclusive", pytest.param("shared", marks=pytest.mark.slow)])
+def test_pods_of_two_nodes_talk_verbs_over_their_own_cards(s1, start, mode):
+    switch(s1, mode, *NODES)
+    endpoints = []
+    for node in NODES:
+        name = start(1, node)
+        ready(s1, name)
+        (own,) = annotation(s1, name, OWN)
+        endpoints.append(endpoint(s1, name, own))
+    server, client = endpoints
+    script = 'exec ib_write_bw -d "$DEVICE" -x "$GID" -n 300 -F --report_gbits "$@"'
+    outcome = measure(server, client, ("sh", "-c", script, "perftest"))
+    assert outcome.addresses == {server.address, client.address}
+
+
+def endpoint(lab, pod, own):
+    """A pod as a place to run perftest in, on its own device and GID."""
+    shown = inside(lab, pod, "ip", "-4", "-o", "address", "show", "dev", own["interface"])
+    (address,) = re.findall(r"inet ([\d.]+)/", shown)
+    words = ("env", f"DEVICE={own['rdmaDevice']}", f"GID={own['gidIndex']}")
+    return Endpoint(pod, address, lambda *more: lab.kubectl("exec", pod, "--", *words, *more))
