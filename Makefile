@@ -19,7 +19,7 @@ test-all: ready ## the slow tests too, then the same in a new Debian that holds 
 	@tools/fresh-root --full
 
 check: ready ## lint, types, import contracts, unit tests: under a minute
-	@.venv/bin/python -m pytest -q -n auto -m "not slow and not lab"
+	@.venv/bin/python -m pytest -q -n auto --hypothesis-profile=quick -m "not slow and not lab"
 
 bench: ready ## measure; ARGS="lab devices --json" chooses what and how
 	@.venv/bin/python -m bench $(ARGS)

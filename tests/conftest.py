@@ -9,6 +9,8 @@ from hypothesis import settings
 # of `make check` would share it. A failure prints how to get it again.
 settings.register_profile("kube-rdma", database=None, print_blob=True)
 settings.load_profile("kube-rdma")
+# For `make check`, which people run all the time; `make test` tries all.
+settings.register_profile("quick", settings.get_profile("kube-rdma"), max_examples=25)
 
 
 @pytest.fixture

@@ -181,3 +181,17 @@ def test_a_link_of_the_same_name_is_not_the_card():
     assert check(plan, world.view()) == ()
     drop(world, kind="dummy")
     assert any(isinstance(step, TakeLink) for step in missing(plan, world.view()))
+
+
+def test_a_card_of_which_the_kernel_tells_no_function_is_the_card():
+    """As of virtio; a virtual link of which it tells none is not."""
+    of = card(1)
+    on = node(of)
+    (plan,) = planned([wish()], [share(of, mode=Mode.EXCLUSIVE)], on, [])
+    world = World(on, [of])
+    for step in plan.steps:
+        world.do(step)
+    drop(world, pci=None)
+    assert check(plan, world.view()) == ()
+    drop(world, kind="veth")
+    assert any(isinstance(step, TakeLink) for step in missing(plan, world.view()))

@@ -159,7 +159,10 @@ def _taken(step: TakeLink, seen: PodView) -> bool:
     # Moving keeps the index unless the namespace has another link with it, so it proves nothing.
     link = _seen_link(seen, step.name)
     own = link is not None and link.kind in ("", VirtualKind.IPOIB) and not link.virtual
-    return own and link is not None and link.pci == step.pci
+    if not own or link is None:
+        return False
+    # Of a card's own link on virtio, and before Linux 5.14, the kernel tells no function.
+    return link.pci == step.pci or (link.pci is None and not link.kind)
 
 
 def _bound(step: RebindFunction, seen: PodView) -> bool:

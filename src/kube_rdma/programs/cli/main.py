@@ -36,6 +36,11 @@ COMMANDS = {
         "network",
         "Take a node's pod networks out of service.",
     ),
+    "verify": (
+        "kube_rdma.programs.cli.verify",
+        "verify",
+        "Try the plans for pods on this node's cards.",
+    ),
 }
 
 

@@ -1,0 +1,120 @@
+"""The hardware self-test as values: what is tried on which card, and what came of it.
+
+`kube-rdma verify --hardware-selftest` runs the very plans of the agent on real cards. A Scene is
+the node at one moment; rules/selftest makes Trials out of it and compares two of them,
+programs/selftest runs a Trial, views/selftest shows Results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kube_rdma.model.attachment import HostLink, HostNetwork, Plan
+from kube_rdma.model.card import Card
+from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
+from kube_rdma.model.step import Step, Undo
+
+
+class Kind(StrEnum):
+    """What is tried on a card.
+
+    MACVLAN, IPVLAN, IPOIB: a virtual link on it, which leaves the card itself alone. TAKE: its own
+    link moves. FUNCTION: that of a virtual function moves, set up by its physical one.
+    """
+
+    MACVLAN = "macvlan"
+    IPVLAN = "ipvlan"
+    IPOIB = "ipoib"
+    TAKE = "take"
+    FUNCTION = "function"
+
+    @property
+    def moves(self) -> bool:
+        """Whether whoever uses the card is interrupted."""
+        return self in (Kind.TAKE, Kind.FUNCTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a person chose: cards by name or PCI address, kinds; all that is idle where empty."""
+
+    cards: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The node at one moment.
+
+    `functions` are the settings of virtual functions, `routed` the interfaces with a default route,
+    `above` by interface those that stand on it (bond, bridge, vlan, …), `rdma` the names of all
+    RDMA devices, those of pods too.
+    """
+
+    cards: tuple[Card, ...]
+    network: HostNetwork
+    functions: tuple[tuple[FunctionPlace, FunctionSettings], ...] = ()
+    routed: tuple[str, ...] = ()
+    above: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    rdma: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One plan for one card, whose interface on the node is `link`."""
+
+    card: Card
+    link: HostLink
+    kind: Kind
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A card, or one kind on it, that is not tried; `reason` is a sentence without its stop."""
+
+    card: Card
+    reason: str
+    kind: Kind | None = None
+
+
+class Stage(StrEnum):
+    """How far a Trial was: each plan is run, run again, taken back, and lost with its namespace."""
+
+    ATTACH = "attach"
+    REPEAT = "repeat"
+    UNDO = "undo"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that went wrong. `act` failed with the words `said`; None: a look showed `said`.
+
+    `left`: the node is not as it was before.
+    """
+
+    stage: Stage
+    said: str
+    act: Step | Undo | None = None
+    left: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a Trial.
+
+    `milliseconds` are those of the plan's first run, None where it did not come to its end.
+    `stopped`: somebody ended the self-test before this one was through.
+    """
+
+    trial: Trial
+    milliseconds: float | None
+    troubles: tuple[Trouble, ...] = ()
+    stopped: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether all was as planned, and the node as before."""
+        return not self.troubles and not self.stopped

@@ -1,0 +1,115 @@
+"""`kube-rdma verify`: does this hardware do what kube-rdma asks of it?
+
+For whoever has cards that nobody else can try. Without --yes it only tells what it would do.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from kube_rdma.model.selftest import Asked, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kube_rdma.model.selftest import LeftOut, Result, Trial
+    from kube_rdma.programs.selftest import Doors
+
+_PAGE_WIDTH = 100  # columns, where the output is not a terminal
+
+
+@click.command()
+@click.option(
+    "--hardware-selftest",
+    "hardware",
+    is_flag=True,
+    help="Put the cards of this node into a network namespace and back, as the agent does.",
+)
+@click.option(
+    "--card",
+    "cards",
+    metavar="NAME|PCI",
+    multiple=True,
+    help="An RDMA device, an interface or a PCI address; may be repeated. Without it, all cards.",
+)
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice([kind.value for kind in Kind]),
+    multiple=True,
+    help="What to try; may be repeated. Without it, whatever fits the card.",
+)
+@click.option("--yes", is_flag=True, help="Do it; without this, only tell what would be done.")
+def verify(hardware: bool, cards: tuple[str, ...], kinds: tuple[str, ...], yes: bool) -> None:
+    """Try on real cards what the agent does for pods, and take it back.
+
+    Cards that the node is reached through are never touched. A card's own interface moves only when
+    --card names it, that of an idle virtual function always. Exits with 1 when a plan did not pass,
+    with 3 when there is nothing to try.
+    """
+    if not hardware:
+        raise click.UsageError("Say what to verify: --hardware-selftest.")
+    asked = Asked(tuple(dict.fromkeys(cards)), tuple(Kind(kind) for kind in dict.fromkeys(kinds)))
+    from kube_rdma.programs.selftest import listening, real_doors
+
+    if yes and os.geteuid() != 0:
+        from kube_rdma.model.errors import Refused
+
+        raise Refused(
+            "only root may move cards into another network namespace",
+            remedy="Run it with sudo, or leave --yes out to see what would be done",
+            where="--yes",
+        )
+    with listening() as stopped:
+        passed = verified(asked, real_doors(stopped), click.echo, yes=yes)
+    if stopped():
+        sys.exit(130)
+    if not passed:
+        sys.exit(1)
+
+
+def verified(asked: Asked, doors: Doors, say: Callable[[str], None], *, yes: bool) -> bool:
+    """Show or do it, and say whether every plan passed.
+
+    Raise Refused when there is none to try.
+    """
+    from kube_rdma.programs.selftest import selftest
+    from kube_rdma.rules.selftest import trials
+    from kube_rdma.views.selftest import Table, dry_run, summary
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
+    tried = trials(doors.look(), asked)
+    if not yes:
+        say(dry_run(tried, width))
+        _refuse_nothing(tried)
+        return True
+    table = Table(tried)
+    say(table.head)
+    found = selftest(asked, doors, lambda one: say(table.row(one)))
+    say("")
+    say(summary(found, width))
+    _refuse_nothing(tried)
+    return _all_passed(found)
+
+
+def _refuse_nothing(tried: tuple[Trial | LeftOut, ...]) -> None:
+    from kube_rdma.model.errors import Refused
+    from kube_rdma.model.selftest import LeftOut
+
+    if all(isinstance(one, LeftOut) for one in tried):
+        raise Refused(
+            "there is no plan to try on these cards, for the reasons above",
+            remedy="Name another card with --card, or another kind with --kind",
+            where="--hardware-selftest",
+        )
+
+
+def _all_passed(found: tuple[Result | LeftOut, ...]) -> bool:
+    from kube_rdma.model.selftest import Result
+
+    return all(one.passed for one in found if isinstance(one, Result))

@@ -1,0 +1,292 @@
+"""The hardware self-test: runs the agent's plans on real cards, and always takes them back.
+
+rules/selftest says what to try; here it is run as the agent runs it, in a network namespace of our
+own in the place of a pod's. Each plan is run twice and taken back; then it is run in a namespace
+that ends, so that the kernel gives back what it can and the same undo does the rest. In between the
+node is compared with what it was.
+
+A signal never ends a Step or its undo in the middle: it is asked for between Steps.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma.adapters.kernel.default_routes import read_default_routes
+from kube_rdma.adapters.kernel.namespaces import Namespace, make_namespace
+from kube_rdma.adapters.kernel.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.rtnl_vf import seen_functions
+from kube_rdma.adapters.kernel.rtnl_view import seen_links
+from kube_rdma.adapters.kernel.steps import PodNetwork, open_pod
+from kube_rdma.adapters.kernel.sysfs_seat import upper_netdevs
+from kube_rdma.adapters.kernel.sysfs_tree import Tree
+from kube_rdma.model.card import CardId
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.function_step import SetFunction
+from kube_rdma.model.pod_view import PodView
+from kube_rdma.model.selftest import Asked, LeftOut, Result, Scene, Stage, Trial, Trouble
+from kube_rdma.model.step import SetSysctl, Step, Undo
+from kube_rdma.programs.agent.network_node import host_network
+from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.attach_undo import check, undo
+from kube_rdma.rules.cards import cards
+from kube_rdma.rules.discovery import judge
+from kube_rdma.rules.selftest import differences, trials
+
+PATIENCE = 15.0  # seconds; the kernel ends a namespace in its own time
+_PAUSE = 0.1
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Tell = Callable[[Result | LeftOut], None]
+
+
+@dataclass(frozen=True)
+class Doors:
+    """What the self-test asks and does; everything blocks.
+
+    `stopped` says whether somebody wants it to end. `patience` bounds, in seconds, how long the
+    kernel may take to give something back.
+    """
+
+    look: Callable[[], Scene]
+    namespace: Callable[[], AbstractContextManager[Namespace]]
+    open_pod: Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
+    stopped: Callable[[], bool] = lambda: False
+    wait: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    patience: float = PATIENCE
+
+
+def real_doors(stopped: Callable[[], bool]) -> Doors:
+    """Those of this machine's kernel."""
+    return Doors(take_scene, new_namespace, open_pod, stopped)
+
+
+def selftest(asked: Asked, doors: Doors, tell: Tell) -> tuple[Result | LeftOut, ...]:
+    """Try one plan after the other; `tell` hears of each at once. Raise as rules.selftest.trials.
+
+    Every plan is made anew right before it is run: the one before may have left other indexes. A
+    card that did not come back whole is not touched again.
+    """
+    found: list[Result | LeftOut] = []
+    spoilt: set[CardId] = set()
+    for expected in trials(doors.look(), asked):
+        if doors.stopped():
+            break
+        came: Result | LeftOut
+        if isinstance(expected, LeftOut):
+            came = expected
+        elif expected.card.id in spoilt:
+            reason = "not everything of this card could be given back"
+            came = LeftOut(expected.card, reason, expected.kind)
+        else:
+            came = _tried(expected, asked, doors)
+        if isinstance(came, Result) and any(trouble.left for trouble in came.troubles):
+            spoilt.add(came.trial.card.id)
+        found.append(came)
+        tell(came)
+    return tuple(found)
+
+
+def take_scene() -> Scene:
+    """This node now; raise Unavailable when the kernel does not say what must not be touched."""
+    routed = read_default_routes()
+    survey = take_survey()
+    with open_rtnl() as netlink:
+        links = seen_links(netlink)
+        network = host_network(survey, links)
+        places = [link.virtual for link in network.links if link.virtual]
+        functions = seen_functions(netlink, places)
+    tree = Tree(Path("/sys"))
+    above = tuple((str(link.name), upper_netdevs(tree, link.name)) for link in links)
+    names = tuple(device.name for device in survey.devices)
+    return Scene(cards(survey, judge(survey)), network, functions, routed, above, names)
+
+
+@contextmanager
+def new_namespace() -> Iterator[Namespace]:
+    """A network namespace that ends with the context."""
+    descriptor = make_namespace()
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def listening() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C, SIGTERM or the end of the terminal has come; none of them interrupts."""
+    heard: list[int] = []
+    before = {one: signal.signal(one, lambda number, _: heard.append(number)) for one in _SIGNALS}
+    try:
+        yield lambda: bool(heard)
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def _tried(expected: Trial, asked: Asked, doors: Doors) -> Result | LeftOut:
+    before = doors.look()
+    now = _again(expected, before, asked)
+    return now if isinstance(now, LeftOut) else _Trying(now, before, doors).result()
+
+
+def _again(trial: Trial, scene: Scene, asked: Asked) -> Trial | LeftOut:
+    """The same as of now; by the card's identity, for its devices may have other names by now."""
+    named = (trial.card.id,) if asked.cards else ()
+    try:
+        (now,) = (
+            one
+            for one in trials(scene, Asked(named, (trial.kind,)))
+            if one.card.id == trial.card.id
+        )
+    except (Refused, ValueError):
+        return LeftOut(trial.card, "it is gone", trial.kind)
+    return now
+
+
+class _EndError(Exception):
+    """The plan goes no further; why is known already."""
+
+
+class _Trying:
+    """One Trial, once."""
+
+    def __init__(self, trial: Trial, before: Scene, doors: Doors) -> None:
+        self._trial, self._before, self._doors = trial, before, doors
+        self._acts = undo(trial.plan)
+        self._troubles: list[Trouble] = []
+        self._milliseconds: float | None = None
+        self._stopped = False
+
+    def result(self) -> Result:
+        """Both rounds, the second one only after a first without trouble."""
+        self._taken_back()
+        if not self._troubles and not self._stopped:
+            self._ended()
+        milliseconds = self._milliseconds
+        return Result(self._trial, milliseconds, tuple(self._troubles), self._stopped)
+
+    def _taken_back(self) -> None:
+        """Run, run again, undo."""
+        with self._doors.namespace() as namespace:
+            try:
+                with suppress(_EndError), self._opened(namespace) as pod:
+                    empty = pod.look()
+                    begin = self._doors.clock()
+                    self._attach(pod, Stage.ATTACH)
+                    self._milliseconds = (self._doors.clock() - begin) * 1000
+                    self._check(pod, Stage.ATTACH)
+                    self._attach(pod, Stage.REPEAT)
+                    self._check(pod, Stage.REPEAT)
+            finally:
+                self._give_back(namespace, Stage.UNDO)
+            if not self._troubles:
+                with suppress(_EndError), self._opened(namespace) as pod:
+                    self._check_empty(empty, pod.look())
+        self._compare(Stage.UNDO)
+
+    def _ended(self) -> None:
+        """Run, and let the namespace end."""
+        try:
+            with (
+                self._doors.namespace() as namespace,
+                suppress(_EndError),
+                self._opened(namespace) as pod,
+            ):
+                self._attach(pod, Stage.ATTACH)
+        finally:
+            self._give_back(None, Stage.END)
+        self._compare(Stage.END)
+
+    @contextmanager
+    def _opened(self, namespace: Namespace) -> Iterator[PodNetwork]:
+        """The namespace's door; of anything that goes wrong a Trouble is made."""
+        try:
+            with self._doors.open_pod(namespace) as pod:
+                yield pod
+        except _EndError:
+            raise
+        except Exception as error:
+            self._troubles.append(Trouble(Stage.ATTACH, _said(error)))
+            raise _EndError from error
+
+    def _attach(self, pod: PodNetwork, stage: Stage) -> None:
+        for step in self._trial.plan.steps:
+            if self._doors.stopped():
+                self._stopped = True
+                raise _EndError
+            self._run(pod, step, stage)
+
+    def _run(self, pod: PodNetwork, step: Step, stage: Stage) -> None:
+        try:
+            pod.run(step)
+        except Exception as error:
+            self._troubles.append(Trouble(stage, _said(error), step))
+            raise _EndError from error
+
+    def _check(self, pod: PodNetwork, stage: Stage) -> None:
+        steps = self._trial.plan.steps
+        paths = tuple(step.path for step in steps if isinstance(step, SetSysctl))
+        functions = tuple(step.place for step in steps if isinstance(step, SetFunction))
+        wrong = check(self._trial.plan, pod.look(paths, functions))
+        self._troubles += [Trouble(stage, line) for line in wrong]
+
+    def _check_empty(self, before: PodView, after: PodView) -> None:
+        """What undoing left in the namespace."""
+        known = {link.name for link in before.links}
+        left = [f"the interface {one.name}" for one in after.links if one.name not in known]
+        left += [f"the route to {one.to}" for one in after.routes if one not in before.routes]
+        left += [f"the rule for {one.source}" for one in after.rules if one not in before.rules]
+        said = (f"{what} was left in the namespace" for what in left)
+        self._troubles += [Trouble(Stage.UNDO, line) for line in said]
+
+    def _give_back(self, namespace: Namespace | None, stage: Stage) -> None:
+        """All that undoing takes, each act whatever became of the others."""
+        with ExitStack() as stack:
+            pod: PodNetwork | None = None
+            if namespace is not None:
+                with suppress(KubeRdmaError, OSError):
+                    pod = stack.enter_context(self._doors.open_pod(namespace))
+            if pod is None:
+                pod = stack.enter_context(self._doors.open_pod(None))
+            for act in self._acts:
+                self._undo(pod, act, stage)
+
+    def _undo(self, pod: PodNetwork, act: Undo, stage: Stage) -> None:
+        deadline = self._doors.clock() + self._doors.patience
+        while True:
+            late = self._doors.clock() >= deadline
+            try:
+                pod.undo(act)
+            except Exception as error:  # noqa: BLE001  # the other acts come all the same
+                if late or not isinstance(error, Unavailable):
+                    self._troubles.append(Trouble(stage, _said(error), act, left=True))
+                    return
+            else:
+                return
+            self._doors.wait(_PAUSE)
+
+    def _compare(self, stage: Stage) -> None:
+        """The node with what it was; the kernel may take a moment."""
+        deadline = self._doors.clock() + self._doors.patience
+        while True:
+            try:
+                found = differences(self._trial, self._before, self._doors.look())
+            except KubeRdmaError as error:
+                found = (_said(error),)
+            if not found or self._doors.clock() >= deadline:
+                break
+            self._doors.wait(_PAUSE)
+        self._troubles += [Trouble(stage, line, left=True) for line in found]
+
+
+def _said(error: Exception) -> str:
+    """The words of an error; of one that nobody expected with its kind."""
+    return str(error) if isinstance(error, KubeRdmaError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,305 @@
+"""Which plans the hardware self-test tries on which card, and whether the node is as before.
+
+The plans are the agent's own: the same rules make them, for a network that has what a pod's network
+can have: addresses of both families, routes, an MTU and, on a virtual function, settings. What the
+agent would refuse is refused here too, and the reason is shown. Nothing that the node itself is
+reached through is touched, whoever names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from hashlib import blake2b
+from ipaddress import ip_address, ip_network
+
+from kube_rdma.model.attachment import (
+    GrantedShare,
+    HostLink,
+    Network,
+    NetworkAsk,
+    NetworkKind,
+    NetworkRoute,
+    Plan,
+    Sandbox,
+    StaticAddress,
+    Wish,
+)
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.card import Card
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.function_step import FunctionPlace, FunctionSettings, LinkState
+from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.pool import Bind, Mode, ShareId
+from kube_rdma.model.selftest import Asked, Kind, LeftOut, Scene, Trial
+from kube_rdma.model.step import MakeRdma
+from kube_rdma.rules.attach import plans
+from kube_rdma.rules.attach_cards import link_of, seats
+from kube_rdma.rules.attach_infiniband import refuse_taken
+from kube_rdma.rules.attach_vf import with_settings
+from kube_rdma.rules.cards import carries_default_route
+from kube_rdma.rules.networks import wishes
+from kube_rdma.rules.sentences import listed
+
+INTERFACE = InterfaceName("kr-selftest")  # the node has none of this name (see step_errors)
+
+# Addresses that are set aside for tests of network devices (RFC 2544, RFC 5180).
+_ADDRESSES = (
+    StaticAddress(ip_address("198.18.0.1"), 24, ip_address("198.18.0.254")),
+    StaticAddress(ip_address("2001:2::1"), 64, ip_address("2001:2::fe")),
+)
+_ROUTES = (
+    NetworkRoute(ip_network("198.18.1.0/24")),
+    NetworkRoute(ip_network("2001:2:0:1::/64")),
+)
+_VLAN = 100
+_LESS = 100  # octets below the card's MTU, so that it has to be set, and set back
+_LEAST_MTU = 1280  # of IPv6 (RFC 8200)
+_NETWORK_KINDS = {
+    Kind.MACVLAN: NetworkKind.MACVLAN,
+    Kind.IPVLAN: NetworkKind.IPVLAN,
+    Kind.IPOIB: NetworkKind.IPOIB,
+    Kind.TAKE: NetworkKind.DEVICE,
+    Kind.FUNCTION: NetworkKind.DEVICE,
+}
+_INFINIBAND = "infiniband"
+_NO_MAC = "00:00:00:00:00:00"
+_GID = 47  # characters of the sixteen octets behind the queue pair (RFC 4391, 9.1.1)
+
+
+def trials(scene: Scene, asked: Asked) -> tuple[Trial | LeftOut, ...]:
+    """What to try, card by card, with what is left out and why.
+
+    Raise Refused when there is no card, or none of the name that was asked for.
+    """
+    return tuple(one for card in _chosen(scene, asked) for one in _of_card(scene, asked, card))
+
+
+def differences(trial: Trial, before: Scene, after: Scene) -> tuple[str, ...]:
+    """What a trial changed on the node, as sentences without their stop; nothing when all is well.
+
+    A device or interface is told by its function: where the kernel made it anew, as it does with
+    InfiniBand, its index may be another.
+    """
+    was, now = (dict(_facts(trial, scene)) for scene in (before, after))
+    changed = [
+        f"{what} was {value}, and is {now.get(what, 'gone')}"
+        for what, value in was.items()
+        if now.get(what) != value
+    ]
+    new = [f"{what} is {value}, and was not there before" for what, value in now.items()]
+    made = {step.name for step in trial.plan.steps if isinstance(step, MakeRdma)}
+    left = [f"the RDMA device {name} is still there" for name in after.rdma if name in made]
+    return (
+        *changed,
+        *(line for line, what in zip(new, now, strict=True) if what not in was),
+        *left,
+    )
+
+
+def _chosen(scene: Scene, asked: Asked) -> list[Card]:
+    """The cards with these names, else those with RDMA devices and virtual functions."""
+    if asked.cards:
+        return list(dict.fromkeys(_named(scene, name) for name in asked.cards))
+    found = [card for card in scene.cards if card.devices or _is_virtual(card)]
+    if not found:
+        raise Refused(
+            "this node has no RDMA card",
+            remedy="See why with `kube-rdma devices`, or name an interface with --card",
+            where="--hardware-selftest",
+        )
+    return found
+
+
+def _named(scene: Scene, name: str) -> Card:
+    for card in scene.cards:
+        if name.lower() in _names(card):
+            return card
+    there = listed([card.name for card in scene.cards]) or "none"
+    raise Refused(
+        f"this node has no card {name}; it has {there}",
+        remedy="Name one by its RDMA device, its interface or its PCI address",
+        where="--card",
+    )
+
+
+def _names(card: Card) -> set[str]:
+    ports = [port.netdev for device in card.devices for port in device.ports if port.netdev]
+    netdevs = [netdev.name for netdev in card.function.netdevs] if card.function else []
+    devices = [device.name for device in card.devices]
+    return {name.lower() for name in (card.id, card.name, *devices, *ports, *netdevs)}
+
+
+def _of_card(scene: Scene, asked: Asked, card: Card) -> Iterator[Trial | LeftOut]:
+    link = link_of(card, scene.network)
+    if link is None:
+        yield LeftOut(
+            card, "it has no interface on the node: a pod has it, or its driver makes none"
+        )
+        return
+    if _carries_the_node(scene, card, link):
+        yield LeftOut(
+            card, f"the node itself is reached through {link.name}, which is never touched"
+        )
+        return
+    named = bool(asked.cards)
+    for kind in asked.kinds or _fitting(card, link, named=named):
+        why = _in_use(scene, card, link, named=named) if kind.moves else None
+        if why:
+            yield LeftOut(card, why, kind)
+            continue
+        try:
+            yield Trial(card, link, kind, _plan(scene, card, link, kind))
+        except Refused as error:
+            yield LeftOut(card, f"{error.problem}. {error.remedy}", kind)
+
+
+def _fitting(card: Card, link: HostLink, *, named: bool) -> tuple[Kind, ...]:
+    """What there is to try where nobody chose: a card's own link moves only when it is named."""
+    if _is_virtual(card):
+        return (Kind.TAKE, Kind.FUNCTION) if link.virtual else (Kind.TAKE,)
+    wide = link.link_type == _INFINIBAND
+    return (
+        *((Kind.IPOIB,) if wide else (Kind.MACVLAN, Kind.IPVLAN)),
+        *((Kind.TAKE,) if named else ()),
+    )
+
+
+def _is_virtual(card: Card) -> bool:
+    return card.seat is not None and card.seat.physical_function is not None
+
+
+def _carries_the_node(scene: Scene, card: Card, link: HostLink) -> bool:
+    """Whether a default route leads through the card, or may, or through what stands on it."""
+    above = set(_all_above(scene, link.name))
+    return carries_default_route(card) or link.default_route or bool(above & set(scene.routed))
+
+
+def _all_above(scene: Scene, name: str) -> Iterator[str]:
+    """The interface and all that stand on it."""
+    above = dict(scene.above)
+    yield name
+    for other in above.get(name, ()):
+        yield from _all_above(scene, other)
+
+
+def _in_use(scene: Scene, card: Card, link: HostLink, *, named: bool) -> str | None:
+    """Why its own link does not move; what stands on it would be lost for good."""
+    if above := dict(scene.above).get(link.name):
+        return f"{listed(above)} stands on {link.name}, and would not get it back"
+    if named:
+        return None
+    if not _is_virtual(card):
+        return f"{link.name} is no virtual function, so it moves only when --card names it"
+    if link.addresses:
+        texts = [f"{address}/{length}" for address, length in link.addresses]
+        return f"{link.name} has {listed(texts)}, so it moves only when --card names it"
+    return None
+
+
+def _plan(scene: Scene, card: Card, link: HostLink, kind: Kind) -> Plan:
+    """As the agent plans for a pod with this one network; raise Refused as it does."""
+    network = _network(scene, card, link, kind)
+    guid = mac = None
+    if kind is Kind.FUNCTION:
+        own = _own(scene, link)
+        guid, mac = (own, None) if network.infiniband else (None, own[: len(_NO_MAC)])
+    ask = NetworkAsk("selftest", kind, INTERFACE, card.name, mac=mac, guid=guid)
+    wished: tuple[Wish, ...] = wishes((ask,), (network,))
+    mode = Mode.SHARED_MULTI
+    if kind.moves:
+        mode = Mode.SRIOV if _is_virtual(card) else Mode.EXCLUSIVE
+    share = GrantedShare(
+        "main", str(network.resource), ShareId(card.id), (card,), mode, Bind.PER_CARD
+    )
+    placed = with_settings(seats(wished, (share,), scene.network), scene.functions)
+    refuse_taken(placed, (), scene.network)
+    container = ContainerId(f"selftest-{card.id}-{kind}")
+    sandbox = Sandbox(container, PodName("selftest", kind), container, "", 0)
+    (plan,) = plans(sandbox, placed, (), scene.network)
+    return plan
+
+
+def _network(scene: Scene, card: Card, link: HostLink, kind: Kind) -> Network:
+    """With IPv6 where the node has it: its loopback has an address then."""
+    families = {address.version for each in scene.network.links for address, _ in each.addresses}
+    families.add(4)
+    wide = link.link_type == _INFINIBAND
+    return Network(
+        name=f"selftest/{kind}",
+        kind=_NETWORK_KINDS[kind],
+        source="",
+        device=link.name if kind.moves else None,
+        master=None if kind.moves else link.name,
+        mtu=max(link.mtu - _LESS, min(link.mtu, _LEAST_MTU)),
+        resource=f"selftest/{card.id}",
+        static=tuple(one for one in _ADDRESSES if one.address.version in families),
+        routes=tuple(one for one in _ROUTES if one.to.version in families),
+        function=_function(scene, link, wide=wide) if kind is Kind.FUNCTION else None,
+        infiniband=wide and kind is Kind.FUNCTION,
+    )
+
+
+def _function(scene: Scene, link: HostLink, *, wide: bool) -> FunctionSettings:
+    """What nearly every driver can set; mlx5 makes functions of InfiniBand whose link is down."""
+    if wide:
+        return FunctionSettings(link_state=LinkState.ENABLE)
+    told = dict(scene.functions).get(link.virtual) if link.virtual else None
+    spoof = told.spoof_check if told else None
+    return FunctionSettings(vlan=_VLAN, spoof_check=None if spoof is None else not spoof)
+
+
+def _own(scene: Scene, link: HostLink) -> str:
+    """Eight octets that no other card has: a GUID, and a MAC with the first six.
+
+    Locally administered, and made of the GUID of the physical function where it has one.
+    """
+    above = link.virtual.pci if link.virtual else None
+    known = [guid for _, pci, guid in scene.network.guids if pci and pci == above]
+    number = link.virtual.number if link.virtual else 0
+    seed = f"{known[0] if known else link.mac}/{number}"
+    return "02:" + blake2b(seed.encode(), digest_size=7).digest().hex(":")
+
+
+def _facts(trial: Trial, scene: Scene) -> Iterator[tuple[str, str]]:
+    """What must be the same afterwards, by what it is called."""
+    pci = trial.card.pci
+    links = [
+        link
+        for link in scene.network.links
+        if (link.pci == pci if pci else link.name == trial.link.name)
+    ]
+    for link in links:
+        name = link.name
+        yield f"the interface {name}", "there"
+        yield f"the MTU of {name}", str(link.mtu)
+        yield f"the MAC of {name}", _stable(link)
+        yield f"the state of {name}", "up" if link.up else "down"
+        texts = sorted(f"{address}/{length}" for address, length in link.addresses)
+        yield f"the addresses of {name}", ", ".join(texts) or "none"
+    if trial.link.virtual:
+        yield from _settings(scene, trial.link.virtual, trial.link.mac)
+    card = next((each for each in scene.cards if each.id == trial.card.id), None)
+    for device in card.devices if card else ():
+        what = device.identity
+        yield f"the RDMA device of {what}", "there"
+        yield f"the GUID of the RDMA device of {what}", str(device.node_guid)
+        for port in device.ports:
+            yield f"the interface of its port {port.number}, {what}", str(port.netdev)
+
+
+def _stable(link: HostLink) -> str:
+    """Of InfiniBand without the queue pair, which is another one for an interface made anew."""
+    return link.mac[-_GID:] if link.link_type == _INFINIBAND else link.mac
+
+
+def _settings(scene: Scene, place: FunctionPlace, mac: str) -> Iterator[tuple[str, str]]:
+    told = {one.pci: known for one, known in scene.functions if one.number == place.number}
+    now = told.get(place.pci)
+    if now is None:
+        return
+    # A driver may tell the function's own MAC where no other is set (igb, ixgbe).
+    now = replace(now, mac=None if now.mac in (_NO_MAC, mac) else now.mac)
+    for field in fields(now):
+        what = f"the {field.name.replace('_', ' ')} of virtual function {place.number}"
+        yield f"{what} of {place.physical.name}", str(getattr(now, field.name))
