@@ -13,6 +13,7 @@ import yaml
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.demo import scc
 
+pytestmark = pytest.mark.slow  # the kernel's part runs in the bare VM every time
 NODE = "node-2"
 CARD = "ens4f0"
 RESOURCE = "example.com/made-vf"

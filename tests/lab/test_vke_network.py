@@ -1,6 +1,6 @@
 """Seed S1's pods on the lab: an interface and an RDMA device for each block, in each mode.
 
-On the topology two-nodes with one and two cards; test_vke_four_cards runs all of it on four-cards.
+On the topology two-nodes with two cards; test_vke_four_cards runs all of it with one, two and four.
 """
 
 import ipaddress
@@ -135,7 +135,7 @@ def test_each_block_has_a_card_an_address_and_a_gid(s1, start, mode):
     node = NODES[0]
     switch(s1, mode, node)
     before = links(s1, node), rdma_links(s1, node)
-    for count in (one for one in (1, 2, 4) if one <= len(cards(s1))):
+    for count in (1, 2, 4) if len(cards(s1)) == 4 else (len(cards(s1)),):
         name = start(count, node)
         ready(s1, name)
         own = annotation(s1, name, OWN)
