@@ -127,7 +127,7 @@ def test_a_change_of_mode_waits_for_a_pod(vke, tmp_path):
 def wait_for_event(lab, reason, text="note"):
     """Wait until an Event of a reason has a text; the API server is asked, nothing announces it."""
     ask = lab.kubectl("get", "events.events.k8s.io", "-A", f"--field-selector=reason={reason}")
-    condition = f"until {shlex.join(ask)} -o yaml | grep -q '{text}'; do sleep 0.3; done"
+    condition = f"until {shlex.join(ask)} -o json | grep -q '{text}'; do sleep 0.3; done"
     labs.run(["timeout", "60", "sh", "-c", condition], seconds=70)
 
 
