@@ -105,6 +105,7 @@ def test_a_signal_ends_it_and_all_comes_back(node):
     assert picture() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Kind.MACVLAN, Kind.IPVLAN, Kind.TAKE, Kind.FUNCTION])
 def test_whatever_ends_after_any_step_leaves_nothing(node, kind):
     """As an agent that was killed there: the whole plan is undone, by a door opened anew."""
