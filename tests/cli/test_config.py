@@ -83,6 +83,38 @@ def test_a_recorded_node_shows_its_cards(check, tree):
     assert (result.output, result.exit_code) == (WISHES + LAB.format(there), 0)
 
 
+WITH_FUNCTIONS = """\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata: {name: a}
+spec:
+  pools:
+  - {resource: rdma/hca, mode: hca}
+  virtualFunctions:
+  - {selectors: [{interfaces: [ens2f0]}, {vendors: [15b3]}], count: 16}
+  - {selectors: [{interfaces: [ens4f0]}], count: 0, autoprobe: false, force: true}
+"""
+FUNCTIONS = """\
+FUNCTIONS  DRIVERS  FORCED  OF
+       16  yes      no      interface ens2f0; or vendor 15b3
+        0  no       yes     interface ens4f0
+"""
+
+
+def test_virtual_functions_are_shown(check):
+    assert check(WITH_FUNCTIONS).output == WISHES + "\n" + FUNCTIONS
+    first, second = json.loads(check(WITH_FUNCTIONS, "-o", "json").output)["functions"]
+    assert first["selectors"][1]["vendors"] == ["15b3"]
+    assert second.pop("source")
+    assert [one.pop("source") for one in second["selectors"]]
+    assert second == {
+        "count": 0,
+        "autoprobe": False,
+        "force": True,
+        "selectors": [{"interfaces": ["ens4f0"]}],
+    }
+
+
 def test_this_node_is_looked_at(check):
     result = check(HCA, "--node")
     assert result.output.startswith(WISHES + "\nOn this node:\n\nPOOL")

@@ -164,3 +164,8 @@ class Device:
     seat: Seat | None = None  # of the PCI function at or above it, or below a soft device's netdev
     auxiliary: str | None = None  # the auxiliary device below it (mlx5_core.sf.4)
     subfunction: int | None = None  # user's number of a sub-function (sysfs sfnum)
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether it sits on no hardware of its own (rxe, siw); its identity says so."""
+        return self.pci is None and self.identity.partition("@")[0] == self.name

@@ -248,7 +248,7 @@ def _rdma(
     wish: Wish, way: Way, card: Card, link: HostLink, node: HostNetwork
 ) -> tuple[str | None, tuple[str, ...]]:
     """The kind of soft link to make, or the devices of the card that the pod will use."""
-    own = [device for device in card.devices if not _is_soft(device)]
+    own = [device for device in card.devices if not device.is_soft]
     exclusive = node.namespace_mode is NamespaceMode.EXCLUSIVE
     if own:
         if exclusive and way is not Way.TAKE:
@@ -276,12 +276,7 @@ def _rdma(
 
 def soft_links(card: Card) -> tuple[tuple[str, str], ...]:
     """The soft RDMA devices of a card, name and kind."""
-    return tuple((one.name, _soft_kind(one)) for one in card.devices if _is_soft(one))
-
-
-def _is_soft(device: Device) -> bool:
-    """It sits on no hardware of its own, and its identity says so."""
-    return device.pci is None and device.identity.partition("@")[0] == device.name
+    return tuple((one.name, _soft_kind(one)) for one in card.devices if one.is_soft)
 
 
 def _soft_kind(device: Device) -> str:

@@ -279,9 +279,9 @@ def _unattached(one: Promise, pod: PodName) -> Refused:
     return Refused(
         f"no network of pod {pod} is attached to {cards} for {_named(one.held)}",
         remedy=(
-            "Name a network of this card in the pod's annotation k8s.v1.cni.cncf.io/networks and "
-            "check that the CNI plugin of kube-rdma is installed on this node, then create the pod "
-            "again"
+            "Name a network of this card in the pod's annotation k8s.v1.cni.cncf.io/networks or "
+            "k8s.volcengine.com/pod-networks and check that the CNI plugin of kube-rdma is "
+            "installed on this node, then create the pod again"
         ),
         where=one.resource,
     )

@@ -42,17 +42,12 @@ def card_id(device: Device) -> CardId:
     return CardId(name)
 
 
-def is_soft(device: Device) -> bool:
-    """Whether a device sits on no hardware of its own (rxe, siw); its identity says so."""
-    return device.pci is None and device.identity.partition("@")[0] == device.name
-
-
 def of_a_pod(device: Device) -> bool:
     """Whether a soft device was made inside a pod: one node shows those of all namespaces.
 
     Its interface is nowhere to be seen from here; where an interface ends, so does its device.
     """
-    return is_soft(device) and not any(port.netdev for port in device.ports)
+    return device.is_soft and not any(port.netdev for port in device.ports)
 
 
 def carries_default_route(card: Card) -> bool:

@@ -18,7 +18,6 @@ from kube_rdma.model.function import FunctionsPlan, FunctionsWish, SetFunctions
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Bind, Pool, Selector, ShareId
 from kube_rdma.model.survey import Survey
-from kube_rdma.rules.cards import is_soft
 from kube_rdma.rules.holdings import card_of
 from kube_rdma.rules.modes import terms
 from kube_rdma.rules.selection import unmet
@@ -186,7 +185,7 @@ class _Node:
 
     def _use(self, part: Function) -> str | None:
         """What the node itself does with a virtual function, as what has to end."""
-        soft = [d.name for d in self._survey.devices if is_soft(d) and _on(d, part)]
+        soft = [d.name for d in self._survey.devices if d.is_soft and _on(d, part)]
         if soft:
             return f"the soft device {soft[0]} on {_name(part)} is removed"
         up = next((netdev.name for netdev in part.netdevs if netdev.up), None)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from kube_rdma.model.card import Card
+from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import (
     Bind,
     FunctionRange,
@@ -25,6 +26,8 @@ from kube_rdma.views.text import aligned, widths, wrapped
 _NONE = "-"
 _WISH = ("POOL", "MODE", "SHARES", "ATTACH", "PREFER")
 _WISH_RIGHT = frozenset({2})
+_FUNCTIONS = ("FUNCTIONS", "DRIVERS", "FORCED", "OF")
+_FUNCTIONS_RIGHT = frozenset({0})
 _CARD = ("POOL", "CARD", "FUNCTION", "NUMA", "SHARES", "USABLE")
 _CARD_RIGHT = frozenset({3, 4})
 
@@ -89,6 +92,21 @@ def wishes_text(
     return "\n".join(lines)
 
 
+def functions_text(wishes: Sequence[FunctionsWish]) -> str:
+    """How many virtual functions which cards are to have."""
+    rows = [
+        (
+            str(wish.count),
+            "yes" if wish.autoprobe else "no",
+            "yes" if wish.force else "no",
+            "; or ".join(map(_selector, wish.selectors)),
+        )
+        for wish in wishes
+    ]
+    columns = widths([_FUNCTIONS, *rows])
+    return "\n".join(aligned(row, columns, _FUNCTIONS_RIGHT) for row in (_FUNCTIONS, *rows))
+
+
 def node_text(node: OnNode, title: str, width: int = 100) -> str:
     """The cards of each pool, and why the others are in none."""
     blocks = [(list(_cards(pool)), list(_troubles(pool))) for pool in node.pools]
@@ -113,17 +131,20 @@ def pools_document(
     rescan: int,
     warnings: Sequence[str] = (),
     node: OnNode | None = None,
+    functions: Sequence[FunctionsWish] = (),
 ) -> dict[str, object]:
     """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
 
     ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
     extra_paths, extra_info (card to facts), selectors (source and those fields that are given);
-    ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
+    ``functions``: count, autoprobe, force, source, selectors; ``rescan`` in seconds; ``warnings``:
+    sentences; ``node``: null when none was looked at, else
     ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
     ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).
     """
     return {
         "pools": [_spec(spec) for spec in specs],
+        "functions": [_functions(wish) for wish in functions],
         "rescan": rescan,
         "warnings": list(warnings),
         "node": node and _node(node),
@@ -231,6 +252,16 @@ def _spec(spec: PoolSpec) -> dict[str, object]:
         "extra_paths": list(spec.extra_paths),
         "extra_info": {one.card: dict(one.facts) for one in spec.extra_info},
         "selectors": [_selector_document(one) for one in spec.selectors],
+    }
+
+
+def _functions(wish: FunctionsWish) -> dict[str, object]:
+    return {
+        "count": wish.count,
+        "autoprobe": wish.autoprobe,
+        "force": wish.force,
+        "source": wish.source,
+        "selectors": [_selector_document(one) for one in wish.selectors],
     }
 
 

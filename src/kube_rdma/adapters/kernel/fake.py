@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
-from kube_rdma.adapters.kernel.fake_rules import complaints, is_soft
+from kube_rdma.adapters.kernel.fake_rules import complaints
 from kube_rdma.adapters.kernel.fake_rules_functions import function_complaints
 from kube_rdma.adapters.kernel.record import ROUTES_FILE
 from kube_rdma.adapters.kernel.sysfs_functions import LINK_TYPES
@@ -86,7 +86,7 @@ def write_tree(
     if routed:
         _write(root, ROUTES_FILE, json.dumps({"interfaces": routed}))
     # Hardware first: a soft link may sit on the interface of a card.
-    for device in sorted(devices, key=is_soft):
+    for device in sorted(devices, key=lambda one: one.is_soft):
         _write_device(root, device)
     if rdma_cm is not None:
         _write_char(root, "devices/virtual", rdma_cm, {})
@@ -253,7 +253,7 @@ def _write_device(root: Path, device: Device) -> None:
         _write(root, f"{place}/node_guid", device.node_guid)
     _write(root, f"{place}/node_type", _numbered(device.node_type, _NODE_TYPES, 1))
     _write(root, f"{place}/fw_ver", device.firmware or "")
-    if is_soft(device):
+    if device.is_soft:
         # rxe has the file; siw (iWARP) has not and is known by its GID alone.
         if device.node_type == "CA":
             _write(root, f"{place}/parent", device.ports[0].netdev or "(null)")
@@ -269,7 +269,7 @@ def _write_device(root: Path, device: Device) -> None:
 
 def _write_site(root: Path, device: Device) -> str:
     """The directory a device sits in, with what is beside it there: driver and netdevs."""
-    if is_soft(device):
+    if device.is_soft:
         port = device.ports[0]
         there = root / f"class/net/{port.netdev}"
         if port.netdev and not there.exists():

@@ -38,11 +38,6 @@ _NODE_TYPES = frozenset(
 _UNUSED = frozenset("0:")
 
 
-def is_soft(device: Device) -> bool:
-    """Whether a device sits on no hardware (rxe, siw), which its identity says."""
-    return device.pci is None and device.identity.partition("@")[0] == device.name
-
-
 def complaints(
     devices: Sequence[Device],
     rdma_cm: CharDevice | None,
@@ -57,7 +52,7 @@ def complaints(
     chars = [*(c for d in devices for c in d.char_devices), *([rdma_cm] if rdma_cm else ())]
     yield from _doubles("device node", (c.path for c in chars))
     yield from _doubles("device number", (f"{c.major}:{c.minor}" for c in chars))
-    hard = [d for d in devices if not is_soft(d)]
+    hard = [d for d in devices if not d.is_soft]
     yield from _doubles("interface", (p.netdev for d in hard for p in d.ports if p.netdev))
     for device in devices:
         yield from _device(device)
@@ -90,7 +85,7 @@ def _device(device: Device) -> Iterator[str]:
     paths = [(c.kind is not CharKind.UVERBS, c.path) for c in device.char_devices]
     if paths != sorted(paths) or any(c.kind is CharKind.RDMA_CM for c in device.char_devices):
         yield f"{name}: a device has uverbs, then issm and umad, and no rdma_cm"
-    yield from _soft(device) if is_soft(device) else _hard(device)
+    yield from _soft(device) if device.is_soft else _hard(device)
     for port in device.ports:
         yield from _port(f"{name} port {port.number}", port)
 

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.adapters.kernel.fake_rules import is_soft
 from kube_rdma.adapters.kernel.sysfs_functions import LINK_TYPES
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import Device, LinkLayer, PciAddress
@@ -91,7 +90,7 @@ def _on_function(
     if not ports.keys() <= netdevs.keys():
         yield f"{device.name}: its function {function.seat.pci} has other interfaces"
         return
-    if not is_soft(device):
+    if not device.is_soft:
         if device.driver != function.driver:
             yield f"{device.name}: its function has the driver {function.driver}"
         if tuple(netdevs) != tuple(sorted(ports)):

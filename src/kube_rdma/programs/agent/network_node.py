@@ -50,7 +50,7 @@ from kube_rdma.rules.allocation import granted_cards
 from kube_rdma.rules.attach_cards import soft_links
 from kube_rdma.rules.attach_host import agree, may_leave, wanted
 from kube_rdma.rules.attach_vf import places, with_settings
-from kube_rdma.rules.cards import cards, is_soft
+from kube_rdma.rules.cards import cards
 from kube_rdma.rules.discovery import judge
 from kube_rdma.rules.guids import of_sysfs, usable
 from kube_rdma.rules.modes import terms
@@ -243,7 +243,7 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
                 virtual=virtual.get(pci) if pci else None,
             )
         )
-    known = cards(survey, judge(survey)) if any(map(is_soft, survey.devices)) else ()
+    known = cards(survey, judge(survey)) if any(one.is_soft for one in survey.devices) else ()
     kinds = [kind for card in known for _, kind in soft_links(card)]
     guids = tuple(
         (device.name, device.pci, guid)

@@ -33,7 +33,7 @@ from kube_rdma.programs.agent.functions import Functions
 from kube_rdma.programs.agent.logs import write
 from kube_rdma.programs.agent.offers import Offers
 from kube_rdma.programs.agent.wishes import Wishes
-from kube_rdma.rules.cards import cards, is_soft
+from kube_rdma.rules.cards import cards
 from kube_rdma.rules.discovery import judge, notes
 from kube_rdma.rules.health import Change, Health, assess, with_missing_nodes
 from kube_rdma.rules.holdings import held_cards, holders, pods_of
@@ -150,7 +150,7 @@ class _Plugin:
         holdings = await self._kubelet.holdings()
         survey, missing = await kernel_side.look(self._doors.kernel)
         self._tell_survey(survey)
-        pending = self._stage(holdings, soft=any(map(is_soft, survey.devices)))
+        pending = self._stage(holdings, soft=any(one.is_soft for one in survey.devices))
         again = None
         if self._functions:
             wishes = self._wishes.functions

@@ -45,7 +45,7 @@ def config() -> None:
     help="A table for people or JSON for programs.",
 )
 def check(file: str, sysfs: Path | None, node: bool, output: str) -> None:
-    """Show which pools FILE (JSON or YAML, - for stdin) means, or everything wrong with it.
+    """Show the pools and functions that FILE (JSON or YAML, - for stdin) means, or its faults.
 
     Exits with 1 when two pools mean a card of the node that only one can have, and with 3 when FILE
     is refused.
@@ -97,16 +97,18 @@ def _errors(error: Refused) -> Iterator[dict[str, str]]:
 def _show(found: Config, there: OnNode | None, title: str, output: str) -> None:
     from kube_rdma.rules.modes import MODES
     from kube_rdma.rules.wishes import said
-    from kube_rdma.views.pools import node_text, pools_document, wishes_text
+    from kube_rdma.views.pools import functions_text, node_text, pools_document, wishes_text
 
     specs = [said(spec) for spec in found.pools]
     if output == "json":
-        document = pools_document(specs, found.rescan, found.warnings, there)
+        document = pools_document(specs, found.rescan, found.warnings, there, found.functions)
         click.echo(json.dumps(document, indent=2))
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
     takes = {mode: row.takes.value for mode, row in MODES.items()}
     click.echo(wishes_text(specs, takes, found.warnings, width))
+    if found.functions:
+        click.echo(f"\n{functions_text(found.functions)}")
     if there:
         click.echo(f"\n{node_text(there, title, width)}")
 
