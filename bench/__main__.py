@@ -6,7 +6,19 @@ import sys
 
 import click
 
-from bench import agent, allocate, attach, bandwidth, devices, events, ipam, lab, shim, survey
+from bench import (
+    agent,
+    allocate,
+    attach,
+    bandwidth,
+    devices,
+    events,
+    ipam,
+    lab,
+    modes,
+    shim,
+    survey,
+)
 from bench.context import Context
 from bench.figures import as_json, as_table
 from kube_rdma.model.errors import KubeRdmaError
@@ -22,6 +34,7 @@ BENCHMARKS = {
     "ipam": ipam,
     "lab": lab,
     "agent": agent,
+    "modes": modes,
     "bandwidth": bandwidth,
 }
 

@@ -1,0 +1,76 @@
+"""How long a node takes to change its mode: from its label to shares that pods can be given.
+
+Seed S1's node on the lab, with no pod on it. The kubelet knows the new shares when they stand in
+its checkpoint; the scheduler does when the kubelet has told the API server, which it does by a
+clock of its own (`nodeStatusUpdateFrequency`, 10 s by itself).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from statistics import median
+
+from bench.context import Context
+from bench.figures import Figure
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.lab import Lab
+
+EXAMPLE = scc.examples() / "s1-vke" / "daemonset.yaml"
+RESOURCE = "vke.volcengine.com/rdma"
+LABEL = "vke.node.rdma.mode"
+SHARES = {"exclusive": 1, "shared": 1, "shared-multi": 16}  # of a card
+# Each differs from the one before in how many shares there are.
+CHANGES = ("exclusive", "shared-multi", "shared", "shared-multi", "exclusive", "shared-multi")
+CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+# Ends when the kubelet has written down so many devices.
+UNTIL = """\
+echo waiting
+for i in $(seq 600); do
+  found=$(grep -o '"{resource}":\\[[^]]*\\]' {checkpoint} | tr , '\\n' | wc -l)
+  [ "$found" = {count} ] && exit 0
+  sleep 0.1
+done
+exit 1
+"""
+
+
+def measure(context: Context) -> tuple[Figure, ...]:
+    """Change the first node's mode six times."""
+    lab = context.lab()
+    node = lab.topology.nodes[0].name
+    for path in sorted((scc.examples().parent / "config").glob("*/*.yaml")):
+        scc.kubectl(lab, "apply", "-f", str(path))
+    scc.kubectl(lab, "apply", "-f", str(EXAMPLE))
+    try:
+        rollout = ("rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-rdma")
+        scc.kubectl(lab, *rollout, "--timeout=120s", seconds=150)
+        _change(lab, node, "shared")
+        times = [_change(lab, node, mode) for mode in CHANGES]
+    finally:
+        scc.kubectl(lab, "label", "node", node, f"{LABEL}-")
+        scc.kubectl(lab, "delete", "-f", str(EXAMPLE), "--wait", seconds=120)
+    known, scheduled = zip(*times, strict=True)
+    note = f"median of {len(CHANGES)}, slowest {{:.1f}} s"
+    return (
+        Figure("kubelet_knows_s", median(known), "s", "≤ 5", note.format(max(known))),
+        Figure("scheduler_knows_s", median(scheduled), "s", "", note.format(max(scheduled))),
+    )
+
+
+def _change(lab: Lab, node: str, mode: str) -> tuple[float, float]:
+    """Seconds from the label until the kubelet knows the shares, and until the API server does."""
+    cards = sum(nic.soft_roce for nic in lab.topology.nodes[0].nics)
+    count = SHARES[mode] * cards
+    script = UNTIL.format(resource=RESOURCE, checkpoint=CHECKPOINT, count=count)
+    with subprocess.Popen(lab.ssh(node, "sh", "-c", script), stdout=subprocess.PIPE) as watch:
+        assert watch.stdout
+        watch.stdout.readline()
+        begin = time.monotonic()
+        scc.kubectl(lab, "label", "node", node, f"{LABEL}={mode}", "--overwrite")
+        if watch.wait(90) != 0:
+            raise Unavailable(f"the kubelet of {node} does not know {count} shares after 60 s")
+        known = time.monotonic() - begin
+    scc.wait_for_resource(lab, count, resource=RESOURCE, node=node)
+    return known, time.monotonic() - begin
