@@ -7,7 +7,8 @@ from hypothesis import settings
 
 # No memory of earlier runs: it is of trees and strategies that have changed since, and the workers
 # of `make check` would share it. A failure prints how to get it again.
-settings.register_profile("kube-rdma", database=None, print_blob=True)
+# And no deadline for an example: a busy machine is no defect.
+settings.register_profile("kube-rdma", database=None, print_blob=True, deadline=None)
 settings.load_profile("kube-rdma")
 # For `make check`, which people run all the time; `make test` tries all.
 settings.register_profile("quick", settings.get_profile("kube-rdma"), max_examples=25)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import PortState
@@ -47,7 +47,6 @@ def test_what_became_of_a_card(healthy, known, present, event):
 
 
 @given(CARDS)
-@settings(deadline=None)
 def test_no_change_is_no_news(cards):
     assert not list(news.of_pool(pool(cards), pool(cards)))
 

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -111,6 +111,5 @@ def values(annotation):
 
 @pytest.mark.parametrize("name", DIALECTS)
 @given(st.data())
-@settings(deadline=None)
 def test_random_documents_are_answered(name, data):
     check(data.draw(nearly(DIALECTS[name].model)))

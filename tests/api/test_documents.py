@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube_rdma.api.config import parse
@@ -43,7 +43,6 @@ def outcome(data):
 @example(b"mode: |\n  hca")
 @example(b"1" * 5000)
 @example(b"\xef\xbb\xbf\x00")
-@settings(deadline=None)
 def test_any_text_makes_pools_or_a_refusal(data):
     result = outcome(data)
     if isinstance(result, Refused):
@@ -54,7 +53,6 @@ def test_any_text_makes_pools_or_a_refusal(data):
 
 
 @given(NEARLY)
-@settings(deadline=None)
 def test_the_dialect_takes_one_value_only(value):
     assert (value == {"mode": "hca"}) == (
         not isinstance(outcome(json.dumps(value).encode()), Refused)
@@ -65,7 +63,6 @@ def test_the_dialect_takes_one_value_only(value):
 @example(1e22, None)
 @example(-0.0, None)
 @example({"a": [{"b": {}}], "": "yes"}, "\t")
-@settings(deadline=None)
 def test_json_is_read_as_json_reads_it(value, indent):
     """With a tab as indentation too, as long as a bracket opens the document."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)

@@ -73,6 +73,14 @@ def test_faults_come_together_in_the_order_of_the_text():
     assert places == ["config.json:2:3", "config.json:3:11", "config.json:4:3"]
 
 
+def test_of_very_many_faults_the_first_are_told_and_their_number():
+    """The others would hide them."""
+    fields = ",".join(f'"f{n}": 1' for n in range(40_000))
+    lines = str(refusal(f'{{"mode": "hca",\n{fields}}}'.encode())).splitlines()
+    assert len(lines) == 26
+    assert lines[-1].endswith("there are 39975 faults more. Mend these first.")
+
+
 def test_the_nearest_field_is_proposed():
     """A slip is corrected; a foreign word is not guessed at."""
     assert 'Did you mean "mode"' in str(refusal(b'{"mode": "hca", "mod": 1}'))

@@ -141,7 +141,7 @@ def places(trees):
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(name=st.sampled_from(NAMES), data=st.data())
 def test_a_mutated_tree_never_raises_and_its_faults_can_be_printed(places, name, data):
     with TemporaryDirectory() as folder:

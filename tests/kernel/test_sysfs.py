@@ -68,7 +68,7 @@ def rxe(tmp_path):
     return tmp_path
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     devices=worlds(),
     rdma_cm=st.sampled_from([None, RDMA_CM]),
@@ -241,7 +241,6 @@ def test_ipoib_ports_are_told_apart_by_dev_port(mlx5, tmp_path_factory):
 
 
 @given(worlds())
-@settings(deadline=None)
 def test_a_few_devices_are_as_the_survey_has_them(world):
     """With all of their facts, and nothing of the others."""
     with TemporaryDirectory() as folder:

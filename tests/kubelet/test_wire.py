@@ -2,7 +2,7 @@
 
 import pytest
 from grpclib import Status
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.backoff import FIRST, LONGEST, full_jitter
@@ -50,7 +50,6 @@ def test_every_kind_of_error_has_a_status():
 
 
 @given(st.integers(0, 10**6))
-@settings(deadline=None)
 def test_the_pause_is_bounded(failures):
     assert 0 <= full_jitter(failures) <= min(LONGEST, FIRST * 2 ** min(failures, 20))
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import CharKind
@@ -50,7 +50,6 @@ def questions(draw):
 
 
 @given(questions())
-@settings(deadline=None)
 def test_a_grant_is_exactly_what_was_asked_for(question):
     """Every share that the pool has and that is healthy, or a refusal and no other error."""
     pool, wanted = question
@@ -69,7 +68,6 @@ def test_a_grant_is_exactly_what_was_asked_for(question):
 
 
 @given(questions())
-@settings(deadline=None)
 def test_a_grant_opens_the_doors_of_its_cards_and_no_other(question):
     pool, wanted = question
     shares = [share for share in pool.shares if share.id in wanted]

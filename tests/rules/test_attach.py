@@ -4,7 +4,7 @@ from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from kube_rdma.model.attachment import (
     AskedAddress,
@@ -324,7 +324,6 @@ def made_inside(plans):
 
 
 @given(pods())
-@settings(deadline=None)
 def test_every_plan_runs(case):
     """From beginning to end in a world that refuses what the kernel refuses; and again."""
     wishes, shares, cards, on, leases = case
@@ -344,7 +343,6 @@ def test_every_plan_runs(case):
 
 
 @given(pods())
-@settings(deadline=None)
 def test_every_plan_is_in_a_safe_order(case):
     """No name twice, no address before its link is up, sysctls before that, waiting last."""
     wishes, shares, _, on, leases = case

@@ -1,7 +1,7 @@
 """Whatever stops an attachment, it can be taken back, and be repaired from where it stands."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.function_step import RebindFunction
@@ -37,7 +37,6 @@ def stopped(draw):
 
 
 @given(stopped(), st.booleans())
-@settings(deadline=None)
 def test_undo_restores_the_world_after_any_prefix(case, twice):
     """Node and pod are as before, however far each plan came, also when undone again."""
     world, plans = case
@@ -53,7 +52,6 @@ def test_undo_restores_the_world_after_any_prefix(case, twice):
 
 
 @given(stopped())
-@settings(deadline=None)
 def test_all_plans_are_undone_at_once(case):
     """As one by one, with all links that were made in one act."""
     world, plans = case
@@ -72,7 +70,6 @@ def test_all_plans_are_undone_at_once(case):
 
 
 @given(stopped())
-@settings(deadline=None)
 def test_missing_is_the_rest(case):
     """After any prefix just the Steps behind it are missing.
 
@@ -94,7 +91,6 @@ def test_missing_is_the_rest(case):
 
 
 @given(stopped())
-@settings(deadline=None)
 def test_what_is_missing_can_be_run_to_the_end(case):
     """A repair runs it, twice if it likes, and then nothing is missing and nothing to complain."""
     world, plans = case

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.card import Netdev
@@ -18,7 +18,6 @@ WHERE = seat(0x81)
 
 
 @given(nodes())
-@settings(deadline=None)
 def test_each_device_and_each_function_is_in_one_card(found):
     """Nothing is lost, nothing is counted twice, ids leave room for the slot of a share."""
     known = found.cards
@@ -37,7 +36,6 @@ def test_each_device_and_each_function_is_in_one_card(found):
 
 
 @given(nodes(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_order_of_devices_and_functions_does_not_matter(found, random):
     verdicts, functions = list(found.verdicts), list(found.survey.functions)
     random.shuffle(verdicts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.card import Card, CardId
@@ -88,7 +88,6 @@ GPUS = st.lists(st.builds(HeldGpu, st.text(max_size=3), NODES, st.none() | SEATS
 
 
 @given(GPUS)
-@settings(deadline=None)
 def test_the_nearest_is_never_farther_than_any_other(gpus):
     found = got([CARD, SOFT], gpus)
     assert [one.card for one in found] == ([CARD.id, SOFT.id] if gpus else [])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import CharKind, PciAddress
@@ -69,7 +69,6 @@ class Teller:
 
 
 @given(HISTORIES)
-@settings(deadline=None)
 def test_what_is_told_follows_what_is_true(history):
     """Bad is told at once; good is never told of a card that is not."""
     teller = Teller()
@@ -86,7 +85,6 @@ def test_what_is_told_follows_what_is_true(history):
 
 
 @given(HISTORIES)
-@settings(deadline=None)
 def test_changes_take_turns(history):
     """Nothing is told twice, but that a card forgotten meanwhile is bad; only bad has reasons."""
     teller = Teller()
@@ -98,7 +96,6 @@ def test_changes_take_turns(history):
 
 
 @given(HISTORIES)
-@settings(deadline=None)
 def test_a_card_that_stays_good_is_healthy_in_time(history):
     teller = Teller()
     teller.live(history)
@@ -108,7 +105,6 @@ def test_a_card_that_stays_good_is_healthy_in_time(history):
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 5), STATES), min_size=20, max_size=200))
-@settings(deadline=None)
 def test_a_card_that_flaps_is_not_told_all_the_time(history):
     """Holds of 1, 2, 4, 8 and 16 s leave room for 6 returns a minute, each followed by a fall."""
     teller = Teller()
@@ -119,7 +115,6 @@ def test_a_card_that_flaps_is_not_told_all_the_time(history):
 
 
 @given(HISTORIES)
-@settings(deadline=None)
 def test_nothing_is_kept_for_ever(history):
     """Neither of a card that is gone nor of returns long ago."""
     teller = Teller()

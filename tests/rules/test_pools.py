@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Selector
@@ -52,7 +52,6 @@ def worlds(draw):
 
 
 @given(worlds())
-@settings(deadline=None)
 def test_a_card_that_a_mode_owns_is_in_one_pool(world):
     found, wishes, held = world
     pools, _ = resolved(found, wishes, held)
@@ -62,7 +61,6 @@ def test_a_card_that_a_mode_owns_is_in_one_pool(world):
 
 
 @given(nodes(), specs(1))
-@settings(deadline=None)
 def test_a_card_is_in_the_pool_exactly_when_nothing_says_why_not(found, wishes):
     ((pool,), clashes) = resolved(found, wishes)
     functions = {f.seat.pci: f for f in found.survey.functions}
@@ -72,7 +70,6 @@ def test_a_card_is_in_the_pool_exactly_when_nothing_says_why_not(found, wishes):
 
 
 @given(worlds())
-@settings(deadline=None)
 def test_a_held_card_stays_as_long_as_its_function_is_there(world):
     """Whatever the selectors see of it now, and whoever else means it."""
     found, wishes, held = world
@@ -82,7 +79,6 @@ def test_a_held_card_stays_as_long_as_its_function_is_there(world):
 
 
 @given(worlds())
-@settings(deadline=None)
 def test_a_card_that_is_meant_is_in_a_pool_or_in_a_clash(world):
     """Nobody loses a card in silence, and a clash names both places."""
     found, wishes, held = world
@@ -101,7 +97,6 @@ def test_a_card_that_is_meant_is_in_a_pool_or_in_a_clash(world):
 
 
 @given(nodes(), specs(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_share_ids_are_fit_for_the_kubelet_and_for_a_restart(found, wishes, random):
     """Unique, at most 63 characters, the same when the kernel lists its devices otherwise."""
     pools, _ = resolved(found, wishes)
@@ -115,7 +110,6 @@ def test_share_ids_are_fit_for_the_kubelet_and_for_a_restart(found, wishes, rand
 
 
 @given(nodes(), specs())
-@settings(deadline=None)
 def test_shares_follow_from_the_row_of_the_mode(found, wishes):
     for pool in resolved(found, wishes)[0]:
         row = terms(pool.spec)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
@@ -62,7 +62,6 @@ def questions(draw):
 
 
 @given(questions())
-@settings(deadline=None)
 def test_an_answer_is_complete_or_a_refusal(question):
     """A subset of the available shares with all that must be in it, exactly as many as asked."""
     pool, available, must, size, gpus = question
@@ -84,7 +83,6 @@ def test_an_answer_is_complete_or_a_refusal(question):
 
 
 @given(questions())
-@settings(deadline=None)
 def test_distinct_cards_come_before_a_second_share(question):
     """Whatever the policy but PACK says: a job that asks for four wants four rails."""
     pool, available, must, size, gpus = question

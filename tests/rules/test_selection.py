@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.card import Card, CardId, Netdev
@@ -137,7 +137,6 @@ def test_sub_functions_are_given_away_by_those_who_name_them():
 
 
 @given(nodes(), SELECTORS, SELECTORS, st.sampled_from(Mode))
-@settings(deadline=None)
 def test_a_second_selector_never_takes_a_card_away(found, first, second, mode):
     functions = {f.seat.pci: f for f in found.survey.functions}
     for card in found.cards:
@@ -148,7 +147,6 @@ def test_a_second_selector_never_takes_a_card_away(found, first, second, mode):
 
 
 @given(nodes(), SELECTORS, st.sampled_from(Mode))
-@settings(deadline=None)
 def test_a_selector_never_brings_a_card_that_the_mode_cannot_take(found, selector, mode):
     """But for sub-functions, which have to be named."""
     functions = {f.seat.pci: f for f in found.survey.functions}
@@ -158,7 +156,6 @@ def test_a_selector_never_brings_a_card_that_the_mode_cannot_take(found, selecto
 
 
 @given(nodes(), st.lists(SELECTORS, max_size=2), st.sampled_from(Mode))
-@settings(deadline=None)
 def test_a_reason_is_a_clause(found, selectors, mode):
     functions = {f.seat.pci: f for f in found.survey.functions}
     for card in found.cards:

@@ -86,7 +86,7 @@ def test_the_document():
     }
 
 
-@settings(deadline=None, max_examples=50)  # of the disk
+@settings(max_examples=50)  # of the disk
 @given(st.text(min_size=1, max_size=63))
 def test_every_share_has_a_name_that_the_library_takes(tmp_path_factory, share):
     """Whatever a share is called, soft devices with their @ too."""

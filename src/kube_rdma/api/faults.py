@@ -1,8 +1,8 @@
 """Turns what pydantic found wrong into our sentences, each with its place and its remedy.
 
 Second half of every dialect: api/document knows where things stand, the dialect's model knows what
-may stand there, and here both meet. All faults are told at once. A rule that pydantic does not have
-raises `slips` in a validator.
+may stand there, and here both meet. All faults are told at once, of very many the first and how
+many there are. A rule that pydantic does not have raises `slips` in a validator.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from inspect import isclass
+from itertools import islice
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -26,6 +27,7 @@ Dialect = TypeVar("Dialect", bound=BaseModel)
 Sentences = tuple[str, str]  # what is wrong, what to do about it
 
 _SLIPS = "slips"
+_TOLD = 25  # faults, with their place and remedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +45,20 @@ def slips(*found: Slip) -> PydanticCustomError:
 
 
 def validate(model: type[Dialect], document: Document) -> Dialect:
-    """`document` as `model`; raise Refused with every fault of it, in the order of the text."""
+    """`document` as `model`; raise Refused with its faults, in the order of the text."""
     if not isinstance(document.value, dict):
         raise no_fields(document, f"Write {{{_entry(model, next(iter(_fields(model))))}}}")
     try:
         return model.model_validate(document.value)
     except ValidationError as error:
-        faults = [fault for one in error.errors() for fault in _faults(one, model, document)]
-        faults.sort(key=lambda fault: (fault[0].line, fault[0].column))
-        raise Refused.all([refused for _, refused in faults]) from None
+        found = error.errors(include_url=False)
+        every = (fault for one in found for fault in _faults(one, model, document))
+        faults = sorted(islice(every, _TOLD), key=lambda fault: (fault[0].line, fault[0].column))
+        told = [refused for _, refused in faults]
+        if (count := sum(len(one.get("ctx", {}).get(_SLIPS, (0,))) for one in found)) > _TOLD:
+            problem = f"there are {count - _TOLD} faults more"
+            told.append(Refused(problem, remedy="Mend these first", where=document.where(())))
+        raise Refused.all(told) from None
 
 
 def no_fields(document: Document, remedy: str) -> Refused:
