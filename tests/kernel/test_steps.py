@@ -120,6 +120,9 @@ class FakeWorld:
     def rdma_names(self):
         return {device.name for device in self.kernel.rdma}
 
+    def before_6_15(self):
+        self.kernel.old = True
+
 
 def ip(*words):
     done = subprocess.run(("ip", *words), capture_output=True, text=True, check=False)

@@ -52,6 +52,7 @@ class World(Protocol):
     def rename(self, old, new): ...  # a link of the node
     def add_rdma(self, name): ...  # a soft device on the parent
     def rdma_names(self): ...  # of the node
+    def before_6_15(self): ...  # from now on the node's names are in the way of the pod's
 
 
 def link(pod, name="net1"):

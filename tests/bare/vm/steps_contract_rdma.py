@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from kube_rdma.adapters.kernel.rtnl_write import interim_name
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.link import Host
 from kube_rdma.model.step import (
@@ -70,6 +71,35 @@ class Made:
         world.add_link("net1", pod=True)
         with world.open() as pod, pytest.raises(Refused, match="an interface net1 already"):
             pod.run(macvlan(world))
+
+    @pytest.mark.parametrize("old", [False, True])
+    def test_a_name_that_the_node_has_is_free_in_the_pod(self, world, old):
+        """An old kernel looks for it on the node."""
+        world.add_link("net1", pod=False)
+        if old:
+            world.before_6_15()
+        with world.open() as pod:
+            for _ in range(2):
+                pod.run(macvlan(world))
+            assert (link(pod).kind, link(pod).alias) == ("macvlan", MARK)
+            pod.undo(RemoveLink("net1", MARK))
+            assert link(pod) is None
+        assert world.node_link("net1")
+
+    def test_a_link_that_got_no_further_than_another_name_is_found(self, world):
+        wanted, there = macvlan(world), interim_name(MARK)
+        world.half_made(replace(wanted, name=there))
+        world.add_link("net1", pod=False)
+        world.before_6_15()
+        with world.open() as pod:
+            pod.run(wanted)
+            assert (link(pod).alias, link(pod, there)) == (MARK, None)
+        world.half_made(replace(wanted, name=there))
+        for undo in (RemoveLink("net1", MARK), RemoveLinks((RemoveLink("net1", MARK),))):
+            with world.open() as pod:
+                pod.undo(undo)
+                assert (link(pod), link(pod, there)) == (None, None)
+            world.half_made(replace(wanted, name=there))
 
     def test_another_attachment_s_link_is_neither_taken_nor_removed(self, world):
         with world.open() as pod:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from contextlib import closing
 from ipaddress import ip_address, ip_network
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.adapters.kernel.namespaces import open_inside
+from kube_rdma.adapters.kernel.netlink import Netlink, decode_attributes
 from kube_rdma.adapters.kernel.pod_sysfs import PodSysfs
 from kube_rdma.adapters.kernel.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.rtnl_write import make_link
+from kube_rdma.adapters.kernel.step_errors import refusal
 from kube_rdma.adapters.kernel.steps import open_pod
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.function_step import FunctionPlace
@@ -39,6 +42,7 @@ POD = "steps"
 PATH = Path("/run/netns", POD)
 NEAR = "near"  # a neighbour of the pod's interface
 NO_MAC = "00:00:00:00:00:00"
+NEWLINK, EXCL, IFNAME = 16, 0x200, 3  # RTM_NEWLINK, NLM_F_EXCL, IFLA_IFNAME
 
 
 class RealWorld:
@@ -47,6 +51,7 @@ class RealWorld:
     def __init__(self, card, parent, place):
         self.card, self.parent, self.place = card, parent, place
         self.near = macvlan(self)
+        self.patch = pytest.MonkeyPatch()
 
     def open(self, **options):
         return open_pod(PATH, **options)
@@ -105,6 +110,19 @@ class RealWorld:
     def rdma_names(self):
         return links()
 
+    def before_6_15(self):
+        """Answer as such a kernel does (rtnl_newlink): the sender's namespace is looked through."""
+        ask = Netlink.ask
+
+        def asked(netlink, kind, body=b"", **how):
+            if kind == NEWLINK and how.get("more", 0) & EXCL:
+                names = [one.value for one in decode_attributes(body[16:]) if one.type == IFNAME]
+                if any((NET / name.rstrip(b"\0").decode()).exists() for name in names):
+                    raise refusal(errno.EEXIST)
+            return ask(netlink, kind, body, **how)
+
+        self.patch.setattr(Netlink, "ask", asked)
+
 
 @pytest.fixture(scope="module")
 def function():
@@ -143,7 +161,9 @@ def world(function):
     physical = interface(PHYSICAL_FUNCTION)
     above = PciAddress((NET / physical / "device").resolve().name)
     place = FunctionPlace(Host(state(physical)["ifindex"], physical), above, 0)
-    yield RealWorld(card, Host(state(parent)["ifindex"], parent), place)
+    made = RealWorld(card, Host(state(parent)["ifindex"], parent), place)
+    yield made
+    made.patch.undo()
     run("sh", "-c", f"ip netns delete {POD} 2>/dev/null || true")
     until(lambda: any(function.glob("net/*")))
     run("ip", "link", "set", physical, "vf", "0", "mac", NO_MAC)

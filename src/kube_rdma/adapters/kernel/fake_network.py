@@ -110,10 +110,10 @@ class FakeRdma:
 
 
 class FakeNetwork:
-    """The node; `shared` is the RDMA namespace mode."""
+    """The node; `shared` is the RDMA namespace mode, `old` a kernel before Linux 6.15."""
 
-    def __init__(self, *, shared: bool = True) -> None:
-        self.shared = shared
+    def __init__(self, *, shared: bool = True, old: bool = False) -> None:
+        self.shared, self.old = shared, old
         self.node = FakeSpace(_NODE_INODE)
         self.links: list[FakeLink] = []
         self.rdma: list[FakeRdma] = []

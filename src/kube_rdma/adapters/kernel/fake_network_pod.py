@@ -22,7 +22,7 @@ from kube_rdma.adapters.kernel.fake_network_vf import (
     set_function,
 )
 from kube_rdma.adapters.kernel.pod_links import described, pick
-from kube_rdma.adapters.kernel.rtnl_write import GROUP, mac_bytes, make_link
+from kube_rdma.adapters.kernel.rtnl_write import GROUP, interim_name, mac_bytes, make_link
 from kube_rdma.adapters.kernel.step_errors import (
     ETHERNET,
     address_in_use,
@@ -76,7 +76,7 @@ from kube_rdma.model.step import (
     VirtualKind,
 )
 
-_SYSCTL = re.compile(r"net/ipv[46]/conf/([^/]+)/[a-z_]+")
+_SYSCTL = re.compile(r"net/ipv[46]/conf/([^/]+)/[a-z0-9_]+")
 _ALWAYS = frozenset({"all", "default"})
 
 
@@ -187,12 +187,23 @@ class FakePod:
         make_link(step, 0)  # it refuses words that no kernel could be told
         there = self._net.named(self._space, step.name)
         if there is None:
-            there = self._born(step)
+            there = self._born(step) if self._free(step) else self._born_apart(step)
         elif not there.interface().ours(step.mark):
             raise name_taken(step, described(there.interface()))
         if not there.alias:
             there.alias = step.mark
             self._net.message()
+
+    def _free(self, step: MakeLink) -> bool:
+        """Whether a link can be born under its name; an old kernel asks the node for it."""
+        return not self._net.old or self._net.named(self._net.node, step.name) is None
+
+    def _born_apart(self, step: MakeLink) -> FakeLink:
+        interim = replace(step, name=interim_name(step.mark))
+        link = self._net.named(self._space, interim.name) or self._born(interim)
+        link.name = step.name
+        self._net.message()
+        return link
 
     def _born(self, step: MakeLink) -> FakeLink:
         if step.inside:
@@ -281,13 +292,15 @@ class FakePod:
         self._net.message()
 
     def _remove(self, undo: RemoveLink) -> None:
-        there = self._net.named(self._space, undo.name)
-        if there and there.interface().ours(undo.mark):
-            self._net.remove(there)
-            self._net.message()
+        for name in (undo.name, interim_name(undo.mark)):
+            there = self._net.named(self._space, name)
+            if there and there.interface().ours(undo.mark):
+                self._net.remove(there)
+                self._net.message()
 
     def _remove_all(self, undo: RemoveLinks) -> None:
         wanted = {one.name: one.mark for one in undo.links}
+        wanted |= {interim_name(one.mark): one.mark for one in undo.links}
         grouped = [link for link in self._net.within(self._space) if link.group == GROUP]
         if any(
             seen.seen.name not in wanted or not seen.ours(wanted[seen.seen.name])

@@ -28,7 +28,6 @@ from kube_rdma.adapters.kernel.step_errors import (
     lost,
     mtu_too_large,
     name_taken,
-    name_taken_outside,
     no_link_here,
     no_parent,
     old_name_taken,
@@ -75,12 +74,30 @@ class PodLinks:
                 raise self._not_made(step, error) from error
             there = interface_named(self.pod, step.name)
             if there is None:
-                raise name_taken_outside(step) from error
-            if not there.ours(step.mark):
+                self._make_apart(step)
+            elif not there.ours(step.mark):
                 raise name_taken(step, described(there)) from error
-            if there.seen.alias:
+            elif there.seen.alias:
                 return
         self._do(rtnl_write.mark_link(step), f"marking {step.name}")
+
+    def _make_apart(self, step: MakeLink) -> None:
+        """Under another name first, where the node has one of the wanted name.
+
+        Before Linux 6.15 the kernel looks for the new name where the request comes from
+        (rtnl_newlink, net/core/rtnetlink.c).
+        """
+        interim = replace(step, name=rtnl_write.interim_name(step.mark))
+        try:
+            self._send_new(interim)
+        except Unavailable as error:
+            if errno_of(error) != errno.EEXIST:  # else its maker died before it was renamed
+                raise self._not_made(step, error) from error
+        there = interface_named(self.pod, interim.name)
+        if there is None:
+            raise no_link_here(interim.name)
+        act = f"naming {step.kind} {step.name}"
+        self._do(rtnl_write.rename_link(there.seen.index, step.name), act)
 
     def _send_new(self, step: MakeLink) -> None:
         """Of a parent in the pod, its index is known there alone."""
@@ -160,18 +177,20 @@ class PodLinks:
     def remove(self, undo: RemoveLink) -> None:
         """Only with our mark: another link of this name is another's."""
         self._indexes.clear()
-        there = interface_named(self.pod, undo.name)
-        if there and there.ours(undo.mark):
-            try:
-                _send(self.pod, rtnl_write.remove_link(there.seen.index))
-            except Unavailable as error:
-                if errno_of(error) != errno.ENODEV:
-                    raise judged(f"removing {undo.name}", error) from error
+        for name in (undo.name, rtnl_write.interim_name(undo.mark)):
+            there = interface_named(self.pod, name)
+            if there and there.ours(undo.mark):
+                try:
+                    _send(self.pod, rtnl_write.remove_link(there.seen.index))
+                except Unavailable as error:
+                    if errno_of(error) != errno.ENODEV:
+                        raise judged(f"removing {name}", error) from error
 
     def remove_all(self, undo: RemoveLinks) -> None:
         """At once by their group, for the kernel then waits once; only if that means no other."""
         self._indexes.clear()
         wanted = {one.name: one for one in undo.links}
+        wanted |= {rtnl_write.interim_name(one.mark): one for one in undo.links}
         inside = interfaces(self.pod)
         grouped = {link.seen.name for link in inside if link.group == rtnl_write.GROUP}
         mine = {

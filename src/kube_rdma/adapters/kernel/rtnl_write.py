@@ -6,6 +6,7 @@ netlink.h; what they do: net/core/rtnetlink.c (rtnl_newlink, do_setlink), net/co
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from kube_rdma.model.step import (
     AddRule,
     GiveBackLink,
     MakeLink,
+    Mark,
     RemoveRule,
     SetLink,
     TakeLink,
@@ -60,6 +62,11 @@ _MODES: Mapping[VirtualKind, Mapping[str, int]] = {
     VirtualKind.IPOIB: {"datagram": 0, "connected": 1},
 }
 """MACVLAN_MODE_*, IPVLAN_MODE_*, IPOIB_MODE_*; the first word is meant where none is said."""
+
+
+def interim_name(mark: Mark) -> InterfaceName:
+    """What a link is called until it can have its own name; the same for the same mark."""
+    return InterfaceName(f"kr{hashlib.blake2b(mark.encode(), digest_size=6).hexdigest()}")
 
 
 @dataclass(frozen=True, slots=True)

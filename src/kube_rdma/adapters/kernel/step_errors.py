@@ -96,15 +96,6 @@ def name_taken(step: MakeLink | TakeLink | SetLink, by: str) -> Refused:
     )
 
 
-def name_taken_outside(step: MakeLink) -> Refused:
-    """rtnl_newlink looked the new name up in the sender's namespace before Linux 6.15."""
-    return Refused(
-        f"{step.name} cannot be made in the pod: the node itself has an interface of this name, "
-        "and a kernel before Linux 6.15 takes one for the other",
-        remedy=f"Rename the node's interface {step.name}",
-    )
-
-
 def no_link_here(name: str) -> Unavailable:
     """The pod has no such link, or not any more."""
     return Unavailable(f"the pod has no interface {name}")
