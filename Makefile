@@ -4,6 +4,12 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check bench image clean ready
 export PATH := $(PATH):/usr/sbin:/sbin
+# Without compiled files each worker would compile all tests, and each program that they start.
+unexport PYTHONDONTWRITEBYTECODE
+
+PYTEST := .venv/bin/python -m pytest
+# What needs no lab, on every core. Folders of tests that passed go at once.
+UNIT := $(PYTEST) -n auto -o tmp_path_retention_policy=failed
 
 help: ## list these words
 	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -11,15 +17,20 @@ help: ## list these words
 demo: ready ## boot the lab, install kube-rdma, run the SCC example, end with a table; leaves the lab up
 	@.venv/bin/kube-rdma lab demo
 
-test: ready ## every test but the slow ones, in one run; boots one lab for those that need it
-	@.venv/bin/python -m pytest -m "not slow"
+# The lab comes after all else: its machines want the cores for themselves. It comes also if
+# something failed before, so that one run tells all.
+test: ready ## every test but the slow ones: first what needs no lab, then one lab for all others
+	@failed=0; \
+	$(UNIT) -m "not slow and not lab" || failed=1; \
+	$(PYTEST) -m "not slow and lab" || failed=1; \
+	exit $$failed
 
 test-all: ready ## the slow tests too, then the same in a new Debian that holds only git, make and python3
-	@.venv/bin/python -m pytest
+	@failed=0; $(UNIT) -m "not lab" || failed=1; $(PYTEST) -m lab || failed=1; exit $$failed
 	@tools/fresh-root --full
 
 check: ready ## lint, types, import contracts, unit tests: under a minute
-	@.venv/bin/python -m pytest -q -n auto --hypothesis-profile=quick -m "not slow and not lab"
+	@$(UNIT) -q --hypothesis-profile=quick -m "not slow and not lab"
 
 bench: ready ## measure; ARGS="lab devices --json" chooses what and how
 	@.venv/bin/python -m bench $(ARGS)

@@ -10,6 +10,7 @@ from bench import (
     agent,
     allocate,
     attach,
+    attach_vm,
     bandwidth,
     devices,
     events,
@@ -23,7 +24,8 @@ from bench.context import Context
 from bench.figures import as_json, as_table
 from kube_rdma.model.errors import KubeRdmaError
 
-# Cheap ones first; `ipam` boots a lab of its own, `lab` boots the lab that the later ones use.
+# Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam` a lab of its own, `lab`
+# the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "survey": survey,
@@ -31,6 +33,7 @@ BENCHMARKS = {
     "events": events,
     "shim": shim,
     "attach": attach,
+    "attach-vm": attach_vm,
     "ipam": ipam,
     "lab": lab,
     "agent": agent,

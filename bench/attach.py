@@ -9,9 +9,7 @@ three take turns, so whatever else the machine does hits all.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import multiprocessing
 import os
 import platform
 import subprocess
@@ -21,16 +19,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from bench.attach_kubelet import kubelet
 from bench.attach_node import KUBELET
 from bench.context import Context
 from bench.figures import Figure
 from bench.shim import BUILD, CALL, CONFIG, milliseconds
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
 from kube_rdma.model.errors import Unavailable
 
 NICS = (1, 2, 4, 8)
@@ -206,30 +203,3 @@ def node(folder: Path) -> Iterator[Driver]:
                 yield driver
             finally:
                 process.kill()
-
-
-@contextmanager
-def kubelet(folder: Path) -> Iterator[None]:
-    """A kubelet that knows no container; its work is in no figure of the agent's CPU."""
-    folder.mkdir()
-    fork = multiprocessing.get_context("fork")
-    ready = fork.Event()
-    process = fork.Process(target=serve, args=(folder, ready))
-    process.start()
-    try:
-        ready.wait()
-        yield
-    finally:
-        process.terminate()
-        process.join()
-
-
-def serve(folder: Path, ready: Event) -> None:
-    """Be a kubelet until killed."""
-
-    async def run() -> None:
-        async with FakeKubelet.at(folder):
-            ready.set()
-            await asyncio.Event().wait()
-
-    asyncio.run(run())

@@ -3,37 +3,52 @@
 Nothing is planned, asked, encoded as JSON, looked at or made up for: the Steps that one ADD has run
 go to the kernel on sockets that are open already, and records of the same sizes to the same disk,
 in the same order, each with the fsyncs that make it durable. One question is left: a link's index
-and MAC, which its addresses and its announcement need.
+and MAC, which its addresses and its announcement need. The wait for a GID is the agent's own, for
+the kernel announces none.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from ipaddress import IPv4Address
 from itertools import pairwise
 from pathlib import Path
 from socket import socket
+from typing import Any
 
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.kernel import rtnl_write
+from kube_rdma.adapters.kernel import rtnl_vf, rtnl_write
 from kube_rdma.adapters.kernel.announce import arp_announcement, packet_socket
+from kube_rdma.adapters.kernel.gids import await_gid
 from kube_rdma.adapters.kernel.namespaces import open_inside
 from kube_rdma.adapters.kernel.netlink import Netlink
+from kube_rdma.adapters.kernel.rdma_netlink import NETLINK_RDMA
+from kube_rdma.adapters.kernel.rdma_write import make_device
 from kube_rdma.adapters.kernel.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.rtnl_view import Interface, interface_named
 from kube_rdma.adapters.kernel.rtnl_write import Request
+from kube_rdma.adapters.kernel.steps import open_pod
+from kube_rdma.adapters.kernel.sysctl import write_sysctl
+from kube_rdma.model.attachment import Plan
 from kube_rdma.model.errors import Broken
+from kube_rdma.model.function_step import SetFunction
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
     AddRule,
     Announce,
+    AwaitGid,
     MakeLink,
+    MakeRdma,
     SetLink,
+    SetSysctl,
     Step,
+    TakeLink,
 )
+from kube_rdma.rules.attach_undo import undo_all
 
 _ARP = 0x0806  # ETH_P_ARP
 
@@ -53,29 +68,40 @@ class Noting(Folder):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What one ADD did: the Steps that it ran, and the bytes of each record before them."""
+    """What one ADD did: the plans that it carried out, and the bytes of each record before."""
 
-    steps: tuple[Step, ...]
+    plans: tuple[Plan, ...]
     records: tuple[int, ...]
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """All Steps, in their order."""
+        return tuple(step for plan in self.plans for step in plan.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """How long it took, in ms; `disk_ms` of them for the records."""
+    """How long it took, in ms; `disk_ms` of them for the records, `gid_ms` until GIDs came."""
 
     ms: float
     cpu_ms: float
     disk_ms: float
+    gid_ms: float
 
 
 def run(trace: Trace, namespace: int, disk: Folder) -> Bare:
-    """Do what was traced once more, in a new namespace; blocks."""
-    with (
-        open_rtnl() as node,
-        open_inside(namespace, open_rtnl) as pod,
-        open_inside(namespace, packet_socket) as packet,
-    ):
-        wire = _Wire(node, pod, packet, namespace)
+    """Do what was traced once more, in a new namespace, and take it back; blocks."""
+    with ExitStack() as stack:
+        wire = _Wire(
+            namespace,
+            node=stack.enter_context(open_rtnl()),
+            pod=stack.enter_context(open_inside(namespace, open_rtnl)),
+            packet=stack.enter_context(open_inside(namespace, packet_socket)),
+        )
+        if any(isinstance(step, MakeRdma) for step in trace.steps):
+            wire.rdma = stack.enter_context(open_inside(namespace, _open_rdma))
+        wire.find(trace.steps)
+        stack.callback(_take_back, trace, namespace)
         work = time.process_time()
         ticks = [time.perf_counter()]
         for size in trace.records:
@@ -89,7 +115,19 @@ def run(trace: Trace, namespace: int, disk: Folder) -> Bare:
         ticks.append(time.perf_counter())
         before, sending, after = (b - a for a, b in pairwise(ticks))
         cpu = time.process_time() - work
-        return Bare(1000 * (before + sending + after), 1000 * cpu, 1000 * (before + after))
+        whole = before + sending + after
+        return Bare(*(1000 * each for each in (whole, cpu, before + after, wire.waited)))
+
+
+def _open_rdma() -> Netlink:
+    return Netlink(NETLINK_RDMA)
+
+
+def _take_back(trace: Trace, namespace: int) -> None:
+    """A card is needed again, and so is the name of a soft device."""
+    with open_pod(namespace) as pod:
+        for act in undo_all(trace.plans):
+            pod.undo(act)
 
 
 def _record(disk: Folder, size: int) -> None:
@@ -102,35 +140,76 @@ def _record(disk: Folder, size: int) -> None:
     disk.fsync_folder()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class _Wire:
+    """Sockets that are open, and what each Step is on them."""
+
+    namespace: int
     node: Netlink
     pod: Netlink
     packet: socket
-    namespace: int
-    _found: dict[str, Interface] = field(default_factory=dict)
+    rdma: Netlink | None = None  # the pod's
+    waited: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._indexes: dict[str, int] = {}  # of links on the node
+        self._found: dict[str, Interface] = {}
+        self._ways: dict[type[Step], Callable[[Any], None]] = {
+            MakeLink: self._make,
+            TakeLink: self._take,
+            SetFunction: self._set_function,
+            SetSysctl: lambda step: write_sysctl(self.namespace, step.path, step.value),
+            SetLink: lambda step: _ask(self.pod, rtnl_write.set_link(step)),
+            AddAddress: lambda step: self._on(step, rtnl_write.add_address),
+            AddRoute: lambda step: self._on(step, rtnl_write.add_route),
+            AddRule: lambda step: _ask(self.pod, rtnl_write.add_rule(step)),
+            MakeRdma: self._make_rdma,
+            AwaitGid: self._await_gid,
+            Announce: self._announce,
+        }
+
+    def find(self, steps: tuple[Step, ...]) -> None:
+        """Where the links are that will be taken."""
+        for step in steps:
+            if isinstance(step, TakeLink):
+                link = interface_named(self.node, step.link.name)
+                assert link, f"{step.link.name} came back"
+                self._indexes[step.name] = link.seen.index
 
     def send(self, step: Step) -> None:
-        match step:
-            case MakeLink():
-                _ask(self.node, rtnl_write.make_link(step, self.namespace))
-                _ask(self.pod, rtnl_write.mark_link(step))
-            case SetLink():
-                _ask(self.pod, rtnl_write.set_link(step))
-            case AddAddress():
-                self._with_index(step.name, lambda at: rtnl_write.add_address(step, at))
-            case AddRoute():
-                self._with_index(step.name, lambda at: rtnl_write.add_route(step, at))
-            case AddRule():
-                _ask(self.pod, rtnl_write.add_rule(step))
-            case Announce(name, IPv4Address() as address):
-                mac = rtnl_write.mac_bytes(self._link(name).seen.mac)
-                self.packet.sendto(arp_announcement(mac, address), (name, _ARP))
-            case _:
-                raise Broken(f"the floor knows no {type(step).__name__}, its figure would be wrong")
+        if type(step) not in self._ways:
+            raise Broken(f"the floor knows no {type(step).__name__}, its figure would be wrong")
+        self._ways[type(step)](step)
 
-    def _with_index(self, name: str, request: Callable[[int], Request]) -> None:
-        _ask(self.pod, request(self._link(name).seen.index))
+    def _make(self, step: MakeLink) -> None:
+        _ask(self.node, rtnl_write.make_link(step, self.namespace))
+        _ask(self.pod, rtnl_write.mark_link(step))
+
+    def _take(self, step: TakeLink) -> None:
+        index = self._indexes[step.name]
+        _ask(self.node, rtnl_write.take_link(step, index, self.namespace))
+
+    def _set_function(self, step: SetFunction) -> None:
+        above, number = step.place.physical.index, step.place.number
+        for one in rtnl_vf.changes(above, number, step.wanted, step.found):
+            _ask(self.node, one.request)
+
+    def _make_rdma(self, step: MakeRdma) -> None:
+        assert self.rdma
+        make_device(self.rdma, step)
+
+    def _await_gid(self, step: AwaitGid) -> None:
+        begin = time.perf_counter()
+        await_gid(step)
+        self.waited += time.perf_counter() - begin
+
+    def _announce(self, step: Announce) -> None:
+        assert isinstance(step.address, IPv4Address)
+        mac = rtnl_write.mac_bytes(self._link(step.name).seen.mac)
+        self.packet.sendto(arp_announcement(mac, step.address), (step.name, _ARP))
+
+    def _on(self, step: AddAddress | AddRoute, request: Callable[[Any, int], Request]) -> None:
+        _ask(self.pod, request(step, self._link(step.name).seen.index))
 
     def _link(self, name: str) -> Interface:
         if name not in self._found:

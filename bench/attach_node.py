@@ -1,10 +1,12 @@
 """The node of `attach`: `unshare --net python -m bench.attach_node FOLDER`, one process.
 
-Pod networks as role `node` runs them, on a kernel of their own so to say: this process has a
-network namespace with eight Ethernet rails, and makes one for every sandbox. Journals are on the
-disk of FOLDER and IPAM is the real one, as are planning, netlink, late binding and the socket of
-the shim. The API server is in this process's memory, the kubelet is another process, and the RDMA
-devices are a made-up tree: without them in the kernel no share is held and no GID is waited for.
+Pod networks as role `node` runs them: journals are on the disk of FOLDER, IPAM is the real one, as
+are planning, netlink, late binding and the socket of the shim. The API server is in this process's
+memory, the kubelet is another process. Every sandbox has a network namespace of its own.
+
+Run so, the node is a namespace with eight Ethernet rails, and its RDMA devices are a made-up tree:
+without them in the kernel no share is held and no GID is waited for. attach_inside.py runs it on a
+machine that has some.
 
 It does what it is told, a line of JSON for each, and answers with one. Namespaces are kept to the
 end: the kernel takes a while to clear one away, which would be in the next figure.
@@ -21,10 +23,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -33,7 +35,7 @@ from bench.attach_floor import Noting, Trace, run
 from bench.standin import card, write_node
 from kube_rdma.adapters.cluster.fake import FakeServer, Line
 from kube_rdma.adapters.cluster.ip import IP_BLOCK, IP_POOL, LEASE
-from kube_rdma.adapters.cluster.networks import DEFINITION
+from kube_rdma.adapters.cluster.networks import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cni_conf.places import inside
@@ -52,12 +54,14 @@ from kube_rdma.model.cni import Call, Verb
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ip import BootId, InterfaceName, NodeName
 from kube_rdma.model.pod import PodState
+from kube_rdma.model.pool import Pool
+from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent import binder, logs
 from kube_rdma.programs.agent.attaching import KINDS, Attaching
 from kube_rdma.programs.agent.kept import KeptSurvey
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.network_node import Asked, NetworkNode
-from kube_rdma.programs.agent.network_side import host_links
+from kube_rdma.programs.agent.network_side import host_functions, host_links
 from kube_rdma.programs.agent.networks import Neighbours, PodNetworks
 from kube_rdma.programs.ipam.node import Addresses, Doors
 from kube_rdma.programs.survey import take_survey
@@ -90,10 +94,26 @@ class Spent:
     other_writes: int  # of everything else: address blocks, which are taken ahead for many pods
 
 
+@dataclass(frozen=True)
+class Scene:
+    """What the node has, and what its pods ask for.
+
+    `networks` are CNI configurations by name, without addresses, each with its resource; `pools`
+    are what the kubelet is offered.
+    """
+
+    networks: Mapping[str, tuple[dict[str, Any], str]]
+    survey: Callable[[], Survey]
+    pools: Mapping[str, Pool] = field(default_factory=dict)
+
+
 class Node:
     """Pod networks, and what it takes to give them pods."""
 
-    def __init__(self, folder: Path, server: FakeServer, line: Line, sizes: list[int]) -> None:
+    def __init__(
+        self, folder: Path, scene: Scene, server: FakeServer, line: Line, sizes: list[int]
+    ) -> None:
+        self._names = tuple(scene.networks)
         self._server = server
         self._line = line
         self._sizes = sizes
@@ -118,9 +138,9 @@ class Node:
         return Spent(time.process_time() * 1000, told.total(), status, writes.total())
 
     def sandbox(self, nics: int) -> Sandbox:
-        """A new pod with a network on each of the first rails, and its namespace."""
+        """A new pod with the first networks, and its namespace."""
         name, self._made = f"train-{self._made}", self._made + 1
-        wanted = ", ".join(f"rail-{number}" for number in range(nics))
+        wanted = ", ".join(self._names[:nics])
         meta = {"name": name, "namespace": "default", "annotations": {ANNOTATION: wanted}}
         self._server.put(POD, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {}})
         uid = self._server.documents(POD.plural)[-1]["metadata"]["uid"]
@@ -152,8 +172,7 @@ class Node:
         known = self.attaching.of(ContainerId(sandbox.container))
         assert known
         assert len(known.plans) == nics
-        steps = tuple(step for plan in known.plans for step in plan.steps)
-        self._traces[nics] = Trace(steps, tuple(self._sizes))
+        self._traces[nics] = Trace(known.plans, tuple(self._sizes))
         return {"ms": took, "del_ms": await self.answer(Verb.DEL, sandbox), **spent}
 
     async def floor(self, nics: int) -> dict[str, Any]:
@@ -231,34 +250,38 @@ def make_rails() -> None:
             subprocess.run(("ip", *words), check=True)
 
 
-def documents(server: FakeServer) -> None:
-    """A network for each rail, with a pool of its own."""
-    for number in range(RAILS):
-        name = f"rail-{number}"
+def rails(tree: Path) -> Scene:
+    """A macvlan on each rail; the cards are those of a made-up tree."""
+    networks = {
+        f"rail-{number}": ({"type": "macvlan", "master": f"rail{number}"}, "")
+        for number in range(RAILS)
+    }
+    return Scene(networks, partial(take_survey, tree))
+
+
+def documents(server: FakeServer, scene: Scene) -> None:
+    """The networks, each with a pool of its own."""
+    for number, (name, (wanted, resource)) in enumerate(scene.networks.items()):
         ranges = [{"subnet": f"10.{number}.0.0/16", "gateway": f"10.{number}.0.1"}]
         version = f"{IP_POOL.group}/{IP_POOL.version}"
         pool = {"apiVersion": version, "kind": IP_POOL.kind, "metadata": {"name": name}}
         server.put(IP_POOL, {**pool, "spec": {"ranges": ranges}})
-        config = {
-            "cniVersion": "1.0.0",
-            "type": "macvlan",
-            "master": f"rail{number}",
-            "ipam": {"type": "kube-rdma-ipam", "pool": name},
-        }
+        ipam = {"type": "kube-rdma-ipam", "pool": name}
+        config = {"cniVersion": "1.0.0", **wanted, "ipam": ipam}
         version = f"{DEFINITION.group}/{DEFINITION.version}"
-        meta = {"name": name, "namespace": "default"}
+        meta = {"name": name, "namespace": "default", "annotations": {RESOURCE: resource}}
         network = {"apiVersion": version, "kind": DEFINITION.kind, "metadata": meta}
         server.put(DEFINITION, {**network, "spec": {"config": json.dumps(config)}})
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Node]:
+async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
     """Pod networks, wired as in programs/agent/network_side; they give addresses."""
     server, sizes = FakeServer([IP_POOL, IP_BLOCK, LEASE, DEFINITION]), list[int]()
-    documents(server)
+    documents(server, scene)
     line = server.line()
     cluster = Cluster(line)
-    node = Node(folder, server, line, sizes)
+    node = Node(folder, scene, server, line, sizes)
     kubelet = KubeletView(PodResources(folder / KUBELET / POD_RESOURCES / KUBELET_SOCKET))
     async with AsyncExitStack() as stack:
         doors = Doors(cluster, "kube-rdma", Noting(folder / "addresses", sizes))
@@ -272,8 +295,11 @@ async def running(folder: Path) -> AsyncIterator[Node]:
             )
         )
         stack.enter_context(kubelet.connected())
-        survey = KeptSurvey(partial(take_survey, folder / TREE))
-        asked = Asked(cluster, kubelet, dict, survey, host_links)
+        asked = Asked(
+            *(cluster, kubelet, lambda: scene.pools, KeptSurvey(scene.survey), host_links),
+            functions=host_functions,
+            watched=giver.pool,
+        )
         records = Journal(Noting(folder / "attachments", sizes), KINDS)
         plugins = Plugins(Host(folder, PurePosixPath("/opt/cni/bin"), partial(inside, folder)))
         node.attaching = Attaching(stack.enter_context(records), open_pod, plugins)
@@ -309,7 +335,7 @@ async def main(folder: Path) -> None:
     logs.configure()
     make_rails()
     write_node(folder / TREE, [card(number) for number in range(RAILS)])
-    async with running(folder) as node:
+    async with running(folder, rails(folder / TREE)) as node:
         print(json.dumps({}), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             told = json.loads(line)

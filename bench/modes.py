@@ -40,8 +40,7 @@ def measure(context: Context) -> tuple[Figure, ...]:
     """Change the first node's mode six times."""
     lab = context.lab()
     node = lab.topology.nodes[0].name
-    for path in sorted((scc.examples().parent / "config").glob("*/*.yaml")):
-        scc.kubectl(lab, "apply", "-f", str(path))
+    scc.install_kinds(lab)
     scc.kubectl(lab, "apply", "-f", str(EXAMPLE))
     try:
         rollout = ("rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-rdma")

@@ -58,30 +58,49 @@ static int skip_value(struct cursor *cursor) {
     return depth == 0 && cursor->at > begin;
 }
 
-/* Whether `object` has the key; `value` is then its last value, as written. Keys with escapes are
- * never the ones we look for. */
-int json_member(struct text object, const char *key, struct text *value) {
+enum found { NONSENSE, THERE, ABSENT, UNCLEAR }; /* UNCLEAR: a key has escapes and may be the one */
+
+/* Looks for the key; `value` is its last value, as written. */
+static enum found look(struct text object, const char *key, struct text *value) {
     struct cursor cursor = {object.at, object.at + object.length};
-    int found = 0;
+    enum found found = ABSENT;
     if (!take(&cursor, '{'))
-        return 0;
+        return NONSENSE;
     while (take(&cursor, '"')) {
         const char *name = cursor.at;
         if (!skip_string(&cursor))
-            return 0;
+            return NONSENSE;
         size_t length = (size_t)(cursor.at - name) - 1;
         if (!take(&cursor, ':'))
-            return 0;
+            return NONSENSE;
         skip_space(&cursor);
         const char *begin = cursor.at;
         if (!skip_value(&cursor))
-            return 0;
+            return NONSENSE;
         if (length == strlen(key) && memcmp(name, key, length) == 0) {
             *value = (struct text){begin, (size_t)(cursor.at - begin)};
-            found = 1;
+            found = THERE;
+        } else if (found == ABSENT && memchr(name, '\\', length)) {
+            found = UNCLEAR;
         }
         if (!take(&cursor, ','))
             break;
     }
-    return found && take(&cursor, '}');
+    return take(&cursor, '}') ? found : NONSENSE;
+}
+
+/* Whether `object` has the key, written without escapes as the ones are that we look for. */
+int json_member(struct text object, const char *key, struct text *value) {
+    return look(object, key, value) == THERE;
+}
+
+/* Whether `object` surely is one without the key. */
+int json_lacks(struct text object, const char *key) {
+    struct text value;
+    return look(object, key, &value) == ABSENT;
+}
+
+/* Whether a value is just this word: true, null. */
+int json_is(struct text value, const char *word) {
+    return value.length == strlen(word) && memcmp(value.at, word, value.length) == 0;
 }

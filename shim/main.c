@@ -2,10 +2,11 @@
  * The one program of kube-rdma on a host: a CNI plugin (specification 0.3.1 to 1.1.0), by its second
  * name an IPAM plugin for others, and an OCI hook.
  *
- * It does no networking. It hands the call to the agent of this node and gives back the answer. It
- * decides only while the agent is away, so that pods which ask for nothing start all the same, and
- * pods which ask wait. It is a static C program because a host need not have anything else, and
- * because every start and end of every pod runs it.
+ * It does no networking. It hands the call to the agent of this node and gives back the answer. A pod
+ * that asks for nothing is none of the agent's business: where the runtime tells a pod's annotations,
+ * such a pod is let through at once. While the agent is away, pods that ask wait. It is a static C
+ * program because a host need not have anything else, and because every start and end of every pod
+ * runs it.
  */
 #define _GNU_SOURCE
 #include "shim.h"
@@ -127,9 +128,38 @@ static int cni_argument(const char *name, char *part, size_t room) {
     return 0;
 }
 
-/* Whether the agent left word that this pod asks for something of ours. A doubt counts as yes,
- * except for a pod that the agent has never seen: see docs/decisions/0008-shim.md. */
-static int pod_asks(void) {
+/* Whether the runtime calls us for the cluster's network, by the mark of our entry in its list. */
+static int is_chained(struct text input) {
+    struct text mark;
+    return json_member(input, "chain", &mark) && json_is(mark, "true");
+}
+
+/* What the runtime says about the pod: NULL where it does not tell annotations, as older ones and
+ * whoever wrote our entry before it asked for them. Without any, containerd says null. */
+static const struct text *annotations_of(struct text input) {
+    static struct text annotations;
+    struct text runtime;
+    if (!is_chained(input) || !json_member(input, "runtimeConfig", &runtime) ||
+        !json_member(runtime, "io.kubernetes.cri.pod-annotations", &annotations))
+        return NULL;
+    return &annotations;
+}
+
+/* Whether none of the annotations asks for networks. A doubt counts as asking. */
+static int asks_for_nothing(struct text annotations) {
+    return json_is(annotations, "null") ||
+           (json_lacks(annotations, "k8s.v1.cni.cncf.io/networks") &&
+            json_lacks(annotations, "k8s.volcengine.com/pod-networks") &&
+            json_lacks(annotations, "k8s.volcengine.com/pod-networks-definition"));
+}
+
+/* Whether this pod asks for something of ours, by its annotations, else by the word that the agent
+ * left. A doubt counts as yes, except for a pod that the agent has never seen and of which the
+ * runtime tells nothing: see docs/decisions/0008-shim.md. */
+static int pod_asks(struct text input) {
+    const struct text *annotations = annotations_of(input);
+    if (annotations)
+        return !asks_for_nothing(*annotations);
     char namespace[64], name[254], path[512];
     if (!cni_argument("K8S_POD_NAMESPACE", namespace, sizeof namespace) ||
         !cni_argument("K8S_POD_NAME", name, sizeof name))
@@ -160,16 +190,22 @@ static int for_other_plugin(const struct request *request) {
            (type.length != sizeof own - 1 || memcmp(type.at, own, type.length));
 }
 
+/* What the plugins before us made, as an ADD of ours answers that makes nothing. */
+static int has_previous(struct text input, struct text *previous) {
+    return json_member(input, "prevResult", previous) && previous->at[0] == '{';
+}
+
+static int pass_on(struct text previous) {
+    return write_all(STDOUT_FILENO, previous) || write_all(STDOUT_FILENO, (struct text){"\n", 1});
+}
+
 /* An ADD that the agent has not seen. Behind another plugin its result can be passed on; called on
  * its own by a meta-plugin, or for addresses, somebody asked for us by name. */
 static int add_without_agent(const struct request *request, const char *message) {
     struct text previous;
-    int chained = json_member(request->input, "prevResult", &previous) && previous.at[0] == '{';
-    if (chained && !for_other_plugin(request) && !pod_asks()) {
-        if (write_all(STDOUT_FILENO, previous) || write_all(STDOUT_FILENO, (struct text){"\n", 1}))
-            return 1;
-        return 0;
-    }
+    if (has_previous(request->input, &previous) && !for_other_plugin(request) &&
+        !pod_asks(request->input))
+        return pass_on(previous);
     return fail(request, CODE_TRY_AGAIN, message,
                 "This pod asks for an RDMA network and waits for the agent, other pods start; look "
                 "at kube-rdma's pod on this node");
@@ -197,6 +233,24 @@ static int without_agent(const struct request *request, const char *verb, enum o
     return fail(request, CODE_TRY_AGAIN, message, look);
 }
 
+/* Whether the call needs no agent: its answer is the same whatever the agent would say. STATUS of our
+ * entry is always good, for an error there makes the whole node NotReady, pods that ask for nothing
+ * included; those that ask are told by their own ADD. */
+static int answered_here(const struct request *request, const char *verb, int *exit_code) {
+    struct text previous;
+    if (!is_chained(request->input) || for_other_plugin(request))
+        return 0;
+    *exit_code = 0;
+    if (!strcmp(verb, "STATUS"))
+        return 1;
+    const struct text *annotations = annotations_of(request->input);
+    if (strcmp(verb, "ADD") || !annotations || !asks_for_nothing(*annotations) ||
+        !has_previous(request->input, &previous))
+        return 0;
+    *exit_code = pass_on(previous);
+    return 1;
+}
+
 /* Never waits, whatever the path is; the agent checks that it is a network namespace. */
 static int open_netns(void) {
     const char *path = getenv("CNI_NETNS");
@@ -214,13 +268,16 @@ int main(int argc, char **argv) {
     }
     if (read_input(&request.input))
         return fail(&request, errno == EFBIG ? CODE_DECODE : CODE_IO,
-                    errno == EFBIG ? "stdin is larger than 1 MiB" : "stdin cannot be read",
+                    errno == EFBIG ? "stdin is larger than 2 MiB" : "stdin cannot be read",
                     "Look at the CNI configuration of this node");
     if (!hook && !strcmp(verb, "VERSION")) {
         dprintf(STDOUT_FILENO, "{\"cniVersion\":\"%s\",\"supportedVersions\":" VERSIONS "}\n",
                 version_of(request.input, NEWEST));
         return 0;
     }
+    int exit_code;
+    if (!hook && answered_here(&request, verb, &exit_code))
+        return exit_code;
     if (read_environment(&request.environment))
         return fail(&request, CODE_ENVIRONMENT, "the CNI_ variables are larger than 64 KiB",
                     "Look at what the container runtime sets");

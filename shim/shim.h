@@ -21,8 +21,9 @@
 #define TIMEOUT_MS 100000
 #endif
 
-/* A configuration with its previous result takes a few KiB; the agent has the same limits. */
-#define MAX_INPUT (1024 * 1024)
+/* A configuration with its previous result takes a few KiB, the annotations of a pod up to 256 KiB,
+ * and six times as much where each of their signs is escaped. The agent has the same limits. */
+#define MAX_INPUT (2 * 1024 * 1024)
 #define MAX_ENVIRONMENT (64 * 1024)
 #define MAX_ANSWER (1024 * 1024)
 
@@ -58,5 +59,7 @@ const char *under_root(const char *path);
 
 /* json.c */
 int json_member(struct text object, const char *key, struct text *value);
+int json_lacks(struct text object, const char *key);
+int json_is(struct text value, const char *word);
 
 #endif

@@ -1,5 +1,7 @@
-"""Fixtures for all tests."""
+"""For all tests: fixtures, how hard Hypothesis tries, where and how many at once they run."""
 
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,29 @@ settings.register_profile("kube-rdma", database=None, print_blob=True, deadline=
 settings.load_profile("kube-rdma")
 # For `make check`, which people run all the time; `make test` tries all.
 settings.register_profile("quick", settings.get_profile("kube-rdma"), max_examples=25)
+
+MEMORY = Path("/dev/shm")  # tempfile makes the folders in it
+ROOM = 2 << 30  # a whole run leaves 300 MB, in 100,000 files
+
+
+def has_room(folder):
+    """Whether tests may have their folders there: large enough, and programs run there too."""
+    if not os.access(folder, os.W_OK):
+        return False
+    facts = os.statvfs(folder)
+    return facts.f_bavail * facts.f_frsize >= ROOM and not facts.f_flag & os.ST_NOEXEC
+
+
+# On a disk the trees of files that stand for a kernel take a third of a run. For this process only:
+# programs that it starts, a build of the lab among them, may need more room.
+if "TMPDIR" not in os.environ and has_room(MEMORY):
+    tempfile.tempdir = str(MEMORY)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """More workers than processors, because many tests wait for a moment."""
+    return len(os.sched_getaffinity(0)) * 3 // 2
 
 
 @pytest.fixture

@@ -18,7 +18,10 @@ from kube_rdma_lab.network import tap
 from kube_rdma_lab.processes import Program, call, running
 from kube_rdma_lab.topology import RDMA_MTU, NicKind, NodeSpec, RdmaNetns
 
-KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0"
+# The kernel's notices, as signs of life (watchdog.py), until the first program of user space runs:
+# from then on the console is for `lab: stage`, with only errors of the kernel between.
+LOUDNESS = "loglevel=6 sysctl.kernel.printk=4"
+KERNEL_ARGUMENTS = f"console=ttyS0 {LOUDNESS} panic=-1 mitigations=off net.ifnames=0"
 # Bus numbers of the two sockets' PCIe roots; the gap leaves room for what hangs below.
 BUS_NUMBERS = {0: 32, 1: 64}
 UPLINKS = 100  # chassis of the switches' ports start behind those of all functions
@@ -151,8 +154,13 @@ async def machine(node: NodeSpec, boot: Boot, state: Path, files: Path) -> Async
     home = state / "nodes" / node.name
     initrd, disk = home / "initrd", home / "images.qcow2"
     write_initrd(boot.parts.initrd, files, initrd)
-    backing = ("-b", boot.parts.image_disk, "-F", "raw")
-    await call((*boot.parts.qemu.img_argv, "create", "-q", "-f", "qcow2", *backing, disk))
+
+    async def new_disk() -> None:
+        # Before each start: a boot that was broken off leaves a disk that nobody should mount.
+        backing = ("-b", boot.parts.image_disk, "-F", "raw")
+        await call((*boot.parts.qemu.img_argv, "create", "-q", "-f", "qcow2", *backing, disk))
+
     console = state / "logs" / f"{node.name}.console.log"
-    async with running(node.name, command_line(node, boot, initrd, disk), console) as program:
+    argv = command_line(node, boot, initrd, disk)
+    async with running(node.name, argv, console, new_disk) as program:
         yield program

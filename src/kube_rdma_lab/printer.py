@@ -9,7 +9,7 @@ from typing import Self
 
 from kube_rdma_lab.progress import Event, Phase
 
-MARKS = {Phase.DONE: "✓", Phase.CACHED: "·"}
+MARKS = {Phase.DONE: "✓", Phase.CACHED: "·", Phase.AGAIN: "↻"}
 CLEAR_LINE = "\r\x1b[K"
 
 
@@ -37,7 +37,8 @@ class Printer:
         if event.phase == Phase.STARTED:
             self._running[event.step] = time.monotonic()
         else:
-            self._running.pop(event.step, None)
+            if event.phase != Phase.AGAIN:
+                self._running.pop(event.step, None)
             self._line(event)
         self._show_running()
 

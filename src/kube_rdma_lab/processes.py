@@ -18,6 +18,8 @@ STOP_SECONDS = 5.0
 POLL_SECONDS = 0.05
 TAIL_LINES = 12
 
+Prepare = Callable[[], Awaitable[None]]
+
 
 def tail(log: Path, lines: int = TAIL_LINES) -> str:
     """Return the last lines of a log, indented, for the end of an error message."""
@@ -29,12 +31,30 @@ def tail(log: Path, lines: int = TAIL_LINES) -> str:
 
 
 class Program:
-    """A running program of the lab."""
+    """A program of the lab, started by `running`; its output is appended to `log`."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+    _process: asyncio.subprocess.Process
+
+    def __init__(self, name: str, argv: Sequence[str | Path], log: Path, prepare: Prepare) -> None:
         self.name = name
         self.log = log
-        self._process = process
+        self._argv = tuple(map(str, argv))
+        self._prepare = prepare
+
+    async def start(self) -> None:
+        """Start the program."""
+        await self._prepare()
+        with self.log.open("ab") as sink:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._argv, stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
+            )
+
+    async def restart(self, why: str) -> None:
+        """End the program and start it anew; the log tells why."""
+        await self.stop()
+        with self.log.open("a") as log:
+            print(f"\n{self.name}: started anew: {why}", file=log)
+        await self.start()
 
     @property
     def running(self) -> bool:
@@ -81,14 +101,17 @@ async def _poll(condition: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
+async def nothing() -> None:
+    """Prepare nothing."""
+
+
 @contextlib.asynccontextmanager
-async def running(name: str, argv: Sequence[str | Path], log: Path) -> AsyncIterator[Program]:
-    """Run a program until the scope closes, its output appended to `log`."""
-    with log.open("ab") as sink:
-        process = await asyncio.create_subprocess_exec(
-            *map(str, argv), stdin=asyncio.subprocess.DEVNULL, stdout=sink, stderr=sink
-        )
-    program = Program(name, process, log)
+async def running(
+    name: str, argv: Sequence[str | Path], log: Path, prepare: Prepare = nothing
+) -> AsyncIterator[Program]:
+    """Run a program until the scope closes; `prepare` comes before each start of it."""
+    program = Program(name, argv, log, prepare)
+    await program.start()
     try:
         yield program
     finally:

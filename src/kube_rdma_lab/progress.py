@@ -23,13 +23,14 @@ class Phase(StrEnum):
     STARTED = "started"
     DONE = "done"
     CACHED = "cached"
+    AGAIN = "again"  # it goes on, from its beginning
     READY = "ready"  # of the whole lab: the supervisor needs no follower from here on
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened to one step; `note` is the error's sentence when it FAILED."""
+    """One thing that happened to one step; `note` says why when it FAILED or begins AGAIN."""
 
     step: str
     phase: Phase

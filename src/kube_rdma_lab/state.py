@@ -131,8 +131,14 @@ def clear(folder: Path) -> bool:
     """Remove what a lab left on disk; return False when there was nothing. The lock stays."""
     if not folder.exists():
         return False
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, onerror=_unless_gone)
     return True
+
+
+def _unless_gone(_: object, __: str, error: tuple[type, BaseException, object]) -> None:
+    """Raise what keeps a file from going, but not that another `lab down` was faster."""
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]
 
 
 def end(folder: Path) -> None:

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma_lab import accelerator, network, node_files, state
+from kube_rdma_lab import accelerator, network, node_files, state, watchdog
 from kube_rdma_lab.build.parts import Parts
 from kube_rdma_lab.console import Console
 from kube_rdma_lab.control_plane import ControlPlane, control_plane
@@ -71,7 +71,9 @@ class Supervisor:
     async def _follow(self, node: NodeSpec, program: Program) -> None:
         """Wait until a node has booted, its kubelet serves and the cluster calls it Ready."""
         console = Console(node.name, program.log)
-        for stage in ("booted", "containerd", "kubelet"):
+        with step(self._report, f"{node.name} booted"):
+            await watchdog.awake(program, console, NODE_SECONDS, self._report)
+        for stage in ("containerd", "kubelet"):
             with step(self._report, f"{node.name} {stage}"):
                 await program.until(lambda stage=stage: console.reached(stage), NODE_SECONDS)  # type: ignore[misc]
         with step(self._report, f"{node.name} Ready"):

@@ -6,12 +6,13 @@ from kube_rdma.adapters.cni_exec.plugins import Plugins
 from kube_rdma.adapters.journal.fake import FakeDisk
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cni_wire import decode
-from kube_rdma.api import network_status
+from kube_rdma.api import cni_conf_network, network_status
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.programs.agent import networks
 from kube_rdma.programs.agent.attaching import KINDS, Attaching
 from kube_rdma.programs.agent.calls import Calls
 from kube_rdma.programs.agent.delegate import Delegates, Neighbours
+from kube_rdma.programs.agent.guids import Guids
 from kube_rdma.programs.agent.networks import PodNetworks
 from kube_rdma.rules.conflist import ENTRY
 
@@ -34,7 +35,16 @@ class DelegateNode(Node):
 
     async def bring(self, ipam):
         self._working()
-        self.brought = (*self.brought, ipam.pool.name)
+        self.brought = (*self.brought, *([ipam.pool.name] if ipam.pool else []))
+
+    async def written(self, namespace, name):
+        self._working()
+        found = self.networks.get(f"{namespace}/{name}")
+        return (found[1].encode(), found[0]) if found else None
+
+    async def configured_text(self, name):
+        self._working()
+        return cni_conf_network.text_of(self.confs, name)
 
     async def tell_own(self, pod, found, others):
         self._working()
@@ -78,7 +88,12 @@ class OfInterfaces(Addresses):
 
 
 class DelegateWorld(World):
-    """Calls come as bytes, through the decoder; `wiring` is what the host's configuration says."""
+    """Calls come as bytes, through the decoder; `wiring` is what the host's configuration says.
+
+    `infos` is the folder in which callers are told of devices; it counts at the next start.
+    """
+
+    infos = None
 
     def __init__(self, *args, **facts):
         self.delegated, self.wiring = FakeDisk(), Wiring.DELEGATE
@@ -96,8 +111,9 @@ class DelegateWorld(World):
         late = WrittenOnce(self.bound, self.life)
         to = (self.node, giver, late, lambda fd: self._files[fd].stat().st_ino)
         attaching = Attaching(journal, self._open, Plugins(self.host))
-        self.delegates = Delegates(Neighbours(*to), attaching)
-        chain = networks.Neighbours(*to, lambda: self.delegates.containers)
+        guids = Guids(lambda: (*self.attaching.known, *attaching.known))
+        self.delegates = Delegates(Neighbours(*to, guids=guids, infos=self.infos), attaching)
+        chain = networks.Neighbours(*to, lambda: self.delegates.containers, guids)
         self.networks = PodNetworks(chain, self.attaching)
         self.calls = Calls(self.networks, self.delegates, lambda: self.wiring)
 

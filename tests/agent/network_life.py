@@ -4,10 +4,12 @@ Each thing that the agent does to one of them is an act of its Life. A life that
 nothing more, so no handler of an error cleans up behind a crash.
 """
 
+import asyncio
 from errno import EIO
 
 from kube_rdma.adapters.kernel.fake_network import FakeNetwork, KilledError
 from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.programs.ipam.fake import FakeAddresses
 
 
 class Life:
@@ -91,6 +93,21 @@ class Addresses:
 
     async def check(self):
         return await self._giver.check()
+
+
+class Halting(FakeAddresses):
+    """The first who asks for addresses waits until another does, or it may go on."""
+
+    def __init__(self, pools):
+        super().__init__(pools)
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def add(self, request):
+        if self.asked.is_set():
+            self.goes_on.set()
+        self.asked.set()
+        await self.goes_on.wait()
+        return await super().add(request)
 
 
 class Late:

@@ -17,7 +17,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.fake_network_vf import seen_functions
 from kube_rdma.adapters.kernel.step_errors import INFINIBAND
 from kube_rdma.api import cni_conf_network, network_definition
-from kube_rdma.model.attachment import GrantedShare, HostLink, HostNetwork
+from kube_rdma.model.attachment import GidTable, GrantedShare, HostLink, HostNetwork
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.cni import Attachment, Call, Result, Verb
@@ -27,12 +27,13 @@ from kube_rdma.model.holding import Holding
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.link import Host
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pool import Bind, ShareId
+from kube_rdma.model.pool import Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.asking import statuses
 from kube_rdma.programs.agent.attaching import KINDS, Attaching
 from kube_rdma.programs.agent.networks import Neighbours, PodNetworks
 from kube_rdma.programs.ipam.fake import FakeAddresses
+from kube_rdma.rules.attach import gid_room, gids_wanted
 from kube_rdma.rules.attach_vf import places, with_settings
 from kube_rdma.rules.networks import ANNOTATION
 from tests.rules.pod_networks import AS_MADE, WIDE_MADE
@@ -68,9 +69,10 @@ def card(number, *, soft=False, virtual=False, wide=False):
     return Card(CardId(pci), (found,), Function(seat, 0x15B3, 0x1021, "mlx5_core", (netdev,)))
 
 
-def share(of, mode, resource=RESOURCE):
+def share(of, mode, resource=RESOURCE, *, early=False):
     """A share of a card."""
-    return GrantedShare("main", resource, ShareId(f"{of.id}-0"), (of,), mode, Bind.PER_CARD)
+    name = ShareId(f"{of.id}-0")
+    return GrantedShare("main", resource, name, (of,), mode, Bind.PER_CARD, early)
 
 
 class Node:
@@ -84,6 +86,9 @@ class Node:
         self.kernel, self.cards, self.shares, self.networks = kernel, cards, shares, networks
         self.annotations, self.labels, self.host_network = {}, {}, False
         self.confs = ()  # the node's files of CNI configuration
+        self.gids = {}  # tables that are not empty, by device
+        whole = [one for one in shares if one.mode in (Mode.EXCLUSIVE, Mode.SRIOV)]
+        self.owned = tuple((card, one.resource) for one in whole for card in one.cards)
         self.before_telling = lambda: None
 
     async def pod(self, name, uid):
@@ -132,11 +137,16 @@ class Node:
             for one in kernel.within(kernel.node)
         )
         mode = NamespaceMode.SHARED if kernel.shared else NamespaceMode.EXCLUSIVE
-        return HostNetwork(links, mode)
+        return HostNetwork(links, mode, owned=self.owned)
 
     async def with_settings(self, placed):
         self._working()
         return with_settings(placed, seen_functions(self.kernel, places(placed)))
+
+    async def refuse_full(self, planned):
+        self._working()
+        for name, addresses in gids_wanted(planned).items():
+            gid_room(self.gids.get(name, GidTable(name, 256, 0)), addresses)
 
     async def devices(self, names):
         self._working()

@@ -82,6 +82,10 @@ PLANS = {
     "a GUID and a partition": world(
         "ib-sriov", Mode.SRIOV, WIDE, asks=WITH_GUID, fields={"pkey": "0x8012"}
     ),
+    "a function of InfiniBand by its mode": world("kube-rdma", Mode.SRIOV, WIDE),
+    "a GUID and RDMA of its own by its mode": world(
+        "kube-rdma", Mode.SRIOV, WIDE, asks=WITH_GUID, exclusive_rdma=True
+    ),
     "a partition and RDMA of its own": world(
         "ib-sriov", Mode.SRIOV, WIDE, fields={"pkey": "0x8012"}, exclusive_rdma=True
     ),
@@ -112,6 +116,7 @@ WHOLE = ["a whole card", "a whole card with rxe", "a virtual function", "RDMA of
 WHOLE += ["two whole cards with rxe", "a virtual function that is set up"]
 WHOLE += ["a virtual function with RDMA of its own", "two virtual functions with rxe"]
 WHOLE += ["a function of InfiniBand", "a GUID", "a GUID and RDMA of its own"]
+WHOLE += ["a function of InfiniBand by its mode", "a GUID and RDMA of its own by its mode"]
 WHOLE += ["a GUID and a partition", "a partition and RDMA of its own", "all that InfiniBand has"]
 
 

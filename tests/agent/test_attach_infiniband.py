@@ -1,17 +1,29 @@
 """A pod with a function of InfiniBand: what it has, what CHECK says of it, what is refused."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.errors import Broken, Refused
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.survey import NamespaceMode, Survey
+from kube_rdma.programs.agent.kept import KeptSurvey
+from kube_rdma.programs.agent.network_node import Asked, NetworkNode
 
-from .network_world import World, card, config, share
+from .network_life import Halting
+from .network_world import RESOURCE, World, card, config, share
 
 VIRTUAL = card(0, virtual=True, wide=True)
 GUID = "02:00:00:00:00:00:00:77"
 ASK = f'[{{"name": "net", "infiniband-guid": "{GUID}"}}]'
+
+
+def offered(mode, attach=None):
+    """A pool that has the function."""
+    spec = PoolSpec(RESOURCE, mode, "policy:1", attach=attach)
+    return Pool(spec, (Share(ShareId(VIRTUAL.id), healthy=True, card=VIRTUAL.id),), (VIRTUAL,))
 
 
 def made(folder, asks=ASK, *, exclusive=False, cards=(VIRTUAL,), **fields):
@@ -50,6 +62,39 @@ async def test_the_container_gets_the_device_as_it_is_called_now(tmp_path):
     assert device.name in str(own)
 
 
+async def test_a_container_that_has_its_device_already_gets_no_new_guid(tmp_path):
+    """It would keep the device node of before; the function's own GUID changes nothing."""
+    world, _ = made(tmp_path)
+    world.node.shares = (share(VIRTUAL, Mode.SRIOV, early=True),)
+    with pytest.raises(Refused, match="Write attach: auto into its pool in a NodePolicy"):
+        await world.add(1)
+    world.nothing_left(1)
+    world.ask("net")
+    await world.add(1)
+    await world.check(1)
+
+
+@pytest.mark.parametrize(
+    ("attach", "early"), [(None, True), (Attach.NONE, True), (Attach.AUTO, False)]
+)
+def test_a_share_is_early_where_its_pool_is_bound_at_allocate(attach, early):
+    """Mode sriov is, unless its pool says otherwise; and its cards belong to whoever holds them."""
+    pool = offered(Mode.SRIOV, attach)
+    node = NetworkNode(Asked(None, None, lambda: {RESOURCE: pool}, None, None))
+    (held,) = pool.shares
+    (found,) = node.granted([Holding("default", "train-0", "main", RESOURCE, (held.id,))])
+    assert (found.early, found.cards) == (early, (VIRTUAL,))
+
+
+async def test_cards_of_a_mode_that_owns_them_are_the_kubelet_s_to_give():
+    """Those that others may use too are not."""
+    survey = KeptSurvey(lambda: Survey((), None, NamespaceMode.SHARED))
+    for mode, owned in ((Mode.SRIOV, ((VIRTUAL, RESOURCE),)), (Mode.HCA, ())):
+        pool = offered(mode)
+        asked = Asked(None, None, lambda pool=pool: {RESOURCE: pool}, survey, lambda _: ())
+        assert (await NetworkNode(asked).host()).owned == owned
+
+
 async def test_a_partition_is_the_pod_s_interface(tmp_path):
     """On the function's own interface, which is in the pod too."""
     world, _ = made(tmp_path, pkey="0x8012")
@@ -77,6 +122,36 @@ async def test_a_guid_of_a_pod_that_lives_is_refused(tmp_path):
     with pytest.raises(Refused, match=f"the GUID {GUID} is taken, default/train-0 has it, on net1"):
         await world.add(new)
     await world.delete(1)
+    await world.add(new)
+    await world.check(new)
+
+
+async def test_one_guid_is_not_given_to_two_pods_at_once(tmp_path):
+    """The second asks while the first, whose GUID was found free, has no record of it yet."""
+    world, _ = made(tmp_path, cards=(VIRTUAL, card(1, virtual=True, wide=True)))
+    world.giver = Halting(replace(pool, rest=0.0) for pool in world.node.pools.values())
+    world.start()
+    new = world.sandbox()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(world.add(1))
+        await world.giver.asked.wait()
+        world.node.shares = (world.node.shares[1],)
+        with pytest.raises(Refused, match=f"{GUID} is taken, default/train-0 is being given it"):
+            await world.add(new)
+        world.giver.goes_on.set()
+    await world.check(1)
+    await world.delete(1)
+    await world.add(new)
+
+
+async def test_a_guid_that_no_pod_got_is_free_again(tmp_path):
+    """An ADD that failed after its GUID was found free holds nothing."""
+    world, _ = made(tmp_path)
+    world.giver.failing = Unavailable("no addresses now.")
+    with pytest.raises(Unavailable, match="no addresses now"):
+        await world.add(1)
+    world.giver.failing = None
+    new = world.sandbox()
     await world.add(new)
     await world.check(new)
 

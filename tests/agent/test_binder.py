@@ -1,6 +1,7 @@
 """Late binding through the agent: Allocate promises, CNI binds, PreStartContainer lets through."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from grpclib import GRPCError
@@ -8,6 +9,7 @@ from grpclib import GRPCError
 from kube_rdma.adapters.kubelet.fake_devices import Place
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.errors import Refused
 
 from .world import VKE, World, hard_card, running
 
@@ -57,6 +59,23 @@ async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
         await world.kubelet.start_container(JOB)
         await world.binder.detach(SANDBOX)
         assert files(world) == []
+
+
+async def test_a_pod_whose_annotation_nobody_reads_is_held_with_the_reason(world):
+    """But not one that has its networks from before: its containers may start anew."""
+
+    async def concerned(_):
+        raise Refused("Cello does not read it", remedy="Write blocks", where="pod default/job")
+
+    async with world.serving(world.doors(late=True)):
+        world.binder._to = replace(world.binder._to, concerned=concerned)
+        await admitted(world, ASKS)
+        with pytest.raises(GRPCError, match=r"pod default/job: Cello does not read it\. Write"):
+            await world.kubelet.start_container(JOB)
+        await world.binder.attach(
+            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+        )
+        await world.kubelet.start_container(JOB)
 
 
 @pytest.mark.parametrize("pod", [{}, {"annotations": ASKS, "host_network": True}])

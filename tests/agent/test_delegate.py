@@ -1,18 +1,21 @@
 """Beside a meta-plugin: one interface a call, whole results, and one writer of network-status."""
 
+import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
-from kube_rdma.adapters.kernel.fake_network import KilledError
 from kube_rdma.model.cni import Attachment, Result
-from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.cni_conf import ANNOTATIONS, Wiring
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.pool import Mode
+from kube_rdma.rules.networks import ANNOTATION
 
 from .delegate_world import NETWORK, PREVIOUS, DelegateWorld
-from .network_world import RANGE, card, container, share
+from .network_life import Halting
+from .network_world import RANGE, card, config, container, share
 
 SHARED = [share(card(n), Mode.SHARED_MULTI) for n in range(2)]
 STATUS = "k8s.v1.cni.cncf.io/network-status"
@@ -127,27 +130,6 @@ async def test_a_failed_call_leaves_the_other_interfaces(world):
     assert len(world.delegated.names()) == 1
 
 
-async def test_after_a_crash_at_any_act_nothing_is_left(tmp_path):
-    """Recovery takes back what no ADD has answered for; DEL then finds nothing to do."""
-    at, done = 0, False
-    while not done:
-        at += 1
-        world = DelegateWorld(tmp_path / f"w{at}", [card(0)], SHARED[:1], {})
-        world.sandbox()
-        world.start(at)
-        try:
-            await world.meta("ADD", 1)
-            done = not world.life.dead
-        except KilledError:
-            pass
-        world.start()
-        if not done:
-            await world.delegates.recover()
-        await world.meta("DEL", 1)
-        world.nothing_left(1)
-    assert at > 10
-
-
 async def test_a_sandbox_that_ended_without_a_word_is_found(world):
     """Multus forgets a sandbox whose cache it has lost, and calls nobody."""
     await world.meta("ADD", 1)
@@ -196,6 +178,49 @@ async def test_what_cannot_be_is_refused_before_anything_is_done(world, facts, s
     world.nothing_left(1)
 
 
+GUID = "02:00:00:00:00:00:00:77"
+WIDE = [share(card(n, virtual=True, wide=True), Mode.SRIOV) for n in range(2)]
+
+
+@pytest.fixture
+def wide(tmp_path):
+    """Two sandboxes whose pod holds the first of two functions of InfiniBand; the giver halts."""
+    found = DelegateWorld(tmp_path / "w", [cards for one in WIDE for cards in one.cards], WIDE, {})
+    found.giver = Halting(replace(pool, rest=0.0) for pool in found.node.pools.values())
+    found.start()
+    found.node.shares = (WIDE[0],)
+    for _ in range(2):
+        found.sandbox()
+    return found
+
+
+async def test_one_guid_is_not_given_to_two_pods_at_once(wide):
+    """The second asks while the first, whose GUID was found free, has no record of it yet."""
+    asks = {"runtimeConfig": {"infinibandGUID": GUID}}
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(wide.meta("ADD", 1, **asks))
+        await wide.giver.asked.wait()
+        wide.node.shares = (WIDE[1],)
+        with pytest.raises(Refused, match=f"{GUID} is taken, default/train-0 is being given it"):
+            await wide.meta("ADD", 2, **asks)
+        wide.giver.goes_on.set()
+    await wide.meta("CHECK", 1, **asks)
+    await wide.meta("DEL", 1, **asks)
+    await wide.meta("ADD", 2, **asks)
+
+
+async def test_a_guid_of_the_other_way_is_refused_too(wide):
+    """One pod has it by the runtime's call, another's meta-plugin asks for it."""
+    wide.giver.goes_on.set()
+    wide.wiring = Wiring.CHAIN
+    wide.node.networks["default/net"] = config("ib-sriov")
+    wide.ask(f'[{{"name": "net", "infiniband-guid": "{GUID}"}}]')
+    await wide.chain("ADD", 1)
+    wide.node.shares = (WIDE[1],)
+    with pytest.raises(Refused, match=f"the GUID {GUID} is taken, default/train-0 has it, on net1"):
+        await wide.meta("ADD", 2, runtimeConfig={"infinibandGUID": GUID})
+
+
 async def test_in_the_chain_only_one_of_two_reads_the_annotation(world):
     """Behind a meta-plugin an asking pod waits, or its interfaces would come twice."""
     with pytest.raises(Unavailable, match="has just become this node's network"):
@@ -218,6 +243,16 @@ async def test_without_a_meta_plugin_the_chain_does_all(world, entry):
     await world.chain("CHECK", 1, **entry)
     await world.chain("DEL", 1, **entry)
     world.nothing_left(1)
+
+
+@pytest.mark.parametrize("wiring", [Wiring.CHAIN, Wiring.DELEGATE])
+async def test_a_pod_that_is_told_to_ask_for_nothing_needs_no_api_server(world, wiring):
+    """The runtime says so with the call; of a pod that asks, the object is read."""
+    world.wiring, world.node.failing = wiring, Unavailable("The API server does not answer.")
+    plain = {"runtimeConfig": {ANNOTATIONS: {"note": "x", ANNOTATION: " "}}}
+    assert await world.chain("ADD", 1, **plain) == Result()
+    with pytest.raises(Unavailable, match="API server"):
+        await world.chain("ADD", 1, runtimeConfig={ANNOTATIONS: {ANNOTATION: "rail"}})
 
 
 IPAM = {"type": "macvlan", "master": "ens1f0", "ipam": {"type": "kube-rdma-ipam"}}

@@ -12,8 +12,9 @@ from kube_rdma.adapters.kernel.fake_sriov import FakeSriov
 from kube_rdma.adapters.kernel.sriov import Sriov
 from kube_rdma.adapters.kernel.uevents import Uevent
 from kube_rdma.adapters.kubelet.fake_devices import Place
-from kube_rdma.model.card import Function, Netdev
+from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PciAddress, Seat
+from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent import functions
 from kube_rdma.programs.agent.functions import KINDS, Sources
 from kube_rdma.programs.survey import take_survey
@@ -40,6 +41,17 @@ class VfWorld(World):
         self.sysfs = FakeSriov(self.root)
         self.config = folder / "config" / "policy.json"
         self.config.parent.mkdir()
+        self.uses = {}  # by interface; those that are not in it are merely up
+
+    def used(self, names):
+        if self.uses is None:
+            raise Unavailable("routing netlink: it does not answer")
+        return {name: self.uses.get(name, Use()) for name in names}
+
+    def set_up(self):
+        """Somebody sets the functions' interfaces up."""
+        for flags in self.root.glob("class/net/*/flags"):
+            flags.write_text("0x1003\n")
 
     def look(self):
         self.looks += 1
@@ -57,7 +69,8 @@ class VfWorld(World):
 
     def agent(self, *, boot="1", **options):
         """One life of the agent."""
-        sources = Sources(Sriov(self.root, self.sysfs.write).make, self.open_journal, boot)
+        make = Sriov(self.root, self.sysfs.write).make
+        sources = Sources(make, self.open_journal, boot, self.used)
         return self.serving(replace(self.doors(self.config, **options), functions=sources))
 
     def open_journal(self):
@@ -160,6 +173,53 @@ async def test_another_number_waits_for_the_pods_and_says_so(world, recording):
     assert len(recording.of("virtual functions wait")) == 1
 
 
+async def test_functions_that_somebody_set_up_and_nobody_uses_make_room(world):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        world.set_up()
+        world.policy(wish(4))
+        await world.offered(4)
+
+
+async def test_functions_with_an_address_stay_until_somebody_takes_it_away(world, recording):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        world.set_up()
+        world.uses["eth0v1"] = Use(addresses=("10.0.0.1/24",))
+        world.policy(wish(4))
+        await until(lambda: world.events_of("VirtualFunctionsPending"))
+        assert "eth0v1 has no longer the address" in world.events_of("VirtualFunctionsPending")[0]
+        world.uses.clear()
+        world.announce()
+        await world.offered(4)
+
+
+async def test_functions_that_are_up_stay_while_the_kernel_does_not_say_what_for(world, recording):
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        world.set_up()
+        world.uses = None
+        world.policy(wish(4))
+        await until(lambda: world.events_of("VirtualFunctionsPending"))
+        assert "for the node may use it" in world.events_of("VirtualFunctionsPending")[0]
+        await world.looked_again()
+    assert len(recording.of("nobody tells what virtual functions are used for")) == 1
+
+
+async def test_a_range_of_functions_that_will_not_be_there_is_told_once(world, recording):
+    """The pool's ranges begin at 0, so without a wish nothing is on the second card."""
+    world.policy(wish(4))
+    async with world.agent():
+        await world.offered(4)
+        await world.looked_again()
+    (line,) = recording.of("a range chooses functions that are not there")
+    assert line["what"].startswith("eth1#0-7 of rdma/vf (")
+    assert line["what"].endswith("function 0 is asked for, and eth1 has none, of 7 at most")
+
+
 async def test_functions_that_are_to_go_are_offered_to_nobody_first(world, monkeypatch):
     """A pod that got one at the last moment keeps it: whoever holds one is asked again."""
     monkeypatch.setattr(functions, "DRAIN_SECONDS", 1000.0)
@@ -186,6 +246,29 @@ async def test_what_was_made_before_a_restart_of_the_agent_is_ours(world):
     world.policy(wish(4))
     async with world.agent():
         await world.offered(4)
+
+
+async def test_what_a_life_did_not_end_the_next_one_ends(world, recording):
+    """Its functions were there, and drivers were not to bind to them yet."""
+    folder = world.root / "bus/pci/devices" / CARDS[0]
+
+    def half(act):
+        world.sysfs.write(folder / "sriov_drivers_autoprobe", "0")
+        world.sysfs.write(folder / "sriov_numvfs", "2")
+        raise Unavailable("it was killed here")
+
+    world.policy(wish(2))
+    sources = Sources(half, world.open_journal, "1")
+    async with world.serving(replace(world.doors(world.config), functions=sources)):
+        await until(lambda: world.events_of("VirtualFunctionsRefused"))
+    assert not (folder / "virtfn0/driver").exists()
+    world.journal.close()
+    async with world.agent():
+        assert len(await world.offered(2)) == 2
+        await until(lambda: recording.of("virtual functions made"))
+    ((_, record),) = world.journal.load().records
+    assert not record.begun
+    assert (folder / "sriov_drivers_autoprobe").read_text() == "1\n"
 
 
 async def test_what_somebody_made_since_the_boot_is_not_ours(world, recording):

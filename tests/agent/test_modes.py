@@ -6,10 +6,14 @@ from dataclasses import replace
 import pytest
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.adapters.journal.fake import FakeDisk
+from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kubelet.fake_devices import Place
+from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent import plugin
+from kube_rdma.programs.agent.staged import KINDS
 
-from .world import VKE, World, hard_card, until
+from .world import VKE, World, hard_card, running, until
 
 CARDS = [hard_card(n) for n in range(4)]
 
@@ -17,6 +21,7 @@ CARDS = [hard_card(n) for n in range(4)]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     monkeypatch.setattr(plugin, "PENDING_SECONDS", 0.02)
+    monkeypatch.setattr(plugin, "KEPT_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -65,7 +70,169 @@ async def test_a_change_of_mode_waits_for_the_pods_and_says_so(world, recording)
         await until(lambda: world.events_of("ModeChangePending"))
         world.kubelet.remove_pod("training")
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
+        await until(lambda: world.events_of("ModeChangeApplied"))
     assert len(recording.of("a change of mode waits")) == 1
+    (made,) = recording.of("a change of mode is made")
+    assert world.events_of("ModeChangeApplied") == [made["what"]]
+    assert made["what"] == (
+        "vke.volcengine.com/rdma is in mode shared-multi (label vke.node.rdma.mode) now, it was "
+        "in mode shared"
+    )
+
+
+def remembering(world, disk, **options):
+    """The agent's doors with a journal, each time opened anew."""
+    return replace(world.doors(**options), applied=lambda: Journal(disk, KINDS))
+
+
+async def test_a_change_that_waits_waits_after_a_restart_too(world, recording):
+    """Every update of the DaemonSet is one: the card of a pod is given to nobody else."""
+    disk = FakeDisk()
+    world.label("exclusive")
+    async with world.kubelet:
+        async with running(remembering(world, disk)):
+            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+            await world.kubelet.allocate(VKE, 1, place=Place("training"))
+            world.label("shared-multi")
+            await recording.wait_for("a change of mode waits")
+        disk.crash()
+        async with running(remembering(world, disk)):
+            await until(lambda: len(recording.of("a change of mode waits")) == 2)
+            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+            assert recording.of("a change of mode waits")[1]["what"].startswith(
+                "vke.volcengine.com/rdma stays in mode exclusive, mode shared-multi"
+            )
+            world.kubelet.remove_pod("training")
+            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
+
+
+async def test_without_a_record_the_shares_of_pods_tell_of_another_mode(world, recording):
+    """As far as they can: role plugin alone has no place to write."""
+    world.label("shared-multi")
+    async with world.kubelet:
+        async with running(world.doors()):
+            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
+            await world.kubelet.allocate(VKE, 1, ("0000:81:00.0-5",), place=Place("training"))
+        world.label("exclusive")
+        async with running(world.doors()):
+            await recording.wait_for("a change of mode waits")
+            assert recording.of("a change of mode waits")[0]["what"] == (
+                "vke.volcengine.com/rdma is not offered in mode exclusive (label "
+                "vke.node.rdma.mode) until these pods have ended: default/training, which hold "
+                "shares of another mode"
+            )
+            assert world.kubelet.healthy(VKE) == 0
+            world.kubelet.remove_pod("training")
+            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+
+
+async def test_what_cannot_be_remembered_is_not_changed(world, recording):
+    disk = FakeDisk()
+    world.label("shared")
+    async with world.serving(remembering(world, disk)):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+        disk.read_only = True
+        world.label("shared-multi")
+        await recording.wait_for("a change of mode waits")
+        assert "until it can be written down" in recording.of("a change of mode waits")[0]["what"]
+        assert world.kubelet.healthy(VKE) == 4
+        disk.read_only = False
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
+    assert len(recording.of("the modes of now are not written down")) == 1
+
+
+async def test_a_record_that_cannot_be_read_is_told_and_nobody_waits_for_it(world, recording):
+    disk = FakeDisk()
+    handle = disk.create("pools.json")
+    disk.write(handle, b"{")
+    world.label("shared")
+    async with world.serving(remembering(world, disk)):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+    assert recording.of("journal")
+    assert "pools.json" in disk.names()
+
+
+async def test_without_a_folder_to_write_to_the_cards_are_served(world, recording):
+    def closed():
+        raise Unavailable("/var/lib/kube-rdma/pools cannot be opened (Read-only file system).")
+
+    world.label("shared")
+    async with world.serving(replace(world.doors(), applied=closed)):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+    assert recording.of("the modes of now are forgotten at our end")
+
+
+async def test_a_record_of_late_binding_is_met_without_it_where_there_is_none(world, recording):
+    """The runtime was not reached at the start: pods get their cards all the same."""
+    disk = FakeDisk()
+    world.label("exclusive")
+    async with world.kubelet:
+        async with running(remembering(world, disk, late=True)):
+            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+            answer = await world.kubelet.allocate(VKE, 1, place=Place("training"))
+            assert answer.cdi_devices
+        world.journal.close()
+        async with running(remembering(world, disk)):
+            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+            answer = await world.kubelet.allocate(VKE, 1, ("0000:82:00.0-0",))
+            assert answer.devices
+
+
+def policy(name):
+    """All cards in a pool of this name."""
+    pool = {"resource": f"rdma/{name}", "mode": "exclusive"}
+    head = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy"}
+    return json.dumps({**head, "metadata": {"name": "a"}, "spec": {"pools": [pool]}})
+
+
+async def test_a_card_of_a_resource_that_went_is_offered_when_its_pod_has_ended(
+    world, tmp_path, recording
+):
+    """Under its new name it would be given away a second time."""
+    config = tmp_path / "config.json"
+    config.write_text(policy("old"))
+    async with world.serving(world.doors(config)):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/old") == 4)
+        await world.kubelet.allocate("rdma/old", 1, place=Place("training"))
+        config.write_text(policy("new"))
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/new") == 3)
+        (line,) = recording.of("a card is not free")
+        assert line["what"] == (
+            "mlx5_0: default/training still has it, of rdma/old, which is offered no more"
+        )
+        world.kubelet.remove_pod("training")
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/new") == 4)
+    assert not recording.of("card cannot be used"), "it is in good health"
+
+
+class Networks:
+    """Pod networks that only listen."""
+
+    def __init__(self):
+        self.told = []
+
+    def offered(self, pools, withdrawn=()):
+        self.told.append((set(pools), tuple(withdrawn)))
+
+    async def concerned(self, pod):
+        return True
+
+    async def run(self):
+        """Nothing to serve."""
+
+
+async def test_pod_networks_hear_what_is_offered_no_more_while_a_pod_has_it(world, tmp_path):
+    """Not that the pod holds none."""
+    config, networks = tmp_path / "config.json", Networks()
+    config.write_text(policy("old"))
+    async with world.serving(replace(world.doors(config), networks=networks)):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/old") == 4)
+        await world.kubelet.allocate("rdma/old", 1, place=Place("training"))
+        assert networks.told[-1] == ({"rdma/old"}, ())
+        config.write_text(policy("new"))
+        await until(lambda: networks.told[-1] == ({"rdma/new"}, ("rdma/old",)))
+        world.kubelet.remove_pod("training")
+        await until(lambda: networks.told[-1] == ({"rdma/new"}, ()))
 
 
 async def test_without_the_kubelet_s_word_no_mode_changes(world, recording):

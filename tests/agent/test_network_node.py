@@ -9,11 +9,14 @@ from kube_rdma.adapters.cluster.fake import FakeServer
 from kube_rdma.adapters.cluster.ip import IP_POOL
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.model.attachment import NetworkKind
+from kube_rdma.model.binding import PodName
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ip import IPPool, IPRange, Route
 from kube_rdma.model.link import Host
+from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
@@ -40,6 +43,32 @@ async def test_a_pool_is_as_the_api_server_has_it_now():
     await cluster.replace(IP_POOL, replace(made, spec=replace(POOL, probe=True, routes=routes)))
     found = await node.pool("rail-0")
     assert (found.name, found.probe, found.routes) == ("rail-0", True, routes)
+
+
+async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
+    """The kubelet tells the runtime that one; the object has a uid of its own."""
+    server = FakeServer()
+    for name, annotations in (("lb-node1", {MIRROR: "abc"}), ("plain", {})):
+        meta = {"name": name, "namespace": "kube-system", "annotations": annotations}
+        server.put(POD, {"metadata": meta, "spec": {}, "status": {}})
+    node = NetworkNode(Asked(Cluster(server.line()), None, dict, None, None))
+    static, plain = PodName("kube-system", "lb-node1"), PodName("kube-system", "plain")
+    found = await node.pod(static, "abc")
+    assert (found.name, found.uid == "abc") == ("lb-node1", False)
+    assert await node.pod(static, "") == found
+    assert await node.pod(static, "abd") is None
+    assert await node.pod(plain, "abc") is None
+    assert await node.pod(plain, (await node.pod(plain, "")).uid)
+
+
+async def test_a_pool_that_is_watched_is_not_asked_for():
+    """The API server is, about one that the watch does not show."""
+    line = FakeServer((IP_POOL,)).line()
+    node = NetworkNode(Asked(Cluster(line), None, dict, None, None, watched={POOL.name: POOL}.get))
+    assert await node.pool(POOL.name) == POOL
+    assert not line.requests
+    with pytest.raises(Unavailable, match="IPPool rail-1 was just deleted"):
+        await node.pool("rail-1")
 
 
 def test_a_virtual_function_is_at_its_number_of_its_physical_one():

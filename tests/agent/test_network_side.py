@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import time
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -28,6 +29,7 @@ from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.network_side import Machine, NetworkSide, Site
 from kube_rdma.programs.agent.sandboxes import Pace
 from kube_rdma.rules.networks import ANNOTATION, POD_NETWORKS
+from kube_rdma.rules.sandboxes import FAILURES
 
 from .world import NODE_NAME, until
 
@@ -36,6 +38,7 @@ CLUSTER = {"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "bridge"}
 MULTUS = {"cniVersion": "1.0.0", "name": "m", "type": "multus"}
 OWN_POD = PodSandbox("agent", PodName("kube-rdma", "agent"), "uid-agent", ready=True)
 ASKS = {ANNOTATION: "rdma"}
+WRONG = {ANNOTATION: "rdm"}
 EAGER = Pace(0.0, 0.01, count(1000.0, 1000.0).__next__)  # no grace, and always the next round
 
 
@@ -65,6 +68,8 @@ class Node:
         self.conf = self.host / "etc/cni/net.d/10-cbr0.conflist"
         self.conf.parent.mkdir(parents=True)
         (self.host / "opt/cni/bin").mkdir(parents=True)
+        for plugin in ("bridge", "multus"):
+            (self.host / "opt/cni/bin" / plugin).touch()
         self.conf.write_text(json.dumps(CLUSTER))
         run = socket.parent / "run"
         self.site = Site(NODE_NAME, "kube-rdma", self.host, folder / "state", run / "a", socket)
@@ -77,15 +82,19 @@ class Node:
         runtime.run(OWN_POD)
 
     @asynccontextmanager
-    async def agent(self, pace=EAGER):
+    async def agent(self, pace=EAGER, *, looked=True, **facts):
         """One life of it, from when it serves."""
         kept = KeptSurvey(self._survey)
-        machine = Machine(kept, self._links, open_pod=self._open, shim=lambda: b"shim", pace=pace)
+        facts = {"open_pod": self._open, "shim": lambda: b"shim", "pace": pace, **facts}
+        machine = Machine(kept, self._links, **facts)
         side = NetworkSide(self.site, Cluster(self.server.line()), Kubelet(None), Late(), machine)
+        if looked:
+            side.offered({})
         lists = self.runtime.lists
         task = asyncio.create_task(side.run())
         try:
-            await until(lambda: task.done() or (self.is_chained and self.runtime.lists > lists))
+            first = lists - (not looked)
+            await until(lambda: task.done() or (self.is_chained and self.runtime.lists > first))
             yield side
         finally:
             task.cancel()
@@ -115,15 +124,26 @@ class Node:
         (mine,) = (one for one in self.server.documents("pods") if one["metadata"]["name"] == name)
         return mine["metadata"]["uid"]
 
-    def sandbox(self, name, uid):
-        """The runtime makes it without asking us; its namespace."""
+    def sandbox(self, name, uid, ago=0):
+        """The runtime made it so many seconds ago, without asking us; its namespace."""
         path = self.folder / f"netns-{name}"
         path.touch()
         self.kernel.add_pod(path)
         self.kernel.space(path).inode = path.stat().st_ino
-        one = PodSandbox(f"c-{name}", PodName("default", name), uid, ready=True)
+        created = time.time_ns() - ago * 10**9
+        one = PodSandbox(f"c-{name}", PodName("default", name), uid, True, created)
         self.runtime.run(one, str(path))
         return path
+
+    async def many_rounds(self):
+        """Wait for more of them than a pod without its networks is given."""
+        lists = self.runtime.lists
+        await until(lambda: self.runtime.lists > lists + FAILURES + 3)
+
+    @property
+    def pods(self):
+        """The names of those that the API server has."""
+        return {one["metadata"]["name"] for one in self.server.documents("pods")}
 
     def events_of(self, reason):
         """The names of the pods that have an Event with this reason."""
@@ -195,13 +215,107 @@ async def test_a_pod_that_started_without_us_gets_its_network(node):
     assert node.records == ["attached-c-a.json", "attached-c-b.json"]
 
 
+async def test_until_the_node_was_looked_at_no_pod_is_given_what_it_lacks(node):
+    """Its card would look like one that nobody holds."""
+    node.sandbox("a", node.pod("a", ASKS))
+    async with node.agent(looked=False) as side:
+        await until(lambda: node.asking == {"a"})
+        assert node.runtime.lists == 0
+        side.offered({})
+        await until(lambda: node.attached == {"netns-a"})
+
+
 async def test_a_pod_that_cannot_get_its_network_is_evicted(node):
-    """Through the API server, which ends it."""
-    node.sandbox("a", node.pod("a", {ANNOTATION: "rdm"}))
+    """It asked before it started, and we were chained."""
+    uid = node.pod("a", WRONG, "Pending")
     async with node.agent():
-        await until(lambda: not node.server.documents("pods"))
+        await until(lambda: node.asking == {"a"})
+        node.sandbox("a", uid)
+        node.pod("a", WRONG)
+        await until(lambda: not node.pods)
         await until(lambda: node.events_of("EvictedForNetworks") == {"a"})
     assert node.attached == set()
+
+
+async def test_a_pod_that_started_while_the_agent_was_away_is_evicted_too(node):
+    """The last life of the agent knew that it asks."""
+    uid = node.pod("a", WRONG, "Pending")
+    async with node.agent():
+        await until(lambda: node.asking == {"a"})
+    node.sandbox("a", uid)
+    node.pod("a", WRONG)
+    async with node.agent():
+        await until(lambda: not node.pods)
+
+
+async def test_a_pod_that_was_annotated_while_it_ran_is_never_evicted(node):
+    """Nor by an agent that has not seen it before."""
+    async with node.agent():
+        os.utime(node.site.state / "chained", ns=(5, 5))
+        node.sandbox("a", node.pod("a"), ago=600)
+        await node.many_rounds()
+        node.pod("a", WRONG)
+        await until(lambda: node.events_of("NetworksMissing") == {"a"})
+        await node.many_rounds()
+    async with node.agent():
+        await node.many_rounds()
+    assert node.pods == {"a"}
+
+
+async def test_a_pod_from_before_we_came_is_never_evicted(node):
+    """Its annotation was never honoured, and it runs."""
+    node.sandbox("a", node.pod("a", WRONG), ago=600)
+    for _ in range(2):
+        async with node.agent():
+            await until(lambda: node.events_of("NetworksMissing") == {"a"})
+            await node.many_rounds()
+    assert node.pods == {"a"}
+
+
+async def test_a_pod_from_a_time_when_we_were_taken_away_is_never_evicted(node):
+    """The binary was gone, so nobody can have called us."""
+    uid = node.pod("a", WRONG, "Pending")
+    async with node.agent():
+        await until(lambda: node.asking == {"a"})
+    for name in ("kube-rdma", "kube-rdma-ipam"):
+        (node.host / "opt/cni/bin" / name).unlink()
+    node.conf.write_text(json.dumps(CLUSTER))
+    for file in ("asking/default/a", "chained"):
+        os.utime(node.site.state / file, ns=(5, 5))
+    node.sandbox("a", uid, ago=600)
+    node.pod("a", WRONG)
+    async with node.agent():
+        await until(lambda: node.events_of("NetworksMissing") == {"a"})
+        await node.many_rounds()
+    assert node.pods == {"a"}
+
+
+async def test_while_the_configuration_is_refused_nobody_is_known_to_call_us(node):
+    """Pods that start then are owed nothing; when it is mended, those that come are."""
+    mark = node.site.state / "chained"
+    async with node.agent():
+        await until(mark.exists)
+        node.conf.write_text(json.dumps(CLUSTER | {"cniVersion": "0.2.0"}))
+        await until(lambda: not mark.exists())
+        node.conf.write_text(json.dumps(CLUSTER))
+        await until(mark.exists)
+
+
+async def test_a_pod_on_the_hosts_network_is_told_what_it_cannot_have(node):
+    """No runtime calls us for it."""
+    node.pod("a", ASKS, hostNetwork=True)
+    node.pod("b", hostNetwork=True)
+    async with node.agent():
+        await until(lambda: node.events_of("NetworksRefused") == {"a"})
+        node.pod("c", ASKS, hostNetwork=True)
+        await until(lambda: node.events_of("NetworksRefused") == {"a", "c"})
+
+
+async def test_the_node_is_told_when_addresses_cannot_be_given(node):
+    """As long as it lasts; a runtime that asks is told that all is well."""
+    node.server.forbidden.add(("list", "ippools"))
+    async with node.agent(look=0.01):
+        await until(lambda: node.events_of("AddressTrouble") == {NODE_NAME})
 
 
 async def test_where_multus_is_the_default_its_pods_are_its_own(node):

@@ -319,10 +319,11 @@ async def test_gc_ends_what_is_not_valid(tmp_path):
     world.nothing_left(second)
 
 
-async def test_status_says_when_no_address_could_be_given(world):
-    """The runtime then marks the node as not ready."""
+async def test_status_says_to_callers_by_name_when_no_address_could_be_given(world):
+    """Behind the cluster's plugin it would make the node NotReady, for all other pods too."""
     status = Call(Verb.STATUS, "1.1.0", "cluster", b"{}", container(1), eth0)
     assert await world.networks.answer(status) == Result()
     world.giver.failing = Unavailable("The API server does not answer.")
     with pytest.raises(Unavailable, match="API server"):
         await world.networks.answer(status)
+    assert await world.networks.answer(replace(status, marked=True)) == Result()

@@ -54,6 +54,13 @@ async def test_the_status_of_another_plugins_interface_is_what_the_pod_shows(wor
     assert (ours["interface"], ours["dns"]) == ("net2", {})
 
 
+async def test_an_interface_beside_another_plugins_answers_for_itself_only(world):
+    """It would answer for that one's addresses too, where both are on one network."""
+    world.ask("rdma,other")
+    await world.add(1)
+    assert world.inside(1)[4]["net/ipv4/conf/net1/arp_ignore"] == "1"
+
+
 async def test_a_plugin_that_fails_takes_all_back(world):
     """Its sentence names plugin, code and reason; ours were made before."""
     world.ask("rdma,other")

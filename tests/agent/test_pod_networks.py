@@ -9,6 +9,8 @@ import pytest
 from kube_rdma.adapters.cluster.fake import FakeServer
 from kube_rdma.adapters.cluster.ip import IP_POOL
 from kube_rdma.adapters.cluster.kinds import Wanted
+from kube_rdma.adapters.cluster.networks import DEFINITION as DEFINED
+from kube_rdma.adapters.cluster.networks import DefinitionSpec
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD as POD_KIND
 from kube_rdma.model.attachment import CardAddresses, NetworkKind
@@ -33,6 +35,7 @@ STATUS = "k8s.volcengine.com/network-status"
 OWN_STATUS = "kube-rdma.io/network-status"
 MULTUS = "k8s.v1.cni.cncf.io/networks"
 RDMA = {"cniConf": {"name": "rdma"}}
+MASTER = {"cniConf": {"name": "cello-chainer"}, "master": True}
 MODES = [Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED_MULTI]
 POOL = IPPool(PoolName("rdma"), (IPRange(ip_network("10.9.0.0/24")),), rest=0.0)
 CELLO = {
@@ -216,19 +219,74 @@ async def test_the_status_is_in_the_way_of_the_pod_and_in_ours(tmp_path):
         ([{"cniConf": {"name": "x"}}, RDMA], r"CNI configuration x:1:\d+: type: tuning changes"),
         (
             [{**RDMA, "deviceConf": {"ips": ["10.9.0.9"]}}, RDMA],
-            r"pod-networks\[0\] \(default/rdma\): ips\[0\]: 10\.9\.0\.9 has no length",
+            r"pod-networks\[0\] \(default/rdma\): deviceConf\.ips\[0\]: 10\.9\.0\.9 has no length",
         ),
+        ([{"cniConf": {"name": "lan"}}], "has 0 blocks for vke.volcengine.com/rdma, and .* hold 2"),
+        ([MASTER], "has 0 blocks for vke.volcengine.com/rdma, and .* hold 2 of it"),
+        ([], "has 0 blocks for vke.volcengine.com/rdma, and .* hold 2 of it"),
     ],
 )
 async def test_what_cannot_be_made_is_refused_with_nothing_left(tmp_path, blocks, sentence):
     """By entry, and with both numbers where blocks and shares differ."""
     world = node(tmp_path, 2)
     configured(world, name="x", type="tuning")
+    lan = ConfFile("30-lan.conflist", '{"name": "lan", "plugins": [{"type": "bridge"}]}')
+    world.node.confs = (*world.node.confs, lan)
     ask(world, *blocks)
     with pytest.raises(Refused, match=sentence):
         await world.add(1)
     world.nothing_left(1)
     assert world.node.told == {}
+
+
+async def test_a_configuration_for_cards_counts_as_the_network_rdma_does(tmp_path):
+    """Although it names no resource: a block for each share."""
+    world = node(tmp_path, 2)
+    configured(world, name="rdma", plugins=[{"type": "kube-rdma"}])
+    ask(world, RDMA)
+    with pytest.raises(Refused, match=f"has 1 block for {RESOURCE}, and .* hold 2 of it"):
+        await world.add(1)
+    ask(world, RDMA, RDMA)
+    await world.add(1)
+    assert set(world.inside(1)[0]) == {"lo", "eth0", "eth1", "eth2"}
+
+
+async def test_a_list_without_blocks_of_ours_needs_no_share(tmp_path):
+    """The pod has the cluster's network alone, and nothing is done for it."""
+    world = node(tmp_path, 0)
+    for blocks in ([], [MASTER]):
+        ask(world, *blocks)
+        assert await world.add(1) == Result()
+    world.nothing_left(1)
+
+
+async def test_the_cluster_s_own_network_comes_once(tmp_path):
+    """A block that names it has to be the first, and say that it is."""
+    world = node(tmp_path, 0)
+    chained = [{"type": "bridge"}, {"type": "kube-rdma", "chain": True}]
+    configured(world, name="lan", plugins=chained)
+    ask(world, {"cniConf": {"name": "lan"}})
+    sentence = r"it is the cluster's own network, .* make it the first one with .master.: true"
+    with pytest.raises(Refused, match=sentence):
+        await world.add(1)
+    world.nothing_left(1)
+
+
+async def test_a_route_may_lead_to_a_gateway_in_no_subnet(tmp_path):
+    """As Cello sets it, in the main table and in the interface's."""
+    world = node(tmp_path, 1)
+    with_pool(world)
+    to, via = "10.0.0.0/8", "192.168.1.1"
+    ask(world, {**RDMA, "traffic": {"routes": {"extraRoutes": [{"dst": to, "gw": via}]}}})
+    await world.add(1)
+    routes = [one for one in world.inside(1)[2] if str(one.to) == to]
+    assert {(one.name, str(one.via), one.table) for one in routes} == {
+        ("eth1", via, None),
+        ("eth1", via, 101),
+    }
+    await world.check(1)
+    await world.delete(1)
+    world.nothing_left(1)
 
 
 async def test_addresses_of_a_card_that_stays_are_not_the_pod_s(tmp_path):
@@ -306,6 +364,18 @@ async def test_the_network_rdma_needs_no_custom_resource():
         found = definitions["train/rdma"].network
         assert [one.namespace for one in asks] == ["train"]
         assert (found.kind, found.card_addresses) == (NetworkKind.CARD, addresses)
+
+
+async def test_a_definition_without_a_configuration_is_that_of_the_node():
+    """By its name, as Multus reads it; where the node has none it is refused."""
+    conf = ConfFile("20-lab.conflist", '{"name": "lab", "plugins": [{"type": "bridge"}]}')
+    cluster, node_ = real((conf,), (IP_POOL, POD_KIND, DEFINED))
+    for name in ("lab", "other"):
+        await cluster.create(DEFINED, Wanted(name, "train", spec=DefinitionSpec(config=" ")))
+    found = await node_.definition("train", "lab")
+    assert (found.network.name, found.network.plugin) == ("train/lab", "bridge")
+    with pytest.raises(Refused, match="the node has no CNI configuration named other"):
+        await node_.definition("train", "other")
 
 
 async def test_a_pool_of_a_configuration_is_made():

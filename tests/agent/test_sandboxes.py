@@ -9,6 +9,7 @@ import pytest
 
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
 from kube_rdma.adapters.runtime.cri_fake import FakeRuntime
+from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni import Verb
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ip import Ask, NicAsk
@@ -31,7 +32,7 @@ class Node:
     def __init__(self, world, runtime, socket):
         self.world, self.runtime, self.time, self.phase = world, runtime, 1000.0, "Running"
         self.told, self.evicted, self.protected, self.looks = [], [], False, 0
-        self._socket, self._numbers, self.annotated_late = socket, {}, False
+        self._socket, self._numbers, self.owed = socket, {}, True
         runtime.run(OWN_POD)
         self.start()
 
@@ -42,13 +43,19 @@ class Node:
             listed=self._listed,
             netns=partial(read_netns, self._socket),
             pods=self._pods,
-            spared=lambda pod: self.annotated_late,
+            owed=self._owed,
             network=lambda: "cluster",
             evict=self._evict,
             tell=lambda pod, *what: self.told.append((pod.name, *what)),
             opened=self._opened,
         )
         self.sandboxes = Sandboxes(to, Pace(0.0, 60.0, lambda: self.time))
+
+    def _owed(self, sandbox, pod):
+        assert (sandbox.pod, sandbox.uid) == (PodName(pod.namespace, pod.name), pod.uid)
+        if isinstance(self.owed, Exception):
+            raise self.owed
+        return self.owed
 
     def run(self):
         """The runtime makes the pod a sandbox without asking us; its number."""
@@ -186,9 +193,10 @@ async def test_a_pod_that_does_not_run_is_never_evicted(node):
     assert set(node.world.bound) == {container(number)}
 
 
-async def test_a_pod_that_was_annotated_while_it_ran_is_told_and_never_evicted(node):
-    """It has missed nothing; a slip of the pen must not end it."""
-    node.annotated_late = True
+@pytest.mark.parametrize("owed", [False, Unavailable("The disk is broken.")])
+async def test_a_pod_that_was_annotated_while_it_ran_is_told_and_never_evicted(node, owed):
+    """It has missed nothing; a slip of the pen must not end it. Nor while nobody can say."""
+    node.owed = owed
     node.world.ask("rdm")
     node.run()
     await node.rounds(3 * FAILURES, LONGEST)

@@ -134,4 +134,16 @@ spec:
   - {selectors: [{interfaces: [ens3f0], vendors: [15b3]}], count: 4}
   - {selectors: [{interfaces: [ens2f0]}], count: 8, autoprobe: false}
 """,
+    "NodePolicy with ranges beyond its virtual functions": b"""\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata: {name: a}
+spec:
+  pools:
+  - {resource: rdma/a, mode: sriov, selectors: [{physicalFunctions: ["ens2f0#0-1,4-9"]}]}
+  - {resource: rdma/b, mode: sriov, selectors: [{rootDevices: ["0000:81:00.0#0"]}]}
+  virtualFunctions:
+  - {selectors: [{interfaces: [ens2f0]}], count: 4}
+  - {selectors: [{pciAddresses: ["0000:81:00.0"]}], count: 0}
+""",
 }

@@ -4,19 +4,31 @@ import json
 
 import pytest
 
-from kube_rdma.api.called_conf import network, plugin_type
+from kube_rdma.api.called_conf import (
+    Block,
+    blocks,
+    device_info_file,
+    is_built_in,
+    network,
+    network_name,
+    plugin_type,
+    resource,
+)
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.cni import Call, Verb
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import InterfaceName
 
 
-def called(cni_args=(), **config):
+def call_of(cni_args=(), **config):
     text = json.dumps({"cniVersion": "1.0.0", "name": "x", "type": "kube-rdma", **config}).encode()
-    call = Call(
+    return Call(
         Verb.ADD, "1.0.0", "x", text, ContainerId("c"), InterfaceName("net1"), args=tuple(cni_args)
     )
-    return network(call, "ml/rail")
+
+
+def called(cni_args=(), **config):
+    return network(call_of(cni_args, **config), "ml/rail", "rdma/a")
 
 
 def test_what_the_pod_asks_for_is_found_in_all_places():
@@ -27,6 +39,7 @@ def test_what_the_pod_asks_for_is_found_in_all_places():
         deviceID="hca-8",
     )
     assert (definition.network.name, ask.namespace, ask.network) == ("ml/rail", "ml", "rail")
+    assert definition.network.resource == "rdma/a"
     assert [(str(one.address), one.prefix) for one in ask.addresses] == [
         ("10.0.0.1", None),
         ("10.0.0.2", 24),
@@ -53,8 +66,16 @@ def test_the_guid_of_a_call():
     guid = "02:00:0a:00:00:00:00:01"
     mark = {"cni": {"mellanox.infiniband.app": "configured"}}
     _, ask = called(runtimeConfig={"infinibandGUID": guid}, args=mark)
-    assert (ask.guid, ask.configured) == (guid, True)
+    assert (ask.guid, ask.argued_guid, ask.configured) == (guid, None, True)
     assert not called()[1].configured
+    _, ask = called(args={"cni": {"guid": "02:00:0A:00:00:00:00:01"}})
+    assert (ask.guid, ask.argued_guid) == (None, guid)
+
+
+def test_where_the_caller_wants_to_be_told_of_the_device():
+    """The capability's name is the key."""
+    assert device_info_file(call_of(runtimeConfig={"CNIDeviceInfoFile": "/a/b"})) == "/a/b"
+    assert device_info_file(call_of()) == ""
 
 
 def test_what_others_would_do_is_kept_for_the_refusal():
@@ -70,6 +91,8 @@ def test_what_others_would_do_is_kept_for_the_refusal():
         {"runtimeConfig": []},
         {"args": {"cni": {"ips": [3]}}},
         {"runtimeConfig": {"mac": "x"}},
+        {"runtimeConfig": {"CNIDeviceInfoFile": 3}},
+        {"args": {"cni": {"guid": 3}}},
         {"cni_args": [("IP", "10.0.0.300")]},
         {"cni_args": [("MAC", "x")]},
     ],
@@ -87,6 +110,8 @@ def test_nonsense_is_refused_with_its_place(facts):
         (b'{"type": "macvlan"}', "macvlan"),
         (b'{"plugins": [{"type": "kube-rdma"}, {"type": "tuning"}]}', "kube-rdma"),
         (b'{"plugins": []}', ""),
+        (b'{"plugins": {}}', ""),
+        (b'{"plugins": [3]}', ""),
         (b"{", ""),
         (b"[]", ""),
         (b"", ""),
@@ -95,3 +120,48 @@ def test_nonsense_is_refused_with_its_place(facts):
 def test_the_type_of_a_network_is_that_of_its_first_plugin(text, found):
     """Whatever else is wrong with the document."""
     assert plugin_type(text) == found
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b"", b"3", b'{"name": 3, "meta": 3, "builtIn": 1}'])
+def test_what_is_no_configuration_says_nothing(text):
+    """Neither a name nor a resource, and it is not ours."""
+    assert (network_name(text), resource(text), is_built_in(text)) == ("", None, False)
+
+
+def test_what_a_configuration_says_of_itself():
+    """The name inside, and the block of Cello."""
+    text = b'{"name": "rail", "builtIn": true, "meta": {"resourceName": "rdma/a"}}'
+    assert (network_name(text), resource(text), is_built_in(text)) == ("rail", "rdma/a", True)
+    assert resource(b'{"meta": {"resourceName": ""}}') is None
+
+
+RDMA = {"cniConf": {"name": "rdma"}}
+
+
+def test_blocks_have_the_interfaces_and_tables_that_cello_gives_them():
+    """By their place behind the cluster's network, unless they say it."""
+    said = {"deviceConf": {"ifName": "rail0"}, **RDMA}
+    assert blocks(json.dumps([RDMA, said])) == (
+        Block("rdma", "eth1", 101),
+        Block("rdma", "rail0", 102),
+    )
+    first = {"cniConf": {"name": "cello-chainer"}, "master": True}
+    assert blocks(json.dumps([first, RDMA])) == (
+        Block("cello-chainer", "eth0", 100),
+        Block("rdma", "eth1", 101),
+    )
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "null", "[]", "3"])
+def test_what_cello_does_not_understand_has_no_blocks(text):
+    """It was not called for any."""
+    assert blocks(text) == ()
+
+
+@pytest.mark.parametrize("entry", [3, None, {}, {"cniConf": 3}, {"cniConf": {"name": 3}}])
+def test_a_block_without_a_name_keeps_its_place(entry):
+    """Those behind it count from there."""
+    assert blocks(json.dumps([entry, RDMA])) == (
+        Block("", "eth1", 101),
+        Block("rdma", "eth2", 102),
+    )

@@ -55,6 +55,13 @@ def test_without_meta_it_means_what_it_means_elsewhere():
         assert net.card_addresses is CardAddresses.STAY
 
 
+def test_a_configuration_for_a_card_is_for_the_resource_of_blocks():
+    """Where it names no other; a link on an interface of the node needs none."""
+    assert network(type="kube-rdma").resource == "vke.volcengine.com/rdma"
+    assert network(type="kube-rdma", meta={"resourceName": "rdma/b"}).resource == "rdma/b"
+    assert network(type="host-device", device="ens2f0").resource is None
+
+
 def test_the_network_that_needs_no_configuration():
     """A share of the resource as its mode says; addresses of the pool rdma where that is."""
     bare = built_in("train", pool=False)

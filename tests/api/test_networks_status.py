@@ -73,19 +73,23 @@ def test_the_whole_annotation_byte_for_byte():
     assert status([VF, PLAIN], cluster="cbr0", result=CLUSTER) == WRITTEN
 
 
-def test_writing_it_again_changes_nothing():
-    """What is there already is about the same interfaces."""
-    assert status([VF, PLAIN], before=WRITTEN, cluster="x", result=CLUSTER) == WRITTEN
+def test_a_new_sandbox_of_a_pod_is_told_anew():
+    """The cluster's network has another address, and one of ours is no longer asked for."""
+    links = (Link("eth0", "0a:00:00:00:00:09", "/run/m", 1450),)
+    new = Result(links, (LinkAddress(ip_interface("10.244.1.9/24"), None, 0),))
+    first, *others = json.loads(status([PLAIN], "cbr0", new, WRITTEN))
+    assert (first["mac"], first["ips"]) == ("0a:00:00:00:00:09", ["10.244.1.9"])
+    assert "gateway" not in first
+    assert [one["name"] for one in others] == ["default/b"]
 
 
-def test_entries_of_others_stay():
-    """Whoever wrote them, with fields that we do not know, before ours."""
-    other = {"name": "x/y", "interface": "net9", "future": {"a": [1]}}
-    old = {"name": "default/rdma-net", "interface": "net1", "ips": ["10.0.0.1"]}
-    found = json.loads(status([VF], before=json.dumps([other, old])))
-    assert found[0] == other
-    assert [one["interface"] for one in found] == ["net9", "net1"]
-    assert found[1]["ips"] == ["192.168.111.1"]
+def test_a_late_add_leaves_the_entry_of_the_clusters_network():
+    """Nobody tells it what the plugins before us made; what is old of ours goes."""
+    assert status([VF, PLAIN], "cbr0", None, WRITTEN) == WRITTEN
+    assert json.loads(status([PLAIN], "cbr0", None, WRITTEN)) == [
+        json.loads(WRITTEN)[0],
+        json.loads(WRITTEN)[2],
+    ]
 
 
 def test_a_broken_annotation_is_written_anew():

@@ -109,7 +109,7 @@ def test_every_field_of_a_block():
         mac="02:00:0a:00:00:01",
         routes=(
             NetworkRoute(ip_network("10.8.0.0/16")),
-            NetworkRoute(ip_network("fd01::/16"), ip_address("fd00::1")),
+            NetworkRoute(ip_network("fd01::/16"), ip_address("fd00::1"), onlink=True),
         ),
         default=True,
     )

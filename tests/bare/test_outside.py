@@ -24,6 +24,8 @@ JUNIT = """<?xml version="1.0"?><testsuites><testsuite>
 <testcase classname="t.test_a" name="test_left" time="1"><error message="m">at teardown</error>
 </testcase>
 <testcase classname="t.test_a.TestB" file="t/shared.py" name="test_shared"/>
+<testcase classname="bench.inside" name="test_told"><properties><property name="ms" value="7"/>
+</properties></testcase>
 <testcase classname="t.test_a" name="test_skipped"><skipped message="not here"/></testcase>
 </testsuite></testsuites>"""
 LOCK = (
@@ -37,6 +39,10 @@ def test_junit_is_read_by_node_id():
     assert found["t/test_a.py::test_bad"].text == "a traceback\nwhat it printed"
     assert found["t/test_a.py::TestB::test_shared"].outcome is Outcome.PASSED
     assert found["t/test_a.py::test_skipped"] == Result(Outcome.SKIPPED, 0, "not here")
+
+
+def test_a_benchmark_s_figures_are_facts_of_its_test():
+    assert read(JUNIT)["bench/inside.py::test_told"].facts == {"ms": "7"}
 
 
 def test_a_test_that_cannot_be_torn_down_has_failed():

@@ -115,6 +115,81 @@ def test_virtual_functions_are_shown(check):
     }
 
 
+RANGED = """\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata: {name: a}
+spec:
+  virtualFunctions: [{selectors: [{%s}], count: 4}]
+  pools:
+  - {resource: rdma/vf, mode: sriov, selectors: [{physicalFunctions: ["ens4f0#4-9"]}]}
+"""
+
+
+def test_a_range_beyond_the_functions_of_the_same_document_is_refused(check):
+    error = check(RANGED % "interfaces: [ens4f0]").exception
+    assert isinstance(error, Refused)
+    assert error.where.endswith(":7:50: spec.pools[0].selectors[0]")
+    assert error.problem.startswith(
+        "ens4f0#4-9 asks for virtual function 4, and ens4f0 is to have 4 (0-3) ("
+    )
+    assert error.remedy == 'Write ens4f0#0-3, or "count": 10'
+
+
+def test_a_range_beyond_the_functions_of_a_node_is_a_warning(check, tree):
+    """The lab's card can have 7, and the wish may mean another."""
+    result = check(RANGED % "vendors: [15b3]", "--sysfs", tree("lab-node"))
+    assert result.exit_code == 0
+    said = " ".join(result.output.split())
+    assert "Warning: ens4f0#4-9 of rdma/vf (" in said
+    assert "function 4 is asked for, and ens4f0 has 4 (0-3), of 7 at most." in said
+
+
+VIRTUAL = """\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata: {name: a}
+spec:
+  pools:
+  - {resource: rdma/vf, mode: %s, attach: %s, selectors: [{rootDevices: ["%s#0-7"]}]}
+"""
+BOUND = "its driver is vfio-pci, which leaves no interface to attach"
+LINKS = [("mlx5-ib-pf-vfs", "0000:41:00.0", 4), ("mlx5-roce-pf-vfs", "0000:c1:00.0", 3)]
+
+
+def reasons(check, root, *pool):
+    """By card what stands against it on the node of a tree."""
+    (found,) = json.loads(check(VIRTUAL % pool, "-o", "json", "--sysfs", root).output)["node"][
+        "pools"
+    ]
+    return {card["name"]: card["reasons"] for card in found["cards"]}
+
+
+@pytest.mark.parametrize(("name", "physical", "count"), LINKS)
+def test_functions_that_a_network_sets_up_are_judged_by_their_physical_one(
+    check, tree, name, physical, count
+):
+    """As made, a function's port is DOWN; one for user space and one without a driver stay out."""
+    root = tree(name)
+    for attach in ("none", "auto"):
+        found = reasons(check, root, "sriov", attach, physical)
+        assert len(found) == count
+        for card, against in found.items():
+            assert bool(against) is (not card.startswith("mlx5_")), against
+        assert any(one.startswith(BOUND) for against in found.values() for one in against)
+    port = next((root / "bus/pci/devices" / physical).glob("infiniband/*/ports/1")).resolve()
+    (port / "state").write_text("1: DOWN\n")
+    for against in reasons(check, root, "sriov", "auto", physical).values():
+        assert any("mlx5_0, which it is a part of: no port is ACTIVE" in one for one in against)
+
+
+@pytest.mark.parametrize(("name", "physical", "_"), LINKS)
+def test_functions_that_nobody_sets_up_are_judged_by_their_own_port(check, tree, name, physical, _):
+    found = reasons(check, tree(name), "hca", "none", physical)
+    usable = [card for card, against in found.items() if not against]
+    assert len(usable) == len(found) - 1 == 1
+
+
 def test_this_node_is_looked_at(check):
     result = check(HCA, "--node")
     assert result.output.startswith(WISHES + "\nOn this node:\n\nPOOL")

@@ -11,10 +11,12 @@ from kube_rdma.adapters.cni_conf.folder import ConfFolder
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.cli.main import cli
 from kube_rdma.rules.conflist import plan
+from kube_rdma.rules.meta_plugins import RDMA_CONF
 
 LIST = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "bridge"}]})
 LONE = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "type": "bridge"})
 CONF, BINARIES = "etc/cni/net.d", "opt/cni/bin"
+OWN = "00-kube-rdma.conflist"
 
 
 @pytest.fixture
@@ -64,6 +66,28 @@ def test_a_list_of_our_own_goes(host):
     result = uninstall(host)
     assert "/etc/cni/net.d/00-kube-rdma.conflist: removed" in result.output
     assert content(host) == {"10-cbr0.conf": LONE}
+
+
+def test_a_list_of_our_own_that_multus_calls_stays_without_us(host):
+    """Its removal would take the network from every pod of the node."""
+    wired(host, "10-cbr0.conf", LONE)
+    called = {"type": "multus-shim", "name": "m", "clusterNetwork": f"/{CONF}/{OWN}"}
+    wired(host, "00-multus.conf", json.dumps({"cniVersion": "1.0.0", **called}))
+    for _ in range(2):
+        result = uninstall(host)
+        assert result.exit_code == 0
+        note = f"/etc/cni/net.d: {OWN} stays, without kube-rdma: a meta-plugin calls it"
+        assert note in result.output
+        assert json.loads(content(host)[OWN])["plugins"] == [json.loads(LONE)]
+
+
+def test_what_we_have_for_cello_goes(host):
+    """Nobody would answer for it any more."""
+    meta = {"cniVersion": "0.3.1", "name": "m", "plugins": [{"type": "cello-meta"}]}
+    wired(host, "01-cello-meta.conflist", json.dumps(meta))
+    assert RDMA_CONF in content(host)
+    assert f"/etc/cni/net.d/{RDMA_CONF}: removed" in uninstall(host).output
+    assert content(host) == {"01-cello-meta.conflist": json.dumps(meta)}
 
 
 def test_it_can_be_repeated(host):

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds import Where
+from kube_rdma.adapters.cluster.networks import Networks
 from kube_rdma.adapters.cluster.nodes import NODE, Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
@@ -122,6 +124,19 @@ async def test_a_pod(door, name):
     assert await pods.on_node(name) == (pod,)
     assert await pods.on_node("nobody") == ()
     assert await pods.read("default", "nobody") is None
+
+
+async def test_a_pod_is_told_its_networks_and_another_of_its_name_is_not(door, name):
+    """It was deleted and made anew since it was read."""
+    await put_pod(door, name)
+    pods, networks = Pods(door.cluster), Networks(door.cluster)
+    pod = await pods.read("default", name)
+    with pytest.raises(Conflict) as lost:
+        await networks.tell(replace(pod, uid=str(uuid.uuid4())), (("n", "2"),))
+    assert lost.value.lost is Lost.CHANGED
+    assert await pods.read("default", name) == pod
+    await networks.tell(pod, (("n", "3"),))
+    assert (await pods.read("default", name)).annotations == (("n", "3"),)
 
 
 async def test_an_evicted_pod(door, name):

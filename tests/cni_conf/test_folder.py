@@ -3,27 +3,44 @@
 import asyncio
 import json
 import platform
+import shutil
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import PurePosixPath
 
 import pytest
 
 from kube_rdma.adapters.cni_conf import binary
 from kube_rdma.adapters.cni_conf.folder import ConfFolder, Keeper, Pace, remove
+from kube_rdma.adapters.cni_conf.places import Places
 from kube_rdma.model.cni_conf import IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.rules.conf_binaries import proven
 from kube_rdma.rules.conflist import plan, unplan
 
 LIST = '{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "bridge"}]}'
 LONE = '{"cniVersion": "1.0.0", "name": "net", "type": "bridge"}'
 AT_ONCE = Pace(settle=0.0, first=0.0, longest=0.0, calm=600.0)
+OTHERS = ("bridge", "ptp", "multus")
+PLACES = Places(PurePosixPath("/net.d"), PurePosixPath("/bin"), "the test")
+
+
+def chain(files, binaries):
+    """What the agent decides."""
+    return proven(plan(files), files, binaries)
 
 
 class Host:
-    """Two folders, and what the keeper told of them."""
+    """Two folders, one with plugins of others, and what the keeper told of them.
+
+    `places` is where its runtime looks, or an error.
+    """
 
     def __init__(self, root):
+        self.root = root
         self.folder = ConfFolder(root / "net.d")
-        self.binaries = root / "bin"
+        self.binaries = self.plugins("bin")
+        self.places = PLACES
         self.told = []
         self._changed = asyncio.Condition()
         self._tasks = set()
@@ -41,6 +58,18 @@ class Host:
         async with self._changed:
             await self._changed.wait_for(lambda: len(self.told) >= count)
 
+    def plugins(self, folder, *names):
+        """Plugins of others in a folder; the folder."""
+        (self.root / folder).mkdir(parents=True, exist_ok=True)
+        for name in names or OTHERS:
+            (self.root / folder / name).touch()
+        return self.root / folder
+
+    async def find(self):
+        if isinstance(self.places, Exception):
+            raise self.places
+        return self.places
+
     def put(self, name, text):
         self.folder.path.mkdir(exist_ok=True)
         (self.folder.path / name).write_text(text)
@@ -52,8 +81,8 @@ class Host:
         return [one["type"] for one in json.loads(self.text(name))["plugins"]]
 
     @asynccontextmanager
-    async def kept(self, decide=plan, pace=AT_ONCE):
-        keeper = Keeper(self.folder, self.binaries, b"shim", decide, self.tell, pace)
+    async def kept(self, decide=chain, pace=AT_ONCE):
+        keeper = Keeper(self.root, self.find, b"shim", decide, self.tell, pace)
         task = asyncio.create_task(keeper.run())
         try:
             yield task
@@ -146,16 +175,27 @@ async def test_a_refusal_is_told_and_looked_at_again(host):
     assert kept.error is None
 
 
+async def test_what_is_refused_keeps_its_binary(host):
+    """It may name us from before, and then no pod would start without it."""
+    host.put("10-net.conflist", LIST.replace("1.0.0", "0.2.0"))
+    async with host.kept():
+        await host.until(1)
+        (host.binaries / PLUGIN).unlink()
+        await host.until(2)
+        assert (host.binaries / PLUGIN).exists()
+    assert [kept.installed for kept in host.told] == [True, True]
+
+
 async def test_what_is_down_is_tried_again(host):
     """Without any change of the folder; it is told once, and when it is over."""
     down = 3
 
-    def decide(files):
+    def decide(files, binaries):
         nonlocal down
         down -= 1
         if down > 0:
             raise Unavailable("Down.")
-        return plan(files)
+        return chain(files, binaries)
 
     host.put("10-net.conflist", LIST)
     async with host.kept(decide):
@@ -170,6 +210,103 @@ async def test_a_folder_that_is_removed_ends_the_keeper(host):
         host.folder.path.rmdir()
         with pytest.raises(Unavailable, match=r"was removed or moved"):
             await task
+
+
+async def test_a_folder_that_is_not_the_runtimes_is_not_used(host):
+    """A manifest of another distribution: nothing is written, the sentence says what to mount."""
+    host.put(
+        "10-gke-ptp.conflist",
+        LIST.replace('{"type": "bridge"}', '{"type": "ptp"}, {"type": "portmap"}'),
+    )
+    before = host.text("10-gke-ptp.conflist")
+    async with host.kept():
+        await host.until(1)
+    (kept,) = host.told
+    assert kept.plan.wiring is Wiring.NONE
+    assert isinstance(kept.error, Refused)
+    assert str(kept.error).startswith(
+        "/net.d/10-gke-ptp.conflist: it calls portmap, not to be found"
+    )
+    assert f"in /bin as we see that below {host.root}" in str(kept.error)
+    assert "docs/agent.md" in str(kept.error)
+    assert host.text("10-gke-ptp.conflist") == before
+    assert not (host.binaries / PLUGIN).exists()
+
+
+async def test_a_plugin_that_comes_late_is_waited_for(host):
+    """The cluster's network may write its list first; no file of the configuration changes then."""
+    host.put("10-net.conflist", LIST.replace("bridge", "late"))
+    async with host.kept():
+        await host.until(1)
+        host.plugins("bin", "late")
+        await host.until(2)
+        assert host.types("10-net.conflist") == ["late", PLUGIN]
+    assert [kept.error is None for kept in host.told] == [False, True]
+
+
+async def test_plugins_may_lie_in_several_folders(host):
+    """The runtime looks in all of them; ours is in the first."""
+    host.places = replace(PLACES, more=(PurePosixPath("/usr/libexec/cni"),))
+    host.plugins("usr/libexec/cni", "portmap")
+    host.put("10-net.conflist", LIST.replace("bridge", "portmap"))
+    async with host.kept():
+        await host.until(1)
+        assert host.types("10-net.conflist") == ["portmap", PLUGIN]
+        assert (host.binaries / PLUGIN).exists()
+
+
+async def test_the_runtime_may_look_elsewhere_after_an_upgrade(host):
+    """The binary goes where it looks now, before a pod starts there; both folders are watched."""
+    host.put("10-net.conflist", LIST)
+    async with host.kept(pace=replace(AT_ONCE, look=0.01)):
+        await host.until(1)
+        moved = host.plugins("data/cni")
+        host.places = replace(PLACES, binaries=PurePosixPath("/data/cni"))
+        await host.until(2)
+        assert (moved / PLUGIN).read_bytes() == b"shim"
+        (moved / PLUGIN).unlink()
+        await host.until(3)
+        assert (moved / PLUGIN).exists()
+    assert [kept.error for kept in host.told] == [None, None, None]
+
+
+async def test_where_the_runtime_looks_but_we_do_not_see_nobody_is_called(host):
+    """An upgrade moved the binaries out of our mounts: with us in the list no pod would start."""
+    host.put("10-net.conflist", LIST)
+    async with host.kept(pace=replace(AT_ONCE, look=0.01)):
+        await host.until(1)
+        host.places = replace(PLACES, binaries=PurePosixPath("/not/mounted"))
+        await host.until(2)
+        assert host.types("10-net.conflist") == ["bridge"]
+        host.places = PLACES
+        await host.until(3)
+        assert host.types("10-net.conflist") == ["bridge", PLUGIN]
+    assert "bridge, not to be found in /not/mounted" in str(host.told[1].error)
+
+
+async def test_a_folder_that_moved_is_no_folder_that_was_removed(host):
+    """The new one is found before the old one is missed."""
+    host.put("10-net.conflist", LIST)
+    async with host.kept() as task:
+        await host.until(1)
+        host.plugins("data/cni")
+        host.places = replace(PLACES, binaries=PurePosixPath("/data/cni"))
+        shutil.rmtree(host.binaries)
+        await host.until(2)
+        assert (host.root / "data/cni" / PLUGIN).exists()
+        assert not task.done()
+
+
+async def test_a_host_that_says_nothing_is_told_of_and_asked_again(host):
+    """Whatever the reason: its folders may come."""
+    host.places = Refused("nobody says", remedy="Say it")
+    host.put("10-net.conflist", LIST)
+    async with host.kept(pace=replace(AT_ONCE, look=0.01)):
+        await host.until(1)
+        host.places = PLACES
+        await host.until(2)
+        assert host.types("10-net.conflist") == ["bridge", PLUGIN]
+    assert [str(kept.error) for kept in host.told] == ["nobody says. Say it.", "None"]
 
 
 def test_a_file_that_changed_meanwhile_is_not_overwritten(host):
@@ -211,7 +348,7 @@ async def test_it_all_can_be_undone(host, name, text):
     remove(host.folder, host.binaries, unplan)
     assert [path.name for path in host.folder.path.iterdir()] == [name]
     assert json.loads(host.text(name)) == json.loads(text)
-    assert list(host.binaries.iterdir()) == []
+    assert sorted(path.name for path in host.binaries.iterdir()) == sorted(OTHERS)
     remove(host.folder, host.binaries, unplan)
 
 

@@ -34,7 +34,7 @@ def found(host):
 
 
 def test_containerd_says_where(host):
-    """All three names of its plugin, and a list of folders, of which the first one is taken."""
+    """All three names of its plugin, and a list of folders, of which the first one is ours."""
     folders(host, "/a/net.d", "/etc/cni/net.d")
     put(host, CONTAINERD, '[plugins.cri.cni]\nbin_dir = "/a/bin"\nconf_dir = "/a/net.d"')
     assert found(host) == ("/a/net.d", "/a/bin", CONTAINERD)
@@ -42,6 +42,7 @@ def test_containerd_says_where(host):
     assert found(host) == ("/etc/cni/net.d", "/b", CONTAINERD)
     put(host, CONTAINERD, '[plugins."io.containerd.cri.v1.runtime".cni]\nbin_dirs = ["/c", "/d"]')
     assert found(host) == ("/etc/cni/net.d", "/c", CONTAINERD)
+    assert find(host).more == (PurePosixPath("/d"),)
 
 
 def test_imported_files_of_containerd_have_the_last_word(host):
@@ -58,7 +59,7 @@ def test_imported_files_of_containerd_have_the_last_word(host):
 
 
 def test_k3s_comes_before_a_containerd_of_the_host(host):
-    """Its own containerd is told where; older releases name no folder that is fixed."""
+    """Its own containerd is told where; without flannel it is not, and looks where all do."""
     net = "/var/lib/rancher/k3s/agent/etc/cni/net.d"
     folders(host, net, "/etc/cni/net.d")
     put(host, CONTAINERD)
@@ -70,12 +71,12 @@ def test_k3s_comes_before_a_containerd_of_the_host(host):
     )
     assert found(host) == (net, "/var/lib/rancher/k3s/data/cni", K3S)
     put(host, K3S)
-    assert found(host)[1] == "/var/lib/rancher/k3s/data/current/bin"
+    assert found(host) == ("/etc/cni/net.d", "/opt/cni/bin", K3S)
 
 
 def test_what_a_removed_runtime_left_does_not_count(host):
     """A configuration whose folder is gone is passed over."""
-    put(host, K3S)
+    put(host, K3S, '[plugins.cri.cni]\nconf_dir = "/var/lib/rancher/k3s/agent/etc/cni/net.d"')
     put(host, CONTAINERD)
     folders(host, "/etc/cni/net.d")
     assert found(host) == ("/etc/cni/net.d", "/opt/cni/bin", CONTAINERD)
@@ -92,19 +93,20 @@ def test_crio_of_openshift(host):
         'plugin_dirs = ["/var/lib/cni/bin", "/usr/libexec/cni"]',
     )
     assert found(host)[:2] == ("/etc/kubernetes/cni/net.d", "/var/lib/cni/bin")
+    assert find(host).more == (PurePosixPath("/usr/libexec/cni"),)
 
 
 def test_without_a_configuration_the_usual_folders_are_tried(host):
     """GKE keeps its binaries in a folder of its own."""
     folders(host, "/etc/cni/net.d", "/opt/cni/bin")
-    assert found(host) == ("/etc/cni/net.d", "/opt/cni/bin", "folders that are there")
+    assert found(host) == ("/etc/cni/net.d", "/opt/cni/bin", "the list of usual folders")
     gke = "/home/kubernetes/bin"
     folders(host, gke)
     assert found(host)[1] == gke
 
 
 def test_an_empty_host_is_refused(host):
-    """Nothing is guessed: the remedy is to name the folders."""
+    """Nothing is guessed: the remedy is to mount the folders."""
     with pytest.raises(Refused, match=r"no container runtime says"):
         find(host)
 

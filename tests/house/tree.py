@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,15 +18,22 @@ def files(*tops: str) -> Iterator[Path]:
     """Every file below the folders (or files) `tops`, or of the whole tree, in order of name."""
     for top in tops or [""]:
         start = ROOT / top
-        for path in [start] if start.is_file() else sorted(start.rglob("*")):
-            parts = path.relative_to(ROOT).parts
-            made = parts[0] in _MADE_AT_THE_TOP or not _MADE_ANYWHERE.isdisjoint(parts)
-            if path.is_file() and not made:
-                yield path
+        if start.is_file():
+            yield start
+        for folder, below, names in os.walk(start):
+            # What is taken out of `below` is not walked: .venv has more files than all the rest.
+            made = _MADE_ANYWHERE | (_MADE_AT_THE_TOP if Path(folder) == ROOT else set())
+            below[:] = sorted(name for name in below if name not in made)
+            yield from (Path(folder, name) for name in sorted(names) if name not in made)
 
 
-def texts(*tops: str) -> Iterator[tuple[str, str]]:
+@cache
+def texts(*tops: str) -> tuple[tuple[str, str], ...]:
     """Name relative to the root and content of every text file below `tops`."""
+    return tuple(_texts(*tops))
+
+
+def _texts(*tops: str) -> Iterator[tuple[str, str]]:
     for path in files(*tops):
         try:
             yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")

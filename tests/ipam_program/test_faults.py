@@ -188,6 +188,21 @@ async def test_a_pool_that_is_edited(world):
             await addresses.add(ask("c2", pool="late"))
 
 
+async def test_a_pool_is_shown_as_addresses_are_given_out_of_it(world):
+    """With its latest change; not while the API server tells none, for then it may be old."""
+    world.pool("late", subnet="10.2.0.0/24")
+    async with world.node() as addresses:
+        assert addresses.pool("p").rest == 0
+        world.pool("p", rest=7, subnet="10.0.0.0/24")
+        await until(lambda: addresses.pool("p").rest == 7)
+        assert addresses.pool("late").name == "late"
+        assert addresses.pool("nobody's") is None
+        world.lines["node-1"].cut()
+        await until(lambda: addresses.pool("p") is None)
+        world.lines["node-1"].mend()
+        await until(lambda: addresses.pool("p"))
+
+
 async def test_a_caller_that_gives_up(world):
     """Its request goes on to its end: asked again, the container has what was given."""
     async with world.node() as addresses:

@@ -55,6 +55,14 @@ def test_what_is_put_is_loaded(disk):
     assert loaded.faults == ()
 
 
+@pytest.mark.parametrize("text", ['"\\', "\0\n", "Zürich 東京 😀"])
+def test_any_text_comes_back(disk, text):
+    """Names of objects and files are not all of plain letters."""
+    Journal(disk, KINDS).put("a", Note(text))
+    ((_, note),) = Journal(disk, KINDS).load().records
+    assert note == Note(text)
+
+
 def test_removed_is_gone(disk):
     """To remove twice is no error."""
     journal = Journal(disk, KINDS)

@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from kube_rdma.adapters.kernel.gids import await_gid, gid_table, listed, pci_of
+from kube_rdma.adapters.kernel.gids import await_gid, crowded, gid_table, listed, pci_of
 from kube_rdma.model.attachment import GidTable
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ip import gid_of
@@ -81,6 +81,17 @@ def test_a_full_table_is_refused_and_one_with_room_is_not(tmp_path):
     with pytest.raises(Unavailable):
         await_gid(STEP, tmp_path, patience=0)
     assert gid_table("mlx5_0", tmp_path).used == 3
+
+
+def test_only_a_table_that_may_have_no_room_is_told(tmp_path):
+    """An address may need an entry of either version, wherever they are."""
+    for index in range(8):
+        put(tmp_path, index, gid_of(V4 + 1 + index) if index in (0, 1, 4, 5) else EMPTY)
+    assert crowded({"mlx5_0": 2}, tmp_path) == ()
+    (table,) = crowded({"mlx5_0": 3}, tmp_path)
+    assert (table.size, table.used) == (8, 4)
+    put(tmp_path, 0, gid_of(V4), port=2)
+    assert [one.device for one in crowded({"mlx5_0": 1}, tmp_path)] == ["mlx5_0"]
 
 
 def test_a_device_that_is_not_there_is_unavailable(tmp_path):

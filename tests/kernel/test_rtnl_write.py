@@ -135,6 +135,13 @@ def test_a_route_is_read_as_it_was_written(to, direct, table):
     assert list(decode_route(request.body, {4: "net2"})) == []
 
 
+def test_a_next_hop_in_no_subnet_has_its_flag():
+    """RTNH_F_ONLINK, in struct rtmsg."""
+    for onlink, flags in ((False, 0), (True, 4)):
+        step = AddRoute("net1", ip_network("10.8.0.0/16"), V4, None, None, onlink)
+        assert struct.unpack_from("=8BI", rtnl_write.add_route(step, 3).body)[8] == flags
+
+
 @given(st.ip_addresses(), st.integers(1, 2**31), st.integers(1, 2**31))
 def test_a_rule_is_read_as_it_was_written(source, table, priority):
     request = rtnl_write.add_rule(AddRule(source, table, priority))

@@ -5,13 +5,18 @@ from __future__ import annotations
 import errno
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 from threading import Event
 
 import pytest
+from structlog.testing import capture_logs
 
 from kube_rdma.adapters.kernel.fake import write_tree
+from kube_rdma.adapters.kernel.fake_network import KilledError
 from kube_rdma.adapters.kernel.fake_sriov import FakeSriov
 from kube_rdma.adapters.kernel.sriov import Sriov
+from kube_rdma.adapters.kernel.vf_addresses import made_of
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, Seat
 from kube_rdma.model.errors import Refused, Unavailable
@@ -39,6 +44,12 @@ class FakeWorld:
 
     def sriov(self, **options):
         return Sriov(self.root, self.kernel.write, **options)
+
+    def give(self, act, numbers):
+        self.kernel.give(act, numbers)
+
+    def addresses(self):
+        return dict(self.kernel.addresses)
 
     def survey(self):
         survey = take_survey(self.root)
@@ -75,6 +86,112 @@ def test_only_what_is_other_is_written(world):
         ("sriov_numvfs", "0"),
         ("sriov_numvfs", "4"),
     ]
+
+
+def addresses(*numbers):
+    """Of functions of these numbers."""
+    return {PciAddress(f"0000:81:02.{2 * n}"): made_of(CARD, n, 6) for n in numbers}
+
+
+def test_functions_have_their_addresses_before_their_drivers(world):
+    """The kernel binds none until then; afterwards it does so again by itself."""
+    world.sriov(give=world.kernel.give).make(act(world, 0, 3))
+    assert world.kernel.writes == [
+        ("sriov_drivers_autoprobe", "0"),
+        ("sriov_numvfs", "3"),
+        ("sriov_drivers_autoprobe", "1"),
+        *(("drivers_probe", pci) for pci in addresses(0, 1, 2)),
+    ]
+    assert world.kernel.addresses == addresses(0, 1, 2)
+    assert all(one.netdevs for one in functions(world))
+
+
+def test_a_function_has_the_same_address_after_a_reboot(world):
+    """And where there are more of them; left to its driver it would have another one each time."""
+    for give in (world.kernel.give, None):
+        world.sriov(give=give).make(act(world, 0, 2))
+        before = dict(world.kernel.addresses)
+        world.kernel.reboot()
+        world.sriov(give=give).make(act(world, 0, 3))
+        same = world.kernel.addresses.items() >= before.items()
+        assert same is (give is not None)
+        world.kernel.reboot()
+
+
+def test_functions_without_drivers_have_addresses_too(world):
+    """Whoever takes one later, perhaps for a virtual machine, finds it."""
+    world.sriov(give=world.kernel.give).make(act(world, 0, 1, autoprobe=False))
+    assert world.kernel.writes == [("sriov_drivers_autoprobe", "0"), ("sriov_numvfs", "1")]
+    (bare,) = functions(world)
+    assert bare.driver is None
+    autoprobe = world.root / "bus/pci/devices" / CARD / "sriov_drivers_autoprobe"
+    autoprobe.write_text("1\n")
+    world.kernel.write(world.root / "bus/pci/drivers_probe", bare.seat.pci)
+    assert world.kernel.addresses == addresses(0)
+
+
+def test_a_card_that_takes_no_addresses_has_its_functions_all_the_same(world):
+    """Their drivers choose, as they always did; why is said."""
+
+    def give(act, numbers):
+        raise Refused("no", remedy="Take another card", where=act.name)
+
+    with capture_logs() as logs:
+        world.sriov(give=give).make(act(world, 0, 2))
+    assert all(one.netdevs for one in functions(world))
+    assert set(world.kernel.addresses.values()) == {"random 1", "random 2"}
+    assert [(line["card"], line["why"]) for line in logs] == [
+        ("eth0", "eth0: no. Take another card.")
+    ]
+
+
+@pytest.mark.parametrize("give", [False, True])
+def test_where_no_functions_can_be_made_the_kernel_binds_drivers_as_before(world, give):
+    """Whoever makes some by hand afterwards finds it so."""
+    world.kernel.room = 1
+    with pytest.raises(Refused, match="has not the addresses or bus numbers"):
+        world.sriov(give=world.kernel.give if give else None).make(act(world, 0, 2))
+    switch = world.root / "bus/pci/devices" / CARD / "sriov_drivers_autoprobe"
+    assert switch.read_text() == "1\n"
+
+
+def test_a_driver_that_does_not_like_a_function_is_told_of(world):
+    """By what it lacks in the end; /sys that cannot be written is another matter."""
+
+    def write(path, text, code=errno.EINVAL):
+        if path.name == "drivers_probe":
+            raise OSError(code, os.strerror(code))
+        world.kernel.write(path, text)
+
+    make = Sriov(world.root, write, world.kernel.give, patience=0.0).make
+    with pytest.raises(Unavailable, match="number 0 has no driver"):
+        make(act(world, 0, 1))
+    make = Sriov(world.root, partial(write, code=errno.EROFS), world.kernel.give).make
+    with pytest.raises(Refused, match="in /sys, which may not be written"):
+        make(act(world, 0, 1))
+
+
+def test_whoever_dies_over_it_is_followed_by_who_ends_it(tmp_path):
+    """After any of its acts: all functions have their address and a driver then."""
+    for k in count(1):
+        world, acts = FakeWorld(tmp_path / str(k)), count(1)
+
+        def dying(do, *args, acts=acts, k=k):
+            do(*args)
+            if next(acts) == k:
+                raise KilledError
+
+        write, give = partial(dying, world.kernel.write), partial(dying, world.kernel.give)
+        try:
+            Sriov(world.root, write, give).make(act(world, 0, 2))
+        except KilledError:
+            now = len(functions(world))
+            world.sriov(give=world.kernel.give).make(act(world, now, 2))
+            assert world.kernel.addresses == addresses(0, 1)
+            assert all(one.netdevs for one in functions(world))
+        else:
+            break
+    assert k > 5
 
 
 def test_it_waits_for_drivers_whose_module_comes_late(world):

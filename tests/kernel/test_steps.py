@@ -120,6 +120,9 @@ class FakeWorld:
     def rdma_names(self):
         return {device.name for device in self.kernel.rdma}
 
+    def unplug(self):
+        self.kernel.unplug(self.card.pci)
+
     def before_6_15(self):
         self.kernel.old = True
 

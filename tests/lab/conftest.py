@@ -61,8 +61,7 @@ def vke(lab, proof):
     For one file: a node has one agent of role `node`, and other examples bring their own.
     """
     example = str(scc.examples() / "s1-vke" / "daemonset.yaml")
-    for path in sorted((scc.examples().parent / "config").glob("*/*.yaml")):
-        scc.kubectl(lab, "apply", "-f", str(path))
+    scc.install_kinds(lab)
     scc.kubectl(lab, "apply", "-f", example)
     rollout = ("rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-rdma")
     scc.kubectl(lab, *rollout, "--timeout=120s", seconds=150)

@@ -16,7 +16,6 @@ from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.demo import scc
 
 EXAMPLE = scc.examples() / "s3-network" / "agent.yaml"
-CONFIG = scc.examples().parent / "config"
 RESOURCE = "rdma/hca_shared_devices_a"
 STATUS = "k8s.v1.cni.cncf.io/network-status"
 OWN = "kube-rdma.io/network-status"
@@ -43,8 +42,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def beside(lab):
     """The lab with the meta-plugin on node-1, a pod by it, and then the agent of seed S3."""
-    for path in sorted(CONFIG.glob("*/*.yaml")):
-        scc.kubectl(lab, "apply", "-f", str(path))
+    scc.install_kinds(lab)
     for name, config in NETWORKS.items():
         apply(lab, *network(name, config))
     ranges = {"ranges": [{"subnet": "10.66.0.0/24"}]}

@@ -18,7 +18,6 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import Endpoint, measure
 
 EXAMPLE = scc.examples() / "s3-network"
-CONFIG = scc.examples().parent / "config"
 PODS = ("rdma-net-pod-1", "rdma-net-pod-2")
 RESOURCE = "rdma/hca_shared_devices_a"
 STATUS = "k8s.v1.cni.cncf.io/network-status"
@@ -52,8 +51,7 @@ NETWORKS = {
 @pytest.fixture(scope="module")
 def networks(lab, proof):
     """The lab with the agent of seed S3's example, its network and its two pods on two nodes."""
-    for path in sorted(CONFIG.glob("*/*.yaml")):
-        scc.kubectl(lab, "apply", "-f", str(path))
+    scc.install_kinds(lab)
     scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/agent.yaml")
     scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/controller.yaml")
     rollout = ("rollout", "status", "daemonset/rdma-shared-dp-ds", "-n", "kube-rdma")

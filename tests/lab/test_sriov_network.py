@@ -65,8 +65,7 @@ def networks(lab, proof, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sriov")
     (folder / "agent.json").write_text(json.dumps(agent()))
     (folder / "network.json").write_text(json.dumps(definition("tagged", NETWORK)))
-    for path in sorted((scc.examples().parent / "config").glob("*/*.yaml")):
-        scc.kubectl(lab, "apply", "-f", str(path))
+    scc.install_kinds(lab)
     try:
         for name in ("agent", "network"):
             scc.kubectl(lab, "apply", "-f", f"{folder}/{name}.json")

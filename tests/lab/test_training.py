@@ -10,7 +10,6 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import Endpoint, measure
 
 EXAMPLE = scc.examples() / "s4-infiniband"
-CONFIG = scc.examples().parent / "config"
 PODS = ("training-1", "training-2")
 RESOURCE = "rdma/vf"
 CARD = "ens4f0"
@@ -20,8 +19,7 @@ OWN = "kube-rdma.io/network-status"
 @pytest.fixture(scope="module")
 def training(lab, proof):
     """The lab with the example's agent, network and pods; and the functions as they were before."""
-    for path in sorted(CONFIG.glob("*/*.yaml")):
-        scc.kubectl(lab, "apply", "-f", str(path))
+    scc.install_kinds(lab)
     before = {node.name: functions(lab, node.name) for node in lab.topology.nodes}
     for name in ("agent", "network"):
         scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/{name}.yaml")

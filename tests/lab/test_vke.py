@@ -15,7 +15,7 @@ from kube_rdma_lab.demo import scc
 RESOURCE = "vke.volcengine.com/rdma"
 LABEL = "vke.node.rdma.mode"
 NODE = "node-1"
-AGENT = "kube-rdma agent --role plugin --role node"
+AGENT = "kube-rdma agent --role=plugin --role=node --networks"
 CARDS = 2  # with RDMA, on each node of the lab
 
 

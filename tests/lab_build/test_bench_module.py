@@ -1,17 +1,51 @@
-"""The program that measures Allocate is what it says it is: the kubelet's own gRPC."""
+"""What benchmarks run elsewhere is what they say it is, and what it told is read."""
+
+import json
 
 import pytest
 
+from bench import attach_inside, attach_vm
 from bench.allocate import MODULES
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab.bare import Outcome, Result
 from kube_rdma_lab.build import go
 
 
 @pytest.mark.parametrize("module", ["google.golang.org/grpc", "k8s.io/kubelet"])
 def test_it_has_the_versions_of_the_labs_kubelet(module):
-    """Both lists of modules name the same version."""
+    """Allocate is measured by the kubelet's own gRPC: both lists name the same version."""
     texts = [
         (MODULES / "allocate/go.mod").read_text(),
         (go.MODULES / "kubernetes/go.mod").read_text(),
     ]
     ours, kubelets = (go.parse_go_mod(text).versions[module] for text in texts)
     assert ours == kubelets
+
+
+def test_each_kind_of_nic_is_measured_by_a_test_of_the_bare_machine():
+    assert (attach_vm.CHECKOUT / attach_vm.INSIDE).samefile(attach_inside.__file__)
+    assert all(callable(getattr(attach_inside, test)) for test in attach_vm.KINDS.values())
+
+
+def test_the_figures_are_medians_of_what_the_rounds_recorded():
+    """The wait for a GID is told where there was one."""
+    floor = {"ms": 10.0, "cpu_ms": 4.0, "disk_ms": 0.0, "gid_ms": 6.0}
+    rounds = [
+        {"inside": {"ms": ms, "del_ms": 3.0, "cpu_ms": 9.0}, "floor": floor} for ms in (9, 25, 90)
+    ]
+    result = Result(Outcome.PASSED, 1, facts={"rounds": json.dumps(rounds)})
+    found = attach_vm.figures("nic", attach_vm.rounds("test_nic", result), "emulated")
+    assert {one.key: one.value for one in found} == {
+        "nic_by_floor": 2.5,
+        "nic_floor_p50_ms": 10.0,
+        "nic_inside_p50_ms": 25.0,
+        "nic_del_p50_ms": 3.0,
+        "nic_cpu_ms": 9.0,
+    }
+    assert "6 until the GID came" in found[1].note
+
+
+@pytest.mark.parametrize("result", [None, Result(Outcome.FAILED, 1, "no card")])
+def test_a_machine_that_measured_nothing_says_why(result):
+    with pytest.raises(Unavailable, match=result.text if result else "did not begin"):
+        attach_vm.rounds("test_nic", result)

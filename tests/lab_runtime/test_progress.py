@@ -6,6 +6,7 @@ import pytest
 
 from kube_rdma.model.errors import Broken, Unavailable
 from kube_rdma_lab.console import Console
+from kube_rdma_lab.printer import Printer
 from kube_rdma_lab.progress import Event, Phase, PipeReport, follow, step
 
 
@@ -62,3 +63,12 @@ async def test_a_boot_that_fails_says_why_and_where(tmp_path):
     log.write_text("lab: failed the card ens2f0 is missing\n")
     with pytest.raises(Unavailable, match=r"node-1 did not boot: the card ens2f0.*console"):
         await Console("node-1", log).reached("booted")
+
+
+def test_a_step_that_begins_again_is_a_line_and_goes_on(capsys):
+    with Printer() as printer:
+        printer(Event("node-1 booted", Phase.STARTED))
+        printer(Event("node-1 booted", Phase.AGAIN, 60.0, "silent"))
+        printer(Event("node-1 booted", Phase.DONE, 94.0))
+    marks = [line.split()[0] for line in capsys.readouterr().err.splitlines()]
+    assert marks == ["↻", "✓"]

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -66,6 +67,17 @@ def test_down_ends_the_holder_and_clears_its_folder(holder):
 
 def test_down_without_a_lab_says_so():
     assert lab.down("never") is False
+
+
+def test_two_that_clear_at_once_do_not_mind_each_other(tmp_path):
+    """As `lab down` beside a test that ends its lab."""
+    folder = tmp_path / "x"
+    for number in range(300):
+        (folder / f"{number}").mkdir(parents=True)
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(state.clear, folder) for _ in range(4)]
+        assert any(one.result() for one in done)
+    assert not folder.exists()
 
 
 def test_half_a_state_file_reads_as_none(tmp_path):

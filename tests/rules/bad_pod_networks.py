@@ -8,16 +8,19 @@ from ipaddress import ip_address, ip_network
 
 from kube_rdma.model.attachment import (
     AskedAddress,
+    Attachment,
     HostNetwork,
     NetworkKind,
     NetworkRoute,
     StaticAddress,
 )
+from kube_rdma.model.binding import PodName
 from kube_rdma.model.function_step import FunctionSettings
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.rules.attach_cards import with_pods
 
-from .pod_networks import card, given, network, node, share, wish
+from .pod_networks import SANDBOX, card, given, network, node, planned, share, wish
 
 ONE, TWO, SOFT = card(1), card(2), card(1, soft=True)
 WIDE = card(1, link_type="infiniband")
@@ -87,6 +90,23 @@ def static(text):
 
 TEN = ip_address("10.0.0.1")
 
+
+def holder(each):
+    """A living pod that has this card."""
+    found = node(each)
+    plans = planned([wish()], [share(each, mode=Mode.EXCLUSIVE)], found)
+    return Attachment(replace(SANDBOX, pod=PodName("train", "b")), plans)
+
+
+def nameless(of):
+    """The same, where the kernel tells no function of the link (virtio)."""
+    (plan,) = of.plans
+    take, *rest = plan.steps
+    return replace(of, plans=(replace(plan, steps=(replace(take, pci=None), *rest)),))
+
+
+HOLDERS = [holder(ONE), holder(VIRTUAL)]
+
 CASES = {
     "port mappings": pod(wish(capabilities=(("portMappings", b"[]"),))),
     "bandwidth and GUID": pod(
@@ -106,6 +126,16 @@ CASES = {
     ),
     "GUID on a shared card": pod(wish(guid=GUID), shares=[share(WIDE)], on=node(WIDE)),
     "function without a GUID": of_infiniband(dumb(WIDE_VIRTUAL)),
+    "GUID for a share that was bound before": pod(
+        wish(of=network("net", DEVICE), guid=GUID),
+        shares=[replace(share(WIDE_VIRTUAL, mode=Mode.SRIOV), early=True)],
+        on=node(WIDE_VIRTUAL),
+    ),
+    "MAC of a function without a node GUID": pod(
+        wish(mac="02:00:00:00:00:aa"),
+        shares=[share(dumb(VIRTUAL), mode=Mode.SRIOV)],
+        on=node(VIRTUAL),
+    ),
     "MAC on InfiniBand": of_infiniband(mac="02:00:00:00:00:01"),
     "partition on Ethernet": pod(of_kind(DEVICE, pkey=1), shares=[share(ONE, mode=Mode.EXCLUSIVE)]),
     "partition 0": pod(of_kind(IPOIB, pkey=0), shares=[share(WIDE)], on=node(WIDE)),
@@ -132,7 +162,26 @@ CASES = {
     ),
     "device is not the card that was given": pod(wish(device_id="0000:99:00.0")),
     "card is in another pod": pod(wish(), on=node(TWO)),
+    "card is in a pod that is known": pod(wish(), on=with_pods(node(TWO), HOLDERS)),
     "virtual function is in another pod": of_function(VIRTUAL, on=node(TWO)),
+    "virtual function is in a pod that is known": of_function(
+        VIRTUAL, on=with_pods(node(TWO), HOLDERS)
+    ),
+    "device is in a pod that is known": pod(
+        of_kind(DEVICE, device=str(ONE.pci), resource=None),
+        shares=[],
+        on=with_pods(node(TWO), HOLDERS),
+    ),
+    "interface is in a pod that is known": pod(
+        of_kind(DEVICE, device="ens1f0", resource=None),
+        shares=[],
+        on=with_pods(node(TWO), [nameless(holder(ONE))]),
+    ),
+    "device belongs to a pool": pod(
+        of_kind(DEVICE, device="ens1f0", resource=None),
+        shares=[],
+        on=replace(node(ONE), owned=((ONE, "rdma/whole"),)),
+    ),
     "virtual function belongs to vfio": of_function(driven(VIRTUAL, "vfio-pci"), on=node(TWO)),
     "function settings on a card": of_function(ONE),
     "function settings on a physical function": of_function(physical(ONE)),
@@ -187,4 +236,7 @@ CASES = {
         leases=[given(1, "10.0.1.7/24")],
     ),
     "default route without an address": pod(wish(default_routes=(TEN,))),
+    "gateway on a link without an address": pod(
+        wish(routes=(NetworkRoute(ip_network("10.8.0.0/16"), TEN, onlink=True),))
+    ),
 }

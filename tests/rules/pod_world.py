@@ -211,7 +211,7 @@ def add_address(world, step):
 def add_route(world, step):
     found = world.link(step.name)
     assert found.up, "ENETDOWN"
-    if step.via is not None:
+    if step.via is not None and not step.onlink:
         subnets = [ip_network(one, strict=False) for one in found.addresses]
         assert any(step.via in one for one in subnets), "EHOSTUNREACH"
     key = (step.to, step.table)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.pool import Bind, ExtraInfo, Mode, PoolSpec, Variables
-from kube_rdma.rules.allocation import allocate, card_facts, grant, granted_cards
+from kube_rdma.model.pool import Bind, DeviceInfo, ExtraInfo, Mode, PoolSpec, Variables
+from kube_rdma.rules.allocation import allocate, card_facts, device_infos, grant, granted_cards
 from kube_rdma.rules.modes import terms
 from kube_rdma.rules.pools import resolve
 
@@ -189,6 +189,33 @@ def test_variables_are_those_of_the_sriov_device_plugin():
         },
     }
     assert not env
+
+
+def test_every_granted_card_is_told_to_cni_plugins():
+    """Whatever document the pool comes from, as long as a share is a card."""
+    above, part = physical_with_virtual(0x81, 1)
+    found = node(above, part, devices=(device(4, part.seat),))
+    wish = PoolSpec("rdma/vf", Mode.SRIOV, "policy:1")
+    ((pool,), _) = resolve([wish], found.cards, found.survey)
+    given = allocate(pool, ["0000:81:00.1"])
+    info = DeviceInfo("0000:81:00.1", ("mlx5_4",), "0000:81:00.0")
+    assert device_infos(pool, given) == (("0000:81:00.1", info),)
+    ours = pool_of(MULTI, FIRST, SECOND)
+    (told,) = device_infos(ours, allocate(ours, ["0000:81:00.0-1"]))
+    assert told == ("0000:81:00.0-1", DeviceInfo("0000:81:00.0", ("mlx5_0",)))
+
+
+def test_a_share_of_a_whole_pool_is_no_card():
+    pool = pool_of(HCA, FIRST)
+    assert device_infos(pool, allocate(pool, ["hca-0"])) == ()
+
+
+def test_the_name_of_a_soft_device_is_not_told_before_it_is_made():
+    """A pod gets one of its own; the interface is known."""
+    soft = replace(FIRST.devices[0], identity="mlx5_0@eth0", pci=None)
+    pool = pool_of(MULTI, replace(FIRST, devices=(soft,)))
+    ((_, info),) = device_infos(pool, allocate(pool, ["0000:81:00.0-0"]))
+    assert info == DeviceInfo("0000:81:00.0", ())
 
 
 def test_no_variables_where_nobody_asked_for_them():

@@ -200,20 +200,6 @@ def test_an_interface_without_a_share_has_no_rdma_device():
     assert not steps_of(one(of, wanted=wish(of=network(rdma=False))), MakeRdma)
 
 
-def test_several_interfaces_in_one_subnet_answer_for_themselves():
-    """Just those get the three sysctls; the tables follow the place in the annotation."""
-    cards = [card(1), card(2), card(3)]
-    wishes = [wish(number) for number in range(3)]
-    leases = [leased(1, "10.0.0.7/24"), leased(2, "10.0.0.8/24"), leased(3, "10.0.3.9/24")]
-    plans = planned(wishes, [share(each) for each in cards], node(*cards), leases)
-    for plan, tells in zip(plans, (True, True, False), strict=True):
-        set_ = {step.path: step.value for step in steps_of(plan, SetSysctl)}
-        name = f"net/ipv4/conf/{plan.interface}/"
-        expected = {"arp_ignore": "1", "arp_announce": "2", "rp_filter": "2"}
-        assert set_ == ({name + key: value for key, value in expected.items()} if tells else {})
-    assert [step.table for plan in plans for step in steps_of(plan, AddRule)] == [101, 102, 103]
-
-
 def test_all_sources_of_addresses_and_routes():
     """Pool, document and annotation; a route without its hop takes the gateway of its family."""
     of = card(1)
@@ -238,6 +224,26 @@ def test_all_sources_of_addresses_and_routes():
         *("0.0.0.0/0", "::/0", "10.8.0.0/16", "fd08::/16"),
     ]
     assert SetSysctl("net/ipv6/conf/net1/disable_ipv6", "0") in plan.steps
+
+
+def test_a_gateway_may_be_on_the_link_and_in_no_subnet():
+    """Where the entry says so, and only of those that are in none."""
+    inside, outside = ip_address("10.0.0.1"), ip_address("192.168.1.1")
+    near, far = ip_network("10.8.0.0/16"), ip_network("10.9.0.0/16")
+    routes = (NetworkRoute(near, inside, onlink=True), NetworkRoute(far, outside, onlink=True))
+    of = card(1)
+    (plan,) = planned(
+        [wish(of=network(routes=routes))], [share(of)], node(of), [leased(1, "10.0.0.7/24")]
+    )
+    found = [step for step in steps_of(plan, AddRoute) if step.via]
+    assert [(step.to, step.table, step.onlink) for step in found] == [
+        *((near, 101, False), (far, 101, True)),
+        *((near, None, False), (far, None, True)),
+    ]
+    assert describe(found[3]) == "route 10.9.0.0/16 through net1 by 192.168.1.1 on-link"
+    world = World(node(of), [of])
+    for step in plan.steps:
+        world.do(step)
 
 
 def test_an_address_that_the_pool_gave_is_not_added_again():

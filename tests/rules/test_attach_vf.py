@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kube_rdma.model.attachment import NetworkKind
+from kube_rdma.model.errors import Refused
 from kube_rdma.model.function_step import (
     FunctionSettings,
     LinkState,
@@ -14,7 +15,7 @@ from kube_rdma.model.function_step import (
 )
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.pool import Mode
-from kube_rdma.model.step import MoveRdma
+from kube_rdma.model.step import MoveRdma, SetLink
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach_cards import seats
 from kube_rdma.rules.attach_undo import check, undo
@@ -28,9 +29,9 @@ TAG = FunctionSettings(vlan=100, qos=3, protocol=VlanProtocol.PROVIDER)
 MAC = "02:00:00:00:00:AA"
 
 
-def plan(*, of=VIRTUAL, function=TAG, mac=None, mode=NamespaceMode.SHARED, **facts):
+def plan(*, of=VIRTUAL, function=TAG, mac=None, mode=NamespaceMode.SHARED, rdma=True, **facts):
     """The plan of one network of this function."""
-    asked = wish(of=network(kind=NetworkKind.DEVICE, function=function), mac=mac)
+    asked = wish(of=network(kind=NetworkKind.DEVICE, function=function, rdma=rdma), mac=mac)
     granted = [share(of, mode=Mode.SRIOV)]
     (found,) = planned([asked], granted, node(of, mode=mode, **facts))
     return found
@@ -76,6 +77,40 @@ def test_a_mac_that_the_physical_function_does_not_tell_is_the_link_s_alone():
     for settings in (None, replace(AS_MADE, mac=None)):
         found = plan(function=None, mac=MAC, settings=settings)
         assert kinds(found.steps) == ["TakeLink", "SetLink"]
+
+
+def with_guid(guid, driver="mlx5_core"):
+    """The function whose RDMA device has this node GUID."""
+    devices = tuple(replace(one, node_guid=guid) for one in VIRTUAL.devices)
+    function = replace(VIRTUAL.function, driver=driver)
+    return replace(VIRTUAL, devices=devices, function=function)
+
+
+@pytest.mark.parametrize("guid", ["0000:0000:0000:0000", "0000:00ff:fe00:0000"])
+def test_a_mac_brings_no_node_guid_to_a_driver_that_is_bound(guid):
+    """None, or that of a MAC of zeros; RDMA CM would not work, and nobody would say why."""
+    with pytest.raises(Refused, match="mlx5_1 has no node GUID, without which RDMA CM"):
+        plan(of=with_guid(guid), function=None, mac=MAC)
+    assert kinds(plan(of=with_guid(guid), function=None).steps) == ["TakeLink", "SetLink"]
+    without = plan(of=with_guid(guid), function=None, mac=MAC, rdma=False)
+    assert without.steps[-1].mac == MAC
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        with_guid("0200:0aff:fe00:0001"),
+        with_guid(None),
+        with_guid("0000:0000:0000:0000", "bnxt_en"),
+        card(1, virtual=True, soft=True),
+        card(1, virtual=True, rdma=False),
+    ],
+    ids=["its own", "not told", "another driver", "a soft device", "no device"],
+)
+def test_a_function_that_needs_no_node_guid_takes_any_mac(of):
+    """That of before the MAC will do."""
+    found = plan(of=of, function=None, mac=MAC)
+    assert [step.mac for step in found.steps if isinstance(step, SetLink)] == [MAC]
 
 
 def test_only_functions_that_move_are_asked_about():

@@ -36,7 +36,7 @@ BRIDGE = """{"cniVersion": "1.0.0", "name": "pods", "type": "bridge", "bridge": 
  "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.1.0/24"}]]}}"""
 MULTUS = """{"cniVersion": "1.1.0", "name": "multus-cni-network", "type": "multus-shim",
  "clusterNetwork": "/host/etc/cni/net.d/10-flannel.conflist"}"""
-SPIDERPOOL = '{"cniVersion": "1.0.0", "name": "s", "plugins": [{"type": "coordinator"}]}'
+GENIE = '{"cniVersion": "1.0.0", "name": "g", "plugins": [{"type": "genie"}]}'
 
 
 def files(**texts):
@@ -202,11 +202,25 @@ def test_an_entry_without_the_mark_gets_it_where_it_stands():
     assert now[1] == ENTRY
 
 
+@pytest.mark.parametrize("entry", [{"type": PLUGIN, "chain": True}, {**ENTRY, "capabilities": {}}])
+def test_an_entry_that_is_not_told_annotations_gets_the_capability(entry):
+    """As earlier versions wrote it; what somebody added to ours is in nobody's way."""
+    document = json.loads(FLANNEL)
+    document["plugins"].append(entry)
+    now = chained(json.dumps(document))
+    assert json.loads(now)["plugins"][-1] == ENTRY
+    assert chained(now) == now
+    more = now.replace('"chain": true', '"chain": true, "note": 1')
+    assert chained(more) == more
+
+
 def test_a_network_of_our_type_is_not_our_entry():
     """A file that a NetworkAttachmentDefinition may mean by its name stays as it is."""
     ours = {"name": "rdma", "cniVersion": "1.0.0", "plugins": [{"type": PLUGIN, "ipam": {}}]}
     text = json.dumps(ours)
     assert without(text) == text
+    bare = json.dumps(ours | {"plugins": [{"type": PLUGIN}]})
+    assert without(bare) == bare
     folder = files(a10_flannel__conflist=FLANNEL, a20_rdma__conflist=text)
     assert [file.name for file in plan(folder).writes] == ["10-flannel.conflist"]
 
@@ -219,8 +233,8 @@ def test_a_meta_plugin_that_does_not_come_first_does_nothing():
 
 def test_two_meta_plugins_are_refused_with_both_files():
     """Two would both read the pods' annotations; thick and thin Multus are one."""
-    with pytest.raises(Refused, match=r"Multus in 00-multus.conf and Spiderpool in 05-s.conflist"):
-        plan(files(a00_multus__conf=MULTUS, a05_s__conflist=SPIDERPOOL))
+    with pytest.raises(Refused, match=r"Multus in 00-multus.conf and CNI-Genie in 05-g.conflist"):
+        plan(files(a00_multus__conf=MULTUS, a05_g__conflist=GENIE))
     thin = MULTUS.replace("multus-shim", "multus")
     assert plan(files(a00_m__conf=MULTUS, a01_m__conf=thin)).wiring is Wiring.DELEGATE
 

@@ -6,11 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.card import CardId, Netdev
+from kube_rdma.model.card import CardId, Netdev, Use
 from kube_rdma.model.function import FunctionsPlan, FunctionsWish, SetFunctions
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Bind, Mode, Pool, PoolSpec, Selector
-from kube_rdma.rules.functions import function_faults, held_functions, plan_functions
+from kube_rdma.rules.functions import (
+    function_faults,
+    held_functions,
+    in_question,
+    plan_functions,
+    wished,
+)
 
 from .nodes import device, function, node, physical_with_virtual, seat
 
@@ -37,9 +43,10 @@ PF = card()[0].seat.pci
 VF = [part.seat.pci for part in card(4)[1:]]
 
 
-def plan(wishes, functions, *, held=(), ours=(), devices=()):
+def plan(wishes, functions, *, held=(), ours=(), devices=(), uses=()):
     survey = node(*functions, devices=devices).survey
-    return plan_functions(wishes, survey, None if held is None else dict(held), ours)
+    known = None if held is None else dict(held)
+    return plan_functions(wishes, survey, known, ours, dict(uses))
 
 
 def refusal(found):
@@ -109,10 +116,39 @@ def test_a_function_in_use_is_not_removed_even_by_force(sentence):
     assert sentence in wait(plan([wish(2, force=True)], functions, ours=[PF]))
 
 
-def test_a_function_that_the_node_set_up_is_removed_only_by_force():
-    functions = first_virtual(netdevs=(Netdev("v0", "ether", True, True),))
-    assert "until v0 is set down" in wait(plan([wish(2)], functions, ours=[PF]))
-    assert plan([wish(2, force=True)], functions, ours=[PF]).acts
+SET_UP = first_virtual(netdevs=(Netdev("v0", "ether", True, True),))
+
+
+def test_an_interface_that_is_merely_up_is_in_nobody_s_way():
+    """Also without a look at what it is used for it is, for then nobody can tell."""
+    assert plan([wish(2)], SET_UP, ours=[PF], uses={"v0": Use()}).acts
+    assert "until v0 is set down" in wait(plan([wish(2)], SET_UP, ours=[PF]))
+    assert plan([wish(2, force=True)], SET_UP, ours=[PF]).acts
+
+
+@pytest.mark.parametrize(
+    ("use", "sentence"),
+    [
+        (Use(addresses=("10.0.0.1/24",)), "v0 has no longer the address 10.0.0.1/24"),
+        (Use(routes=("10.7.0.0/16",)), "no route leads through v0 to 10.7.0.0/16"),
+        (Use(above=("bond0",)), "bond0 no longer stands on v0"),
+        (
+            Use(guests=("02:00:00:00:00:09",)),
+            "nothing stands on v0 any more, which takes frames for 02:00:00:00:00:09",
+        ),
+    ],
+)
+def test_a_function_that_the_node_uses_is_removed_only_by_force(use, sentence):
+    found = wait(plan([wish(2)], SET_UP, ours=[PF], uses={"v0": use}))
+    assert f"until {sentence}, or somebody writes" in found
+    assert plan([wish(2, force=True)], SET_UP, ours=[PF], uses={"v0": use}).acts
+
+
+def test_only_functions_that_may_have_to_go_are_asked_about():
+    survey = node(*SET_UP).survey
+    assert in_question([wish(2)], survey) == {"v0", "ens1f0v1", "ens1f0v2", "ens1f0v3"}
+    assert in_question([wish(4)], survey) == in_question([], survey) == frozenset()
+    assert wished([wish(2), wish(6, interfaces=("ens2f0",))], survey) == {PF: 2}
 
 
 def test_a_soft_device_on_a_function_is_somebody_s():

@@ -1,6 +1,7 @@
 """Networks of other plugins: what these are told, and what is refused before anything is done."""
 
 import json
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
@@ -113,13 +114,13 @@ def test_cni_args_are_added_to_those_of_the_document():
     assert told["args"] == {"a": 1, "cni": {"b": 2, "c": 4}}
 
 
-def test_the_card_of_the_share_is_told_to_the_first_plugin():
-    """As Multus does: deviceID, pciBusID, and the capability where it is declared."""
+def test_the_card_of_the_share_is_told_to_every_plugin():
+    """As Multus 4 does: deviceID, pciBusID, and the capability where it is declared."""
     of = share(card(1), mode=Mode.SRIOV)
     (plan,) = plans([other(listed(), resource=RESOURCE)], [of], node(card(1)))
     first, second = (json.loads(one.config) for one in plan.steps[0].plugins)
     assert first["deviceID"] == first["pciBusID"] == card(1).pci
-    assert "deviceID" not in second
+    assert second["deviceID"] == second["pciBusID"] == card(1).pci
     assert (plan.card, plan.held) == (card(1).id, of.held)
     able = {"type": "x", "capabilities": {"deviceID": True}}
     _, (told,) = called(other(able, resource=RESOURCE), of)
@@ -181,6 +182,14 @@ def test_an_interface_that_is_not_there_contradicts_the_answer():
         attached(wishes, plans(wishes, [], node()), PodView(), [])
 
 
+CLUSTER = {"name": "cluster", "plugins": [{"type": "x"}, {"type": "kube-rdma", "chain": True}]}
+
+
+def blocked(one):
+    """The same, asked for by a block."""
+    return replace(one, ask=replace(one.ask, source="pod-networks[0]"))
+
+
 INSTALLED = ("bridge", "host-local", "tuning")
 REFUSED = {
     "a slip of a plugin's name": other({"type": "brigde"}),
@@ -188,6 +197,8 @@ REFUSED = {
     "a plugin for addresses": other({"type": "bridge", "ipam": {"type": "dhcp"}}),
     "a path": other({"type": "../../bin/sh"}),
     "what kube-rdma does not make": other({"type": "kube-rdma", "linkInContainer": True}),
+    "the cluster's own network": other(CLUSTER),
+    "the cluster's own network in a block": blocked(other(CLUSTER)),
     "YAML": other(b"type: bridge"),
     "a capability that no plugin declares": other({"type": "bridge"}, mac="02:00:00:00:00:01"),
     "a default route without its gateway": other({"type": "bridge"}, default=True),

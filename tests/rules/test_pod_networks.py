@@ -92,6 +92,43 @@ def test_resources_are_counted_one_by_one():
     ]
 
 
+VKE = "vke.volcengine.com/rdma"
+OTHER = network("lan", NetworkKind.OTHER, resource=None, plugin="bridge")
+MACVLAN = network("n", NetworkKind.MACVLAN, resource=None, master="ens1f0")
+
+
+@pytest.mark.parametrize("blocks", [[], [wish(of=OTHER)]], ids=["none", "another plugin's"])
+@pytest.mark.parametrize(("held", "times"), [(1, "once"), (2, "2 times")])
+def test_a_share_for_blocks_needs_one(blocks, held, times):
+    """Whatever else the list has."""
+    shares = [share(ONE, resource=VKE)] * held
+    with pytest.raises(Refused) as caught:
+        refuse_count(blocks, shares)
+    assert caught.value.problem == (
+        f"the annotation has 0 blocks for {VKE}, and the containers of the pod hold {held} of it"
+    )
+    block = '{"cniConf": {"name": "rdma"}}'
+    assert caught.value.remedy == f"Ask for no {VKE}, or write {block} {times}"
+
+
+def test_a_block_that_names_no_resource_may_be_on_a_share():
+    """As on an interface that the pod has no share of, and no further."""
+    one, two = share(ONE, resource=VKE), share(TWO, resource=VKE)
+    card_ = network("c", resource=None)
+    for of in (MACVLAN, card_):
+        refuse_count([wish(of=of)], [one])
+        refuse_count([wish(of=of)], [])
+        refuse_count([wish(0, network(resource=VKE)), wish(1, of)], [one])
+        with pytest.raises(Refused, match=f"has 1 block for {VKE}, and .* hold 2 of it"):
+            refuse_count([wish(of=of)], [one, two])
+
+
+def test_shares_of_other_resources_are_not_for_blocks():
+    """A container may use a card of the node's without any interface of its own."""
+    refuse_count([], [share(ONE, resource="rdma/b")])
+    refuse_count([], [share(ONE, TWO, mode=Mode.HCA, resource=VKE)])
+
+
 def test_a_name_that_is_nowhere_is_told_with_what_is_there():
     """All of them together, by entry."""
     asks = [wish(0, network("rmda")).ask, wish(1, network("fabric")).ask]

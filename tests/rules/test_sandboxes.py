@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.attachment import Attachment, Sandbox
 from kube_rdma.model.binding import PodName
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.pod import MIRROR, PodState
 from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.rules.networks import ANNOTATION, POD_NETWORKS
 from kube_rdma.rules.sandboxes import (
@@ -28,9 +28,11 @@ from kube_rdma.rules.sandboxes import (
     failed,
     is_hopeless,
     is_others,
+    is_owed,
 )
 
 ASKS = ((ANNOTATION, "rdma"),)
+STATIC = (*ASKS, (MIRROR, "abc"))
 
 
 def pod(name="a", annotations=ASKS, phase="Running", **facts):
@@ -166,6 +168,23 @@ def test_refusals_count_in_a_row():
     state = failed(state, "c1", 2.0, refused=False)
     state = failed(state, "c1", 3.0, refused=True)
     assert not is_hopeless(state, "c1", pod())
+
+
+@pytest.mark.parametrize(
+    ("asking", "chained", "owed"),
+    [(5, 5, True), (7, 7, True), (8, 5, False), (5, 8, False), (None, 5, False), (5, None, False)],
+)
+def test_only_what_was_owed_networks_at_its_start_can_be_evicted(asking, chained, owed):
+    """The pod asked and we were called by then; no static pod, which cannot be evicted."""
+    assert is_owed(sandbox(created=7), pod(), asking, chained) is owed
+    assert not is_owed(sandbox(created=7), pod(annotations=STATIC), asking, chained)
+
+
+def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
+    """The runtime has that one."""
+    static = pod(annotations=STATIC)
+    assert missing(sandbox(uid="abc"), pods=(static,)) == ["c1"]
+    assert missing(sandbox(), pods=(static,)) == []
 
 
 def test_a_pod_that_turned_out_to_ask_for_nothing_is_asked_once():

@@ -1,10 +1,12 @@
 """What agent and shim leave for each other; tests/shim shows that the shim understands it."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.runtime.cni_state import AskingPods, MissedDeletes
+from kube_rdma.adapters.runtime.cni_state import AskingPods, Mark, MissedDeletes
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni import Attachment
 from kube_rdma.model.errors import Unavailable
@@ -23,12 +25,31 @@ def test_just_these_pods_are_kept(tmp_path_factory, rounds):
         assert asking.present() == pods
 
 
-def test_one_more_can_be_added(tmp_path):
-    """Added twice it is there once."""
+def test_a_pod_that_stays_is_known_since_it_came(tmp_path):
+    """Whatever else is kept, and by another life of the agent too."""
+    one, other = PodName("ml", "a-0"), PodName("ml", "a-1")
+    AskingPods(tmp_path).keep(frozenset({one}))
+    os.utime(tmp_path / "ml/a-0", ns=(5, 5))
+    AskingPods(tmp_path).keep(frozenset({one, other}))
     asking = AskingPods(tmp_path)
-    for _ in range(2):
-        asking.add(PodName("ml", "a-0"))
-    assert asking.present() == {PodName("ml", "a-0")}
+    assert asking.since(one) == 5
+    assert asking.since(other) > 5
+    asking.keep(frozenset({other}))
+    assert asking.since(one) is None
+
+
+def test_a_mark_says_since_when_it_is_set(tmp_path):
+    """Set again it stays what it was; cleared and set, it is of now."""
+    mark = Mark(tmp_path / "deep/chained")
+    assert mark.since() is None
+    mark.clear()
+    mark.set()
+    os.utime(mark.path, ns=(5, 5))
+    Mark(mark.path).set()
+    assert mark.since() == 5
+    mark.clear()
+    mark.set()
+    assert mark.since() > 5
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", "", "A", "a_b"])
@@ -62,3 +83,6 @@ def test_a_folder_that_cannot_be_used_is_said(tmp_path):
         AskingPods(tmp_path / "file/asking").keep(frozenset({PodName("a", "b")}))
     with pytest.raises(Unavailable, match=r"file/missed cannot be used"):
         MissedDeletes(tmp_path / "file/missed")
+    for act in (Mark.set, Mark.clear, Mark.since):
+        with pytest.raises(Unavailable, match=r"file/chained cannot be used"):
+            act(Mark(tmp_path / "file/chained"))

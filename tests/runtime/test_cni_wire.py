@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.runtime import cni_wire as wire
 from kube_rdma.model import cni
 from kube_rdma.model.binding import PodName
+from kube_rdma.model.cni_conf import ANNOTATIONS
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 
 PREVIOUS = {
@@ -180,6 +181,24 @@ def test_the_caller_is_known_by_its_configuration():
     call = wire.decode(environment(), config(type="macvlan", chain=True), 7)
     assert (call.plugin, call.marked) == ("macvlan", True)
     assert not wire.decode(environment(), config(chain=1), 7).marked
+
+
+@pytest.mark.parametrize(
+    ("facts", "annotations"),
+    [
+        (
+            {"chain": True, "runtimeConfig": {ANNOTATIONS: {"b": "2", "a": "1"}}},
+            (("a", "1"), ("b", "2")),
+        ),
+        ({"chain": True, "runtimeConfig": {ANNOTATIONS: None}}, ()),
+        ({"chain": True, "runtimeConfig": {"ips": []}}, None),
+        ({"chain": True}, None),
+        ({"runtimeConfig": {ANNOTATIONS: {"a": "1"}}}, None),
+    ],
+)
+def test_the_annotations_of_the_pod_come_with_our_entry(facts, annotations):
+    """None of them is another thing than not being told."""
+    assert wire.decode(environment(), config(**facts), 7).annotations == annotations
 
 
 def test_addresses_for_another_plugin_are_just_these():

@@ -4,7 +4,12 @@ import asyncio
 
 import pytest
 
-from kube_rdma.adapters.runtime.cri import read_netns, read_runtime, read_sandboxes
+from kube_rdma.adapters.runtime.cri import (
+    find_socket,
+    read_netns,
+    read_runtime,
+    read_sandboxes,
+)
 from kube_rdma.adapters.runtime.cri_fake import FakeRuntime
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.errors import Unavailable
@@ -37,6 +42,35 @@ def socket(tmp_path_factory):
 async def test_what_it_says_of_cdi(socket, config, cdi, dirs):
     async with FakeRuntime(socket, "containerd", "v2.4.2", config):
         assert await read_runtime(socket) == Runtime("containerd", "v2.4.2", cdi, dirs)
+
+
+@pytest.mark.parametrize(
+    ("cni", "conf", "binaries"),
+    [
+        ({"PluginDirs": ["/a", "/b"], "PluginConfDir": "/c", "Networks": None}, "/c", ("/a", "/b")),
+        ({"PluginDirs": ["/a"]}, "", ()),
+        ({"PluginDirs": [], "PluginConfDir": "/c"}, "", ()),
+        ({"PluginDirs": "/a", "PluginConfDir": 1}, "", ()),
+        (None, "", ()),  # CRI-O
+        ([], "", ()),
+    ],
+)
+async def test_what_it_says_of_cni(socket, cni, conf, binaries):
+    """Both folders or nothing: half of an answer cannot be used."""
+    async with FakeRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
+        runtime.cni = cni
+        found = await read_runtime(socket)
+    assert (found.cni_conf, found.cni_binaries) == (conf, binaries)
+
+
+async def test_its_socket_is_the_first_that_is_there(socket):
+    """Distributions have it in different places; a file that is left over is no socket."""
+    first, second = socket.with_name("a"), socket.with_name("b")
+    first.touch()
+    known = (first, second, socket)
+    assert find_socket(known) == first
+    async with FakeRuntime(socket, "containerd", "v2.4.2", {}):
+        assert find_socket(known) == socket
 
 
 async def test_no_runtime(socket):

@@ -1,57 +1,23 @@
 """The shim, compiled and fake alike: with an agent, without one, with one that talks nonsense."""
 
 import asyncio
-import json
 import os
 import subprocess
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from kube_rdma.adapters.runtime import cni_frames as frames
-from kube_rdma.adapters.runtime.cni_socket import CniSocket
-from kube_rdma.adapters.runtime.cni_state import AskingPods, MissedDeletes
+from kube_rdma.adapters.runtime.cni_state import MissedDeletes
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni import Attachment, Link, Result, Verb
 from kube_rdma.model.errors import Refused
+from kube_rdma.rules.conflist import ENTRY
 
-NETNS = "/proc/self/ns/net"
+from .calls import NETNS, PREVIOUS, asking, environment, serving, text
+
 OWN_NETNS = Path(NETNS).stat().st_ino
-PREVIOUS = {
-    "cniVersion": "1.0.0",
-    "interfaces": [{"name": "eth0", "sandbox": NETNS, 'odd "}]': ["]}"]}],
-    "ips": [{"address": "10.0.0.7/24", "interface": 0}],
-    "later": {"key": 1},
-}
-CONFIG = {"cniVersion": "1.0.0", "name": "pods", "type": "kube-rdma", "prevResult": PREVIOUS}
-
-
-def environment(verb="ADD", pod="a", **more):
-    return {
-        "CNI_COMMAND": verb,
-        "CNI_CONTAINERID": "c0ffee",
-        "CNI_IFNAME": "eth0",
-        "CNI_NETNS": NETNS,
-        "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod};K8S_POD_UID=u",
-        **more,
-    }
-
-
-def text(**changes):
-    return json.dumps({**CONFIG, **changes}).encode()
-
-
-@asynccontextmanager
-async def serving(root, handler, hook=None):
-    async with CniSocket(root / "run/kube-rdma/agent.sock", handler, hook) as server:
-        task = asyncio.create_task(server.serve())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
 
 @asynccontextmanager
@@ -69,10 +35,6 @@ async def talking(root, reply, *, wait=True):
     server = await asyncio.start_unix_server(serve, root / "run/kube-rdma/agent.sock")
     async with server:
         yield
-
-
-def asking(root):
-    return AskingPods(root / "var/lib/kube-rdma/asking")
 
 
 def missed(root):
@@ -193,10 +155,18 @@ async def test_no_note_leaves_its_folder(shim, root, container):
     assert sorted(root.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("verb", "code"), [("STATUS", 50), ("CHECK", 11), ("OTHER", 11)])
-async def test_other_verbs_fail_without_an_agent(shim, verb, code):
-    """STATUS says that no ADD can succeed, CHECK that it could not look."""
-    done = await shim.run(environment(verb), text())
+@pytest.mark.parametrize(
+    ("verb", "code", "facts"),
+    [
+        ("STATUS", 50, {}),
+        ("STATUS", 50, {**ENTRY, "type": "macvlan"}),
+        ("CHECK", 11, ENTRY),
+        ("OTHER", 11, ENTRY),
+    ],
+)
+async def test_other_verbs_fail_without_an_agent(shim, verb, code, facts):
+    """STATUS tells who called us by name that no ADD can succeed, CHECK that it cannot look."""
+    done = await shim.run(environment(verb), text(**facts))
     assert (done.code, done.document["code"]) == (1, code)
 
 
@@ -239,7 +209,7 @@ async def test_an_agent_that_is_silent_is_waited_for_only_so_long(make_shim, roo
 
 
 async def test_too_much_of_anything_is_refused(shim):
-    """More than 1 MiB on stdin, more than 64 KiB of variables: an error, not a crash."""
+    """More than 2 MiB on stdin, more than 64 KiB of variables: an error, not a crash."""
     done = await shim.run(environment(), b" " * (frames.MAX_INPUT + 1))
     assert (done.code, done.document["code"]) == (1, 6)
     done = await shim.run(environment(CNI_ARGS="x=" + "y" * frames.MAX_ENVIRONMENT), text())
@@ -247,7 +217,7 @@ async def test_too_much_of_anything_is_refused(shim):
 
 
 async def test_the_largest_call_goes_through(shim, root):
-    """1 MiB of configuration is more than a socket's buffer, and arrives whole."""
+    """2 MiB of configuration are more than a socket's buffer, and arrive whole."""
 
     async def handler(call):
         return Result((Link(str(len(call.config))),))

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from ipaddress import ip_interface
+from typing import Any
 
 from pydantic import ConfigDict, Field
 
@@ -23,8 +25,10 @@ from kube_rdma.api.network_definition import Definition
 from kube_rdma.api.networks import Guid, Mac
 from kube_rdma.model.attachment import AskedAddress, NetworkAsk
 from kube_rdma.model.cni import Call
+from kube_rdma.model.cni_conf import BUILT_IN
 from kube_rdma.model.ip import Address
 
+_FIRST_TABLE = 100  # of Cello: the interface at place n of its list has routing table 100 + n
 _FOR_OTHERS = ("portMappings", "bandwidth")
 
 
@@ -39,6 +43,7 @@ class _Runtime(_Loose):
     mac: Mac | None = None
     guid: Guid | None = Field(None, alias="infinibandGUID")
     device_id: str = Field("", alias="deviceID")
+    device_info: str = Field("", alias="CNIDeviceInfoFile")
 
 
 class _OldArgs(_Loose):
@@ -47,6 +52,7 @@ class _OldArgs(_Loose):
 
 class _CniArgs(_Loose):
     ips: Many[str] = ()
+    guid: str = ""
     configured: str = Field("", alias="mellanox.infiniband.app")
 
 
@@ -61,13 +67,22 @@ class _Called(_Loose):
     master: str = ""
 
 
-def network(call: Call, name: str) -> tuple[Definition, NetworkAsk]:
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of ``k8s.volcengine.com/pod-networks``: its network, and what Cello makes of it."""
+
+    network: str
+    interface: str
+    table: int
+
+
+def network(call: Call, name: str, resource: str | None) -> tuple[Definition, NetworkAsk]:
     """The network `namespace/name` that we are called for, and what the pod asks of it.
 
-    Raise Refused with all faults of the configuration.
+    `resource` is that of its document. Raise Refused with all faults of the configuration.
     """
     namespace, _, own_name = name.partition("/")
-    definition = network_definition.load(namespace, own_name, call.config, None)
+    definition = network_definition.load(namespace, own_name, call.config, resource)
     document = read(call.config, definition.network.source)
     found = validate(_Called, document)
     runtime = found.runtime_config
@@ -79,6 +94,7 @@ def network(call: Call, name: str) -> tuple[Definition, NetworkAsk]:
         addresses=tuple(_asked(text, document) for text in _texts(call, found)),
         mac=runtime.mac or _mac(call),
         guid=runtime.guid,
+        argued_guid=found.args.cni.guid.lower() or None,
         configured=found.args.cni.configured == "configured",
         device_id=runtime.device_id or found.device_id or None,
         capabilities=_for_others(call.config),
@@ -98,14 +114,70 @@ def addresses(call: Call) -> tuple[IpamConf, tuple[Address, ...], str | None]:
     return ip_conf.load(document), wanted, device or None
 
 
+def device_info_file(call: Call) -> str:
+    """Where the caller wants to be told of the device (CNIDeviceInfoFile); empty for nowhere."""
+    document = read(call.config, f"network {call.network}")
+    return validate(_Called, document).runtime_config.device_info
+
+
 def plugin_type(config: bytes) -> str:
     """The type of the plugin that makes the interface; empty for what is no configuration."""
+    document = _object(config)
+    plugins = document.get("plugins", [document])
+    first = plugins[0] if isinstance(plugins, list) and plugins else None
+    return str(first.get("type", "")) if isinstance(first, dict) else ""
+
+
+def network_name(config: bytes) -> str:
+    """The name inside of a configuration; empty for none."""
+    return _text(_object(config).get("name"))
+
+
+def resource(config: bytes) -> str | None:
+    """The resource that Cello's block ``meta`` of a configuration names."""
+    meta = _object(config).get("meta")
+    return _text(meta.get("resourceName")) or None if isinstance(meta, dict) else None
+
+
+def is_built_in(config: bytes) -> bool:
+    """Whether it is the configuration `rdma` that we install, which means what we say it means."""
+    return _object(config).get(BUILT_IN) is True
+
+
+def blocks(text: str) -> tuple[Block, ...]:
+    """What Cello calls for this annotation, in its order; nothing for what it does not understand.
+
+    The cluster's own network is at place 0, whether a block names it or not.
+    """
     try:
-        document = json.loads(config)
-        first = document["plugins"][0] if "plugins" in document else document
-        return str(first["type"])
-    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
-        return ""
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return ()
+    entries = found if isinstance(found, list) else []
+    first = 0 if entries and _dict(entries[0]).get("master") is True else 1
+    return tuple(
+        Block(
+            _text(_dict(_dict(one).get("cniConf")).get("name")),
+            _text(_dict(_dict(one).get("deviceConf")).get("ifName")) or f"eth{place}",
+            _FIRST_TABLE + place,
+        )
+        for place, one in enumerate(entries, first)
+    )
+
+
+def _object(config: bytes) -> dict[str, Any]:
+    try:
+        return _dict(json.loads(config))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _texts(call: Call, found: _Called) -> tuple[str, ...]:

@@ -63,7 +63,8 @@ def text_of(files: Iterable[ConfFile], name: str) -> bytes | None:
 def load(namespace: str, name: str, text: bytes) -> Definition:
     """What the node's configuration `name` means for a pod in `namespace`.
 
-    Raise Refused with all of its faults.
+    One that is for a card and names no resource is for the resource that BUILT_IN is for. Raise
+    Refused with all of its faults.
     """
     document = read(text, f"CNI configuration {name}")
     meta = validate(_Conf, document).meta
@@ -80,7 +81,10 @@ def load(namespace: str, name: str, text: bytes) -> Definition:
             where=document.where(("meta", "ipRangesSource")),
         )
     addresses = CardAddresses.REQUIRED if of_card else CardAddresses.STAY
-    return replace(found, network=replace(found.network, card_addresses=addresses))
+    network = replace(found.network, card_addresses=addresses)
+    if network.kind is NetworkKind.CARD and network.resource is None:
+        network = replace(network, resource=RESOURCE)
+    return replace(found, network=network)
 
 
 def built_in(namespace: str, *, pool: bool) -> Definition:

@@ -125,8 +125,8 @@ def _definition(base: Network, parts: Sequence[_Part]) -> Definition:
             return _foreign(base, part, f"{_type(part)} is in the chain")
         found.append((part, validate(model, part)))
     for part, plugin in found:
-        if plugin.foreign:
-            return _foreign(base, part, plugin.foreign)
+        if why := plugin.foreign or (not base.resource and plugin.plain):
+            return _foreign(base, part, why)
     ipam = ip_conf.load(first)
     warnings = [warning for part, plugin in found for warning in _unknown(part, plugin)]
     warnings += [f"{first.where(('ipam',))}: {note}" for note in ipam.notes]

@@ -68,6 +68,11 @@ class Plugin(Typed):
         return ""
 
     @property
+    def plain(self) -> str:
+        """Why only the plugin itself can do this for a network without RDMA; empty when we can."""
+        return ""
+
+    @property
     def device(self) -> str | None:
         """The card that it names, where it names one by something else than `master`."""
         return None
@@ -108,6 +113,11 @@ class Ipvlan(Linked):
     """type ipvlan."""
 
     mode: Annotated[Literal["l2", "l3", "l3s"], _or("l2")] = "l2"
+
+    @property
+    def plain(self) -> str:
+        """A link that answers no neighbour, which RDMA needs."""
+        return "" if self.mode == "l2" else f"mode is {self.mode}"
 
 
 class Ipoib(Linked):

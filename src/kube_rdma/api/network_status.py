@@ -1,10 +1,10 @@
 """The annotations that tell a pod's networks: the one that everybody reads, and ours with RDMA.
 
 ``k8s.v1.cni.cncf.io/network-status`` is written byte for byte as Multus does, because tools compare
-it: objects indented by four, joined by commas, empty fields left out, ``dns`` always there. What
-others wrote stays; the first is the cluster's network, the only one that is called default. Ours
-says besides which RDMA device and GID an interface has, for the applications and the tools that
-need them.
+it: objects indented by four, joined by commas, empty fields left out, ``dns`` always there. Whoever
+reads a pod's annotation writes all of it, so it is written whole: the first is the cluster's
+network, the only one that is called default. Ours says besides which RDMA device and GID an
+interface has, for the applications and the tools that need them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Json: TypeAlias = dict[str, Any]
 
 
 def status(
-    attached: Sequence[Attached], before: str = "", cluster: str = "", result: Result | None = None
+    attached: Sequence[Attached], cluster: str = "", result: Result | None = None, before: str = ""
 ) -> str:
-    """The annotation with our interfaces behind those of others.
+    """The annotation: the cluster's network, then our interfaces.
 
-    `before` is what the pod has now; of it stays what is about other interfaces. Without it,
     `cluster` and `result` make the first entry: the network of the cluster and what its plugins
-    answered. The same input twice gives the same text.
+    answered for this sandbox. Nobody tells it to an ADD that is made late; then the first entry
+    stays as it is in `before`, which the pod has now.
     """
-    ours = {one.interface for one in attached}
-    others = [one for one in _entries(before) if one.get("interface") not in ours]
-    if not others and result is not None:
-        others = [_of_cluster(cluster, result)]
-    return _joined([*others, *map(_entry, attached)])
+    if result is not None:
+        first = [_of_cluster(cluster, result)]
+    else:
+        first = [one for one in _entries(before) if one.get("default") is True][:1]
+    return _joined([*first, *map(_entry, attached)])
 
 
 def own_status(attached: Sequence[Attached], before: str = "", others: Collection[str] = ()) -> str:

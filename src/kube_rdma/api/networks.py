@@ -4,21 +4,24 @@ It has two forms, names with commas (``ns/net@ifname, other``) and a JSON list o
 become one Document, so that both are checked once and every fault has its place and entry. Form and
 meaning are those of the Network Plumbing Working Group's specification, version 1.3, and of Multus.
 What only other plugins can do with an entry is kept for them, rules/networks refuses it for ours.
+Programs in Go write such lists too: null and an empty text mean there that nothing was said, and a
+key that is nobody's is passed over, here with a warning.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from ipaddress import ip_interface
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
 from kube_rdma.api.dialect import Many, Typed
 from kube_rdma.api.document import Document, Path, Place, Value, shown
 from kube_rdma.api.entries import entries, refuse_many
-from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.faults import Slip, near, slips, validate
 from kube_rdma.api.ip_words import IpAddress, Label, Word, address
 from kube_rdma.api.words import Form
 from kube_rdma.model.attachment import AskedAddress, NetworkAsk
@@ -76,6 +79,8 @@ Asked: TypeAlias = Annotated[
 Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
 Rate: TypeAlias = Annotated[int, Field(ge=0)]
 
+_UNSET = BeforeValidator(lambda value: None if value == "" else value)
+
 
 class PortMapping(Typed):
     """A port of the node that leads to one of the pod."""
@@ -99,22 +104,30 @@ class Entry(Typed):
     """One network that the pod asks for; `interfaceRequest` is the older name of `interface`."""
 
     name: ObjectName = Field(examples=["rdma-net"])
-    namespace: Label | None = None
+    namespace: Annotated[Label | None, _UNSET] = None
     ips: Many[Asked] = ()
-    mac: Mac | None = None
-    guid: Guid | None = Field(None, alias="infiniband-guid")
-    interface: PodInterface | None = None
-    interface_request: PodInterface | None = None
+    mac: Annotated[Mac | None, _UNSET] = None
+    guid: Annotated[Guid | None, _UNSET] = Field(None, alias="infiniband-guid")
+    interface: Annotated[PodInterface | None, _UNSET] = None
+    interface_request: Annotated[PodInterface | None, _UNSET] = None
     port_mappings: Many[PortMapping] = ()
     bandwidth: Bandwidth | None = None
     device_id: str | None = Field(None, alias="deviceID")
     cni_args: dict[str, Any] = Field({}, alias="cni-args")
     default_route: Many[IpAddress] = Field((), alias="default-route")
+    ipam_claim: str = Field("", alias="ipam-claim-reference")
 
     @property
     def called(self) -> str | None:
         """The name that it wants for its interface."""
         return self.interface or self.interface_request
+
+
+_INNER: Mapping[str, type[BaseModel]] = {
+    _FIELD: Entry,
+    "portMappings": PortMapping,
+    "bandwidth": Bandwidth,
+}
 
 
 class Networks(Typed):
@@ -130,20 +143,66 @@ class Networks(Typed):
         return networks
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the annotation says; `warnings` are sentences."""
+
+    asks: tuple[NetworkAsk, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 def asks(text: str, namespace: str, source: str = ANNOTATION) -> tuple[NetworkAsk, ...]:
+    """What `load` finds, for those who only look."""
+    return load(text, namespace, source).asks
+
+
+def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
     """What the annotation of a pod in `namespace` asks for, in its order.
 
     Raise Refused with all faults of it. A text of blanks asks for nothing.
     """
     if not text.strip():
-        return ()
+        return Found()
     # What Multus looks for too: no name has one of these.
     is_json = any(each in text for each in '[{"')
     if not is_json:
         refuse_many(text.count(",") + 1, source)
     document = entries(text, source, _FIELD) if is_json else _of_names(text, source)
-    found = validate(Networks, document).networks
-    return tuple(_ask(number, entry, namespace) for number, entry in enumerate(found))
+    ignored: list[Path] = []
+    said = replace(document, value=_said(document.value, Networks, (), ignored))
+    found = validate(Networks, said).networks
+    warnings = [
+        f"{document.where(path, key=True)}: there is no such field, it is ignored"
+        for path in ignored
+    ]
+    for number, entry in enumerate(found):
+        if entry.ipam_claim:
+            where = document.where((_FIELD, number, "ipam-claim-reference"), key=True)
+            warnings.append(f"{where}: only plugins that read it themselves heed it")
+    asked = tuple(_ask(number, entry, namespace) for number, entry in enumerate(found))
+    return Found(asked, tuple(warnings))
+
+
+def _said(value: Value, model: type[BaseModel], path: Path, ignored: list[Path]) -> Value:
+    """The object without null, and without keys that are like none of its model's.
+
+    Those are added to `ignored`.
+    """
+    if not isinstance(value, dict):
+        return value
+    known = [one.alias or name for name, one in model.model_fields.items()]
+    found: dict[str, Value] = {}
+    for key, each in value.items():
+        if key not in known and near(key, known) is None:
+            ignored.append((*path, key))
+            continue
+        inner = _INNER.get(key)
+        if inner and isinstance(each, list):
+            parts = enumerate(each)
+            found[key] = [_said(one, inner, (*path, key, at), ignored) for at, one in parts]
+        elif each is not None:
+            found[key] = _said(each, inner, (*path, key), ignored) if inner else each
+    return found
 
 
 def _of_names(text: str, source: str) -> Document:

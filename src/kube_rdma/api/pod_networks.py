@@ -9,7 +9,6 @@ list, so the first block is eth1. What only the provider's own cloud can do is r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Annotated, TypeAlias
 
@@ -20,7 +19,7 @@ from kube_rdma.api.document import Document, shown
 from kube_rdma.api.entries import entries
 from kube_rdma.api.faults import Slip, slips, validate
 from kube_rdma.api.ip_words import Word, address
-from kube_rdma.api.networks import Asked, Mac, PodInterface
+from kube_rdma.api.networks import Asked, Found, Mac, PodInterface
 from kube_rdma.api.words import Form
 from kube_rdma.model.attachment import NetworkAsk, NetworkRoute
 from kube_rdma.model.errors import Refused, Unavailable
@@ -140,9 +139,9 @@ class Entry(Typed):
 
     @property
     def routes(self) -> tuple[NetworkRoute, ...]:
-        """Of the new field, else of the old one."""
-        old = (self.route,) if self.route else ()
-        return tuple(NetworkRoute(r.dst, r.gw) for r in self.traffic.routes.extra_routes or old)
+        """Of the new field, else of the old one; a gateway may be in no subnet, as with Cello."""
+        routes = self.traffic.routes.extra_routes or ((self.route,) if self.route else ())
+        return tuple(NetworkRoute(one.dst, one.gw, onlink=bool(one.gw)) for one in routes)
 
     @property
     def old(self) -> tuple[str, ...]:
@@ -177,14 +176,6 @@ class Definitions(Typed):
     """The whole definition."""
 
     entries: Many[Defined] = Field(alias="pod-networks-definition")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the annotation says; `warnings` are sentences."""
-
-    asks: tuple[NetworkAsk, ...] = ()
-    warnings: tuple[str, ...] = ()
 
 
 def load(text: str, definition: str, namespace: str, cluster: str) -> Found:

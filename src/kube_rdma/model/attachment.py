@@ -48,10 +48,14 @@ class StaticAddress:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRoute:
-    """A route that the network's document wants; without `via` the gateway of the address."""
+    """A route that is wanted; without `via` the gateway of the address.
+
+    `onlink`: the next hop is on the interface's network although no subnet of it says so.
+    """
 
     to: Subnet
     via: Address | None = None
+    onlink: bool = False
 
 
 class CardAddresses(StrEnum):
@@ -177,18 +181,24 @@ class HostNetwork:
 
     `soft` is the kind of RDMA link to make on cards without an RDMA device of their own (rxe, siw);
     None: none is made. `guids` are those of the RDMA devices that the node can see, with their name
-    and function.
+    and function. `owned` are the cards that belong to whoever holds their share, with its resource;
+    `inside` the links that are in a pod: their name and function on the node, and the pod.
     """
 
     links: tuple[HostLink, ...]
     namespace_mode: NamespaceMode
     soft: str | None = None
     guids: tuple[tuple[str, PciAddress | None, str], ...] = ()
+    owned: tuple[tuple[Card, str], ...] = ()
+    inside: tuple[tuple[str, PciAddress | None, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GrantedShare:
-    """One share that a container of the pod holds, and what it stands for."""
+    """One share that a container of the pod holds, and what it stands for.
+
+    `early`: its device nodes were given to the container before the pod had a network, and stay.
+    """
 
     container: str
     resource: str
@@ -196,6 +206,7 @@ class GrantedShare:
     cards: tuple[Card, ...]
     mode: Mode
     bind: Bind
+    early: bool = False
 
     @property
     def held(self) -> HeldShare:
@@ -324,4 +335,4 @@ class Attached:
     pci: PciAddress | None = None
     physical: PciAddress | None = None
     default_routes: tuple[Address, ...] = ()  # gateways of the pod's default routes through it
-    dns: Dns | None = None  # what other plugins answered
+    dns: Dns | None = None  # of the network's ipam, or what other plugins answered

@@ -20,6 +20,9 @@ The PCI address, else the auxiliary device, else ``<link>@<netdev>`` of a soft d
 function below it.
 """
 
+USER_SPACE = frozenset({"vfio-pci", "uio_pci_generic", "igb_uio"})
+"""Drivers that hand a function to a program or a virtual machine: no interface, no RDMA device."""
+
 
 @dataclass(frozen=True, slots=True)
 class Netdev:
@@ -30,6 +33,19 @@ class Netdev:
     up: bool  # administratively
     carrier: bool | None  # None: not readable, which the kernel says of an interface that is down
     default_route: bool | None = False  # the node is reached through it; None: not known
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What an interface of the node is used for; nothing at all: it is merely up.
+
+    Addresses and routes of its own link (fe80::) do not count, for they come by themselves.
+    """
+
+    addresses: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()  # where they lead
+    above: tuple[str, ...] = ()  # interfaces of the node: a bond, a bridge, a vlan
+    guests: tuple[str, ...] = ()  # MACs besides its own: of a macvlan, also one inside a pod
 
 
 @dataclass(frozen=True, slots=True)

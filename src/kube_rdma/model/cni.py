@@ -121,7 +121,7 @@ class Call:
     `args` all of CNI_ARGS. `previous` is what the plugins before us made, `valid` what GC must
     leave, `config` the whole configuration as it came, for the keys that only some callers know.
     `plugin` is the type of that configuration, `marked` says that it is our entry in the cluster's
-    list (rules/conflist).
+    list (rules/conflist). `annotations` are the pod's where the runtime tells them to that entry.
     """
 
     verb: Verb
@@ -139,6 +139,7 @@ class Call:
     valid: tuple[Attachment, ...] = ()
     plugin: str = PLUGIN
     marked: bool = False
+    annotations: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,10 @@ from enum import StrEnum
 PLUGIN = "kube-rdma"  # our type in a configuration, and so the name of the binary on the host
 IPAM_PLUGIN = "kube-rdma-ipam"  # our type in an ``ipam`` block: the same binary by a second name
 CHAINED = "chain"  # the key by which our entry in the cluster's list says that it is that
+BUILT_IN = "builtIn"  # the key of our own configuration `rdma`, which has nothing else to say
+
+ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
+"""The capability by which containerd and CRI-O tell a plugin the pod's annotations."""
 
 
 class Wiring(StrEnum):
@@ -33,13 +37,18 @@ class ConfFile:
 class ConfPlan:
     """What the folder should become. `default` is the file that the runtime takes before we act.
 
-    Nothing to write and nothing to remove: all is as it should be.
+    Nothing to write and nothing to remove: all is as it should be. `readers` are the annotations
+    that meta-plugins read, each with the product; `notes` are sentences about files of others.
+    `missing` are plugins of the default that are not beside ours: the runtime has them elsewhere.
     """
 
     wiring: Wiring
     default: str = ""
     writes: tuple[ConfFile, ...] = ()
     removes: tuple[str, ...] = ()
+    readers: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def changes(self) -> bool:

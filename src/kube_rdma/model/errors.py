@@ -3,6 +3,7 @@
     KubeRdmaError
     ├── Refused       the asker must change something; carries the place and the remedy
     ├── Unavailable   a neighbour is down or not ready; trying again can help
+    │   └── Gone      what it is about was taken out of the machine
     └── Broken        the world disagrees with what we recorded; stop and tell a person
 
 Adapters and rules raise them; each program maps them once to its own wire (exit code, gRPC
@@ -47,6 +48,14 @@ class Refused(KubeRdmaError):
 
 class Unavailable(KubeRdmaError):
     """A neighbour (kernel, kubelet, API server, tool) does not answer now; retrying can help."""
+
+
+class Gone(Unavailable):
+    """A piece of hardware is nowhere; it may come back, unless it is gone `for_good`."""
+
+    def __init__(self, sentence: str, *, for_good: bool = False) -> None:
+        self.for_good = for_good
+        super().__init__(sentence)
 
 
 class Broken(KubeRdmaError):

@@ -64,7 +64,11 @@ class FunctionsPlan:
 
 @dataclass(frozen=True, slots=True)
 class MadeFunctions:
-    """A record of the agent: since this boot, it answers for the virtual functions of a card."""
+    """A record of the agent: since this boot, it answers for the virtual functions of a card.
+
+    `begun`: it has begun to make them, and they may have no drivers yet.
+    """
 
     physical: PciAddress
     boot: str  # the kernel's random/boot_id; no virtual function outlives a boot
+    begun: bool = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MIRROR = "kubernetes.io/config.mirror"  # what the kubelet writes at the object of a static pod
+
 
 @dataclass(frozen=True, slots=True)
 class PodState:
@@ -21,3 +23,13 @@ class PodState:
     node: str = ""  # empty until it is scheduled
     phase: str = ""  # Pending, Running, Succeeded, Failed, Unknown
     deleting: bool = False  # it was asked to end
+
+    @property
+    def is_static(self) -> bool:
+        """Whether its manifest is a file of the node; then the object is only its mirror."""
+        return MIRROR in dict(self.annotations)
+
+    @property
+    def runtime_uid(self) -> str:
+        """Its uid as kubelet and runtime know it: that of a static pod is another one than here."""
+        return dict(self.annotations).get(MIRROR, self.uid)

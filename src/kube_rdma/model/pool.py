@@ -81,6 +81,11 @@ class FunctionRange:
     parent: str
     indexes: tuple[tuple[int, int], ...] = ()
 
+    def __str__(self) -> str:
+        """As documents write it."""
+        spans = (str(a) if a == b else f"{a}-{b}" for a, b in self.indexes)
+        return f"{self.parent}#{','.join(spans)}" if self.indexes else self.parent
+
 
 @dataclass(frozen=True, slots=True)
 class Selector:
@@ -134,6 +139,16 @@ class PoolSpec:
     variables: Variables = Variables.NONE
     extra_info: tuple[ExtraInfo, ...] = ()
     extra_paths: tuple[str, ...] = ()  # further device nodes that every container gets
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPools:
+    """A record of the agent: the wishes that are met, by which the shares that pods hold were made.
+
+    Also those that nobody has any more, as long as pods hold shares of them.
+    """
+
+    specs: tuple[PoolSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,16 @@ class Runtime:
     """What makes containers here.
 
     `cdi`: whether it injects CDI devices, None when it does not say. `cdi_dirs`: where it looks for
-    their files, none when it does not say.
+    their files, none when it does not say. `cni_conf` and `cni_binaries`: where it looks for CNI,
+    nothing when it does not say.
     """
 
     name: str  # containerd, cri-o
     version: str  # as the runtime writes it: v2.4.2, 1.7.13~ds1
     cdi: bool | None = None
     cdi_dirs: tuple[str, ...] = ()
+    cni_conf: str = ""
+    cni_binaries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,8 @@ class AddAddress:
 class AddRoute:
     """Add a route in the pod; `table` None is the main one, `via` None means on-link.
 
+    `onlink`: `via` is reached through the link although it is in no subnet of it.
+
     It replaces a route of the same destination, table and metric, whoever's that was: this is how a
     pod's default route is taken from the cluster's interface when the pod asks for that.
     """
@@ -113,6 +115,7 @@ class AddRoute:
     via: Address | None = None
     source: Address | None = None
     table: int | None = None
+    onlink: bool = False
 
 
 @dataclass(frozen=True, slots=True)

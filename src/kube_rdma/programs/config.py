@@ -14,6 +14,7 @@ from kube_rdma.api.dialect import Config
 from kube_rdma.model.errors import Refused
 from kube_rdma.rules import wishes
 from kube_rdma.rules.functions import function_faults
+from kube_rdma.rules.ranges import range_faults
 
 
 def read_config(path: Path) -> Config:
@@ -29,6 +30,11 @@ def read_config(path: Path) -> Config:
 def parse_config(data: bytes, source: str) -> Config:
     """The same of a text; `source` names it in messages."""
     found = config.parse(data, source)
-    if faults := (*wishes.faults(found.pools), *function_faults(found.functions)):
+    faults = (
+        *wishes.faults(found.pools),
+        *function_faults(found.functions),
+        *range_faults(found.pools, found.functions),
+    )
+    if faults:
         raise Refused.all(faults)
     return replace(found, warnings=(*found.warnings, *wishes.warnings(found.pools)))

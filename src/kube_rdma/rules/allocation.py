@@ -106,18 +106,18 @@ def _refused(pool: Pool, problem: str, remedy: str) -> Refused:
 
 
 def device_infos(pool: Pool, given: Grant) -> tuple[tuple[ShareId, DeviceInfo], ...]:
-    """What to write for CNI plugins about the granted functions, by share.
+    """What to write for CNI plugins about the granted cards, by share.
 
-    Only the SR-IOV network device plugin's documents ask for it, as for its variables.
+    A share of a whole pool is no card. The name of a soft RDMA device is known only in the pod.
     """
-    if pool.spec.variables is not Variables.PCIDEVICE:
+    if terms(pool.spec).bind is Bind.POOL:
         return ()
     cards = {card.id: card for card in pool.cards}
     found = []
     for share in pool.shares:
         card = cards.get(share.card) if share.card and share.id in given.shares else None
         if card and card.seat:
-            names = tuple(device.name for device in card.devices)
+            names = tuple(device.name for device in card.devices if not device.is_soft)
             physical = card.seat.physical_function
             found.append((share.id, DeviceInfo(card.seat.pci, names, physical)))
     return tuple(found)

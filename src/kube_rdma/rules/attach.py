@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
-from ipaddress import IPv4Network, ip_network
+from ipaddress import ip_network
 
 from kube_rdma.model.attachment import (
     GidTable,
@@ -58,10 +58,11 @@ from kube_rdma.rules.networks import refused
 FIRST_TABLE = 100  # the n-th network has routing table 100 + n
 RULE_PRIORITY = 20000
 
-# Several interfaces in one subnet: each answers for its own addresses only, asks with its own, and
-# takes what comes back on another one (Documentation/networking/ip-sysctl.rst). Of these, the
-# kernel takes the larger of an interface's value and that of "all".
-_ONE_SUBNET = (("arp_ignore", "1"), ("arp_announce", "2"), ("rp_filter", "2"))
+# Several interfaces, whose networks may be one below their subnets: each answers for its own
+# addresses only, asks with its own, and takes what comes back on another one
+# (Documentation/networking/ip-sysctl.rst). Of these, the kernel takes the larger of an interface's
+# value and that of "all".
+_SEVERAL = (("arp_ignore", "1"), ("arp_announce", "2"), ("rp_filter", "2"))
 
 _MODES = {Way.MACVLAN: "bridge", Way.IPVLAN: "l2", Way.IPOIB: ""}
 
@@ -71,22 +72,25 @@ def plans(
     seats: Sequence[Seat],
     given: Sequence[Given],
     node: HostNetwork,
+    called: Sequence[Plan] = (),
     *,
     alone: bool = True,
 ) -> tuple[Plan, ...]:
     """The Steps of each interface, in the order of the annotation.
 
-    Not `alone`: the pod may have others in the same subnets, of which nobody tells.
+    `called` are those that other plugins make. Not `alone`: the pod may have more, of which nobody
+    tells.
 
     Raise Refused when addresses or routes contradict each other.
     """
     leased = {each.interface: each for each in given}
     seated = [(seat, _whole(seat, leased)) for seat in seats]
     _refuse_twice(seated)
-    _refuse_default_routes(seated)
+    _refuse_default_routes(seated, called)
     for seat, one in seated:
         _refuse_far(seat, one)
-    crowded = _crowded([one for _, one in seated])
+    crowded = not alone or len(seated) + len(called) > 1
+    routes = _main_routes(seated, called)
     return tuple(
         Plan(
             interface=one.interface,
@@ -94,14 +98,26 @@ def plans(
             card=seat.card.id if seat.card else None,
             steps=(
                 *_link(sandbox.container, seat, node.namespace_mode),
-                *_settings(seat, one, not alone or one.interface in crowded),
-                *_talk(sandbox.container, seat, one),
+                *_settings(seat, one, crowded),
+                *_talk(sandbox.container, seat, one, routes[one.interface]),
             ),
             addresses=one.addresses,
             held=seat.held,
         )
         for seat, one in seated
     )
+
+
+def gids_wanted(planned: Sequence[Plan]) -> dict[str, int]:
+    """How many addresses more are to have a GID of a device that other pods have GIDs of too."""
+    found: dict[str, int] = {}
+    for plan in planned:
+        made = {step.name for step in plan.steps if isinstance(step, MakeRdma)}
+        if any(isinstance(step, MakeLink) for step in plan.steps):
+            for step in plan.steps:
+                if isinstance(step, AwaitGid) and step.device not in made:
+                    found[step.device] = found.get(step.device, 0) + 1
+    return found
 
 
 def gid_room(table: GidTable, addresses: int) -> None:
@@ -186,7 +202,7 @@ def _settings(seat: Seat, given: Given, crowded: bool) -> Iterator[Step]:
     network, ask, name = seat.wish.network, seat.wish.ask, given.interface
     wanted = {f"net/{tree}/{name}/{key}": value for tree, key, value in network.sysctls}
     if crowded:
-        wanted |= {f"net/ipv4/conf/{name}/{key}": value for key, value in _ONE_SUBNET}
+        wanted |= {f"net/ipv4/conf/{name}/{key}": value for key, value in _SEVERAL}
     if any(one.address.version == 6 for one in given.addresses):
         # Runtimes switch IPv6 off in pods whose cluster network has none.
         wanted[f"net/ipv6/conf/{name}/disable_ipv6"] = "0"
@@ -207,21 +223,45 @@ def _can_ask(seat: Seat) -> bool:
     return seat.way is not Way.IPVLAN and seat.link.link_type != "infiniband"
 
 
-def _talk(container: ContainerId, seat: Seat, given: Given) -> Iterator[Step]:
+def _talk(
+    container: ContainerId, seat: Seat, given: Given, routes: Sequence[AddRoute]
+) -> Iterator[Step]:
     """RDMA, routes, and what it takes until peers can be reached."""
     name, devices = given.interface, seat.devices
     if seat.soft:
         devices = (soft_name(seat.soft, container, name),)
         yield MakeRdma(devices[0], seat.soft, name)
     yield from _own_table(given, FIRST_TABLE + seat.number)
-    for route in given.routes:
-        yield AddRoute(name, route.to, _via(route, given))
-    for gateway in seat.wish.ask.default_routes:
-        yield AddRoute(name, _everywhere(gateway), gateway)
+    yield from routes
     if seat.roce:
         for device in devices:
             yield from (AwaitGid(device, name, one.address) for one in given.addresses)
     yield from (Announce(name, one.address) for one in given.addresses)
+
+
+def _main_routes(
+    seated: Sequence[tuple[Seat, Given]], called: Sequence[Plan]
+) -> dict[InterfaceName, tuple[AddRoute, ...]]:
+    """What each interface adds to the pod's main table, where a destination has one route.
+
+    The default route that an entry asks for has it before those of networks; of these, as of other
+    destinations, the first in the annotation has it.
+    """
+    asked = {seat.number: seat.wish.ask.default_routes for seat, _ in seated}
+    taken = {_everywhere(gateway) for gateways in asked.values() for gateway in gateways}
+    taken |= {step.to for step in _default_steps(called)}
+    found = {}
+    for seat, given in seated:
+        name = given.interface
+        steps = []
+        for one in given.routes:
+            if one.to not in taken:
+                taken.add(one.to)
+                beyond = _is_beyond(one.via, given)
+                steps.append(AddRoute(name, one.to, _via(one, given), onlink=beyond))
+        steps += [AddRoute(name, _everywhere(one), one) for one in asked[seat.number]]
+        found[name] = tuple(steps)
+    return found
 
 
 def _own_table(given: Given, table: int) -> Iterator[Step]:
@@ -238,7 +278,8 @@ def _own_table(given: Given, table: int) -> Iterator[Step]:
             routes.setdefault(everywhere, AddRoute(name, everywhere, one.gateway, None, table))
     for route in given.routes:
         if any(one.address.version == route.to.version for one in given.addresses):
-            routes.setdefault(route.to, AddRoute(name, route.to, _via(route, given), None, table))
+            hop, beyond = _via(route, given), _is_beyond(route.via, given)
+            routes.setdefault(route.to, AddRoute(name, route.to, hop, None, table, beyond))
     yield from routes.values()
     yield from (AddRule(one.address, table, RULE_PRIORITY) for one in given.addresses)
 
@@ -251,24 +292,14 @@ def _via(route: NetworkRoute, given: Given) -> Address | None:
     return next((gw for gw in gateways if gw.version == route.to.version), None)
 
 
+def _is_beyond(gateway: Address | None, given: Given) -> bool:
+    """Whether a next hop is in no subnet of the interface."""
+    subnets = map(subnet_of, given.addresses)
+    return gateway is not None and not any(gateway in subnet for subnet in subnets)
+
+
 def _everywhere(gateway: Address) -> Subnet:
     return ip_network("0.0.0.0/0" if gateway.version == 4 else "::/0")
-
-
-def _crowded(whole: Sequence[Given]) -> set[InterfaceName]:
-    """Interfaces that share an IPv4 subnet with another one of the pod."""
-    subnets = [
-        (given.interface, subnet)
-        for given in whole
-        for subnet in map(subnet_of, given.addresses)
-        if isinstance(subnet, IPv4Network)
-    ]
-    return {
-        name
-        for name, subnet in subnets
-        for other, others in subnets
-        if name != other and subnet.overlaps(others)
-    }
 
 
 def _refuse_twice(seated: Sequence[tuple[Seat, Given]]) -> None:
@@ -282,27 +313,36 @@ def _refuse_twice(seated: Sequence[tuple[Seat, Given]]) -> None:
             first[one.address] = seat
 
 
-def _refuse_default_routes(seated: Sequence[tuple[Seat, Given]]) -> None:
+def _refuse_default_routes(seated: Sequence[tuple[Seat, Given]], called: Sequence[Plan]) -> None:
     """A pod has one default route of each family."""
-    first: dict[int, Seat] = {}
+    first = {step.to.version: str(step.name) for step in _default_steps(called)}
     for seat, _ in seated:
         for index, gateway in enumerate(seat.wish.ask.default_routes):
             if other := first.get(gateway.version):
-                source = other.wish.ask.source
-                problem = f"{source} has a default route of IPv{gateway.version} already"
+                problem = f"{other} has a default route of IPv{gateway.version} already"
                 raise refused(seat.wish, _default(index), problem, "Keep one of the two")
-            first[gateway.version] = seat
+            first[gateway.version] = seat.wish.ask.source
+
+
+def _default_steps(called: Sequence[Plan]) -> Iterator[AddRoute]:
+    """The default routes that entries ask for through interfaces of other plugins."""
+    steps = (step for plan in called for step in plan.steps if isinstance(step, AddRoute))
+    return (step for step in steps if not step.to.prefixlen)
 
 
 def _refuse_far(seat: Seat, given: Given) -> None:
     """Gateways that the interface cannot reach; the kernel would refuse their routes."""
     hops = [(_default(at), via) for at, via in enumerate(seat.wish.ask.default_routes)]
-    hops += [(f"route to {route.to}", route.via) for route in given.routes if route.via]
-    subnets = [subnet_of(one) for one in given.addresses]
+    families = {one.address.version for one in given.addresses}
+    hops += [
+        (f"route to {route.to}", route.via)
+        for route in given.routes
+        if route.via and not (route.onlink and route.via.version in families)
+    ]
     for field, gateway in hops:
-        if not any(gateway in subnet for subnet in subnets):
+        if _is_beyond(gateway, given):
             problem = f"the gateway {gateway} is in no subnet of {given.interface}"
-            there = ", ".join(map(str, subnets))
+            there = ", ".join(str(subnet_of(one)) for one in given.addresses)
             remedy = f"Write one inside of {there}" if there else "Give the network addresses"
             raise refused(seat.wish, field, problem, remedy)
 

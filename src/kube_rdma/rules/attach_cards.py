@@ -8,10 +8,11 @@ network that names an interface or a device gets the share of that very card.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from kube_rdma.model.attachment import (
+    Attachment,
     GrantedShare,
     HostLink,
     HostNetwork,
@@ -24,9 +25,15 @@ from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pool import Bind, Mode
+from kube_rdma.model.step import TakeLink
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach_infiniband import refuse_infiniband, refuse_isolation
-from kube_rdma.rules.attach_vf import no_link, refuse_function
+from kube_rdma.rules.attach_vf import (
+    UNTIL_IT_ENDS,
+    no_link,
+    refuse_function,
+    refuse_late_mac,
+)
 from kube_rdma.rules.networks import refused
 from kube_rdma.rules.sentences import listed
 
@@ -169,6 +176,18 @@ class _Desk:
         )
 
 
+def with_pods(node: HostNetwork, known: Iterable[Attachment]) -> HostNetwork:
+    """The node with the links that its pods have; `known` are their attachments."""
+    taken = [
+        (step.link.name, step.pci, str(one.sandbox.pod))
+        for one in known
+        for plan in one.plans
+        for step in plan.steps
+        if isinstance(step, TakeLink)
+    ]
+    return replace(node, inside=tuple(taken))
+
+
 def is_link(link: HostLink, name: str) -> bool:
     """Whether an interface is meant by this name, PCI address or MAC."""
     return name == link.name or name.lower() in (link.pci, link.mac.lower())
@@ -179,8 +198,11 @@ def _seat(number: int, wish: Wish, choice: Choice | None, node: HostNetwork) -> 
     link = _link(wish, card, node)
     way = _way(wish, share, link)
     _refuse_link(wish, way, link)
+    if card is None and way is Way.TAKE:
+        _refuse_owned(wish, link, node)
     refuse_function(wish, link, card)
-    refuse_infiniband(wish, way, link, card)
+    refuse_infiniband(wish, way, link, card, share)
+    refuse_late_mac(wish, link, card)
     refuse_isolation(wish, node.namespace_mode)
     if way is Way.TAKE and share and share.mode not in _OWN:
         problem = f"{link.name} cannot move into one pod: other pods share its card"
@@ -200,10 +222,13 @@ def _link(wish: Wish, card: Card | None, node: HostNetwork) -> HostLink:
     if card is not None:
         link = link_of(card, node)
         if link is None:
-            raise no_link(wish, card)
+            netdevs = card.function.netdevs if card.function else ()
+            raise no_link(wish, card, _holder(node, card.pci, *(each.name for each in netdevs)))
         return link
     name = named(wish) or ""
     link = next((each for each in node.links if is_link(each, name)), None)
+    if link is None and (pod := _holder(node, name.lower(), name)):
+        raise refused(wish, _named_by(wish), f"{name} is in the pod {pod}", UNTIL_IT_ENDS)
     if link is None:
         there = listed([each.name for each in node.links]) or "none"
         problem = f"the node has no interface {name}; it has {there}"
@@ -211,6 +236,21 @@ def _link(wish: Wish, card: Card | None, node: HostNetwork) -> HostLink:
             wish, _named_by(wish), problem, "Write one that every node of the network has"
         )
     return link
+
+
+def _holder(node: HostNetwork, pci: str | None, *names: str) -> str | None:
+    """The pod that has a link, by its function or, where it has none, by its name on the node."""
+    return next(
+        (pod for name, at, pod in node.inside if (at == pci if at else name in names)), None
+    )
+
+
+def _refuse_owned(wish: Wish, link: HostLink, node: HostNetwork) -> None:
+    """A card that is the kubelet's to give: whoever takes it besides, takes it from somebody."""
+    owner = next((of for card, of in node.owned if link_of(card, node) is link), None)
+    if owner:
+        problem = f"{link.name} belongs to {owner}, and the pod holds no share of it"
+        raise refused(wish, _named_by(wish), problem, f"Add {owner} to the limits of a container")
 
 
 def _way(wish: Wish, share: GrantedShare | None, link: HostLink) -> Way:

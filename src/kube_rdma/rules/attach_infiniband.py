@@ -13,10 +13,19 @@ too and has another name there (docs/decisions/0011-infiniband.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
-from kube_rdma.model.attachment import Attachment, HostLink, HostNetwork, Seat, Way, Wish
+from kube_rdma.model.attachment import (
+    Attachment,
+    GrantedShare,
+    HostLink,
+    HostNetwork,
+    Seat,
+    Way,
+    Wish,
+)
 from kube_rdma.model.card import Card
 from kube_rdma.model.function_step import FunctionSettings, RebindFunction, SetFunction
 from kube_rdma.model.ip import InterfaceName
@@ -86,7 +95,9 @@ def child(seat: Seat, mark: Mark) -> Iterator[Step]:
         )
 
 
-def refuse_infiniband(wish: Wish, way: Way, link: HostLink, card: Card | None) -> None:
+def refuse_infiniband(
+    wish: Wish, way: Way, link: HostLink, card: Card | None, share: GrantedShare | None
+) -> None:
     """Raise Refused for GUIDs and partitions where they cannot be, and for a MAC of one's own."""
     wide, own = link.link_type == _INFINIBAND, way is Way.TAKE
     if wish.network.pkey is not None and not wide:
@@ -99,6 +110,7 @@ def refuse_infiniband(wish: Wish, way: Way, link: HostLink, card: Card | None) -
     said = guids.asked(wish)
     if said:
         _refuse_guid(wish, said[0], link, card if own else None)
+        _refuse_early(wish, said[0], link, share)
     elif wide and own and link.virtual and not _talks(card):
         node = _own(card)
         problem = f"{link.name} has no GUID ({node}), so its fabric gives it no address"
@@ -106,7 +118,7 @@ def refuse_infiniband(wish: Wish, way: Way, link: HostLink, card: Card | None) -
         remedy = (
             'Write an "infiniband-guid" into the entry, or set one: ip link set '
             f"{place.physical.name} vf {place.number} node_guid …, port_guid too, and bind its "
-            "driver anew"
+            "driver anew; those that a NodePolicy asks for as virtualFunctions have one"
         )
         raise refused(wish, "infiniband-guid", problem, remedy)
 
@@ -122,12 +134,17 @@ def refuse_isolation(wish: Wish, mode: NamespaceMode) -> None:
         raise refused(wish, "rdmaIsolation", problem, remedy)
 
 
-def refuse_taken(placed: Sequence[Seat], known: Sequence[Attachment], node: HostNetwork) -> None:
+def refuse_taken(
+    placed: Sequence[Seat],
+    known: Sequence[Attachment],
+    node: HostNetwork,
+    claimed: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Raise Refused when a GUID is another's: of this pod, of one that lives, of a device here.
 
-    `known` are the attachments of other sandboxes.
+    `known` are the attachments of other sandboxes, `claimed` says by GUID who is about to get it.
     """
-    owners = {
+    owners = dict(claimed) | {
         guid: f"{one.sandbox.pod} has it, on {plan.interface}"
         for one in known
         for plan in one.plans
@@ -155,6 +172,20 @@ def _refuse_guid(wish: Wish, field: str, link: HostLink, card: Card | None) -> N
             f"a share, can be given a GUID; {link.name} is none"
         )
         remedy = f"Remove {field}, or use a pool of virtual functions"
+        raise refused(wish, field, problem, remedy)
+
+
+def _refuse_early(wish: Wish, field: str, link: HostLink, share: GrantedShare | None) -> None:
+    """The container would keep the device node of before the binding, which may be another's."""
+    if share and share.early:
+        problem = (
+            f"a new GUID gives {link.name} another device node, and the container has got the "
+            f"present one: {share.resource} is bound before the pod has a network"
+        )
+        remedy = (
+            "Write attach: auto into its pool in a NodePolicy, on nodes whose runtime reads CDI "
+            f"files, or remove {field}"
+        )
         raise refused(wish, field, problem, remedy)
 
 

@@ -44,6 +44,8 @@ from kube_rdma.model.step import (
 )
 from kube_rdma.rules.attach_vf import differing
 
+ALL_PLANS = -1
+
 
 def undo(plan: Plan) -> tuple[Undo, ...]:
     """What takes all Steps of the plan back, whichever of them were run.
@@ -75,12 +77,23 @@ def undo_all(plans: Sequence[Plan]) -> tuple[Undo, ...]:
 
     They go where the last of them would: by then what stands on each of them is gone.
     """
-    acts = [act for plan in reversed(plans) for act in undo(plan)]
-    links = [act for act in acts if isinstance(act, RemoveLink)]
+    return tuple(act for _, act in undo_by_plan(plans))
+
+
+def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, Undo], ...]:
+    """The same, each act with its plan's place; ALL_PLANS for that of several.
+
+    What follows an act of a plan that could not be done must not be done: a function whose link is
+    still in the pod keeps its VLAN.
+    """
+    last = len(plans) - 1
+    acts = [(last - n, act) for n, plan in enumerate(reversed(plans)) for act in undo(plan)]
+    links = [act for _, act in acts if isinstance(act, RemoveLink)]
     if len(links) < 2:
         return tuple(acts)
-    rest = [RemoveLinks(tuple(links)) if act is links[-1] else act for act in acts]
-    return tuple(act for act in rest if not isinstance(act, RemoveLink))
+    at_once = (ALL_PLANS, RemoveLinks(tuple(links)))
+    rest = [at_once if one[1] is links[-1] else one for one in acts]
+    return tuple(one for one in rest if not isinstance(one[1], RemoveLink))
 
 
 def missing(plan: Plan, seen: PodView) -> tuple[Step, ...]:

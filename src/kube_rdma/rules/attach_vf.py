@@ -12,8 +12,11 @@ administrative one stands (igb_set_vf_mac_addr, ixgbe_set_vf_mac_addr, i40e_chec
 it has to be there first; and on the way back it has to be gone first, or the link could not have
 its old one. A driver that is bound hears of it at its next reset (igbvf) or not before it is bound
 anew (mlx5), which is why the link is told besides; adapters/kernel/pod_links makes it reset where
-its driver refuses. Both are needed: RDMA CM on mlx5 needs the administrative one, from which the
-node GUID is made (mlx5_eswitch_set_vport_mac). GUIDs of InfiniBand are rules/attach_infiniband's.
+its driver refuses. GUIDs of InfiniBand are rules/attach_infiniband's.
+
+RDMA CM needs a node GUID. mlx5 makes that of Ethernet out of the administrative MAC that it finds
+when it is bound (mlx5_eswitch_set_vport_mac); functions that we make have one from the beginning
+(adapters/kernel/vf_addresses). One of before a later MAC will do, and none is refused here.
 """
 
 from __future__ import annotations
@@ -23,14 +26,17 @@ from dataclasses import fields, replace
 
 from kube_rdma.model.attachment import HostLink, Seat, Way, Wish
 from kube_rdma.model.card import Card
+from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings, SetFunction
 from kube_rdma.model.pod_view import PodView
+from kube_rdma.rules import guids
 from kube_rdma.rules.attach_infiniband import with_guids, with_own_guids
 from kube_rdma.rules.networks import refused
 
 _INFINIBAND = "infiniband"
 _USER_SPACE = ("vfio-pci", "uio_pci_generic", "igb_uio")  # drivers that make no interface
+_GUID_OF_MAC = ("mlx5_core",)  # drivers that make the node GUID of the administrative MAC
 _FIELDS = tuple(field.name for field in fields(FunctionSettings))
 _CALLED = {
     "mac": "administrative MAC",
@@ -46,6 +52,9 @@ _CALLED = {
     "port_guid": "port GUID",
 }
 _WORDS: dict[object, str] = {True: "on", False: "off"}
+
+
+UNTIL_IT_ENDS = "Wait until the pod that has it ends; the kubelet tries again"
 
 
 def places(seats: tuple[Seat, ...]) -> tuple[FunctionPlace, ...]:
@@ -112,8 +121,28 @@ def refuse_function(wish: Wish, link: HostLink, card: Card | None) -> None:
         raise _no_place(wish, link, card)
 
 
-def no_link(wish: Wish, card: Card) -> Refused:
-    """A card of the pod whose interface is not on the node."""
+def refuse_late_mac(wish: Wish, link: HostLink, card: Card | None) -> None:
+    """Raise Refused for a MAC that would leave a function without the node GUID made of it."""
+    driver = card.function.driver if card and card.function else None
+    if link.virtual is None or link.link_type == _INFINIBAND or driver not in _GUID_OF_MAC:
+        return
+    asked = (wish.ask.mac or wish.network.mac) and wish.network.rdma
+    lacking = [one for one in card.devices if one.node_guid and not _has_guid(one)] if card else []
+    if asked and lacking:
+        place = link.virtual
+        problem = (
+            f"{lacking[0].name} has no node GUID, without which RDMA CM does not work: {driver} "
+            "makes it of the administrative MAC that it finds when it is bound, and it is bound"
+        )
+        remedy = (
+            f"Run: ip link set {place.physical.name} vf {place.number} mac …, and bind its driver "
+            "anew; those that a NodePolicy asks for as virtualFunctions have one"
+        )
+        raise refused(wish, "mac", problem, remedy)
+
+
+def no_link(wish: Wish, card: Card, pod: str | None) -> Refused:
+    """A card of the pod whose interface is not on the node, but in `pod` if that is known."""
     what = "virtual function" if card.seat and card.seat.physical_function else "card"
     driver = card.function.driver if card.function else None
     if driver in _USER_SPACE:
@@ -121,8 +150,9 @@ def no_link(wish: Wish, card: Card) -> Refused:
         remedy = "Bind it to the driver of a network card, or take it out of this pool"
         return refused(wish, "resource", problem, remedy)
     problem = f"{what} {card.name} has no interface on the node now"
-    remedy = "Wait until the pod that has it ends; the kubelet tries again"
-    return refused(wish, "resource", problem, remedy)
+    if pod:
+        problem = f"{what} {card.name} is in the pod {pod}"
+    return refused(wish, "resource", problem, UNTIL_IT_ENDS)
 
 
 def differing(step: SetFunction, seen: PodView) -> tuple[str, ...]:
@@ -157,6 +187,10 @@ def _no_place(wish: Wish, link: HostLink, card: Card | None) -> Refused:
     problem = f"{type_} is for virtual functions, and {link.name} is {what}"
     remedy = 'Use a pool of virtual functions, or write "type": "host-device"'
     return refused(wish, "type", problem, remedy)
+
+
+def _has_guid(device: Device) -> bool:
+    return device.is_soft or guids.usable(guids.of_sysfs(device.node_guid))
 
 
 def _word(value: object) -> str:

@@ -49,6 +49,14 @@ def role(call: Call) -> Role:
     )
 
 
+def stranded(call: Call) -> Unavailable:
+    """For a pod that was about to have a card for its only network."""
+    return Unavailable(
+        f"This node has no network of the cluster now that pod {call.pod} could have; the kubelet "
+        "starts it again"
+    )
+
+
 def turned(call: Call) -> Unavailable:
     """For a pod whose networks were about to be read twice, or by nobody."""
     return Unavailable(

@@ -21,24 +21,40 @@ from kube_rdma.model.step import AddRoute, AddRule, MakeRdma
 from kube_rdma.rules.attach import FIRST_TABLE
 from kube_rdma.rules.attach_cards import seats, soft_links
 from kube_rdma.rules.attach_seen import char_paths
+from kube_rdma.rules.networks import refused
 
 
 def seat(
-    wish: Wish, granted: Sequence[GrantedShare], before: Sequence[Plan], node: HostNetwork
+    wish: Wish,
+    granted: Sequence[GrantedShare],
+    before: Sequence[Plan],
+    node: HostNetwork,
+    table: int | None = None,
 ) -> Seat:
     """Where the network goes, so that many calls come to what one for all of them would.
 
-    `before` are the pod's other interfaces. Raise Refused as attach_cards.seats does.
+    `before` are the pod's other interfaces. `table` is the caller's own choice of a routing table.
+    Raise Refused as attach_cards.seats does.
     """
-    device = wish.ask.device_id
-    shares = [one for one in granted if one.share == device]
+    device, resource = wish.ask.device_id, wish.network.resource
+    tied = [one for one in granted if resource in (None, one.resource)]
+    shares = [one for one in tied if device and _is(one, device)]
+    if len(resources := sorted({one.resource for one in shares})) > 1:
+        problem = f"{device} is a share of {' and of '.join(resources)}"
+        remedy = "Tie the network to one of them by the annotation k8s.v1.cni.cncf.io/resourceName"
+        raise refused(wish, "deviceID", problem, remedy)
     if shares:
         # Of a pool that is bound as a whole any share stands for all of its cards.
         pooled = {one.resource for one in shares if one.bind is Bind.POOL}
-        shares = [one for one in granted if one in shares or one.resource in pooled]
+        shares = [one for one in tied if one in shares or one.resource in pooled]
         wish = replace(wish, ask=replace(wish.ask, device_id=None))
     (found,) = seats((wish,), tuple(_left(shares or granted, before)), node)
-    return replace(found, number=_number(before))
+    return replace(found, number=_number(before) if table is None else table - FIRST_TABLE)
+
+
+def without_rules(plan: Plan) -> Plan:
+    """For a caller that makes the rules to its tables itself, and fails where one is there."""
+    return replace(plan, steps=tuple(one for one in plan.steps if not isinstance(one, AddRule)))
 
 
 def device_names(plan: Plan, granted: Sequence[GrantedShare]) -> tuple[str, ...]:
@@ -93,8 +109,13 @@ def _own(card: Card) -> Iterator[str]:
     return (device.name for device in card.devices if device.name not in soft)
 
 
+def _is(share: GrantedShare, device: str) -> bool:
+    """Whether a caller means this share; Cello cuts ids off at the @."""
+    return device in (share.share, share.share.partition("@")[0])
+
+
 def _number(before: Sequence[Plan]) -> int:
     """The first place whose routing table nobody has."""
     steps = (step for plan in before for step in plan.steps)
-    used = {step.table for step in steps if isinstance(step, AddRule)}
+    used = {step.table for step in steps if isinstance(step, AddRule | AddRoute)}
     return next(number for number in count(1) if FIRST_TABLE + number not in used)

@@ -1,10 +1,11 @@
 """Which devices can be given to a pod, and why the others cannot.
 
-Judges a Survey for the table of `kube-rdma devices`, for pools and for the node report. The rules
-are about what verbs need, never about a vendor: an open door (uverbs), a port that carries traffic,
-an address by which a peer can reach it. A missing rdma_cm is said about the node and refuses only
-iWARP, which connects in no other way: RoCE and InfiniBand applications may exchange addresses by
-themselves, and EFA has no connection manager at all.
+Judges a Survey for the table of `kube-rdma devices`, for pools and for the node report; rules/worth
+says what is different where a pod's network sets the device up first. The rules are about what
+verbs need, never about a vendor: an open door (uverbs), a port that carries traffic, an address by
+which a peer can reach it. A missing rdma_cm is said about the node and refuses only iWARP, which
+connects in no other way: RoCE and InfiniBand applications may exchange addresses by themselves, and
+EFA has no connection manager at all.
 """
 
 from __future__ import annotations
@@ -31,19 +32,40 @@ def notes(survey: Survey) -> tuple[str, ...]:
     return tuple(_notes(survey))
 
 
-def _reasons(device: Device, *, managed: bool) -> Iterator[str]:
-    """What stands against `device`; `managed` says that the node has a connection manager."""
+def lasting(device: Device, *, managed: bool) -> Iterator[str]:
+    """What stands against `device` whatever becomes of its link.
+
+    `managed` says that the node has a connection manager.
+    """
     if not any(char.kind is CharKind.UVERBS for char in device.char_devices):
         yield "no uverbs device, so no program can open it: modprobe ib_uverbs"
-    active = [port for port in device.ports if port.state is PortState.ACTIVE]
     if not device.ports:
         yield "no port: the driver has registered none, dmesg may say why"
-    elif not active:
-        yield "no port is ACTIVE; " + "; ".join(_inactive(device, port) for port in device.ports)
-    elif not any(_has_address(device, port) for port in active):
-        yield "no peer can address it; " + "; ".join(_without_gid(port) for port in active)
     if device.node_type == _IWARP and not managed:
         yield "no connection manager, through which alone iWARP connects: modprobe rdma_ucm"
+
+
+def idle(device: Device) -> str | None:
+    """Why none of its ports carries traffic; None when one does, or there is none."""
+    if not device.ports or any(port.state is PortState.ACTIVE for port in device.ports):
+        return None
+    return "no port is ACTIVE; " + "; ".join(_inactive(device, port) for port in device.ports)
+
+
+def _reasons(device: Device, *, managed: bool) -> Iterator[str]:
+    """What stands against `device` as it is now."""
+    yield from lasting(device, managed=managed)
+    link = idle(device) or _unaddressed(device)
+    if link:
+        yield link
+
+
+def _unaddressed(device: Device) -> str | None:
+    """Why no peer reaches a device of which ports carry traffic."""
+    active = [port for port in device.ports if port.state is PortState.ACTIVE]
+    if not active or any(_has_address(device, port) for port in active):
+        return None
+    return "no peer can address it; " + "; ".join(_without_gid(port) for port in active)
 
 
 def _has_address(device: Device, port: Port) -> bool:

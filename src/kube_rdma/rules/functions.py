@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
+from types import MappingProxyType
 
-from kube_rdma.model.card import Card, CardId, Function
+from kube_rdma.model.card import Card, CardId, Function, Netdev, Use
 from kube_rdma.model.device import Device, PciAddress
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.function import FunctionsPlan, FunctionsWish, SetFunctions
@@ -25,6 +26,7 @@ from kube_rdma.rules.sentences import listed
 from kube_rdma.rules.wishes import meeting
 
 Held = Mapping[CardId, Sequence[str]]  # by card the pods, namespace/name, that hold it
+Uses = Mapping[str, Use]  # by interface; of one that is not in it nobody knows
 
 
 def function_faults(wishes: Sequence[FunctionsWish]) -> tuple[Refused, ...]:
@@ -56,11 +58,13 @@ def plan_functions(
     survey: Survey,
     held: Held | None,
     ours: Collection[PciAddress],
+    uses: Uses = MappingProxyType({}),
 ) -> FunctionsPlan:
     """What follows from the wishes on this node now.
 
     `held` says who holds which card, None that nobody can tell. `ours` are the physical functions
-    whose virtual ones the agent answers for; those of others are changed only by force.
+    whose virtual ones the agent answers for; those of others are changed only by force. `uses` is
+    about the interfaces that `in_question` names.
     """
     there = {function.seat.pci: function for function in survey.functions}
     meant: dict[PciAddress, list[FunctionsWish]] = {}
@@ -76,7 +80,7 @@ def plan_functions(
         if not chosen:
             waits.append(f"no card of this node can have the virtual functions of {wish.source}")
     acts, refusals, kept = [], [], []
-    node = _Node(survey, there, held, ours)
+    node = _Node(survey, there, held, ours, uses)
     for pci, those in sorted(meant.items()):
         match node.meet(there[pci], those):
             case SetFunctions() as act:
@@ -88,6 +92,29 @@ def plan_functions(
             case None:
                 kept.append(pci)
     return FunctionsPlan(tuple(acts), tuple(waits), tuple(refusals), tuple(kept))
+
+
+def wished(wishes: Sequence[FunctionsWish], survey: Survey) -> dict[PciAddress, int]:
+    """How many virtual functions the physical ones that any wish means are to have."""
+    there = {function.seat.pci: function for function in survey.functions}
+    return {
+        pci: wish.count
+        for wish in wishes
+        for pci, one in there.items()
+        if any(_chosen(selector, one, there) for selector in wish.selectors)
+    }
+
+
+def in_question(wishes: Sequence[FunctionsWish], survey: Survey) -> frozenset[str]:
+    """The interfaces of virtual functions that may have to go: ask what they are used for."""
+    counts = wished(wishes, survey)
+    changing = {
+        one.seat.pci
+        for one in survey.functions
+        if counts.get(one.seat.pci) not in (None, len(one.seat.virtual_functions))
+    }
+    parts = (one for one in survey.functions if one.seat.physical_function in changing)
+    return frozenset(netdev.name for part in parts for netdev in part.netdevs)
 
 
 def _both(first: FunctionsWish, second: FunctionsWish) -> str | None:
@@ -135,11 +162,13 @@ class _Node:
         there: Mapping[PciAddress, Function],
         held: Held | None,
         ours: Collection[PciAddress],
+        uses: Uses,
     ) -> None:
         self._survey = survey
         self._there = there
         self._held = held
         self._ours = ours
+        self._uses = uses
 
     def meet(
         self, card: Function, wishes: Sequence[FunctionsWish]
@@ -188,8 +217,27 @@ class _Node:
         soft = [d.name for d in self._survey.devices if d.is_soft and _on(d, part)]
         if soft:
             return f"the soft device {soft[0]} on {_name(part)} is removed"
-        up = next((netdev.name for netdev in part.netdevs if netdev.up), None)
-        return f"{up} is set down, for the node may use it" if up else None
+        return next(filter(None, map(self._busy, part.netdevs)), None)
+
+    def _busy(self, netdev: Netdev) -> str | None:
+        """The sign that the node, or a pod through it, uses an interface, as what has to end.
+
+        Being up is none by itself: who tries a card out sets its functions up. It is one where
+        nobody knows more.
+        """
+        use = self._uses.get(netdev.name)
+        if use is None:
+            return f"{netdev.name} is set down, for the node may use it" if netdev.up else None
+        if use.above:
+            return f"{listed(use.above)} no longer stands on {netdev.name}"
+        if use.addresses:
+            return f"{netdev.name} has no longer the address {listed(use.addresses)}"
+        if use.routes:
+            return f"no route leads through {netdev.name} to {listed(use.routes)}"
+        if use.guests:
+            macs = listed(use.guests)
+            return f"nothing stands on {netdev.name} any more, which takes frames for {macs}"
+        return None
 
     def _has_device(self, one: Function) -> bool:
         return any(_on(device, one) for device in self._survey.devices)

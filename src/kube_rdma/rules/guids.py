@@ -12,6 +12,7 @@ NONE = "ff:ff:ff:ff:ff:ff:ff:ff"
 """What a function without a GUID is set back to, as ib-sriov-cni does."""
 
 _ZERO = "00:00:00:00:00:00:00:00"
+_OF_NO_MAC = "00:00:00:ff:fe:00:00:00"  # what mlx5 makes of an administrative MAC of zeros
 _LENGTH = len(_ZERO)
 _WIDE = 59  # characters of an IPoIB interface's address
 
@@ -37,7 +38,7 @@ def wrong(guid: str) -> str | None:
         numbers = []
     if len(numbers) != 8 or any(len(octet) != 2 for octet in octets):
         return "is not a GUID of eight octets"
-    if guid.lower() == NONE or not any(numbers):
+    if guid.lower() in (NONE, _OF_NO_MAC) or not any(numbers):
         return "stands for no GUID"
     return "is the GUID of a group, for its first octet is odd" if first & 1 else None
 

@@ -6,12 +6,22 @@ what is refused here has cost nothing yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
+from ipaddress import ip_interface
 from typing import TypeVar
 
-from kube_rdma.model.attachment import Attached, Network, NetworkAsk, NetworkKind, Plan, Wish
+from kube_rdma.model.attachment import (
+    AskedAddress,
+    Attached,
+    Network,
+    NetworkAsk,
+    NetworkKind,
+    Plan,
+    Wish,
+)
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules import guids
@@ -23,6 +33,8 @@ ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 POD_NETWORKS = "k8s.volcengine.com/pod-networks"
 POD_NETWORKS_DEFINITION = "k8s.volcengine.com/pod-networks-definition"
 
+_ANYWHERE = (NetworkKind.MACVLAN, NetworkKind.IPVLAN)
+
 _NO_EFFECT = {
     "portMappings": "ports are mapped on the cluster's network, where the pod's services are",
     "bandwidth": "RDMA bypasses the kernel's queues, so no rate set there would hold",
@@ -31,10 +43,14 @@ _NO_EFFECT = {
 
 def is_asking(pod: PodState) -> bool:
     """Whether a pod asks for networks by one of the annotations, and can have some."""
-    asked = dict(pod.annotations)
+    return names_networks(pod.annotations) and not pod.host_network
+
+
+def names_networks(annotations: Iterable[tuple[str, str]]) -> bool:
+    """Whether one of the annotations asks for networks."""
+    asked = dict(annotations)
     keys = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION)
-    named = any(asked.get(key, "").strip() for key in keys)
-    return named and not pod.host_network
+    return any(asked.get(key, "").strip() for key in keys)
 
 
 def refuse_host_network(
@@ -50,8 +66,14 @@ def refuse_host_network(
         )
 
 
-def wishes(asks: Sequence[NetworkAsk], networks: Sequence[Network]) -> tuple[Wish, ...]:
-    """Each entry with its network; raise Refused with all entries that cannot be met."""
+def wishes(
+    asks: Sequence[NetworkAsk], networks: Sequence[Network], *, holding: bool = True
+) -> tuple[Wish, ...]:
+    """Each entry with its network; raise Refused with all entries that cannot be met.
+
+    Not `holding`: the pod has no share, so what names no card is left to the plugin of that name.
+    The reference plugins put such a link on the interface of the node's default route.
+    """
     known = {network.name: network for network in networks}
     faults: list[Refused] = []
     found: list[Wish] = []
@@ -61,9 +83,15 @@ def wishes(asks: Sequence[NetworkAsk], networks: Sequence[Network]) -> tuple[Wis
             faults.append(_unknown(ask, list(known)))
             continue
         wish = Wish(ask, _routed(network, ask))
-        found.append(wish)
-        if network.kind is not NetworkKind.OTHER:
+        if not holding and network.kind in _ANYWHERE and _names_no_card(wish):
+            wish = replace(wish, network=replace(wish.network, kind=NetworkKind.OTHER))
+        if wish.network.kind is not NetworkKind.OTHER:
+            try:
+                wish = _with_argued(wish)
+            except Refused as fault:
+                faults.append(fault)
             faults.extend(_unfit(wish))
+        found.append(wish)
     if faults:
         raise Refused.all(faults)
     return tuple(found)
@@ -77,8 +105,15 @@ def in_order(wishes: Sequence[Wish], found: Sequence[Made]) -> tuple[Made, ...]:
 
 def refused(wish: Wish, field: str, problem: str, remedy: str) -> Refused:
     """A refusal that names the entry, the network and the field of either."""
-    where = f"{wish.ask.source} ({wish.network.name}): {field}"
+    where = f"{wish.ask.source} ({wish.network.name}): {_spelled(wish.ask, field)}"
     return Refused(problem, remedy=remedy, where=where)
+
+
+def _spelled(ask: NetworkAsk, field: str) -> str:
+    """The field as this way of asking writes it, if the entry says it."""
+    of_entry = {"ips": ask.addresses, "mac": ask.mac}
+    is_block = ask.source.startswith(POD_NETWORKS.partition("/")[2])
+    return f"deviceConf.{field}" if is_block and of_entry.get(field.partition("[")[0]) else field
 
 
 def _routed(network: Network, ask: NetworkAsk) -> Network:
@@ -86,6 +121,33 @@ def _routed(network: Network, ask: NetworkAsk) -> Network:
     said = {route.to for route in ask.routes}
     others = tuple(route for route in network.routes if route.to not in said)
     return replace(network, routes=(*ask.routes, *others))
+
+
+def _names_no_card(wish: Wish) -> bool:
+    network = wish.network
+    return not (wish.ask.device_id or network.device or network.master or network.resource)
+
+
+def _with_argued(wish: Wish) -> Wish:
+    """With the addresses of its cni-args, where the entry has no others; raise Refused."""
+    said = json.loads(wish.ask.arguments).get("ips")
+    if wish.ask.addresses or not said:
+        return wish
+    try:
+        addresses = tuple(map(_asked, said if isinstance(said, list) else [said]))
+    except ValueError:
+        problem = f"{json.dumps(said)} is no list of IP addresses"
+        remedy = 'Write it like ["10.0.0.10/24"]'
+        raise refused(wish, "cni-args.ips", problem, remedy) from None
+    return replace(wish, ask=replace(wish.ask, addresses=addresses))
+
+
+def _asked(said: object) -> AskedAddress:
+    """ValueError for what is no address, and for one with a zone (fe80::1%eth0)."""
+    if not isinstance(said, str) or "%" in said:
+        raise ValueError(said)
+    found = ip_interface(said)
+    return AskedAddress(found.ip, found.network.prefixlen if "/" in said else None)
 
 
 def _unknown(ask: NetworkAsk, known: Sequence[str]) -> Refused:

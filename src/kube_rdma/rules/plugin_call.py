@@ -2,7 +2,7 @@
 
 Beside rules/attach, which plans what we make ourselves. A pod's entry and the network's document
 become the configuration of each plugin as libcni and Multus would give it: what the entry asks for
-goes to the plugins that declare the capability, the card of the share to the first one. What no
+goes to the plugins that declare the capability, the card of the share to all of them. What no
 plugin would do is refused before anything is done.
 """
 
@@ -24,14 +24,14 @@ from kube_rdma.model.attachment import (
     PluginResult,
     Wish,
 )
-from kube_rdma.model.cni_conf import PLUGIN
+from kube_rdma.model.cni_conf import CHAINED, PLUGIN
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Broken, Refused
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.step import AddRoute, CallPlugin, PluginConf
 from kube_rdma.rules.attach_cards import Choice, choices
-from kube_rdma.rules.networks import refused
+from kube_rdma.rules.networks import POD_NETWORKS, refused
 
 OURS = tuple(kind.value for kind in NetworkKind if kind is not NetworkKind.OTHER)
 
@@ -146,7 +146,8 @@ def _call(wish: Wish, pci: PciAddress | None) -> CallPlugin:
     asked = _asked(wish)
     _refuse_untaken(wish, plugins, asked)
     if device:
-        plugins[0] |= {"deviceID": device, "pciBusID": device}
+        for one in plugins:
+            one.update(deviceID=device, pciBusID=device)
         asked["deviceID"] = device
     version = _version(document)
     common = {
@@ -205,6 +206,13 @@ def _refuse_untaken(wish: Wish, plugins: Sequence[Json], asked: Json) -> None:
 
 
 def _missing(wish: Wish, folder: str, installed: frozenset[str]) -> Iterator[Refused]:
+    if any(one.get(CHAINED) is True for one in _plugins(_document(wish))):
+        problem = "it is the cluster's own network, which every pod has already"
+        remedy = "Remove this entry"
+        if wish.ask.source.startswith(POD_NETWORKS.partition("/")[2]):
+            remedy = f'{remedy}, or make it the first one with "master": true'
+        yield refused(wish, "name", problem, remedy)
+        return
     for kind in _types(wish):
         if kind == PLUGIN:
             problem = f"{PLUGIN} cannot be called for this network: it does not make such a link"

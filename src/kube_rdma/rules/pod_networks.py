@@ -30,6 +30,9 @@ from kube_rdma.rules.attach import subnet_of
 from kube_rdma.rules.networks import POD_NETWORKS, refused
 from kube_rdma.rules.sentences import listed
 
+RESOURCE = "vke.volcengine.com/rdma"
+"""The resource that blocks are about when they say no other."""
+
 
 def refuse_traffic(wishes: Sequence[Wish]) -> None:
     """Raise Refused for routes of entries whose interface other plugins make, and route."""
@@ -50,26 +53,20 @@ def refuse_traffic(wishes: Sequence[Wish]) -> None:
 def refuse_count(wishes: Sequence[Wish], granted: Sequence[GrantedShare]) -> None:
     """Raise Refused where a resource has not as many blocks as the pod holds shares of it.
 
-    A share of a pool (mode hca) is not one card, so there the two may differ.
+    A share of a pool (mode hca) is not one card, so there the two may differ. What is held of
+    RESOURCE is held for blocks, also where none names it.
     """
     faults = []
-    for resource in dict.fromkeys(wish.network.resource for wish in wishes):
-        asking = [wish for wish in wishes if wish.network.resource == resource]
+    held = [one.resource for one in granted if one.resource == RESOURCE]
+    for resource in dict.fromkeys((*(wish.network.resource for wish in wishes), *held)):
         shares = [one for one in granted if one.resource == resource]
         pooled = any(one.bind is Bind.POOL for one in shares)
+        asking = [wish for wish in wishes if wish.network.resource == resource]
+        if len(shares) > len(asking) and resource == RESOURCE:
+            asking += [wish for wish in wishes if _takes_any(wish)][: len(shares) - len(asking)]
         if resource is None or pooled or len(asking) == len(shares):
             continue
-        block = f'{{"cniConf": {{"name": "{asking[0].ask.network}"}}}}'
-        blocks = "block" if len(asking) == 1 else "blocks"
-        more = f"write {block} {len(shares)} times" if shares else "remove them"
-        faults.append(
-            Refused(
-                f"the annotation has {len(asking)} {blocks} for {resource}, and the containers of "
-                f"the pod hold {len(shares)} of it",
-                remedy=f"Ask for {resource}: {len(asking)}, or {more}",
-                where=POD_NETWORKS,
-            )
-        )
+        faults.append(_miscounted(resource, asking, len(shares)))
     if faults:
         raise Refused.all(faults)
 
@@ -118,6 +115,25 @@ def with_default_routes(seats: Sequence[Seat], given: Sequence[Given]) -> tuple[
     """
     found = {one.interface: one for one in given}
     return tuple(_routed(seat, found) if seat.wish.ask.default else seat for seat in seats)
+
+
+def _takes_any(wish: Wish) -> bool:
+    """Whether an interface of ours may be on a share although its network names no resource."""
+    return wish.network.resource is None and wish.network.kind is not NetworkKind.OTHER
+
+
+def _miscounted(resource: str, asking: Sequence[Wish], shares: int) -> Refused:
+    block = f'{{"cniConf": {{"name": "{asking[0].ask.network if asking else "rdma"}"}}}}'
+    blocks = "block" if len(asking) == 1 else "blocks"
+    times = "once" if shares == 1 else f"{shares} times"
+    more = f"write {block} {times}" if shares else "remove them"
+    less = f"Ask for {resource}: {len(asking)}" if asking else f"Ask for no {resource}"
+    return Refused(
+        f"the annotation has {len(asking)} {blocks} for {resource}, and the containers of the pod "
+        f"hold {shares} of it",
+        remedy=f"{less}, or {more}",
+        where=POD_NETWORKS,
+    )
 
 
 def _of_card(seat: Seat) -> Iterator[GivenAddress]:

@@ -77,6 +77,15 @@ def resolve(
     return tuple(pools), tuple(clashes)
 
 
+def owners(
+    specs: Sequence[PoolSpec], node: Sequence[Card], held: Held | None = None
+) -> dict[CardId, PoolSpec]:
+    """By card the wish that has it, alone or before others; cards in no pool are left out."""
+    functions: Functions = {card.function.seat.pci: card.function for card in node if card.function}
+    found = ((card.id, _claims(card, specs, functions, held or {})) for card in node)
+    return {name: specs[claims[0]] for name, claims in found if claims}
+
+
 def _claims(
     card: Card, specs: Sequence[PoolSpec], functions: Functions, held: Held
 ) -> Sequence[int]:

@@ -135,6 +135,19 @@ def is_hopeless(state: State, container: ContainerId, pod: PodState) -> bool:
     return tried.refusals >= REFUSALS or tried.failures >= FAILURES
 
 
+def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int | None) -> bool:
+    """Whether a sandbox surely began without networks that it should have had: only then evict.
+
+    It was made since its pod is known to ask, and since the runtime is known to call us; both in
+    nanoseconds of the wall clock, None for never. A pod that was annotated while it ran, or ran
+    before we came, has missed nothing. Nor does it help to evict a static pod: only its mirror in
+    the API goes, and the kubelet makes it anew.
+    """
+    if asking is None or chained is None or pod.is_static:
+        return False
+    return sandbox.created >= max(asking, chained)
+
+
 def due(state: State, now: float) -> float:
     """When something will have to be done, as far as is known; infinity for never."""
     missing = [_due(state, container) for container in state.lacking.keys() - state.content]
@@ -162,7 +175,7 @@ def is_others(pod: PodState) -> bool:
 def _lacking(seen: Seen) -> Iterable[PodSandbox]:
     """The living sandboxes of pods that ask, without a complete attachment; the newest of a pod."""
     pods = {
-        (PodName(pod.namespace, pod.name), pod.uid)
+        (PodName(pod.namespace, pod.name), pod.runtime_uid)
         for pod in seen.pods
         if is_asking(pod) and not pod.deleting and pod.phase not in _OVER and not is_others(pod)
     }

@@ -82,7 +82,7 @@ def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
             return f"{field.word} {' and '.join(found)} {are} not among {', '.join(choice)}"
     for ranges in (selector.physical, selector.roots):
         if ranges and not any(_in_range(one, card, functions) for one in ranges):
-            return f"it is not among {', '.join(map(_written, ranges))}"
+            return f"it is not among {', '.join(map(str, ranges))}"
     if selector.rdma is not None and bool(card.devices) is not selector.rdma:
         return "it has no RDMA device" if selector.rdma else "it has an RDMA device"
     return None
@@ -109,12 +109,6 @@ def _index(card: Card) -> int | None:
     if card.function:
         return card.function.vf_index
     return next((d.subfunction for d in card.devices if d.subfunction is not None), None)
-
-
-def _written(one: FunctionRange) -> str:
-    """A range as documents write it."""
-    spans = (str(a) if a == b else f"{a}-{b}" for a, b in one.indexes)
-    return f"{one.parent}#{','.join(spans)}" if one.indexes else one.parent
 
 
 def _ports(card: Card) -> Iterator[Port]:

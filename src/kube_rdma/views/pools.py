@@ -14,7 +14,6 @@ from kube_rdma.model.card import Card
 from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import (
     Bind,
-    FunctionRange,
     Mode,
     Pool,
     PoolSpec,
@@ -60,8 +59,8 @@ class LeftOut:
 class OnNode:
     """What the wishes are on one node.
 
-    Sentences about cards that two pools mean: `clashes` where only one can have them, `warnings`
-    where both do.
+    Sentences: `clashes` about cards that two pools mean and only one can have, `warnings` about
+    those that both have, and about ranges of virtual functions that are not there.
     """
 
     pools: tuple[Pool, ...]
@@ -178,7 +177,7 @@ def _besides(spec: PoolSpec) -> Iterator[str]:
 def _selector(one: Selector) -> str:
     """vendor 15b3, interface ens2f0 or ens2f1."""
     parts = [
-        f"{word} {' or '.join(map(_value, choice))}"
+        f"{word} {' or '.join(map(str, choice))}"
         for word, field in _FIELDS
         if (choice := getattr(one, field))
     ]
@@ -187,13 +186,6 @@ def _selector(one: Selector) -> str:
     if one.rdma is not None:
         parts.append("an RDMA device" if one.rdma else "no RDMA device")
     return ", ".join(parts)
-
-
-def _value(value: object) -> str:
-    if not isinstance(value, FunctionRange):
-        return str(value)
-    spans = (str(a) if a == b else f"{a}-{b}" for a, b in value.indexes)
-    return f"{value.parent}#{','.join(spans)}" if value.indexes else value.parent
 
 
 def _cards(pool: Pool) -> Iterator[tuple[str, ...]]:
@@ -269,7 +261,7 @@ def _selector_document(one: Selector) -> dict[str, object]:
     ranges = {"physical", "roots"}
     given = {field: getattr(one, field) for _, field in _FIELDS if getattr(one, field)}
     document: dict[str, object] = {
-        field: [_value(value) for value in values] if field in ranges else list(values)
+        field: [str(value) for value in values] if field in ranges else list(values)
         for field, values in given.items()
     }
     if one.rdma is not None:

@@ -86,7 +86,7 @@ def _with(facts: Mapping[str, object]) -> str:
 
 
 def _route(step: AddRoute) -> str:
-    via = f" by {step.via}" if step.via else ""
+    via = f" by {step.via}{' on-link' if step.onlink else ''}" if step.via else ""
     source = f" as {step.source}" if step.source else ""
     table = f", in table {step.table}" if step.table else ""
     return f"route {step.to} through {step.name}{via}{source}{table}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from xml.etree import ElementTree as ET
 
@@ -19,11 +20,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One test: `text` is its traceback with what it printed, or why it was skipped."""
+    """One test: `text` is its traceback with what it printed, or why it was skipped.
+
+    `facts` are what it recorded of itself (record_property), as a benchmark does.
+    """
 
     outcome: Outcome
     seconds: float
     text: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def read(xml: str) -> dict[str, Result]:
@@ -64,4 +69,5 @@ def _result(case: ET.Element) -> Result:
     skipped = case.find("skipped")
     if skipped is not None:
         return Result(Outcome.SKIPPED, seconds, skipped.get("message", ""))
-    return Result(Outcome.PASSED, seconds)
+    facts = {one.get("name", ""): one.get("value", "") for one in case.iter("property")}
+    return Result(Outcome.PASSED, seconds, facts=facts)

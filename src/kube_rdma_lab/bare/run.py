@@ -25,6 +25,7 @@ from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.build.store import Report, silent
 from kube_rdma_lab.console import Console
 from kube_rdma_lab.processes import running, tail
+from kube_rdma_lab.watchdog import awake
 
 NAME = "the bare machine"
 INSIDE = NODE / "bare"
@@ -78,6 +79,7 @@ async def _follow(argv: Sequence[str], console: Path) -> tuple[float, float]:
     begin = time.monotonic()
     stages = Console(NAME, console)
     async with running(NAME, argv, console) as program:
+        await awake(program, stages, UP_SECONDS, lambda _: None)  # the console's log tells it
         await program.until(lambda: stages.reached("tests"), UP_SECONDS)
         up_seconds = time.monotonic() - begin
         try:
@@ -115,7 +117,8 @@ def _with_neighbours(checkout: Path, name: str) -> list[cpio.Entry]:
 def unpack(results: Path, home: Path, console: Path) -> dict[str, junit.Result]:
     """Take the files off the results disk and read the JUnit file; Unavailable without one."""
     try:
-        with tarfile.open(results) as archive:
+        # Not compressed, and said so: trying every method on an empty disk takes seconds.
+        with tarfile.open(results, "r:") as archive:
             for name in LEFT_BEHIND:
                 member = archive.extractfile(f"./{name}")
                 assert member is not None

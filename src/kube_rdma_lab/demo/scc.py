@@ -65,6 +65,12 @@ def examples() -> Path:
     return bundled if bundled.is_dir() else package.parents[1] / "examples"
 
 
+def install_kinds(lab: Lab) -> None:
+    """Make known what pod networks are written in: pools of addresses, network definitions."""
+    config = examples().parent / "config"
+    kubectl(lab, "apply", "-f", f"{config}/crds", "-f", f"{config}/foreign")
+
+
 def install(lab: Lab, daemonset: str) -> None:
     """Install the device plugin from config.yaml and a DaemonSet file; wait for the resource."""
     folder = examples() / "s2-scc"

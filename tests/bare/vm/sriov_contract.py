@@ -9,12 +9,15 @@ import fcntl
 import os
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
-from kube_rdma.adapters.kernel.sriov import Sriov
+from kube_rdma.adapters.kernel.fake_network import KilledError
+from kube_rdma.adapters.kernel.sriov import NUMBER, Sriov
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.function import SetFunctions
@@ -27,6 +30,8 @@ class World(Protocol):
     card: PciAddress
 
     def sriov(self, **options) -> Sriov: ...
+    def give(self, act, numbers): ...  # tells the card the addresses of its functions
+    def addresses(self): ...  # the MACs that the functions' interfaces have, by function
     def survey(self): ...
 
 
@@ -74,6 +79,17 @@ class Making:
         world.sriov().make(act(world, 3, 0))
         assert functions(world) == []
 
+    def test_functions_have_the_same_addresses_whenever_they_are_made(self, world):
+        """Each has one of its own, which its driver has found."""
+        world.sriov(give=world.give).make(act(world, 0, 3))
+        before = world.addresses()
+        assert len(set(before.values())) == 3
+        assert {int(mac[:2], 16) & 3 for mac in before.values()} == {2}
+        world.sriov(give=world.give).make(act(world, 3, 2))
+        assert len(world.addresses()) == 2
+        assert world.addresses().items() <= before.items()
+        assert all(one.driver for one in functions(world))
+
     def test_without_autoprobe_functions_have_no_driver_until_it_is_asked_for(self, world):
         world.sriov().make(act(world, 0, 1, autoprobe=False))
         (found,) = functions(world)
@@ -102,3 +118,39 @@ class Making:
         gone = replace(act(world, 0, 1), physical=PciAddress("0000:ff:1f.7"))
         with pytest.raises(Unavailable, match="eth0 is gone"):
             world.sriov().make(gone)
+
+
+class KilledMaking:
+    """Whoever makes functions may be killed after each act; `world.write` is the kernel's."""
+
+    def test_the_next_one_ends_what_another_began(self, world):
+        """As the agent does: it looks how many there are, and makes as many as are wanted."""
+        after = 1
+        while self.dies(world, after):
+            after += 1
+        assert after > 5
+
+    def dies(self, world, after):
+        """Whether the agent was killed after so many acts; all is well when another one was."""
+        world.sriov().make(act(world, number(world), 1, autoprobe=False))
+        acts = count(1)
+
+        def dying(do, *words):
+            do(*words)
+            if next(acts) == after:
+                raise KilledError
+
+        options = {"write": partial(dying, world.write), "give": partial(dying, world.give)}
+        died = False
+        try:
+            world.sriov(**options).make(act(world, 1, 2))
+        except KilledError:
+            died = True
+        world.sriov(give=world.give).make(act(world, number(world), 2))
+        assert len(set(world.addresses())) == 2
+        assert all(one.driver for one in functions(world))
+        return died
+
+
+def number(world):
+    return int((world.root / "bus/pci/devices" / world.card / NUMBER).read_text())

@@ -52,6 +52,7 @@ class World(Protocol):
     def rename(self, old, new): ...  # a link of the node
     def add_rdma(self, name): ...  # a soft device on the parent
     def rdma_names(self): ...  # of the node
+    def unplug(self): ...  # the card is taken out of the machine
     def before_6_15(self): ...  # from now on the node's names are in the way of the pod's
 
 
@@ -182,12 +183,17 @@ class Links:
                 pod.run(AddRoute("net1", everywhere, ip_address(gateway)))
             assert [str(r.via) for r in pod.look().routes if r.to == everywhere] == ["10.9.0.3"]
 
-    def test_a_gateway_out_of_reach_is_refused(self, world):
+    def test_a_gateway_out_of_reach_is_refused_unless_it_is_said_to_be_on_the_link(self, world):
+        far, gateway = ip_network("10.8.0.0/16"), ip_address("10.77.0.1")
         with world.open() as pod:
             for step in (world.card, SetLink("net1"), AddAddress("net1", V4, 24)):
                 pod.run(step)
             with pytest.raises(Refused, match="subnet of the gateway"):
-                pod.run(AddRoute("net1", ip_network("10.8.0.0/16"), ip_address("10.77.0.1")))
+                pod.run(AddRoute("net1", far, gateway))
+            for table in (None, TABLE):
+                pod.run(AddRoute("net1", far, gateway, None, table, onlink=True))
+            found = {(one.via, one.table) for one in pod.look().routes if one.to == far}
+            assert found == {(gateway, None), (gateway, TABLE)}
 
     def test_a_mac_is_set_and_set_again_while_the_link_is_up(self, world):
         with world.open() as pod:
@@ -229,8 +235,10 @@ class Links:
             with pytest.raises(Refused, match="setting net1"):
                 pod.run(SetLink("net1", 70000))
 
-    def test_a_sysctl_is_the_pod_s_own(self, world):
-        path = "net/ipv4/conf/net1/arp_ignore"
+    @pytest.mark.parametrize(
+        "path", ["net/ipv4/conf/net1/arp_ignore", "net/ipv6/conf/net1/disable_ipv6"]
+    )
+    def test_a_sysctl_is_the_pod_s_own(self, world, path):
         with world.open() as pod:
             pod.run(world.card)
             for _ in range(2):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.errors import Gone, Refused, Unavailable
 from kube_rdma.model.function_step import (
     FunctionSettings,
     LinkState,
@@ -69,6 +69,15 @@ class Functions:
             for _ in range(2):
                 pod.undo(reset(step))
             assert now(world, pod) == before
+
+    def test_a_function_that_is_no_more_has_no_way_back(self, world):
+        """Which is not what one without a driver is told."""
+        with world.open() as pod:
+            pod.run(world.card)
+            world.unplug()
+            with pytest.raises(Gone) as caught:
+                pod.undo(back(world.card))
+        assert caught.value.for_good
 
     def test_what_was_never_set_is_not_set_back(self, world):
         with world.open() as pod:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.sriov import Sriov
+from kube_rdma.adapters.kernel.sriov import Sriov, write_attribute
+from kube_rdma.adapters.kernel.vf_addresses import give_addresses
 from kube_rdma.model.device import PciAddress
 from kube_rdma.programs.survey import take_survey
 
-from .sriov_contract import Making
+from .sriov_contract import KilledMaking, Making, functions
 from .world import NET, PHYSICAL_FUNCTION, interface, run
 
 
@@ -18,6 +19,7 @@ class RealWorld:
     """The bare machine's card; it has 7 functions to give and none at first."""
 
     root = Path("/sys")
+    write = staticmethod(write_attribute)
 
     def __init__(self):
         name = interface(PHYSICAL_FUNCTION)
@@ -28,6 +30,16 @@ class RealWorld:
 
     def sriov(self, **options):
         return Sriov(**options)
+
+    def give(self, act, numbers):
+        give_addresses(act, numbers)
+
+    def addresses(self):
+        return {
+            one.seat.pci: (NET / netdev.name / "address").read_text().strip()
+            for one in functions(self)
+            for netdev in one.netdevs
+        }
 
     def survey(self):
         return take_survey()
@@ -43,3 +55,8 @@ def world():
 
 class TestOnACard(Making):
     """The contract on the real kernel."""
+
+
+@pytest.mark.slow
+class TestKilled(KilledMaking):
+    """Each of eight times functions are made twice, which takes an emulated card seconds."""

@@ -6,14 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from kube_rdma.model.device import PortState
-from kube_rdma.model.selftest import Asked, Kind
-from kube_rdma.programs.selftest import real_doors, selftest
 
 from .world import NET, PHYSICAL_FUNCTION, interface, links, port_of, run, until
 
@@ -103,22 +100,6 @@ def test_a_signal_ends_it_and_all_comes_back(node):
         assert process.wait(60) == 130
     assert "stopped" in rest
     assert picture() == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [Kind.MACVLAN, Kind.IPVLAN, Kind.TAKE, Kind.FUNCTION])
-def test_whatever_ends_after_any_step_leaves_nothing(node, kind):
-    """As an agent that was killed there: the whole plan is undone, by a door opened anew."""
-    before = picture()
-    asked = Asked((node[1] if kind is Kind.FUNCTION else "rxe0",), (kind,))
-    for steps in count():
-        asks = count()
-        doors = real_doors(lambda asks=asks, steps=steps: next(asks) > steps)
-        (result,) = selftest(asked, doors, lambda _: None)
-        assert result.troubles == ()
-        assert picture() == before
-        if steps >= len(result.trial.plan.steps):
-            break
 
 
 def on_node(name):

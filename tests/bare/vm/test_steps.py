@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from contextlib import closing
 from ipaddress import ip_address, ip_network
@@ -11,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.adapters.kernel.namespaces import open_inside
-from kube_rdma.adapters.kernel.netlink import Netlink, decode_attributes
 from kube_rdma.adapters.kernel.pod_sysfs import PodSysfs
 from kube_rdma.adapters.kernel.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.rtnl_write import make_link
-from kube_rdma.adapters.kernel.step_errors import refusal
 from kube_rdma.adapters.kernel.steps import open_pod
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.function_step import FunctionPlace
@@ -36,13 +33,12 @@ from .steps_contract import MAC, MARK, PRIORITY, TABLE, V4, Links
 from .steps_contract_probe import LENGTHS, Probed
 from .steps_contract_rdma import Made, Rdma, macvlan
 from .steps_contract_vf import WANTED, Functions, reset, setting
-from .world import CARDS, NET, PHYSICAL_FUNCTION, interface, links, run, until
+from .world import CARDS, NET, PHYSICAL_FUNCTION, before_6_15, interface, links, run, until
 
 POD = "steps"
 PATH = Path("/run/netns", POD)
 NEAR = "near"  # a neighbour of the pod's interface
 NO_MAC = "00:00:00:00:00:00"
-NEWLINK, EXCL, IFNAME = 16, 0x200, 3  # RTM_NEWLINK, NLM_F_EXCL, IFLA_IFNAME
 
 
 class RealWorld:
@@ -110,32 +106,30 @@ class RealWorld:
     def rdma_names(self):
         return links()
 
+    def unplug(self):
+        """The world's fixture makes it again."""
+        numbers(self.place.physical.name).write_text("0")
+
     def before_6_15(self):
-        """Answer as such a kernel does (rtnl_newlink): the sender's namespace is looked through."""
-        ask = Netlink.ask
-
-        def asked(netlink, kind, body=b"", **how):
-            if kind == NEWLINK and how.get("more", 0) & EXCL:
-                names = [one.value for one in decode_attributes(body[16:]) if one.type == IFNAME]
-                if any((NET / name.rstrip(b"\0").decode()).exists() for name in names):
-                    raise refusal(errno.EEXIST)
-            return ask(netlink, kind, body, **how)
-
-        self.patch.setattr(Netlink, "ask", asked)
+        before_6_15(self.patch)
 
 
 @pytest.fixture(scope="module")
 def function():
     """The PCI function of a VF, bound to its driver."""
     name = interface(PHYSICAL_FUNCTION)
-    physical = NET / name / "device"
     run("ip", "link", "set", name, "up")
     until(lambda: (NET / name / "carrier").read_text() == "1\n")  # it takes no rates before
-    (physical / "sriov_numvfs").write_text("1")
-    path = physical / "virtfn0"
+    numbers(name).write_text("1")
+    path = NET / name / "device/virtfn0"
     until(lambda: any(path.glob("net/*")))
     yield path.resolve()
-    (physical / "sriov_numvfs").write_text("0")
+    numbers(name).write_text("0")
+
+
+def numbers(physical):
+    """Where it is told how many virtual functions a card has."""
+    return NET / physical / "device/sriov_numvfs"
 
 
 def state(name):
@@ -165,6 +159,8 @@ def world(function):
     yield made
     made.patch.undo()
     run("sh", "-c", f"ip netns delete {POD} 2>/dev/null || true")
+    if not function.exists():
+        numbers(physical).write_text("1")
     until(lambda: any(function.glob("net/*")))
     run("ip", "link", "set", physical, "vf", "0", "mac", NO_MAC)
     run("sh", "-c", f"ip link delete {NEAR} 2>/dev/null || true")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import time
 from pathlib import Path
 
+from kube_rdma.adapters.kernel.netlink import Netlink, decode_attributes
+from kube_rdma.adapters.kernel.step_errors import refusal
 from kube_rdma.programs.survey import take_survey
 
 CARDS = ("52:54:00:00:00:01", "52:54:00:00:00:02")  # on NUMA nodes 0 and 1
 PHYSICAL_FUNCTION = "52:54:00:00:00:03"
 NET = Path("/sys/class/net")
+NEWLINK, EXCL, IFNAME = 16, 0x200, 3  # RTM_NEWLINK, NLM_F_EXCL, IFLA_IFNAME
 
 
 def run(*words):
@@ -53,3 +57,17 @@ def device(survey, name):
 def port_of(name):
     """The first port of a device in a survey taken now."""
     return device(take_survey(), name).ports[0]
+
+
+def before_6_15(patch):
+    """Answer as such a kernel does (rtnl_newlink): the sender's namespace is looked through."""
+    ask = Netlink.ask
+
+    def asked(netlink, kind, body=b"", **how):
+        if kind == NEWLINK and how.get("more", 0) & EXCL:
+            names = [one.value for one in decode_attributes(body[16:]) if one.type == IFNAME]
+            if any((NET / name.rstrip(b"\0").decode()).exists() for name in names):
+                raise refusal(errno.EEXIST)
+        return ask(netlink, kind, body, **how)
+
+    patch.setattr(Netlink, "ask", asked)

@@ -73,10 +73,7 @@ def failure(request: Request, answer: Answer) -> KubeRdmaError:
     if answer.status in _SAID:
         error = _SAID[answer.status](request, status, said)
     elif 400 <= answer.status < 500:
-        error = Refused(
-            f"the API server refuses to {request}: {said}",
-            remedy="Change the object so that its schema and its webhooks accept it",
-        )
+        error = _invalid(request, status, said)
     else:
         error = Unavailable(f"The API server failed ({answer.status}) to {request}: {said}.")
     return error
@@ -144,6 +141,17 @@ def _conflict(request: Request, status: Status, said: str) -> KubeRdmaError:
     return Conflict(f"Cannot {request}: {said}.", Lost.EXISTS if exists else Lost.CHANGED)
 
 
+def _invalid(request: Request, status: Status, said: str) -> KubeRdmaError:
+    """A uid that is immutable is how the server says that a patch meant another object."""
+    causes = (status.details.causes if status.details else None) or []
+    if any(cause.field == "metadata.uid" for cause in causes):
+        return Conflict(f"Cannot {request}: it is another object by now.", Lost.CHANGED)
+    return Refused(
+        f"the API server refuses to {request}: {said}",
+        remedy="Change the object so that its schema and its webhooks accept it",
+    )
+
+
 _SAID: Mapping[int, Callable[[Request, Status, str], KubeRdmaError]] = {
     401: _unknown,
     403: _forbidden,
@@ -151,5 +159,6 @@ _SAID: Mapping[int, Callable[[Request, Status, str], KubeRdmaError]] = {
     408: _busy,
     409: _conflict,
     410: _expired,
+    422: _invalid,
     429: _busy,
 }

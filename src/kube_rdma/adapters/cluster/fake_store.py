@@ -124,8 +124,12 @@ class Store:
         return self._write(key, new, owners)
 
     def merge(self, key: Key, patch: Document, manager: str, part: str = "") -> Document:
-        """A merge patch; a resourceVersion in it is a condition."""
+        """A merge patch; a resourceVersion in it is a condition, and another uid is no change."""
         old = self.get(key)
+        if patch.get("metadata", {}).get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
+            message = f'{key.resource.kind} "{key.name}" is invalid: metadata.uid: immutable'
+            causes = [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]
+            raise Refusal(422, "Invalid", message, {"name": key.name, "causes": causes})
         check_version(key, old, patch.get("metadata", {}))
         new = self._confine(old, ff.merge(old, patch), part)
         owners = ff.updated(old, new, self._owners.get(key, {}), (manager, "Update", part))

@@ -54,5 +54,6 @@ class Networks:
         return Definition(found.spec.config.encode(), found.annotation(RESOURCE))
 
     async def tell(self, pod: PodState, annotations: tuple[tuple[str, str], ...]) -> None:
-        """Write annotations of a pod."""
-        await self._cluster.patch(POD, pod.name, pod.namespace, annotations=annotations)
+        """Write annotations of just this pod; Conflict when another one has its name by now."""
+        where = (pod.name, pod.namespace)
+        await self._cluster.patch(POD, *where, annotations=annotations, uid=pod.uid)

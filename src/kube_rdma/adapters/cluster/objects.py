@@ -112,9 +112,13 @@ class Cluster:
         *,
         labels: Changes = (),
         annotations: Changes = (),
+        uid: str = "",
     ) -> Stored[S, U]:
-        """Set or take away single labels and annotations, whoever wrote them; last writer wins."""
-        changes = {"labels": dict(labels), "annotations": dict(annotations)}
+        """Set or take away single labels and annotations, whoever wrote them; last writer wins.
+
+        Conflict(CHANGED) when the object is not that of `uid`, if there is one.
+        """
+        changes = {"labels": dict(labels), "annotations": dict(annotations), "uid": uid}
         meta = {part: change for part, change in changes.items() if change}
         request = make("patch", kind, name, namespace)
         body = msgspec.json.encode({"metadata": meta})

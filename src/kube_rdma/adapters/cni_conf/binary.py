@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,6 +35,15 @@ def install(content: bytes, folder: Path) -> bool:
     """Whether the host had another file or none; raise Unavailable when it cannot be written."""
     changed = [_install(content, folder / name) for name in NAMES]
     return any(changed)
+
+
+def names(folders: Iterable[Path]) -> frozenset[str]:
+    """What lies in these folders; in one that is not there, or cannot be read, nothing does."""
+    found: set[str] = set()
+    for folder in folders:
+        with suppress(OSError):
+            found.update(path.name for path in folder.iterdir())
+    return frozenset(found)
 
 
 def _install(content: bytes, target: Path) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,10 @@ from pathlib import Path
 from asyncinotify import Event, Inotify, Mask
 
 from kube_rdma.adapters.cni_conf import binary
+from kube_rdma.adapters.cni_conf.places import Places, inside
 from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Wiring
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
 ENDINGS = (".conf", ".conflist", ".json")  # what a runtime looks at
 LARGEST = 1 << 20  # bytes of a file; a larger one is no configuration
@@ -30,17 +31,22 @@ _CHANGED = (
 _GONE = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT | Mask.IGNORED
 
 Files = tuple[ConfFile, ...]
-Decide = Callable[[Files], ConfPlan]
+Find = Callable[[], Awaitable[Places]]
+Decide = Callable[[Files, frozenset[str]], ConfPlan]
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds: after a change until we look, between rounds of a quarrel, and until it is over."""
+    """Seconds: after a change until we look, between rounds of a quarrel, and until it is over.
+
+    `look` is how long at most until the next round: no runtime announces that it looks elsewhere.
+    """
 
     settle: float = 0.3
     first: float = 1.0
     longest: float = 300.0
     calm: float = 600.0
+    look: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +111,14 @@ class ConfFolder:
 class Keeper:
     """Keeps one host wired: the binary first, then the configuration that names it.
 
-    `decide` is rules/conflist, `tell` hears of the first round and of every one that changed
+    `host` is the host's root as we see it. `find` says where its runtime looks, which may change
+    while we run; raise KubeRdmaError. `decide` is told of the files and of the binaries by name,
+    and plans after rules/conflist. `tell` hears of the first round and of every one that changed
     something or found another wiring, and once of what hinders it, and when that is over.
     """
 
-    folder: ConfFolder
-    binaries: Path
+    host: Path
+    find: Find
     shim: bytes
     decide: Decide
     tell: Callable[[Kept], None]
@@ -118,51 +126,126 @@ class Keeper:
 
     async def run(self) -> None:
         """Run until cancelled; raise Unavailable when a folder is removed or cannot be watched."""
-        clock = asyncio.get_running_loop().time
-        wrote, quarrel, failures, told = 0.0, 0, 0, ""
-        wiring: Wiring | None = None
-        self._make_folders()
-        with _watching(self.folder.path, self.binaries) as changes:
-            while True:
-                if wrote and clock() - wrote > self.pace.calm:
-                    quarrel = 0
-                kept = self._round(quarrel)
-                changed = kept.plan is not None and kept.plan.changes
-                said, told = told, str(kept.error or "")
-                turned = kept.plan is not None and kept.plan.wiring is not wiring
-                if kept.installed or changed or turned or said != told:
-                    self.tell(kept)
-                if kept.plan:
-                    wiring = kept.plan.wiring
-                if changed:
-                    wrote, quarrel = clock(), quarrel + 1
-                # What is refused stays so until a file changes; what is down may come back.
-                failures = failures + 1 if isinstance(kept.error, Unavailable) else 0
-                await changes.wait(self._wait(failures) if failures else None)
-                # The first time anybody may rewrite a file; then we begin to wait.
-                await asyncio.sleep(self._wait(quarrel) if quarrel > 1 else self.pace.settle)
+        course = _Course(self.pace, self.tell)
+        found = await self._found()
+        while True:
+            folders = self._folders(found)
+            with _watching(folders) as changes:
+                while True:
+                    course.note(self._round(found, course.quarrel))
+                    await changes.wait(course.patience)
+                    await asyncio.sleep(course.settle)
+                    found = await self._found()
+                    if self._folders(found) != folders:
+                        break
+                    changes.raise_gone()
 
-    def _make_folders(self) -> None:
-        for folder in (self.folder.path, self.binaries):
-            with suppress(OSError):  # said by who watches it
-                folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-
-    def _round(self, quarrel: int) -> Kept:
+    async def _found(self) -> Places | KubeRdmaError:
         try:
-            installed = binary.install(self.shim, self.binaries)
+            return await self.find()
+        except KubeRdmaError as error:
+            return error
+
+    def _folders(self, found: Places | KubeRdmaError) -> tuple[Path, ...]:
+        """Those to watch. One that is not there and cannot be made is for the round to complain."""
+        if isinstance(found, KubeRdmaError):
+            return ()
+        folders = [inside(self.host, path) for path in (found.conf, found.binaries)]
+        for folder in folders:
+            with suppress(OSError):
+                folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return tuple(folder for folder in folders if folder.is_dir())
+
+    def _round(self, found: Places | KubeRdmaError, quarrel: int) -> Kept:
+        try:
+            if isinstance(found, KubeRdmaError):
+                raise found
+            folder, binaries = (inside(self.host, one) for one in (found.conf, found.binaries))
+            there = binary.names([binaries, *(inside(self.host, one) for one in found.more)])
             while True:
-                seen = self.folder.read()
-                plan = self.decide(seen)
-                if self.folder.apply(plan, seen):
-                    return Kept(plan, installed=installed, quarrel=quarrel)
+                seen = ConfFolder(folder).read()
+                plan, error = self._decided(seen, there)
+                if plan and plan.missing:
+                    installed, error = False, _elsewhere(plan, found, self.host)
+                else:  # also for what is refused, and may name us from before
+                    installed = binary.install(self.shim, binaries)
+                if plan is None or ConfFolder(folder).apply(plan, seen):
+                    return Kept(plan, error, installed=installed, quarrel=quarrel)
         except KubeRdmaError as error:
             return Kept(error=error, quarrel=quarrel)
 
+    def _decided(
+        self, seen: Files, there: frozenset[str]
+    ) -> tuple[ConfPlan | None, KubeRdmaError | None]:
+        try:
+            return self.decide(seen, there), None
+        except KubeRdmaError as error:
+            return None, error
+
+
+class _Course:
+    """What the rounds have come to: what was told of them, and how long to wait for the next."""
+
+    def __init__(self, pace: Pace, tell: Callable[[Kept], None]) -> None:
+        self._pace = pace
+        self._tell = tell
+        self._clock = asyncio.get_running_loop().time
+        self._wrote, self._undone, self._failures, self._told = 0.0, 0, 0, ""
+        self._wiring: Wiring | None = None
+
+    def note(self, kept: Kept) -> None:
+        """Tell of a round if it brought news."""
+        plan = kept.plan
+        changed = plan is not None and plan.changes
+        turned = plan is not None and plan.wiring is not self._wiring
+        said, self._told = self._told, str(kept.error or "")
+        if kept.installed or changed or turned or said != self._told:
+            self._tell(kept)
+        if plan:
+            self._wiring = plan.wiring
+        if changed:
+            self._undone, self._wrote = self.quarrel + 1, self._clock()
+        # What is refused stays so until a file changes; what is down or missing may come back.
+        waits = isinstance(kept.error, Unavailable) or (plan is not None and bool(plan.missing))
+        self._failures = self._failures + 1 if waits else 0
+
+    @property
+    def quarrel(self) -> int:
+        """How often others undid what we wrote, in a row."""
+        return 0 if self._clock() - self._wrote > self._pace.calm else self._undone
+
+    @property
+    def patience(self) -> float:
+        """Seconds until the next round when no file changes."""
+        look = self._pace.look
+        return min(look, self._wait(self._failures)) if self._failures else look
+
+    @property
+    def settle(self) -> float:
+        """Seconds between a change and the round about it.
+
+        The first time anybody may rewrite a file; then we begin to wait.
+        """
+        return self._wait(self.quarrel) if self.quarrel > 1 else self._pace.settle
+
     def _wait(self, times: int) -> float:
-        return min(self.pace.longest, self.pace.first * float(2 ** min(times, 16)))
+        return min(self._pace.longest, self._pace.first * float(2 ** min(times, 16)))
 
 
-def remove(folder: ConfFolder, binaries: Path, decide: Decide) -> None:
+def _elsewhere(plan: ConfPlan, found: Places, host: Path) -> Refused:
+    """The folder of binaries, as we see it, cannot be the one that the runtime looks in."""
+    plugins, folders = ", ".join(plan.missing), " or ".join(map(str, (found.binaries, *found.more)))
+    return Refused(
+        f"it calls {plugins}, not to be found in {folders} as we see that below {host}; the "
+        "runtime would not find kube-rdma there either, so that stays out of it",
+        remedy=f"Mount the host's {found.binaries} at {host}{found.binaries}, which "
+        f"{found.source} named; if the runtime looks elsewhere, that folder (docs/agent.md has it "
+        "for each distribution)",
+        where=f"{found.conf / plan.default}",
+    )
+
+
+def remove(folder: ConfFolder, binaries: Path, decide: Callable[[Files], ConfPlan]) -> None:
     """Undo it all, the configuration first; raise Unavailable when that is not possible."""
     while True:
         seen = folder.read()
@@ -175,20 +258,27 @@ class _Changes:
     def __init__(self, inotify: Inotify, folders: tuple[Path, ...]) -> None:
         self._inotify = inotify
         self._folders = folders
+        self._gone = False
 
-    async def wait(self, seconds: float | None) -> None:
+    async def wait(self, seconds: float) -> None:
         """Return after a change that may concern us, or when the time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._concerns(await self._inotify.get()):
                     pass
 
-    def _concerns(self, event: Event) -> bool:
-        if event.mask & _GONE:
+    def raise_gone(self) -> None:
+        """Raise Unavailable when a folder was removed that is still looked for."""
+        if self._gone:
             raise Unavailable(
                 f"One of {' and '.join(map(str, self._folders))} was removed or moved; kube-rdma "
                 "has to start again to see the new one."
             )
+
+    def _concerns(self, event: Event) -> bool:
+        if event.mask & _GONE:
+            self._gone = True
+            return True
         # Without a name the kernel dropped events: anything may have changed.
         if event.name is None:
             return True
@@ -196,7 +286,7 @@ class _Changes:
 
 
 @contextmanager
-def _watching(*folders: Path) -> Iterator[_Changes]:
+def _watching(folders: tuple[Path, ...]) -> Iterator[_Changes]:
     with open_inotify() as inotify:
         for folder in folders:
             try:

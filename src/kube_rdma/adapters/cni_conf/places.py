@@ -1,14 +1,15 @@
 """Where the container runtime of a node looks for CNI, read from the runtime's own configuration.
 
 Distributions differ and change their minds between releases; what their containerd or CRI-O was
-told is the truth. Only where there is no such file the table's folders are tried. The host's root
-is seen under a prefix, so links are followed inside of it.
+told is the truth. Only where there is no such file the table's folders are tried. The agent asks
+the running one first (programs/agent/host_places), which knows without any file being mounted. The
+host's root is seen under a prefix, so links are followed inside of it.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,64 +21,57 @@ _LINKS = 40  # as many as the kernel follows
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Both folders as the host names them; `source` tells who said so."""
+    """Folders as the host names them; `source` tells who said so.
+
+    The runtime looks for binaries in `binaries` first, and then in `more`.
+    """
 
     conf: PurePosixPath
     binaries: PurePosixPath
     source: str
+    more: tuple[PurePosixPath, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Runtime:
-    """A configuration to read, and what holds where it does not say."""
-
-    config: str
-    conf: str
-    binaries: str
-
+# Where runtimes look that are not told otherwise.
+_CONF, _BINARIES = "/etc/cni/net.d", "/opt/cni/bin"
 
 # The special ones first: a node of k3s may have a containerd of its own besides.
-_RUNTIMES = (
-    _Runtime(
-        "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
-        "/var/lib/rancher/k3s/agent/etc/cni/net.d",
-        "/var/lib/rancher/k3s/data/current/bin",
-    ),
-    _Runtime(
-        "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
-        "/etc/cni/net.d",
-        "/opt/cni/bin",
-    ),
-    _Runtime(
-        "/var/snap/microk8s/current/args/containerd.toml",
-        "/var/snap/microk8s/current/args/cni-network",
-        "/var/snap/microk8s/current/opt/cni/bin",
-    ),
-    _Runtime("/etc/crio/crio.conf.d", "/etc/cni/net.d", "/opt/cni/bin"),
-    _Runtime("/etc/crio/crio.conf", "/etc/cni/net.d", "/opt/cni/bin"),
-    _Runtime("/etc/containerd/config.toml", "/etc/cni/net.d", "/opt/cni/bin"),
+_CONFIGS = (
+    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+    "/var/snap/microk8s/current/args/containerd.toml",
+    "/etc/crio/crio.conf.d",
+    "/etc/crio/crio.conf",
+    "/etc/containerd/config.toml",
 )
 
 # Pairs that distributions use, for a host whose runtime has no file: conf, binaries.
 _KNOWN = (
     ("/etc/kubernetes/cni/net.d", "/var/lib/cni/bin"),  # OpenShift
-    ("/etc/cni/net.d", "/home/kubernetes/bin"),  # GKE
-    ("/etc/cni/net.d", "/opt/cni/bin"),
+    (_CONF, "/home/kubernetes/bin"),  # GKE
+    (_CONF, _BINARIES),
 )
 
 
+def places(conf: str, binaries: Sequence[str], source: str) -> Places:
+    """As somebody named them."""
+    first, *more = map(PurePosixPath, binaries)
+    return Places(PurePosixPath(conf), first, source, tuple(more))
+
+
 def find(host: Path = Path("/")) -> Places:
-    """The folders of this host; raise Refused when none can be made out.
+    """The folders of this host by its files; raise Refused when none can be made out.
 
     A runtime counts when the folder of its configuration is there: what was left of another one
     usually names folders that are gone.
     """
-    for places in _candidates(host):
-        if inside(host, places.conf).is_dir():
-            return places
+    for found in _candidates(host):
+        if inside(host, found.conf).is_dir():
+            return found
     raise Refused(
         "no container runtime says where it looks for CNI, and no usual folder is there",
-        remedy="Name them: the folder of the CNI configuration and the folder of the CNI binaries",
+        remedy="Mount the folders of the CNI configuration and of the CNI binaries below it, as "
+        "docs/agent.md has them for each distribution",
         where=str(host),
     )
 
@@ -105,22 +99,28 @@ def inside(host: Path, path: PurePosixPath) -> Path:
 
 
 def _candidates(host: Path) -> Iterator[Places]:
-    for runtime in _RUNTIMES:
-        config = inside(host, PurePosixPath(runtime.config))
-        if not config.exists():
-            continue
-        said = (
-            _said_by_crio(config) if "crio" in runtime.config else _said_by_containerd(host, config)
-        )
-        conf, binaries = said.get("conf"), said.get("binaries")
-        yield Places(
-            PurePosixPath(conf or runtime.conf),
-            PurePosixPath(binaries or runtime.binaries),
-            runtime.config,
-        )
+    for name in _CONFIGS:
+        config = inside(host, PurePosixPath(name))
+        if config.exists():
+            said = _said_by_crio(config) if "crio" in name else _said_by_containerd(host, config)
+            yield places(said.conf or _CONF, said.binaries or (_BINARIES,), name)
     for conf, binaries in _KNOWN:
         if inside(host, PurePosixPath(binaries)).is_dir():
-            yield Places(PurePosixPath(conf), PurePosixPath(binaries), "folders that are there")
+            yield places(conf, (binaries,), "the list of usual folders")
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a configuration says, as far as it does."""
+
+    conf: str = ""
+    binaries: tuple[str, ...] = ()
+
+    def then(self, conf: object, *binaries: object) -> _Said:
+        """With what a later part says."""
+        folder = conf if isinstance(conf, str) else ""
+        folders = tuple(one for one in binaries if isinstance(one, str) and one)
+        return _Said(folder or self.conf, folders or self.binaries)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _said_by_containerd(host: Path, config: Path) -> dict[str, str]:
+def _said_by_containerd(host: Path, config: Path) -> _Said:
     """Of all versions of its format: the CRI plugin has had three names, the folder two."""
     main = _read(config)
-    said: dict[str, str] = {}
+    said = _Said()
     imported = [
         found
         for pattern in main.get("imports", [])
@@ -145,20 +145,17 @@ def _said_by_containerd(host: Path, config: Path) -> dict[str, str]:
         plugins = document.get("plugins", {})
         for name in ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"):
             cni = plugins.get(name, {}).get("cni", {})
-            folders = cni.get("bin_dirs") or [cni.get("bin_dir")]
-            found = {"conf": cni.get("conf_dir"), "binaries": folders[0]}
-            said |= {key: value for key, value in found.items() if value}
+            said = said.then(cni.get("conf_dir"), *(cni.get("bin_dirs") or [cni.get("bin_dir")]))
     return said
 
 
-def _said_by_crio(config: Path) -> dict[str, str]:
-    said: dict[str, str] = {}
+def _said_by_crio(config: Path) -> _Said:
+    said = _Said()
     files = sorted(config.iterdir()) if config.is_dir() else [config]
     if config.is_dir():
         files.insert(0, config.with_name("crio.conf"))
     for file in files:
         network = _read(file).get("crio", {}).get("network", {})
         folders = network.get("plugin_dirs") or [network.get("plugin_dir")]
-        found = {"conf": network.get("network_dir"), "binaries": folders[0]}
-        said |= {key: value for key, value in found.items() if value}
+        said = said.then(network.get("network_dir"), *folders)
     return said

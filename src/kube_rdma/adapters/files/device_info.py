@@ -1,22 +1,35 @@
-"""Device-info files: what a meta-plugin learns of a granted function without asking us.
+"""Device-info files: what a meta-plugin learns of a granted card without asking us.
 
-Device Information Specification 1.1.0 of the Network Plumbing Working Group: the device plugin
-writes one file per device when it gives it away, Multus copies it for the CNI plugin and into the
-pod's network-status. Written anew at each grant, for the RDMA device may have another name by then.
+Device Information Specification 1.1.0 of the Network Plumbing Working Group. The device plugin
+writes a file for each share when it gives it away, and Multus copies that for the CNI plugin of the
+pod and into the pod's network-status; written anew at each grant, for the RDMA device may have
+another name by then. What the plugin knows better or alone, it writes into the copy. Our own files
+go with what they describe; at the agent's end they stay, because most ends are updates and a pod's
+network may be made in between.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Collection
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pool import DeviceInfo, ShareId
 
 FOLDER = Path("/var/run/k8s.cni.cncf.io/devinfo/dp")
 VERSION = "1.1.0"
+
+_PLUGINS = "cni"  # beside it, the folder of the copies
+_END = "-device.json"
+
+# What our shares of a card are called: its PCI address or auxiliary device, perhaps with a number.
+# By this the files of rdma/vf are told from those of rdma/vf-2, which is another resource.
+_SHARE = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|\w+\.\w+\.\d+)(-\d+)?")
 
 
 class DeviceInfoFolder:
@@ -27,31 +40,44 @@ class DeviceInfoFolder:
 
     def write(self, resource: str, share: ShareId, info: DeviceInfo) -> None:
         """Write the file of a share, in place of an earlier one; raise Unavailable."""
-        target = self._path / file_name(resource, share)
-        temporary = target.with_suffix(".tmp")
-        try:
-            self._path.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(document(info))
-            temporary.chmod(0o644)
-            os.replace(temporary, target)  # noqa: PTH105  in one step, over an earlier one
-        except OSError as error:
-            with suppress(OSError):
-                temporary.unlink()
-            raise Unavailable(
-                f"{target} cannot be written ({error.strerror}): networks of this pod would not "
-                "find their device; mount the host's folder writable."
-            ) from error
+        _replace(self._path / file_name(resource, share), document(info), 0o644)
 
-    def remove(self, resource: str) -> None:
-        """Remove every file of a resource that is offered no more; what cannot be, stays."""
-        for path in self._path.glob(f"{_prefix(resource)}*-device.json"):
-            with suppress(OSError):
-                path.unlink()
+    def write_for_plugin(self, path: str, info: DeviceInfo) -> None:
+        """Tell the caller of a CNI plugin by the file of its own that it names; raise Unavailable.
+
+        The folder is the host's as we see it, whatever the path says of it. A file about another
+        device is left alone; in one about this, what we do not know stays.
+        """
+        said = PurePosixPath(path)
+        if said.parts[-3:-1] != ("devinfo", _PLUGINS):
+            raise Unavailable(
+                f"{path} is not in the folder devinfo/{_PLUGINS} of the device information."
+            )
+        target = self._path.parent / _PLUGINS / said.name
+        wanted = json.loads(document(info))
+        there = _read(target)
+        if there is not None:
+            pci = there.get("pci")
+            if not isinstance(pci, dict) or pci.get("pci-address") != info.pci:
+                return
+            wanted = there | {"pci": pci | wanted["pci"]}
+        if wanted != there:
+            _replace(target, json.dumps(wanted, indent=1).encode(), 0o444)
+
+    def keep(self, resource: str, shares: Collection[ShareId]) -> None:
+        """Remove the files of a resource whose shares are no more; what cannot be, stays."""
+        prefix, wanted = _prefix(resource), {file_name(resource, one) for one in shares}
+        for path in self._path.glob(f"*{_END}"):
+            middle = path.name.removeprefix(prefix).removesuffix(_END)
+            is_ours = path.name.startswith(prefix) and _SHARE.fullmatch(middle)
+            if is_ours and path.name not in wanted:
+                with suppress(OSError):
+                    path.unlink()
 
 
 def file_name(resource: str, share: ShareId) -> str:
-    """``<resource, / as ->-<device id>-device.json``."""
-    return f"{_prefix(resource)}{share}-device.json"
+    """``<resource, / as ->-<device id, likewise>-device.json``."""
+    return f"{_prefix(resource)}{share.replace('/', '-')}{_END}"
 
 
 def document(info: DeviceInfo) -> bytes:
@@ -67,3 +93,28 @@ def document(info: DeviceInfo) -> bytes:
 
 def _prefix(resource: str) -> str:
     return f"{resource.replace('/', '-')}-"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """What is there; None for no file, and for one that says nothing."""
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(path.read_bytes())
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def _replace(target: Path, content: bytes, mode: int) -> None:
+    """In one step, over an earlier one."""
+    temporary = target.with_name(f".{target.name}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.chmod(mode)
+        os.replace(temporary, target)  # noqa: PTH105
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise Unavailable(
+            f"{target} cannot be written ({error.strerror}): networks of this pod would not find "
+            "their device; mount the host's folder writable."
+        ) from error

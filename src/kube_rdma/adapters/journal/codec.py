@@ -43,32 +43,43 @@ _TEXTS: dict[type, Callable[[str], object]] = {
 def encode(value: object) -> Json:
     """A value as JSON; TypeError for what no model value holds."""
     kind: type = type(value)
-    if kind in _PLAIN:
-        return value  # type: ignore[return-value]  # one of the plain kinds
-    parts = _parts(kind)
-    if parts is not None:
-        return {KIND: kind.__name__, **{name: encode(getattr(value, name)) for name in parts}}
-    found: Json
-    match value:
-        case tuple():
-            found = [encode(one) for one in value]
-        case Enum():
-            found = encode(value.value)
-        case str():
-            found = str(value)  # of a str's own kind, as PciAddress is, the text alone
-        case bytes():
-            found = value.decode("latin-1")
-        case _ if kind in _TEXTS:
-            found = str(value)
-        case _:
-            raise TypeError(f"a record cannot hold {kind.__name__}")
-    return found
+    return _encoder(kind)(value)
 
 
 @cache
-def _parts(kind: type) -> tuple[str, ...] | None:
-    """The names of a dataclass's fields; None of any other type."""
-    return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else None
+def _encoder(kind: type) -> Callable[[Any], Json]:
+    """How values of a type become JSON; found out once, for a record holds many of few types."""
+    if kind in _PLAIN:
+        return _itself
+    if is_dataclass(kind):
+        return _fields_encoder(kind)
+    if issubclass(kind, tuple):
+        return lambda value: [encode(one) for one in value]
+    if issubclass(kind, Enum):
+        return lambda value: encode(value.value)
+    if issubclass(kind, bytes):
+        return lambda value: value.decode("latin-1")
+    if issubclass(kind, str) or kind in _TEXTS:
+        return str  # of a str's own kind, as PciAddress is, the text alone
+    raise TypeError(f"a record cannot hold {kind.__name__}")
+
+
+def _fields_encoder(kind: Any) -> Callable[[Any], Json]:
+    names = tuple(one.name for one in fields(kind))
+
+    def encoded(value: Any) -> Json:
+        found: dict[str, Json] = {KIND: kind.__name__}
+        for name in names:
+            part = getattr(value, name)
+            found[name] = part if type(part) in _PLAIN else encode(part)
+        return found
+
+    return encoded
+
+
+def _itself(value: Any) -> Json:
+    plain: Json = value
+    return plain
 
 
 def decode(of: type[T], data: Json) -> T:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Generic, Self, TypeVar
 
+import msgspec
+
 from kube_rdma.adapters.journal import codec
 from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.model.errors import Broken, Refused, Unavailable
@@ -134,7 +136,7 @@ class Journal(Generic[T]):
     def _encoded(self, value: T) -> bytes:
         kind = self._kinds[type(value)]
         envelope = {"version": VERSION, "kind": kind, "data": codec.encode(value)}
-        return json.dumps(envelope, separators=(",", ":")).encode()
+        return msgspec.json.encode(envelope)
 
     def _read(self, file: str) -> T:
         envelope = json.loads(self._disk.read(file))

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
-from threading import Thread
 
 from kube_rdma.adapters.kernel.namespaces import open_inside
-from kube_rdma.adapters.kernel.netlink import Netlink
-from kube_rdma.adapters.kernel.rtnl_view import interface_named
+from kube_rdma.adapters.kernel.rtnl_view import Interface
 from kube_rdma.adapters.kernel.rtnl_write import mac_bytes
 from kube_rdma.adapters.kernel.step_errors import ETHERNET
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.step import Announce
 
 _ARP, _IPV4, _REQUEST = 0x0806, 0x0800, 1  # ETH_P_ARP, ETH_P_IP, ARPOP_REQUEST
@@ -25,30 +26,32 @@ _BROADCAST = b"\xff" * 6
 _ADVERTISEMENT, _OVERRIDE, _TARGET_MAC = 136, 0x20000000, 2
 _ALL_NODES = "ff02::1"
 
+_CLOSER = ThreadPoolExecutor(1, "announcer")  # one thread for all pods
+
 
 class Announcer:
-    """Sends for one pod; `netlink` is bound to its namespace.
+    """Sends for one pod; `link` shows an interface of it, or raises Unavailable.
 
     One packet socket for all: closing it waits until no processor can still use it (synchronize_net
     in packet_release, net/packet/af_packet.c), some 15 ms each time, which no pod should wait for.
     """
 
-    def __init__(self, namespace: int, netlink: Netlink) -> None:
+    def __init__(self, namespace: int, link: Callable[[InterfaceName], Interface]) -> None:
         self._namespace = namespace
-        self._netlink = netlink
+        self._link = link
         self._packet: socket.socket | None = None
 
     def close(self) -> None:
-        """Close what was opened, in a thread of its own, which lives as long as that takes."""
+        """Close what was opened, where nobody waits for it."""
         if self._packet:
-            Thread(target=self._packet.close, name="announcer").start()
+            _CLOSER.submit(self._packet.close)
             self._packet = None
 
     def announce(self, step: Announce) -> None:
         """Send it once. Never raises: a link that is down or no Ethernet has nobody to tell."""
         with suppress(OSError, Unavailable):
-            link = interface_named(self._netlink, step.name)
-            if link is None or link.hardware != ETHERNET:
+            link = self._link(step.name)
+            if link.hardware != ETHERNET:
                 return
             mac = mac_bytes(link.seen.mac)
             if isinstance(step.address, IPv4Address):

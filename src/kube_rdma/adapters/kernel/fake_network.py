@@ -120,6 +120,7 @@ class FakeNetwork:
         self.announced: list[tuple[str, Address]] = []
         self.neighbours: dict[Address, str] = {}  # who else has an address: its MAC
         self.bare: dict[PciAddress, FakeRdma] = {}  # of functions that have no driver just now
+        self.unplugged: set[PciAddress] = set()
         self.messages = 0
         self._spaces: dict[Path, FakeSpace] = {}
         self._made = 1  # of lo, in every namespace
@@ -176,6 +177,13 @@ class FakeNetwork:
                 taken = self.named(self.node, link.name)
                 self.move(link, self.node, f"dev{link.index}" if taken else link.name)
         return_home(self, space)
+
+    def unplug(self, pci: PciAddress) -> None:
+        """A card or function is taken out of the machine, with its links and RDMA devices."""
+        self.unplugged.add(pci)
+        for link in [link for link in self.links if link.pci == pci]:
+            self.rdma = [device for device in self.rdma if device.on is not link]
+            self.remove(link)
 
     def die_after(self, messages: int) -> None:
         """Raise KilledError when so many more messages have had their effect."""

@@ -278,7 +278,7 @@ class FakePod:
         if not link.up:
             raise judged(act, refusal(errno.ENETDOWN))
         near = (ip_network((address, n), strict=False) for address, n in link.addresses)
-        if step.via and not any(step.via in subnet for subnet in near):
+        if step.via and not step.onlink and not any(step.via in subnet for subnet in near):
             raise judged(act, refusal(errno.ENETUNREACH))
         place = (step.to, step.table)
         others = [route for route in self._space.routes if (route.to, route.table) != place]
@@ -361,13 +361,29 @@ class FakePod:
             self._net.message()
         here = self._pick(undo, self._net.node, undo.link.name, undo.name)
         if here is None:
-            raise lost(undo.link, undo.name)
+            raise lost(undo.link, undo.name, for_good=undo.pci in self._net.unplugged)
         if other and other is not here:
             raise old_name_taken(undo, here.name)
-        here.name, here.mtu, here.up = undo.link.name, undo.mtu, undo.up
-        here.mac = allowed_mac(here, undo.mac)
-        here.addresses = [*dict.fromkeys((*here.addresses, *undo.addresses))]
-        self._net.message()
+        self._restore(here, undo)
+        for one in undo.addresses:
+            here.addresses = [*dict.fromkeys((*here.addresses, one))]
+            self._net.message()
+
+    def _restore(self, here: FakeLink, undo: GiveBackLink) -> None:
+        """The messages of restore_on_node, in its order."""
+        mac = allowed_mac(here, undo.mac)
+        if (here.name, here.mtu, here.mac) != (undo.link.name, undo.mtu, mac):
+            if here.up:
+                here.up = False
+                self._net.message()
+            if here.name != undo.link.name:
+                here.name = undo.link.name
+                self._net.message()
+            here.mtu, here.mac, here.up = undo.mtu, mac, undo.up
+            self._net.message()
+        elif here.up != undo.up:
+            here.up = undo.up
+            self._net.message()
 
     def _pick(self, card: TakeLink | GiveBackLink, space: Space, *names: str) -> FakeLink | None:
         links = {link.index: link for link in self._net.within(space)}

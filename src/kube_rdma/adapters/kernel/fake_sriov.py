@@ -1,21 +1,26 @@
 """A fake of what the kernel does when a card's virtual functions are asked for, in a fake tree.
 
-Beside sriov.py, which writes its two files through `write`. The refusals are those of
-sriov_numvfs_store and sriov_enable (drivers/pci/iov.c) and of drivers (igb_disable_sriov).
+Beside sriov.py, which writes its three files through `write` and tells addresses through `give`.
+The refusals are those of sriov_numvfs_store and sriov_enable (drivers/pci/iov.c) and of drivers
+(igb_disable_sriov); what binds a driver is as in pci_device_can_probe (drivers/pci/pci-driver.c).
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
+from itertools import count as numbers
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.fake import add_virtual, remove_virtual
-from kube_rdma.adapters.kernel.sriov import AUTOPROBE, NUMBER
+from kube_rdma.adapters.kernel.sriov import AUTOPROBE, NUMBER, PROBE
 from kube_rdma.adapters.kernel.sysfs_pci import PciTree
 from kube_rdma.adapters.kernel.sysfs_tree import Tree
+from kube_rdma.adapters.kernel.vf_addresses import made_of
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, Seat
+from kube_rdma.model.function import SetFunctions
 
 _OFFSET, _STRIDE = 0x10, 2  # of routing ids; two cards of one slot do not meet
 _DRIVERS = {"igb": "igbvf", "ixgbe": "ixgbevf", "ice": "iavf"}  # others drive both
@@ -26,7 +31,8 @@ class FakeSriov:
 
     `readonly`: /sys is mounted so. `room`: so many functions find addresses. `assigned`: cards with
     a function in a virtual machine. `slow`: a driver binds only when `probe` is called. `unable`:
-    drivers that make no functions.
+    drivers that make no functions. `addresses` are the MACs that drivers found when they were
+    bound, or chose themselves.
     """
 
     def __init__(self, root: Path) -> None:
@@ -37,12 +43,24 @@ class FakeSriov:
         self.assigned: set[PciAddress] = set()
         self.unable: set[str] = set()
         self.slow = False
+        self.addresses: dict[PciAddress, str] = {}
+        self._told: dict[PciAddress, str] = {}
+        self._random = numbers(1)
+        self._driverless: dict[PciAddress, Function] = {}  # as they are once they have a driver
         self._waiting: list[Function] = []
         self.writes: list[tuple[str, str]] = []  # file and text of each that was tried
         for total in self._functions.glob("*/sriov_totalvfs"):
             count = len(tuple(total.parent.glob("virtfn*")))
             (total.parent / NUMBER).write_text(f"{count}\n")
             (total.parent / AUTOPROBE).write_text("1\n")
+        (root / "bus/pci" / PROBE).touch()
+
+    def give(self, act: SetFunctions, numbers: Sequence[int]) -> None:
+        """As vf_addresses.give_addresses; the card's own address is that on its bus."""
+        for number in numbers:
+            function = self._functions / act.physical / f"virtfn{number}"
+            own = PciAddress(function.resolve(strict=True).name)
+            self._told[own] = made_of(act.physical, number, 6)
 
     def write(self, path: Path, text: str) -> None:
         """What the kernel does with a text for one of its files; raise OSError as it does."""
@@ -57,6 +75,8 @@ class FakeSriov:
             path.write_text(f"{text}\n")
         elif path.name == NUMBER:
             self._set(path.parent, text)
+        elif path.name == PROBE:
+            self._probe(PciAddress(text))
         else:
             raise _error(errno.EACCES)
 
@@ -64,8 +84,7 @@ class FakeSriov:
         """The drivers that were slow bind now."""
         waiting, self._waiting = self._waiting, []
         for function in waiting:
-            remove_virtual(self._root, self._link(function))
-            add_virtual(self._root, function)
+            self._bind(function)
 
     def reboot(self) -> None:
         """No virtual function outlives a boot."""
@@ -113,19 +132,40 @@ class FakeSriov:
             bound = Function(
                 seat, ids[0], ids[1] + 1, _DRIVERS.get(driver, driver), netdevs, vf_index=index
             )
-            bare = Function(seat, ids[0], ids[1] + 1, None, vf_index=index)
-            add_virtual(self._root, bound if probed and not self.slow else bare)
-            if probed and self.slow:
-                self._waiting.append(bound)
+            add_virtual(self._root, Function(seat, ids[0], ids[1] + 1, None, vf_index=index))
+            self._driverless[own] = bound
+            if probed:
+                self._probe(own)
+
+    def _probe(self, own: PciAddress) -> None:
+        """A driver tries a function, if it may and if it is there."""
+        function = self._driverless.get(own)
+        if function is None or (self._card(function) / AUTOPROBE).read_text() != "1\n":
+            return
+        if self.slow:
+            self._waiting.append(function)
+        else:
+            self._bind(function)
+
+    def _bind(self, function: Function) -> None:
+        own = function.seat.pci
+        if self._driverless.pop(own, None):
+            remove_virtual(self._root, self._link(function))
+            add_virtual(self._root, function)
+            self.addresses[own] = self._told.get(own) or f"random {next(self._random)}"
 
     def _remove(self, card: Path) -> None:
         for link in sorted(card.glob("virtfn*")):
+            for known in (self._driverless, self._told, self.addresses):
+                known.pop(PciAddress(link.resolve().name), None)
             remove_virtual(self._root, link)
         self._waiting = [one for one in self._waiting if self._link(one).is_symlink()]
 
+    def _card(self, function: Function) -> Path:
+        return self._functions / str(function.seat.physical_function)
+
     def _link(self, function: Function) -> Path:
-        physical = function.seat.physical_function
-        return self._functions / str(physical) / f"virtfn{function.vf_index}"
+        return self._card(function) / f"virtfn{function.vf_index}"
 
 
 def _address(card: PciAddress, index: int) -> PciAddress:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 from pathlib import Path
@@ -25,6 +25,7 @@ PATIENCE = 3.0  # seconds; a GID comes within 0.2 s on an emulated machine
 _FIRST_PAUSE, _LAST_PAUSE, _GROWTH = 0.005, 0.05, 1.5  # seconds
 _EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
 _GAP = 16  # empty entries in a row that usually end a table
+_VERSIONS = 2  # of RoCE at most, each has its entry of an address
 _EVERY = 4  # so often a look goes to the table's very end all the same
 
 
@@ -58,6 +59,26 @@ def gid_table(device: str, devices: Path = DEVICES) -> GidTable:
     if not tables:
         raise no_device(device)
     return max(tables, key=lambda table: table.used)
+
+
+def crowded(wanted: Mapping[str, int], devices: Path = DEVICES) -> tuple[GidTable, ...]:
+    """The tables of devices that may have no room for GIDs of so many addresses more.
+
+    The kernel fills a table from its beginning, so a look at its end is enough for most.
+    """
+    return tuple(
+        gid_table(device, devices)
+        for device, addresses in wanted.items()
+        if not all(_has_room(port, _VERSIONS * addresses) for port in _ports(devices / device))
+    )
+
+
+def _has_room(port: Path, entries: int) -> bool:
+    for index in sorted(map(int, _numbers(port)), reverse=True):
+        if entries <= 0:
+            break
+        entries -= _read(f"{port}/gids/{index}") == _EMPTY
+    return entries <= 0
 
 
 def pci_of(devices: Path, device: str) -> PciAddress | None:

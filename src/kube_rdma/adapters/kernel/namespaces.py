@@ -11,10 +11,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+from _thread import start_new_thread
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
-from threading import Thread
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import NoReturn, TypeVar
 
 from kube_rdma.adapters.kernel.netlink import Netlink
 from kube_rdma.adapters.kernel.rtnl import links, open_rtnl
@@ -51,22 +53,23 @@ def make_namespace() -> int:
 
 def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
     """What `opener` opens in a thread that was brought elsewhere by `enter`."""
-    results: list[T] = []
-    errors: list[BaseException] = []
+    results: SimpleQueue[Callable[[], T]] = SimpleQueue()
 
     def inside() -> None:
         try:
             enter()
-            results.append(opener())
+            found = opener()
+            results.put(lambda: found)
         except BaseException as error:  # noqa: BLE001  # it is raised again outside
-            errors.append(error)
+            results.put(partial(_raise, error))
 
-    thread = Thread(target=inside, name="namespace")
-    thread.start()
-    thread.join()
-    for error in errors:
-        raise error
-    return results[0]
+    # threading.Thread would wait twice, for its start and for its end; a pod waits for neither.
+    start_new_thread(inside, ())
+    return results.get()()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
@@ -104,8 +107,7 @@ def _enter(namespace: Namespace) -> None:
 
 def _leave() -> None:
     """Move this thread into a new namespace (os.unshare, which Python has since 3.12)."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNET):
+    if _libc().unshare(_CLONE_NEWNET):
         raise Refused(
             f"no network namespace can be made ({os.strerror(ctypes.get_errno())})",
             remedy="Run it as root, with CAP_SYS_ADMIN",
@@ -114,10 +116,15 @@ def _leave() -> None:
 
 def _setns(descriptor: int) -> None:
     """os.setns, which Python has since 3.12."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(descriptor, _CLONE_NEWNET):
+    if _libc().setns(descriptor, _CLONE_NEWNET):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    """Opened once: that takes longer than the calls."""
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _judged(namespace: Namespace, error: OSError) -> Unavailable | Refused:

@@ -53,6 +53,12 @@ class Flag(IntFlag):
     DUMP = 0x300
 
 
+# Plain numbers: to join flags of an enum takes longer than the kernel takes for a message.
+_ASKING, _DUMPING = int(Flag.REQUEST | Flag.ACK), int(Flag.REQUEST | Flag.DUMP)
+_INTERRUPTED = int(Flag.DUMP_INTR)
+_ENDS = frozenset(map(int, (Control.ERROR, Control.DONE)))
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One netlink message; `payload` excludes the header and the padding."""
@@ -107,16 +113,24 @@ def encode_attributes(attributes: Iterable[Attribute]) -> bytes:
 
 def decode_attributes(payload: bytes) -> tuple[Attribute, ...]:
     """The attributes of a payload; Unavailable when one of them is cut short."""
-    attributes, at = [], 0
-    while at < len(payload):
-        if len(payload) - at < _ATTRIBUTE.size:
-            raise Unavailable(f"netlink: {len(payload) - at} bytes left where an attribute belongs")
+    return tuple(Attribute(kind, value) for kind, value in _values(payload))
+
+
+def values_by_type(payload: bytes) -> dict[int, bytes]:
+    """The same for who looks for some of many: an interface has fifty. Of one type the last."""
+    return dict(_values(payload))
+
+
+def _values(payload: bytes) -> Iterator[tuple[int, bytes]]:
+    at, end, header = 0, len(payload), _ATTRIBUTE.size
+    while at < end:
+        if end - at < header:
+            raise Unavailable(f"netlink: {end - at} bytes left where an attribute belongs")
         length, kind = _ATTRIBUTE.unpack_from(payload, at)
-        if not _ATTRIBUTE.size <= length <= len(payload) - at:
+        if not header <= length <= end - at:
             raise Unavailable(f"netlink: an attribute says it has {length} bytes and does not")
-        attributes.append(Attribute(kind & _TYPE_MASK, payload[at + _ATTRIBUTE.size : at + length]))
-        at += _aligned(length)
-    return tuple(attributes)
+        yield kind & _TYPE_MASK, payload[at + header : at + length]
+        at += (length + 3) & ~3  # _aligned, without a call for each
 
 
 def answer(datagrams: Iterable[bytes], sequence: int) -> tuple[bytes, ...]:
@@ -132,10 +146,10 @@ def answer(datagrams: Iterable[bytes], sequence: int) -> tuple[bytes, ...]:
         for message in decode(datagram):
             if message.sequence != sequence or message.type == Control.NOOP:
                 continue
-            interrupted |= bool(message.flags & Flag.DUMP_INTR)
+            interrupted |= bool(message.flags & _INTERRUPTED)
             if message.type == Control.OVERRUN:
                 raise ChangedMeanwhileError
-            if message.type in {Control.ERROR, Control.DONE}:
+            if message.type in _ENDS:
                 _raise_refusal(message)
                 if interrupted:
                     raise ChangedMeanwhileError
@@ -221,7 +235,7 @@ class Netlink:
         `more` are flags that mean something to this kind of request (NLM_F_CREATE and its like).
         Raise Unavailable when the kernel refuses, does not answer, or answers nonsense.
         """
-        flags = Flag.REQUEST | (Flag.DUMP if dump else Flag.ACK) | more
+        flags = (_DUMPING if dump else _ASKING) | more
         for _ in range(_TRIES):
             self._sequence += 1
             try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from kube_rdma.adapters.kernel import rtnl_write
 from kube_rdma.adapters.kernel.netlink import Netlink
@@ -51,6 +52,7 @@ from kube_rdma.model.step import (
 # igbvf, ixgbevf and iavf say so when the physical function has not allowed a MAC.
 _NOT_THIS_MAC = frozenset({errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES})
 _NOT_AT_ONCE = frozenset({errno.ENODEV, errno.EOPNOTSUPP})
+_PCI = Path("/sys/bus/pci/devices")
 _OURS = frozenset(kind.value for kind in VirtualKind)  # never a card's own link
 
 
@@ -62,11 +64,11 @@ class PodLinks:
     pod: Netlink
     namespace: int
     home: int
-    _indexes: dict[InterfaceName, int] = field(default_factory=dict)
+    _seen: dict[InterfaceName, Interface] = field(default_factory=dict)
 
     def make(self, step: MakeLink) -> None:
         """Two messages: an alias cannot be given at birth."""
-        self._indexes.clear()
+        self._seen.clear()
         try:
             self._send_new(step)
         except Unavailable as error:
@@ -112,7 +114,7 @@ class PodLinks:
 
     def take(self, step: TakeLink) -> None:
         """Find it on either side, move and rename it in one message."""
-        self._indexes.clear()
+        self._seen.clear()
         inside = interfaces(self.pod)
         there = pick(inside, step, step.name)
         if there and there.seen.name == step.name:
@@ -134,6 +136,7 @@ class PodLinks:
 
     def set(self, step: SetLink) -> None:
         """MAC, MTU and up, in one message by name."""
+        self._seen.clear()
         try:
             _send(self.pod, rtnl_write.set_link(step))
         except Unavailable as error:
@@ -150,12 +153,12 @@ class PodLinks:
 
     def add_address(self, step: AddAddress) -> None:
         """The kernel takes the same address again for a change of nothing."""
-        request = rtnl_write.add_address(step, self._index(step.name))
+        request = rtnl_write.add_address(step, self.link(step.name).seen.index)
         self._do(request, f"the address {step.address}/{step.prefix} on {step.name}")
 
     def add_route(self, step: AddRoute) -> None:
         """In the place of another to the same destination, as the Step says."""
-        request = rtnl_write.add_route(step, self._index(step.name))
+        request = rtnl_write.add_route(step, self.link(step.name).seen.index)
         self._do(request, f"the route to {step.to} over {step.name}")
 
     def add_rule(self, step: AddRule) -> None:
@@ -176,7 +179,7 @@ class PodLinks:
 
     def remove(self, undo: RemoveLink) -> None:
         """Only with our mark: another link of this name is another's."""
-        self._indexes.clear()
+        self._seen.clear()
         for name in (undo.name, rtnl_write.interim_name(undo.mark)):
             there = interface_named(self.pod, name)
             if there and there.ours(undo.mark):
@@ -188,7 +191,7 @@ class PodLinks:
 
     def remove_all(self, undo: RemoveLinks) -> None:
         """At once by their group, for the kernel then waits once; only if that means no other."""
-        self._indexes.clear()
+        self._seen.clear()
         wanted = {one.name: one for one in undo.links}
         wanted |= {rtnl_write.interim_name(one.mark): one for one in undo.links}
         inside = interfaces(self.pod)
@@ -210,7 +213,7 @@ class PodLinks:
 
     def give_back(self, undo: GiveBackLink) -> None:
         """Out of the pod under its old name; what is left to restore, restore_on_node does."""
-        self._indexes.clear()
+        self._seen.clear()
         there = pick(interfaces(self.pod), undo, undo.name)
         if there:
             other = interface_named(self.node, undo.link.name)
@@ -227,13 +230,14 @@ class PodLinks:
             return here
         return pick(interfaces(self.node), step, step.link.name)
 
-    def _index(self, name: InterfaceName) -> int:
-        if name not in self._indexes:
+    def link(self, name: InterfaceName) -> Interface:
+        """A link of the pod as it is since it was made, taken or set; raise Unavailable."""
+        if name not in self._seen:
             found = interface_named(self.pod, name)
             if found is None:
                 raise no_link_here(name)
-            self._indexes[name] = found.seen.index
-        return self._indexes[name]
+            self._seen[name] = found
+        return self._seen[name]
 
     def _do(self, request: Request, act: str) -> None:
         try:
@@ -282,13 +286,13 @@ def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
     """Name, MTU, MAC, state and addresses of a link that is on the node, as far as they are wrong.
 
     Also for a pod whose namespace is gone: the kernel brought the link back under the name that it
-    had there, or as devN. Raise Unavailable when it is not there (yet), Broken when its name is
-    another's.
+    had there, or as devN. Raise Gone when it is not there (yet), Broken when its name is another's.
     """
     found = interfaces(node)
     here = pick(found, undo, undo.link.name, undo.name)
     if here is None:
-        raise lost(undo.link, undo.name)
+        gone = undo.pci is not None and not (_PCI / undo.pci).exists()
+        raise lost(undo.link, undo.name, for_good=gone)
     now = here.seen
     if now.name != undo.link.name and any(i.seen.name == undo.link.name for i in found):
         raise old_name_taken(undo, now.name)

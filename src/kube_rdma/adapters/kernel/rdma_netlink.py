@@ -14,8 +14,8 @@ from enum import IntEnum
 from kube_rdma.adapters.kernel.netlink import (
     Attribute,
     Netlink,
-    decode_attributes,
     encode_attributes,
+    values_by_type,
 )
 from kube_rdma.adapters.kernel.sysfs import DEVICES
 from kube_rdma.adapters.kernel.sysfs_seat import soft_identity
@@ -248,7 +248,7 @@ def _merge_port(port: Port, link: LinkPort, *, soft: bool) -> Port:
 
 
 def _found(payload: bytes) -> dict[int, bytes]:
-    return {attribute.type: attribute.value for attribute in decode_attributes(payload)}
+    return values_by_type(payload)
 
 
 def _number(found: Mapping[int, bytes], which: Attr, form: struct.Struct = _U32) -> int | None:

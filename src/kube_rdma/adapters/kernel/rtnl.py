@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from socket import AF_INET, AF_INET6, NETLINK_ROUTE
 
-from kube_rdma.adapters.kernel.netlink import Netlink, decode_attributes
+from kube_rdma.adapters.kernel.netlink import Netlink, values_by_type
 from kube_rdma.adapters.kernel.sysfs_functions import LINK_TYPES
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
@@ -168,7 +168,7 @@ def _paths(multipath: bytes) -> Iterator[int]:
 
 
 def _attributes(data: bytes) -> _Found:
-    return {attribute.type: attribute.value for attribute in decode_attributes(data)}
+    return values_by_type(data)
 
 
 def _number(found: _Found, which: int, form: struct.Struct = _U32) -> int | None:

@@ -16,8 +16,8 @@ from socket import AF_INET, AF_INET6
 from kube_rdma.adapters.kernel.netlink import (
     Attribute,
     Netlink,
-    decode_attributes,
     encode_attributes,
+    values_by_type,
 )
 from kube_rdma.adapters.kernel.rtnl_write import GROUP, by_name
 from kube_rdma.model.device import PciAddress
@@ -207,7 +207,7 @@ def _split(form: struct.Struct, payload: bytes) -> tuple[tuple[int, ...], _Found
 
 
 def _attributes(data: bytes) -> _Found:
-    return {attribute.type: attribute.value for attribute in decode_attributes(data)}
+    return values_by_type(data)
 
 
 def _number(found: _Found, which: int) -> int | None:

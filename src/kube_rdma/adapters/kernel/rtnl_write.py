@@ -47,6 +47,7 @@ _UP = 0x1  # IFF_UP
 _NODAD = 0x02  # IFA_F_NODAD
 _MAIN, _STATIC, _UNICAST = 254, 4, 1  # RT_TABLE_MAIN, RTPROT_STATIC, RTN_UNICAST
 _UNIVERSE, _ON_LINK = 0, 253  # RT_SCOPE_UNIVERSE, RT_SCOPE_LINK
+_GATEWAY_HERE = 4  # RTNH_F_ONLINK
 _TO_TABLE = 1  # FR_ACT_TO_TBL
 
 GROUP = 0x6B72
@@ -157,7 +158,8 @@ def add_route(step: AddRoute, index: int) -> Request:
     found.append(_u32(_RTA_TABLE, step.table or _MAIN))
     scope = _UNIVERSE if step.via or step.to.version == 6 else _ON_LINK
     family = _family(step.to.network_address)
-    head = _ROUTE.pack(family, step.to.prefixlen, 0, 0, 0, _STATIC, scope, _UNICAST, 0)
+    flags = _GATEWAY_HERE if step.onlink else 0
+    head = _ROUTE.pack(family, step.to.prefixlen, 0, 0, 0, _STATIC, scope, _UNICAST, flags)
     return Request(_NEWROUTE, _CREATE | _REPLACE, head + encode_attributes(found))
 
 

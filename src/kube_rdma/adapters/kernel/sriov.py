@@ -2,8 +2,10 @@
 
 rules/functions plans a SetFunctions, programs/agent runs it here in a thread. The kernel takes a
 number only where there is none (sriov_numvfs_store, drivers/pci/iov.c), so a change goes by way of
-zero. Whoever else changes a card may lock its folder in sysfs as we do; against others the number
-is read again under the lock. Documentation/ABI/testing/sysfs-bus-pci, fake: fake_sriov.py.
+zero. Where functions get addresses (vf_addresses.py), the kernel binds no drivers until they have
+them: drivers ask for them once. Whoever else changes a card may lock its folder in sysfs as we do;
+against others the number is read again under the lock. Documentation/ABI/testing/sysfs-bus-pci,
+fake: fake_sriov.py.
 """
 
 from __future__ import annotations
@@ -12,19 +14,24 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+import structlog
 
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.function import SetFunctions
 
 NUMBER, AUTOPROBE = "sriov_numvfs", "sriov_drivers_autoprobe"
+PROBE = "drivers_probe"  # of the bus: binds a driver to the function whose address is written
 PATIENCE = 30.0  # seconds for the drivers of new functions, whose module udev may have to load
 _LOCK_PATIENCE = 10.0  # seconds
 _PAUSE = 0.02  # seconds
 
 _DOORS = ("net", "infiniband")  # what a driver makes of a network function, as folders in it
+
+log = structlog.get_logger()
 
 
 def write_attribute(path: Path, text: str) -> None:
@@ -37,27 +44,34 @@ def write_attribute(path: Path, text: str) -> None:
 
 
 class Sriov:
-    """The cards of one sysfs. `write` and the patience, in seconds, are for tests."""
+    """The cards of one sysfs. `write` and the patience, in seconds, are for tests.
+
+    `give` tells a card the addresses of its functions of these numbers, and raises KubeRdmaError;
+    None: their drivers choose.
+    """
 
     def __init__(
         self,
         root: Path = Path("/sys"),
         write: Callable[[Path, str], None] = write_attribute,
+        give: Callable[[SetFunctions, Sequence[int]], None] | None = None,
         patience: float = PATIENCE,
         lock_patience: float = _LOCK_PATIENCE,
     ) -> None:
-        self._functions = root / "bus/pci/devices"
+        self._bus = root / "bus/pci"
+        self._functions = self._bus / "devices"
         self._write = write
+        self._give = give
         self._patience = patience
         self._lock_patience = lock_patience
 
     def make(self, act: SetFunctions) -> None:
         """Do it; when this returns, the functions are there and, with autoprobe, have drivers.
 
-        To do it again changes nothing. Raise Refused for what the card, its driver or the machine
-        cannot do and where /sys cannot be written, Unavailable when the card is gone or busy, has
-        another number than `act` says, or its functions do not come up in time: they are there
-        then, and so they stay.
+        To do it again changes nothing, but that functions get drivers that have none. Raise Refused
+        for what the card, its driver or the machine cannot do and where /sys cannot be written,
+        Unavailable when the card is gone or busy, has another number than `act` says, or its
+        functions do not come up in time: they are there then, and so they stay.
         """
         place = self._functions / act.physical
         with locked(place, act.name, self._lock_patience):
@@ -69,26 +83,55 @@ class Sriov:
                 )
             if now != act.wanted:
                 self._change(place, act, now)
-            self._await(place, act)
+            waiting = _driverless(place, act)
+            self._address(act, waiting)
+            if act.autoprobe:
+                self._bind(place, act, waiting)
+            if (made := _number(place, act)) != act.wanted:
+                raise Unavailable(
+                    f"the driver of {act.name} made {made} of {act.wanted} virtual functions: "
+                    "dmesg may say why."
+                )
+            self._await(place, act, set(waiting if now == act.wanted else range(act.wanted)))
 
     def _change(self, place: Path, act: SetFunctions, now: int) -> None:
+        """Make the functions; those that are to get addresses have no drivers yet."""
         try:
-            self._probe(place, act)
+            self._switch(place, act, on=act.autoprobe and not (self._give and act.wanted))
             if now:
                 self._write(place / NUMBER, "0")
             if act.wanted:
                 self._write(place / NUMBER, str(act.wanted))
         except OSError as error:
+            with suppress(OSError):
+                self._switch(place, act, on=act.autoprobe)
             raise _judged(place, act, error) from error
-        if (made := _number(place, act)) != act.wanted:
-            raise Unavailable(
-                f"the driver of {act.name} made {made} of {act.wanted} virtual functions: dmesg "
-                "may say why."
-            )
 
-    def _probe(self, place: Path, act: SetFunctions) -> None:
-        """Let the kernel bind drivers or not; kernels before 4.12 have no choice."""
-        wanted, switch = str(int(act.autoprobe)), place / AUTOPROBE
+    def _address(self, act: SetFunctions, waiting: Sequence[int]) -> None:
+        """Give functions without drivers their addresses, where the card takes some."""
+        if self._give and waiting:
+            try:
+                self._give(act, waiting)
+            except KubeRdmaError as error:
+                log.warning("drivers choose addresses themselves", card=act.name, why=str(error))
+
+    def _bind(self, place: Path, act: SetFunctions, waiting: Sequence[int]) -> None:
+        """Let the kernel bind drivers, also to functions that it has not tried yet."""
+        try:
+            self._switch(place, act, on=True)
+        except OSError as error:
+            raise _judged(place, act, error) from error
+        for index in waiting:
+            try:
+                self._write(self._bus / PROBE, (place / f"virtfn{index}").resolve().name)
+            except OSError as error:
+                if error.errno in (errno.EROFS, errno.EACCES):
+                    raise _judged(place, act, error) from error
+                # Its driver does not like it; that is found out in a moment.
+
+    def _switch(self, place: Path, act: SetFunctions, *, on: bool) -> None:
+        """Let the kernel bind drivers to new functions or not; before 4.12 there is no choice."""
+        wanted, switch = str(int(on)), place / AUTOPROBE
         try:
             now = switch.read_text().strip()
         except FileNotFoundError:
@@ -100,13 +143,12 @@ class Sriov:
         if now != wanted:
             self._write(switch, wanted)
 
-    def _await(self, place: Path, act: SetFunctions) -> None:
-        """Wait until every function was ready once: a pod may have taken one since.
+    def _await(self, place: Path, act: SetFunctions, missing: set[int]) -> None:
+        """Wait until each of these was ready once: a pod may have taken one since.
 
         The kernel announces them, but whoever waits for all has to look all the same.
         """
         deadline = time.monotonic() + self._patience
-        missing = set(range(act.wanted))
         while True:
             missing -= {index for index in missing if _ready(place, index, act.autoprobe)}
             if not missing:
@@ -114,6 +156,12 @@ class Sriov:
             if time.monotonic() >= deadline:
                 raise _unready(place, act, missing, self._patience)
             time.sleep(_PAUSE)
+
+
+def _driverless(place: Path, act: SetFunctions) -> tuple[int, ...]:
+    """The numbers of the functions that have no driver."""
+    there = [index for index in range(act.wanted) if (place / f"virtfn{index}").exists()]
+    return tuple(index for index in there if not (place / f"virtfn{index}/driver").exists())
 
 
 def _ready(place: Path, index: int, autoprobe: bool) -> bool:

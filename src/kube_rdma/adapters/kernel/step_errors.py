@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.errors import Broken, Gone, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.function_step import FunctionPlace
 from kube_rdma.model.ip import Address
 from kube_rdma.model.link import Host
@@ -122,9 +122,9 @@ def no_parent(parent: Host) -> Unavailable:
     return Unavailable(f"the node has no interface {parent.name} (index {parent.index}) any more")
 
 
-def no_physical(place: FunctionPlace) -> Unavailable:
+def no_physical(place: FunctionPlace) -> Gone:
     """The interface through which a virtual function is set up is not on the node."""
-    return Unavailable(
+    return Gone(
         f"the node has no interface {place.physical.name} of {place.pci} any more, through which "
         f"its virtual function {place.number} is set up"
     )
@@ -153,9 +153,13 @@ def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> Kube
     return judged(act, error)
 
 
-def lost(link: Host, name: str) -> Unavailable:
-    """A card's link is on neither side now; after the end of a namespace that takes a moment."""
-    return Unavailable(f"{link.name} is neither in the pod (as {name}) nor on the node now")
+def lost(link: Host, name: str, *, for_good: bool = False) -> Gone:
+    """A card's link is on neither side now; after the end of a namespace that takes a moment.
+
+    `for_good`: the card is not in the machine any more.
+    """
+    sentence = f"{link.name} is neither in the pod (as {name}) nor on the node now"
+    return Gone(sentence, for_good=for_good)
 
 
 def old_name_taken(undo: GiveBackLink, now: str) -> Broken:

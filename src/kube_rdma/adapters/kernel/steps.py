@@ -118,7 +118,7 @@ def open_pod(
             return
         pod = stack.enter_context(open_inside(netns, _Side))
         links = PodLinks(node.rtnl, pod.rtnl, pod.namespace, node.namespace)
-        announcer = stack.enter_context(closing(Announcer(pod.namespace, pod.rtnl)))
+        announcer = stack.enter_context(closing(Announcer(pod.namespace, links.link)))
         sysfs = stack.enter_context(closing(PodSysfs(pod.namespace, rdma)))
         both = PodRdma(node.rdma, pod.rdma, sysfs.pci_of) if node.rdma and pod.rdma else None
         yield LivePod(links, both, announcer, sysfs, patience)

@@ -268,16 +268,22 @@ class FakeKubelet(RegistrationBase):
         except (OSError, GRPCError, StreamTerminatedError) as error:
             channel.close()
             raise await self._refuse(f"failed to dial device plugin: {error}") from error
+        except BaseException:
+            channel.close()
+            raise
         return _Client(channel, stub, options)
 
     async def _read(self, resource: str, client: _Client) -> None:
-        with suppress(OSError, GRPCError, StreamTerminatedError):
-            async with client.stub.ListAndWatch.open() as stream:
-                await stream.send_message(pb.Empty(), end=True)
-                async for state in stream:
-                    self.store.receive(resource, state)
-                    self.states[resource] = self.states.get(resource, 0) + 1
-                    await self._tell()
+        try:
+            with suppress(OSError, GRPCError, StreamTerminatedError):
+                async with client.stub.ListAndWatch.open() as stream:
+                    await stream.send_message(pb.Empty(), end=True)
+                    async for state in stream:
+                        self.store.receive(resource, state)
+                        self.states[resource] = self.states.get(resource, 0) + 1
+                        await self._tell()
+        finally:
+            client.channel.close()
         await self.disconnect(resource)
 
     async def disconnect(self, resource: str) -> None:

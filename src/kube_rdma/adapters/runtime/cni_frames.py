@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-MAX_INPUT = 1 << 20
+MAX_INPUT = 2 << 20  # a pod's annotations are in it, up to 256 KiB with much to escape
 MAX_ENVIRONMENT = 1 << 16
 MAX_ANSWER = 1 << 20
 

@@ -1,9 +1,10 @@
 """What agent and shim leave for each other on the host, for the time that the agent is away.
 
-The agent keeps an empty file for every pod of its node that asks for something of ours; the shim
-lets the ADD of all others pass while nobody answers. The shim keeps an empty file for every DEL
-that nobody heard; the agent does it when it is back. Names alone say everything, so no write can be
-torn (docs/decisions/0008-shim.md).
+The agent keeps an empty file for every pod of its node that asks for something of ours; where the
+runtime does not tell what a pod asks for, the shim lets the ADD of all others pass while nobody
+answers. The shim keeps an empty file for every DEL that nobody heard; the agent does it when it is
+back. Names alone say everything, so no write can be torn (docs/decisions/0008-shim.md); and the
+times of the agent's files tell its next life since when something is so.
 """
 
 from __future__ import annotations
@@ -48,12 +49,9 @@ class AskingPods:
         except OSError as error:
             raise _unavailable(self.path, error) from error
 
-    def add(self, pod: PodName) -> None:
-        """Add one more, as for a pod whose ADD came before its event."""
-        try:
-            self._add(pod)
-        except OSError as error:
-            raise _unavailable(self.path, error) from error
+    def since(self, pod: PodName) -> int | None:
+        """When it was first kept, in nanoseconds of the wall clock; None when it is not."""
+        return _made(self.path / pod.namespace / pod.name)
 
     def present(self) -> frozenset[PodName]:
         """Those that are kept; raise Unavailable when the folder cannot be read."""
@@ -68,6 +66,33 @@ class AskingPods:
             folder = self.path / pod.namespace
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (folder / pod.name).touch(mode=0o600)
+
+
+class Mark:
+    """Since when something is so, whoever was killed in between: an empty file, made once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def set(self) -> None:
+        """It is so from now on, or has been; raise Unavailable when that cannot be kept."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                self.path.touch(mode=0o600, exist_ok=False)
+        except OSError as error:
+            raise _unavailable(self.path, error) from error
+
+    def clear(self) -> None:
+        """It is not so; raise Unavailable when that cannot be kept."""
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unavailable(self.path, error) from error
+
+    def since(self) -> int | None:
+        """In nanoseconds of the wall clock; None while it is not so."""
+        return _made(self.path)
 
 
 class MissedDeletes:
@@ -100,6 +125,15 @@ class MissedDeletes:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise _unavailable(self.path, error) from error
+
+
+def _made(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _unavailable(path, error) from error
 
 
 def _unavailable(path: Path, error: OSError) -> Unavailable:

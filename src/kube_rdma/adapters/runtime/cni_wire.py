@@ -87,11 +87,18 @@ class _Attachment(msgspec.Struct):
     ifname: str = ""
 
 
+class _Runtime(msgspec.Struct):
+    annotations: dict[str, str] | msgspec.UnsetType | None = msgspec.field(
+        default=msgspec.UNSET, name=cni_conf.ANNOTATIONS
+    )
+
+
 class _Config(msgspec.Struct):
     cniVersion: str = ""  # noqa: N815
     name: str = ""
     type: str = cni_conf.PLUGIN
     chain: object = msgspec.field(default=None, name=cni_conf.CHAINED)
+    runtimeConfig: _Runtime | None = None  # noqa: N815
     prevResult: _Result | None = None  # noqa: N815
     valid: list[_Attachment] | None = msgspec.field(default=None, name="cni.dev/valid-attachments")
 
@@ -147,6 +154,7 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
             ),
             plugin=document.type,
             marked=document.chain is True,
+            annotations=_annotations(document),
         )
 
 
@@ -259,6 +267,16 @@ def _places_named() -> Iterator[None]:
         yield
     except ValueError as error:  # of ipaddress
         raise _refused(f"prevResult cannot be read ({error})", DOCUMENT) from error
+
+
+def _annotations(document: _Config) -> tuple[tuple[str, str], ...] | None:
+    """Those of the pod; None where they are not told, which is not the same as null."""
+    if document.chain is not True or document.runtimeConfig is None:
+        return None
+    found = document.runtimeConfig.annotations
+    if isinstance(found, msgspec.UnsetType):
+        return None
+    return tuple(sorted((found or {}).items()))
 
 
 def _result(result: _Result) -> cni.Result:

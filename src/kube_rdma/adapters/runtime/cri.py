@@ -1,13 +1,13 @@
-"""Asks the container runtime who it is, whether it knows CDI, which sandboxes it has: the CRI v1.
+"""Asks the container runtime who it is, where it looks for CDI and CNI, which sandboxes it has.
 
-Four calls of the many that the kubelet makes. Whether CDI devices then reach a container is decided
-in rules/cdi, which sandbox lacks its network in rules/sandboxes.
+Four calls of the CRI v1 of the many that the kubelet makes. Whether CDI devices then reach a
+container is decided in rules/cdi, which sandbox lacks its network in rules/sandboxes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,32 @@ from kube_rdma.model.runtime import PodSandbox, Runtime
 
 _SECONDS = 10.0
 
+SOCKETS = (
+    Path("/run/containerd/containerd.sock"),
+    Path("/run/k3s/containerd/containerd.sock"),  # of RKE2 too
+    Path("/run/crio/crio.sock"),
+    Path("/run/k0s/containerd.sock"),
+    Path("/var/snap/microk8s/common/run/containerd.sock"),
+)
+
+
+def find_socket(known: Sequence[Path] = SOCKETS) -> Path:
+    """The first that is there; where none is, the first, so that errors have a name."""
+    return next((path for path in known if path.is_socket()), known[0])
+
 
 async def read_runtime(socket: Path) -> Runtime:
     """What the runtime on this socket says of itself; raise Unavailable when it says nothing.
 
     containerd prints its CRI configuration (internal/cri/server/status.go) with cdiSpecDirs and,
-    before 2.4, enableCDI. CRI-O prints neither.
+    before 2.4, enableCDI, and the folders in which it looks for CNI. CRI-O prints none of it.
     """
     with _asking(socket) as stub:
         version = await stub.Version(pb.VersionRequest(), timeout=_SECONDS)
         status = await stub.Status(pb.StatusRequest(verbose=True), timeout=_SECONDS)
-    cdi, dirs = _cdi(_document(status.info, "config"))
-    return Runtime(version.runtime_name, version.runtime_version, cdi, dirs)
+    cdi = _cdi(_document(status.info, "config"))
+    cni = _cni(_document(status.info, "cniconfig"))
+    return Runtime(version.runtime_name, version.runtime_version, *cdi, *cni)
 
 
 async def read_sandboxes(socket: Path) -> tuple[PodSandbox, ...]:
@@ -117,8 +131,15 @@ def _document(info: Mapping[str, str], key: str) -> dict[str, Any]:
 
 def _cdi(config: Mapping[str, Any]) -> tuple[bool | None, tuple[str, ...]]:
     """enableCDI and cdiSpecDirs of a configuration, as far as it has them."""
-    enabled, dirs = config.get("enableCDI"), config.get("cdiSpecDirs")
-    return (
-        enabled if isinstance(enabled, bool) else None,
-        tuple(d for d in dirs if isinstance(d, str)) if isinstance(dirs, list) else (),
-    )
+    enabled = config.get("enableCDI")
+    return enabled if isinstance(enabled, bool) else None, _texts(config.get("cdiSpecDirs"))
+
+
+def _cni(config: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """The folder of configurations and those of binaries (go-cni ConfigResult), or nothing."""
+    folder, binaries = config.get("PluginConfDir"), _texts(config.get("PluginDirs"))
+    return (folder, binaries) if isinstance(folder, str) and folder and binaries else ("", ())
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()

@@ -29,6 +29,7 @@ class FakeRuntime(RuntimeServiceBase):
 
     def __init__(self, socket: Path, name: str, version: str, config: object) -> None:
         self.config = config if isinstance(config, str) else json.dumps(config)
+        self.cni: object = None  # where it looks for CNI, as containerd prints it; CRI-O does not
         self.failing, self.lists = False, 0
         self._sandboxes: dict[ContainerId, tuple[PodSandbox, str]] = {}
         self._socket = socket
@@ -71,7 +72,10 @@ class FakeRuntime(RuntimeServiceBase):
         """How it is set."""
         request = await stream.recv_message()
         assert request
+        self._working()
         info = {"golang": '"go1.26.4"', "config": self.config} if request.verbose else {}
+        if request.verbose and self.cni is not None:
+            info["cniconfig"] = json.dumps(self.cni)
         await stream.send_message(pb.StatusResponse(info=info))
 
     async def ListPodSandbox(  # noqa: N802

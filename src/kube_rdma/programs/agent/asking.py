@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Protocol, TypeVar
 
 import structlog
@@ -32,6 +33,8 @@ SHARED = "kube-system"
 T = TypeVar("T")
 
 log = structlog.get_logger()
+
+_load = lru_cache(32)(networks.load)  # many pods ask for the same
 
 
 class Documents(Protocol):
@@ -75,7 +78,9 @@ def asking(pod: PodState, cluster: str) -> Asking:
     other = annotations.get(pod_networks.ANNOTATION, "")
     definition = annotations.get(pod_networks.DEFINITION, "")
     if not other.strip() and not definition.strip():
-        return Asking(networks.ANNOTATION, networks.asks(text, pod.namespace))
+        said = _load(text, pod.namespace)
+        _warn(pod, said.warnings)
+        return Asking(networks.ANNOTATION, said.asks)
     if text.strip():
         raise Refused(
             f"the pod has the annotations {networks.ANNOTATION} and {pod_networks.ANNOTATION}, and "
@@ -84,9 +89,13 @@ def asking(pod: PodState, cluster: str) -> Asking:
             where=f"pod {pod.namespace}/{pod.name}",
         )
     found = pod_networks.load(other, definition, pod.namespace, cluster)
-    for warning in found.warnings:
-        log.warning("an annotation", pod=f"{pod.namespace}/{pod.name}", warning=warning)
+    _warn(pod, found.warnings)
     return Asking(pod_networks.ANNOTATION, found.asks)
+
+
+def _warn(pod: PodState, warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        log.warning("an annotation", pod=f"{pod.namespace}/{pod.name}", warning=warning)
 
 
 async def meant(
@@ -120,7 +129,7 @@ def statuses(pod: PodState, found: Sequence[Attached], call: Call) -> tuple[tupl
         text = other_status.status(found, call.network, call.previous)
         return (other_status.ANNOTATION, text), own
     before = annotations.get(network_status.ANNOTATION, "")
-    text = network_status.status(found, before, call.network, call.previous)
+    text = network_status.status(found, call.network, call.previous, before)
     return (network_status.ANNOTATION, text), own
 
 

@@ -9,7 +9,7 @@ undo, which may be run as often as one likes (DESIGN, decision 1).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +22,11 @@ from kube_rdma.adapters.kernel.namespaces import Namespace
 from kube_rdma.adapters.kernel.steps import PodNetwork
 from kube_rdma.model.attachment import Attachment, Plan, PluginResult, Sandbox
 from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
+from kube_rdma.model.errors import Broken, Gone, KubeRdmaError, Unavailable
 from kube_rdma.model.function_step import RebindFunction, SetFunction
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import CallPlugin, EndPlugin, SetSysctl
+from kube_rdma.programs.agent.threads import Threads
 from kube_rdma.rules import attach_undo as rules
 
 KINDS: dict[str, type[Attachment]] = {"attachment": Attachment}
@@ -39,8 +40,15 @@ Open = Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
 class Attaching:
     """The attachments of this node. Calls for one sandbox come one after the other."""
 
-    def __init__(self, journal: Journal[Attachment], open_pod: Open, plugins: Plugins) -> None:
+    def __init__(
+        self,
+        journal: Journal[Attachment],
+        open_pod: Open,
+        plugins: Plugins,
+        threads: Threads | None = None,
+    ) -> None:
         """Read the journal; PodNetworks.recover ends what was interrupted."""
+        self._threads = threads or Threads()
         self._journal = journal
         self._open = open_pod
         self._plugins = plugins
@@ -70,7 +78,7 @@ class Attaching:
         for plan in planned:
             for step in plan.steps:
                 if isinstance(step, CallPlugin):
-                    await asyncio.to_thread(self._plugins.ready, step)
+                    await self._threads.run(self._plugins.ready, step, plugins=True)
 
     def results(self, sandbox: Sandbox) -> tuple[PluginResult, ...]:
         """What other plugins answered for a sandbox."""
@@ -89,7 +97,8 @@ class Attaching:
 
         After an error: detach, forget.
         """
-        return await asyncio.to_thread(self._run, wanted, namespace)
+        called = _calls_plugins(wanted)
+        return await self._threads.run(self._run, wanted, namespace, plugins=called)
 
     async def complete(self, container: ContainerId) -> None:
         """Note that ADD is about to answer: from now on only DEL ends it.
@@ -102,11 +111,12 @@ class Attaching:
     async def detach(self, container: ContainerId) -> None:
         """Take all steps of a sandbox back, as far as they were done; its record stays.
 
-        Raise KubeRdmaError when something cannot be taken back now.
+        Raise KubeRdmaError when something cannot be taken back now; Gone if that is hardware alone
+        which is nowhere now. What was taken out of the machine needs no way back.
         """
         known = self._known.get(container)
         if known:
-            await asyncio.to_thread(self._undo, known)
+            await self._threads.run(self._undo, known, plugins=_calls_plugins(known))
 
     async def forget(self, container: ContainerId) -> None:
         """Nothing of the sandbox is left, neither here nor at others: its record goes."""
@@ -131,7 +141,7 @@ class Attaching:
             wrong = [line for plan in known.plans for line in rules.check(plan, view)]
             return (*wrong, *self._ask(known))
 
-        return await asyncio.to_thread(see)
+        return await self._threads.run(see, plugins=_calls_plugins(known))
 
     def _run(self, wanted: Attachment, namespace: int) -> PodView:
         self._put(wanted)
@@ -163,7 +173,7 @@ class Attaching:
                         yield f"{plan.interface} ({plan.network}): {str(error).rstrip('.')}"
 
     def _undo(self, known: Attachment) -> None:
-        acts = rules.undo_all(known.plans)
+        acts = rules.undo_by_plan(known.plans)
         if not acts:
             return
         path = Path(known.sandbox.netns_path)
@@ -175,16 +185,18 @@ class Attaching:
             if pod is None or pod.inode != known.sandbox.netns_inode:
                 pod = stack.enter_context(self._open(None))
             failed: list[KubeRdmaError] = []
-            for act in acts:
-                if isinstance(act, EndPlugin):
-                    try:
+            stuck: set[int] = set()
+            for plan, act in acts:
+                try:
+                    if isinstance(act, EndPlugin):
                         self._plugins.delete(act.call, known.sandbox, _result(known, act.call))
-                    except KubeRdmaError as error:
-                        failed.append(error)  # it keeps no card of ours from coming back
-                else:
-                    pod.undo(act)
-        if failed:
-            raise failed[0]
+                    elif plan not in stuck:
+                        pod.undo(act)
+                except KubeRdmaError as error:
+                    failed.append(error)  # it keeps no other card from coming back
+                    if not isinstance(act, EndPlugin):
+                        stuck.add(plan)
+        _raise_worst(failed)
 
     def _put(self, attachment: Attachment) -> None:
         container = attachment.sandbox.container
@@ -193,8 +205,21 @@ class Attaching:
         self._journal.put(_name(container), attachment)
 
 
+def _raise_worst(failed: Iterable[KubeRdmaError]) -> None:
+    """Raise what keeps an attachment from being ended; Gone only where there is nothing else."""
+    left = [error for error in failed if not (isinstance(error, Gone) and error.for_good)]
+    for error in sorted(left, key=lambda one: isinstance(one, Gone)):
+        raise error
+
+
 def _result(known: Attachment, call: CallPlugin) -> PluginResult | None:
     return next((one for one in known.results if one.interface == call.name), None)
+
+
+def _calls_plugins(attachment: Attachment) -> bool:
+    """Whether binaries of others do a part of it, who may take their time."""
+    steps = (step for plan in attachment.plans for step in plan.steps)
+    return any(isinstance(step, CallPlugin) for step in steps)
 
 
 def _name(container: ContainerId) -> str:

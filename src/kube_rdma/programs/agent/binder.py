@@ -31,7 +31,7 @@ from kube_rdma.model.binding import (
     at_start,
 )
 from kube_rdma.model.card import Card
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pod import PodState
@@ -60,7 +60,7 @@ class Neighbours:
 
     `networks`: pods get networks from us. `read_pod` reads a pod's object. `links_inside` shows a
     namespace's links and blocks; both raise KubeRdmaError. `concerned` tells of a pod that asks for
-    networks whether one of them is ours to make.
+    networks whether one of them is ours to make; Refused: it is to have none on this node.
     """
 
     journal: Journal[Promise | Binding]
@@ -129,8 +129,13 @@ class Binder:
         while True:
             async with self._turn:
                 known = await self._known()
-                networked = attach is Attach.AUTO and await self._networked(known, resource, shares)
-                gate = rules.gate(known, resource, shares, attach, networked, time.monotonic())
+                networked, why = False, None
+                if attach is Attach.AUTO:
+                    networked, why = await self._networked(known, resource, shares)
+                try:
+                    gate = rules.gate(known, resource, shares, attach, networked, time.monotonic())
+                except Refused as error:
+                    raise why or error from None
                 match gate:
                     case rules.Start():
                         return
@@ -260,14 +265,21 @@ class Binder:
 
     async def _networked(
         self, known: rules.Known, resource: str, shares: Sequence[ShareId]
-    ) -> bool:
-        """Whether the pod that holds these shares asked for a network of ours."""
+    ) -> tuple[bool, Refused | None]:
+        """Whether the pod that holds these shares asked for a network of ours.
+
+        With it, why it cannot have one on this node, where that is known: it may have got one
+        before, and then its containers start again.
+        """
         pods = {known.holders[resource, s] for s in shares if (resource, s) in known.holders}
         for name in pods:
             pod = await self._to.read_pod(name)
-            if pod and is_asking(pod) and await self._to.concerned(pod):
-                return True
-        return False
+            try:
+                if pod and is_asking(pod) and await self._to.concerned(pod):
+                    return True, None
+            except Refused as error:
+                return True, error
+        return False, None
 
     async def _links(self, netns: str) -> tuple[PodLink, ...]:
         try:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from kube_rdma.api.called_conf import is_built_in
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.cni import Attachment, Call, Result, Verb
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.programs.agent.delegate import Delegates
 from kube_rdma.programs.agent.ipam_calls import IpamCalls
 from kube_rdma.programs.agent.networks import PodNetworks
-from kube_rdma.rules.callers import Role, role, turned
-from kube_rdma.rules.networks import is_asking
+from kube_rdma.rules.callers import FIRST, Role, role, stranded, turned
+from kube_rdma.rules.networks import is_asking, names_networks
 
 SWEEP_SECONDS = 60.0
 
@@ -39,6 +40,7 @@ class Calls:
             case Role.ADDRESSES:
                 return await self._addresses.answer(call)
             case Role.DELEGATE:
+                self._refuse_stranded(call)
                 return await self._delegates.answer(call)
             case Role.UNTOLD if self._is_delegated(call.container):
                 return await self._delegates.answer(call)
@@ -61,8 +63,23 @@ class Calls:
             await self._chain.end(one.container)
         await self._delegates.end(one.container, one.interface)
 
+    def _refuse_stranded(self, call: Call) -> None:
+        """A runtime takes our configuration `rdma` for the cluster's network where no other is left
+
+        for a moment: what Cello alone should call gives a pod no network to talk to the cluster by.
+        """
+        lone = call.interface == FIRST and self._wiring() is not Wiring.DELEGATE
+        if lone and is_built_in(call.config):
+            raise stranded(call)
+
     async def _behind_others(self, call: Call) -> Result:
-        """Where a meta-plugin reads the annotation, we do not: an interface would come twice."""
+        """Where a meta-plugin reads the annotation, we do not: an interface would come twice.
+
+        What the runtime tells of a pod that asks for nothing is enough; nobody else is asked.
+        """
+        told = call.annotations
+        if call.verb is Verb.ADD and told is not None and not names_networks(told):
+            return Result()
         if call.verb is Verb.ADD and self._wiring() is Wiring.DELEGATE and call.pod:
             pod = await self._delegates.node.pod(call.pod, call.uid)
             if pod and is_asking(pod):

@@ -1,6 +1,6 @@
 """Gives a pod one network at a time, for a meta-plugin that has read the pod's annotation.
 
-    meta-plugin ─► shim ─ Call ─► api/called_conf ─► wish ─ rules/delegate ─► seat
+    meta-plugin ─► shim ─ Call ─► origin ─ api/called_conf ─► wish ─ rules/delegate ─► seat
       ─ IPAM ─► given ─ rules/attach ─► plan ─ attaching ─► kernel ─► late binding ─► Result
 
 Beside programs/agent/networks, which makes all networks of a pod in one call. Here the caller gets
@@ -12,27 +12,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 import structlog
 
-from kube_rdma.api import called_conf, networks
+from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.api import called_conf, cni_conf_network
 from kube_rdma.api.ip_conf import IpamConf, nic_ask
-from kube_rdma.model.attachment import Attached, Attachment, Given, Plan, Sandbox, Seat
+from kube_rdma.api.network_definition import Definition
+from kube_rdma.model.attachment import (
+    Attached,
+    Attachment,
+    Given,
+    NetworkAsk,
+    Plan,
+    Sandbox,
+    Seat,
+)
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.cni import Call, Result, Verb
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.ip import Ask, InterfaceName, PodUid
+from kube_rdma.model.errors import Broken, Gone, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.ip import Ask, InterfaceName, PodUid, PoolName
 from kube_rdma.model.pod import PodState
+from kube_rdma.model.pool import DeviceInfo
 from kube_rdma.programs.agent import networks as all_at_once
 from kube_rdma.programs.agent.attaching import Attaching, is_there
+from kube_rdma.programs.agent.guids import Guids
+from kube_rdma.programs.agent.origin import Origin, Texts, origin
 from kube_rdma.programs.ipam.port import Giver
 from kube_rdma.rules import attach, delegate
+from kube_rdma.rules.attach_cards import with_pods
 from kube_rdma.rules.attach_given import given, owner
-from kube_rdma.rules.attach_infiniband import refuse_taken
 from kube_rdma.rules.attach_seen import as_named, attached, rdma_names
 from kube_rdma.rules.networks import wishes
 from kube_rdma.rules.pod_networks import with_card_addresses
@@ -40,7 +52,7 @@ from kube_rdma.rules.pod_networks import with_card_addresses
 log = structlog.get_logger()
 
 
-class Node(all_at_once.Node, Protocol):
+class Node(all_at_once.Node, Texts, Protocol):
     """What is asked besides about node and pod; programs/agent/network_node has the real one."""
 
     async def bring(self, ipam: IpamConf) -> None:
@@ -54,9 +66,10 @@ class Node(all_at_once.Node, Protocol):
 
 @dataclass(frozen=True)
 class Neighbours(all_at_once.Neighbours):
-    """Whom delegated networks need."""
+    """Whom delegated networks need; without `infos` callers are told nothing of devices."""
 
     node: Node
+    infos: DeviceInfoFolder | None = None
 
 
 class Delegates:
@@ -68,6 +81,7 @@ class Delegates:
     def __init__(self, to: Neighbours, attaching: Attaching) -> None:
         self._to = to
         self._attaching = attaching
+        self._guids = to.guids or Guids(lambda: attaching.known)
         self._turns: WeakValueDictionary[ContainerId, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -97,7 +111,10 @@ class Delegates:
             case Verb.CHECK:
                 return await self._check(call)
             case _:
-                await self.end(call.container, call.interface)
+                try:
+                    await self.end(call.container, call.interface)
+                except Gone as error:  # a pod does not wait for a card that is nowhere
+                    log.warning("a card is gone", pod=str(call.pod), why=str(error))
                 return Result()
 
     def turn(self, container: ContainerId) -> asyncio.Lock:
@@ -164,24 +181,29 @@ class Delegates:
             log.warning("a pod gets no network", pod=str(call.pod), why=str(error))
             await self.give_up(call)
             raise
+        finally:
+            self._guids.release(_key(call.container, call.interface))
 
     async def _attach(self, call: Call, pod: PodState) -> Result:
         to = self._to
-        definition, ask = called_conf.network(call, _name(call, pod))
-        await to.node.bring(definition.ipam)
+        came = await origin(call, pod, to.node)
+        definition, ask = await self._meant(call, came)
         (wish,) = wishes((ask,), (definition.network,))
         assert call.pod is not None
         holdings = await to.node.holdings(call.pod)
         granted = to.node.granted(holdings)
-        host = await to.node.host((wish,), granted)
+        host = with_pods(await to.node.host((wish,), granted), self._guids.known)
         others = [one for one in self._of(call.container) if one.interface != call.interface]
-        placed = await to.node.with_settings((delegate.seat(wish, granted, others, host),))
-        refuse_taken(placed, self._elsewhere(call), host)
+        seat = delegate.seat(wish, granted, others, host, came.table)
+        placed = await to.node.with_settings((seat,))
+        sandbox = self._sandbox(call)
+        self._guids.claim(_keyed(sandbox, call.interface), placed, host)
         await self.begin(call)
         leased = await self._addresses(call, pod, placed[0], definition.ipam)
         got = with_card_addresses(placed, leased)
-        sandbox = self._sandbox(call)
         (plan,) = attach.plans(sandbox, placed, got, host, alone=False)
+        await to.node.refuse_full((plan,))
+        plan = plan if came.table is None else delegate.without_rules(plan)
         assert call.netns is not None
         keyed = _keyed(sandbox, call.interface)
         view = await self._attaching.attach(Attachment(keyed, (plan,)), call.netns)
@@ -194,10 +216,31 @@ class Delegates:
         if others:  # no container of the pod has been made yet that would use the old files
             await to.late.detach(call.container)
         await to.late.attach(sandbox, delegate.edits(interfaces, devices, rdma_cm), holdings)
+        await self._tell_device(call, found[0])
         await to.node.tell_own(pod, found, frozenset(one.interface for one in others))
         await self.complete(call)
         log.info("attached", pod=str(call.pod), networks=f"{call.interface}={plan.network}")
         return delegate.result(plan, found[0], call.netns_path, definition.ipam.dns)
+
+    async def _meant(self, call: Call, came: Origin) -> tuple[Definition, NetworkAsk]:
+        """The network that the configuration means, its pool made, and what the pod asks of it."""
+        definition, ask = called_conf.network(call, came.name, came.resource)
+        if called_conf.is_built_in(call.config):
+            pool = await self._to.node.has_pool(PoolName(cni_conf_network.BUILT_IN))
+            definition = cni_conf_network.built_in(ask.namespace, pool=pool)
+        await self._to.node.bring(definition.ipam)
+        return definition, ask
+
+    async def _tell_device(self, call: Call, found: Attached) -> None:
+        """Write the file of the capability CNIDeviceInfoFile; without it the pod runs as well."""
+        path = called_conf.device_info_file(call)
+        if path and self._to.infos and found.pci:
+            names = (found.rdma_device,) if found.rdma_device else ()
+            info = DeviceInfo(found.pci, names, found.physical)
+            try:
+                await asyncio.to_thread(self._to.infos.write_for_plugin, path, info)
+            except Unavailable as error:
+                log.warning("the caller is not told of the device", why=str(error))
 
     async def _addresses(
         self, call: Call, pod: PodState, seat: Seat, conf: IpamConf
@@ -218,7 +261,11 @@ class Delegates:
         known = self._attaching.of(key)
         if known and known.plans and not others:
             await self._to.late.detach(container)
-        await self._attaching.detach(key)
+        try:
+            await self._attaching.detach(key)
+        except Gone:
+            await self._to.giver.delete(container, interface)
+            raise
         await self._to.giver.delete(container, interface)
         await self._attaching.forget(key)
 
@@ -235,26 +282,11 @@ class Delegates:
         known = (one for one in self._attaching.known if _split(one)[0] == container)
         return [plan for one in known for plan in one.plans]
 
-    def _elsewhere(self, call: Call) -> tuple[Attachment, ...]:
-        """Every interface but this one."""
-        key = _key(call.container, call.interface)
-        return tuple(one for one in self._attaching.known if one.sandbox.container != key)
-
     def _sandbox(self, call: Call) -> Sandbox:
         pod = call.pod or PodName("", "")
         assert call.netns is not None
         inode = self._to.inode(call.netns)
         return Sandbox(call.container, pod, call.uid, call.netns_path, inode)
-
-
-def _name(call: Call, pod: PodState) -> str:
-    """The network's object, which the configuration does not name: the pod's entry does."""
-    text = dict(pod.annotations).get(networks.ANNOTATION, "")
-    with suppress(Refused):  # whoever called us has understood it
-        for one in networks.asks(text, pod.namespace):
-            if one.interface == call.interface:
-                return f"{one.namespace}/{one.network}"
-    return f"{pod.namespace}/{call.network}"
 
 
 def _key(container: ContainerId, interface: InterfaceName) -> ContainerId:

@@ -8,15 +8,24 @@ GPUs that are free now.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.service import Answers, Choice
-from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.model.gpu_use import FreeGpu
-from kube_rdma.model.pool import Attach, Grant, Pool, Preference, ShareId
+from kube_rdma.model.pool import (
+    Attach,
+    DeviceInfo,
+    Grant,
+    Pool,
+    PoolSpec,
+    Preference,
+    ShareId,
+    Variables,
+)
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.late import Late
 from kube_rdma.rules.allocation import allocate, device_infos
@@ -33,6 +42,18 @@ class Desk:
         self._kubelet = kubelet
         self._late = late
         self._infos = infos
+        self._told: Mapping[str, frozenset[ShareId]] = {}  # shares that may have a file
+
+    async def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Remove what CNI plugins were told of shares that are no more, also by an earlier life."""
+        if self._infos is None:
+            return
+        there = {resource: frozenset(pool.index) for resource, pool in pools.items()}
+        before, self._told = self._told, there
+        for resource in {**before, **there}:
+            shares = there.get(resource, frozenset())
+            if before.get(resource) != shares:
+                await asyncio.to_thread(self._infos.keep, resource, shares)
 
     def answers(self, pool: Callable[[], Pool]) -> Answers:
         """The answers for one resource, whose pool is what `pool` tells when it is asked."""
@@ -53,9 +74,8 @@ class Desk:
             grant = allocate(pool, wanted)
             if terms(pool.spec).attach is not Attach.NONE:
                 grant = await self._late.promise(grant)
-            if self._infos:
-                for share, info in device_infos(pool, grant):
-                    await asyncio.to_thread(self._infos.write, grant.resource, share, info)
+            for share, info in device_infos(pool, grant):
+                await self._tell(pool.spec, share, info)
         except KubeRdmaError as error:
             log.warning("allocation refused", resource=pool.spec.resource, why=str(error))
             raise
@@ -68,6 +88,16 @@ class Desk:
         )
         self._kubelet.granted()
         return grant
+
+    async def _tell(self, spec: PoolSpec, share: ShareId, info: DeviceInfo) -> None:
+        """What CNI plugins learn of a share; only documents of the SR-IOV plugin promise it."""
+        try:
+            if self._infos:
+                await asyncio.to_thread(self._infos.write, spec.resource, share, info)
+        except Unavailable as error:
+            if spec.variables is Variables.PCIDEVICE:
+                raise
+            log.warning("CNI plugins are not told of a card", why=str(error))
 
     async def _prefer(self, pool: Pool, choice: Choice) -> Sequence[ShareId]:
         gpus: tuple[FreeGpu, ...] = ()

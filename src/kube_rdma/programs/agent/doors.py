@@ -2,12 +2,13 @@
 
 Only the kernel and the kubelet's folder have to be there. Without the pod resources API a change of
 mode waits for a person, without the API server there is no node label and no event, without late
-binding every pool gives plain device nodes.
+binding every pool gives plain device nodes, without the record of what is met (`applied`) a new
+process knows nothing of the modes of before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +23,7 @@ from kube_rdma.programs.agent.kernel import Kernel
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.late import Late, Never
 from kube_rdma.programs.agent.node import Alone, NodeSide
+from kube_rdma.programs.agent.staged import OpenJournal
 
 Serve = Callable[[Offer, Answers], Served]
 
@@ -29,8 +31,8 @@ Serve = Callable[[Offer, Answers], Served]
 class NetworkSide(Protocol):
     """Pod networks beside the plugin; programs/agent/network_side."""
 
-    def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Take note of what the kubelet is offered now."""
+    def offered(self, pools: Mapping[str, Pool], withdrawn: Sequence[str] = ()) -> None:
+        """Take note of what the kubelet is offered now, and of what pods hold nevertheless."""
 
     async def concerned(self, pod: PodState) -> bool:
         """Whether one of the networks that a pod asks for is ours to make."""
@@ -52,3 +54,4 @@ class Doors:
     device_infos: DeviceInfoFolder | None = None
     networks: NetworkSide | None = None
     functions: Sources | None = None  # None: virtual functions are nobody's wish here
+    applied: OpenJournal | None = None

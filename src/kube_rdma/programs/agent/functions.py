@@ -9,22 +9,22 @@ while before, so that whoever got one at the last moment is seen as its holder.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.card import Card
+from kube_rdma.model.card import Card, Use
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.model.function import FunctionsPlan, FunctionsWish, MadeFunctions, SetFunctions
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.node import NodeSide
-from kube_rdma.rules.functions import held_functions, plan_functions
+from kube_rdma.rules.functions import held_functions, in_question, plan_functions
 
 KINDS = {"made-functions": MadeFunctions}
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -44,12 +44,14 @@ class Sources:
     """What it works with: `make` blocks, and raises KubeRdmaError; `boot` is the kernel's boot_id.
 
     `journal` opens the record of cards whose functions the agent answers for, and raises
-    KubeRdmaError; None: it is forgotten with the process.
+    KubeRdmaError; None: it is forgotten with the process. `uses` tells what these interfaces are
+    used for, blocks and raises Unavailable.
     """
 
     make: Callable[[SetFunctions], None]
     journal: Callable[[], Journal[MadeFunctions]] | None = None
     boot: str = ""
+    uses: Callable[[Collection[str]], Mapping[str, Use]] = lambda _: {}
 
 
 class Functions:
@@ -69,13 +71,15 @@ class Functions:
         self._task: asyncio.Task[None] | None = None
         self._journal: Journal[MadeFunctions] | None = None
         self._ours: set[PciAddress] | None = None  # None: not read yet
+        self._begun: set[PciAddress] = set()  # by an earlier life, that may not have ended it
         self._leaving: dict[SetFunctions, float] = {}  # since when
         self._gone_soon: frozenset[str] = frozenset()  # addresses of functions that are to go
         self._failed: dict[SetFunctions, float] = {}  # when to try again
         self._failures: dict[PciAddress, str] = {}  # what was said of them last
         self._told: frozenset[str] = frozenset()
+        self._silent = False  # the kernel, about what interfaces are used for
 
-    def look(
+    async def look(
         self,
         wishes: Sequence[FunctionsWish],
         survey: Survey,
@@ -88,13 +92,15 @@ class Functions:
         if self._ours is None and wishes:
             self._ours = set(self._recalled())
         held = None if holdings is None else held_functions(holdings, pools)
-        plan = plan_functions(wishes, survey, held, self._ours or ())
+        uses = await self._uses(in_question(wishes, survey))
+        plan = plan_functions(wishes, survey, held, self._ours or (), uses)
         self._tell(plan)
         now = asyncio.get_running_loop().time()
         self._leaving = {act: self._leaving.get(act, now) for act in plan.acts if act.now}
         self._gone_soon = frozenset(_functions_of(survey, self._leaving))
         self._failed = {act: at for act, at in self._failed.items() if act in plan.acts}
-        times = {act: self._time(act, now) for act in plan.acts}
+        unended = _ends(survey, self._begun.intersection(plan.kept))
+        times = {act: self._time(act, now) for act in (*plan.acts, *unended)}
         due = [act for act, time in times.items() if time <= now]
         adopted = set(plan.kept) - (self._ours or set())
         if due or adopted:
@@ -109,6 +115,20 @@ class Functions:
             replace(card, reasons=(*card.reasons, _LEAVING)) if card.id in self._gone_soon else card
             for card in cards
         )
+
+    async def _uses(self, interfaces: Collection[str]) -> Mapping[str, Use]:
+        """What the interfaces are used for; nothing of them while the kernel does not say."""
+        if not interfaces:
+            return {}
+        try:
+            found = await asyncio.to_thread(self._sources.uses, interfaces)
+        except Unavailable as error:
+            if not self._silent:
+                log.warning("nobody tells what virtual functions are used for", why=str(error))
+            self._silent = True
+            return {}
+        self._silent = False
+        return found
 
     def _time(self, act: SetFunctions, now: float) -> float:
         """When an act may be done."""
@@ -126,7 +146,8 @@ class Functions:
     async def _make(self, act: SetFunctions) -> None:
         begin = asyncio.get_running_loop().time()
         # Before the kernel is touched: whatever ends us now, the functions are known as ours.
-        await self._answer_for(act.physical)
+        await self._answer_for(act.physical, begun=act.autoprobe)
+        self._begun.discard(act.physical)
         try:
             await asyncio.to_thread(self._sources.make, act)
         except KubeRdmaError as error:
@@ -137,6 +158,7 @@ class Functions:
                 self._node.functions(str(error), refused=True)
             return
         self._failures.pop(act.physical, None)
+        await self._answer_for(act.physical)
         seconds = round(asyncio.get_running_loop().time() - begin, 3)
         log.info("virtual functions made", card=act.name, count=act.wanted, seconds=seconds)
 
@@ -151,17 +173,19 @@ class Functions:
                 log.warning("journal", why=str(fault))
             for name, record in loaded.records:
                 if record.boot == self._sources.boot:
+                    if record.begun:
+                        self._begun.add(record.physical)
                     yield record.physical
                 else:
                     self._journal.remove(name)
         except KubeRdmaError as error:
             log.warning("virtual functions of ours are forgotten at our end", why=str(error))
 
-    async def _answer_for(self, physical: PciAddress) -> None:
+    async def _answer_for(self, physical: PciAddress, *, begun: bool = False) -> None:
         assert self._ours is not None
         self._ours.add(physical)
         if self._journal:
-            record = MadeFunctions(physical, self._sources.boot)
+            record = MadeFunctions(physical, self._sources.boot, begun)
             try:
                 await asyncio.to_thread(self._journal.put, physical, record)
             except KubeRdmaError as error:
@@ -177,6 +201,14 @@ class Functions:
                 log.warning(event, what=sentence)
                 self._node.functions(sentence, refused=refused)
         self._told = frozenset((*plan.waits, *refusals))
+
+
+def _ends(survey: Survey, begun: Collection[PciAddress]) -> Iterator[SetFunctions]:
+    """What gives the functions of these cards their drivers, as many as they are."""
+    for function in survey.functions:
+        if function.seat.pci in begun and (count := len(function.seat.virtual_functions)):
+            name = function.netdevs[0].name if function.netdevs else function.seat.pci
+            yield SetFunctions(function.seat.pci, name, count, count)
 
 
 def _functions_of(survey: Survey, acts: Iterable[SetFunctions]) -> Iterator[PciAddress]:

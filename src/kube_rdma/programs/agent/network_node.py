@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import structlog
 
-from kube_rdma.adapters.cluster.errors import Conflict
+from kube_rdma.adapters.cluster.errors import Conflict, NotInstalled
 from kube_rdma.adapters.cluster.ip import IP_POOL
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.networks import Networks
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.kernel.gids import crowded
 from kube_rdma.api import cni_conf_network, ip_pool, network_definition, network_status
 from kube_rdma.api.ip_conf import IpamConf
 from kube_rdma.api.network_definition import Definition
 from kube_rdma.model.attachment import (
     Attached,
+    GidTable,
     GrantedShare,
     HostLink,
     HostNetwork,
+    Plan,
     Seat,
     Wish,
 )
@@ -41,12 +44,13 @@ from kube_rdma.model.ip import InterfaceName, IPPool, PoolName
 from kube_rdma.model.link import Host
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.pool import Pool
+from kube_rdma.model.pool import Attach, Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.asking import statuses
 from kube_rdma.programs.agent.kept import KeptSurvey
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.rules.allocation import granted_cards
+from kube_rdma.rules.attach import gid_room, gids_wanted
 from kube_rdma.rules.attach_cards import soft_links
 from kube_rdma.rules.attach_host import agree, may_leave, wanted
 from kube_rdma.rules.attach_vf import places, with_settings
@@ -54,6 +58,7 @@ from kube_rdma.rules.cards import cards
 from kube_rdma.rules.discovery import judge
 from kube_rdma.rules.guids import of_sysfs, usable
 from kube_rdma.rules.modes import terms
+from kube_rdma.rules.sentences import listed
 
 log = structlog.get_logger()
 
@@ -68,18 +73,23 @@ AskFunctions = Callable[
 
 @dataclass(frozen=True)
 class Asked:
-    """The neighbours. `pools` are those that the kubelet is offered now; what blocks is called in a
-    thread: `survey`, `links`, the interfaces of the node's namespace, those of these names or all
-    (None), `functions`, what virtual functions are set to, and `confs`, the files of the node's CNI
-    configuration."""
+    """The neighbours. `pools` are those that the kubelet is offered now, None until the node was
+    looked at; `withdrawn` are the resources of ours that are not among them while pods hold shares
+    of them. `watched` is an IPPool as the watch shows it, None where it shows none. What blocks is
+    called in a thread: `survey`, `links`, the interfaces of the node's namespace, those of these
+    names or all (None), `functions`, what virtual functions are set to, `confs`, the files of the
+    node's CNI configuration, and `gids`, the tables without room for so many addresses more."""
 
     cluster: Cluster
     kubelet: KubeletView
-    pools: Callable[[], Mapping[str, Pool]]
+    pools: Callable[[], Mapping[str, Pool] | None]
     survey: KeptSurvey
     links: Links
     confs: Callable[[], tuple[ConfFile, ...]] = tuple
     functions: AskFunctions = lambda _: ()
+    watched: Callable[[PoolName], IPPool | None] = lambda _: None
+    withdrawn: Callable[[], Sequence[str]] = tuple
+    gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
 
 
 class NetworkNode:
@@ -90,25 +100,39 @@ class NetworkNode:
         self._pods = Pods(asked.cluster)
         self._networks = Networks(asked.cluster)
         self._made: set[PoolName] = set()  # of documents that bring their own
+        self._warned: dict[str, tuple[str, ...]] = {}  # of what, by the network's name
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
         """The pod's object, if it is this very one."""
         found = await self._pods.read(name.namespace, name.name)
-        return found if found and uid in ("", found.uid) else None
+        return found if found and uid in ("", found.runtime_uid) else None
 
     async def definition(self, namespace: str, name: str) -> Definition | None:
         """A network's document; a pool that it brings along is made where it is missing."""
         found = await self._networks.read(namespace, name)
         if found is None:
             return None
-        return await self._whole(_load(namespace, name, found.config, found.resource))
+        host = None if found.config.strip() else await self.configured_text(name)
+        return await self._whole(_load(namespace, name, found.config, found.resource, host))
+
+    async def written(self, namespace: str, name: str) -> tuple[bytes, str | None] | None:
+        """Text and resource of a NetworkAttachmentDefinition as they are, if there is one."""
+        try:
+            found = await self._networks.read(namespace, name)
+        except NotInstalled:
+            return None
+        return (found.config, found.resource) if found else None
 
     async def configured(self, namespace: str, name: str) -> Definition | None:
         """What the node's CNI configuration `name` means for a pod of this namespace, likewise."""
-        text = cni_conf_network.text_of(await asyncio.to_thread(self._asked.confs), name)
+        text = await self.configured_text(name)
         if text is None:
             return None
         return await self._whole(cni_conf_network.load(namespace, name, text))
+
+    async def configured_text(self, name: str) -> bytes | None:
+        """The node's CNI configuration of this name."""
+        return cni_conf_network.text_of(await asyncio.to_thread(self._asked.confs), name)
 
     async def configurations(self) -> tuple[str, ...]:
         """The names of the node's CNI configurations."""
@@ -119,8 +143,20 @@ class NetworkNode:
         return await self._asked.kubelet.holdings_of(pod)
 
     def granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
-        """The shares among them, container by container."""
-        pools = self._asked.pools()
+        """The shares among them, container by container.
+
+        Raise Unavailable for one that is ours and cannot be looked up now: without it a network
+        would be attached to another card, or without its RDMA device. Others' are not looked at.
+        """
+        pools = self._pools
+        for held in holdings:
+            pool = pools.get(held.resource)
+            if pool is None and held.resource in self._asked.withdrawn():
+                raise Unavailable(f"{held.resource} is not offered on this node now.")
+            lost = [share for share in held.shares if pool and share not in pool.index]
+            if lost:
+                names = listed(lost)
+                raise Unavailable(f"{held.resource} has no share {names} on this node now.")
         return tuple(
             GrantedShare(
                 container=held.container,
@@ -129,12 +165,20 @@ class NetworkNode:
                 cards=granted_cards(pool, [pool.index[share]]),
                 mode=pool.spec.mode,
                 bind=terms(pool.spec).bind,
+                early=terms(pool.spec).attach is Attach.NONE,
             )
             for held in holdings
             if (pool := pools.get(held.resource)) is not None
             for share in held.shares
-            if share in pool.index
         )
+
+    @property
+    def _pools(self) -> Mapping[str, Pool]:
+        """What is offered now; raise Unavailable right after the agent's start."""
+        found = self._asked.pools()
+        if found is None:
+            raise Unavailable("The cards of this node are not known yet: the agent has just begun.")
+        return found
 
     async def host(
         self, wishes: Sequence[Wish] | None = None, granted: Sequence[GrantedShare] = ()
@@ -148,8 +192,14 @@ class NetworkNode:
             names = wanted(wishes, granted, survey)
             links = self._asked.links(names) if names is not None else ()
             if names is not None and agree(survey, names, links):
-                return host_network(survey, links)
-        return host_network(self._asked.survey.take(), self._asked.links(None))
+                return self._whose(host_network(survey, links))
+        return self._whose(host_network(self._asked.survey.take(), self._asked.links(None)))
+
+    def _whose(self, found: HostNetwork) -> HostNetwork:
+        """The same, with the cards that belong to whoever holds their share."""
+        pools = [pool for pool in self._pools.values() if terms(pool.spec).owns]
+        owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
+        return replace(found, owned=owned)
 
     async def with_settings(self, placed: tuple[Seat, ...]) -> tuple[Seat, ...]:
         """The same, virtual functions that move into the pod with what they are set to now.
@@ -161,6 +211,12 @@ class NetworkNode:
             return placed
         return with_settings(placed, await asyncio.to_thread(self._asked.functions, wanted))
 
+    async def refuse_full(self, planned: Sequence[Plan]) -> None:
+        """Raise Refused where a card has no GIDs left for the addresses of these plans."""
+        if wanted := gids_wanted(planned):
+            for table in await asyncio.to_thread(self._asked.gids, wanted):
+                gid_room(table, wanted[table.device])
+
     async def devices(self, names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
         """These RDMA devices as they are now, and the connection manager's node."""
         if not names:
@@ -169,9 +225,7 @@ class NetworkNode:
 
     def rail(self, card: CardId) -> int | None:
         """The card's number among the physical RDMA cards that are offered, by address, from 0."""
-        known = {
-            one.id for pool in self._asked.pools().values() for one in pool.cards if one.devices
-        }
+        known = {one.id for pool in self._pools.values() for one in pool.cards if one.devices}
         ordered = sorted(known | {card})
         return ordered.index(card)
 
@@ -180,7 +234,12 @@ class NetworkNode:
         return await self._asked.cluster.get(IP_POOL, name) is not None
 
     async def pool(self, name: PoolName) -> IPPool:
-        """As the API server has it, one that a document brought too: people may change it."""
+        """As it is now, one that a document brought too: people may change it.
+
+        The watch by which addresses are given out of it knows; else the API server is asked.
+        """
+        if watched := self._asked.watched(name):
+            return watched
         found = await self._asked.cluster.get(IP_POOL, name)
         if found is None:
             raise Unavailable(f"IPPool {name} was just deleted.")
@@ -199,7 +258,11 @@ class NetworkNode:
         await self._networks.tell(pod, ((key, text),))
 
     async def _whole(self, found: Definition) -> Definition:
-        """The same, when the pool that it brings along is there."""
+        """The same, when the pool that it brings along is there; its warnings are said once."""
+        if found.warnings != self._warned.get(found.network.name, ()):
+            for warning in found.warnings:
+                log.warning("a network", warning=warning)
+        self._warned[found.network.name] = found.warnings
         await self.bring(found.ipam)
         return found
 
@@ -248,9 +311,15 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
     guids = tuple(
         (device.name, device.pci, guid)
         for device in survey.devices
-        if (guid := of_sysfs(device.node_guid)) and usable(guid)
+        if (guid := _usable_guid(device.node_guid))
     )
     return HostNetwork(tuple(found), survey.namespace_mode, kinds[0] if kinds else None, guids)
+
+
+@lru_cache(1024)  # of the same survey for every pod
+def _usable_guid(told: str | None) -> str | None:
+    guid = of_sysfs(told)
+    return guid if usable(guid) else None
 
 
 def _virtual(

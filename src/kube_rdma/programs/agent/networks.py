@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -27,6 +27,7 @@ from kube_rdma.model.attachment import (
     Given,
     GrantedShare,
     HostNetwork,
+    Plan,
     Sandbox,
     Seat,
     Wish,
@@ -35,19 +36,19 @@ from kube_rdma.model.binding import ContainerId, Edits, HeldShare, PodName
 from kube_rdma.model.card import CardId
 from kube_rdma.model.cni import Call, Result, Verb
 from kube_rdma.model.device import Device
-from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
+from kube_rdma.model.errors import Broken, Gone, KubeRdmaError, Unavailable
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.ip import Ask, IPPool, PodUid, PoolName
 from kube_rdma.model.pod import PodState
-from kube_rdma.programs.agent.asking import Asking, Documents, all_of, asking, meant
+from kube_rdma.programs.agent.asking import Asking, Documents, asking, meant
 from kube_rdma.programs.agent.attaching import Attaching, is_there
+from kube_rdma.programs.agent.guids import Guids
 from kube_rdma.programs.ipam.port import Giver
 from kube_rdma.rules import attach, plugin_call
-from kube_rdma.rules.attach_cards import seats
+from kube_rdma.rules.attach_cards import seats, with_pods
 from kube_rdma.rules.attach_given import given, owner
-from kube_rdma.rules.attach_infiniband import refuse_taken
 from kube_rdma.rules.attach_seen import as_named, attached, edits, rdma_names
-from kube_rdma.rules.networks import in_order, refuse_host_network, wishes
+from kube_rdma.rules.networks import POD_NETWORKS, in_order, refuse_host_network, wishes
 from kube_rdma.rules.pod_networks import with_card_addresses, with_default_routes
 
 log = structlog.get_logger()
@@ -72,6 +73,9 @@ class Node(Documents, Protocol):
 
     async def with_settings(self, placed: tuple[Seat, ...]) -> tuple[Seat, ...]:
         """The same, virtual functions that move into the pod with what they are set to now."""
+
+    async def refuse_full(self, planned: Sequence[Plan]) -> None:
+        """Raise Refused where a card has no GIDs left for the addresses of these plans."""
 
     async def devices(self, names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
         """These RDMA devices as they are now, and the connection manager's node."""
@@ -113,6 +117,19 @@ class Neighbours:
     late: LateBinding
     inode: Callable[[int], int]  # of the namespace behind a descriptor
     others: Callable[[], frozenset[ContainerId]] = frozenset  # what has addresses by other calls
+    guids: Guids | None = None  # None: nobody else on this node gives any
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a pod gets, and where: all that is known before anything is taken for it."""
+
+    wished: tuple[Wish, ...]
+    definitions: dict[str, Definition]
+    holdings: tuple[Holding, ...]
+    host: HostNetwork
+    seats: tuple[Seat, ...]
+    called: tuple[Plan, ...]  # what other plugins make
 
 
 class PodNetworks:
@@ -121,6 +138,7 @@ class PodNetworks:
     def __init__(self, to: Neighbours, attaching: Attaching) -> None:
         self._to = to
         self._attaching = attaching
+        self._guids = to.guids or Guids(lambda: attaching.known)
         # The runtime keeps order among its own calls, programs/agent/sandboxes makes more.
         self._turns: WeakValueDictionary[ContainerId, asyncio.Lock] = WeakValueDictionary()
         self._verbs: dict[Verb, Callable[[Call], Awaitable[Result]]] = {
@@ -186,6 +204,7 @@ class PodNetworks:
             raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
         asked = asking(pod, call.network)
         if not asked.asks:
+            await self._refuse_idle(call.pod, asked)
             return Result()
         refuse_host_network(pod, asked.asks, asked.annotation)
         sandbox = Sandbox(
@@ -202,6 +221,8 @@ class PodNetworks:
             log.warning("a pod gets no network", pod=str(call.pod), why=str(error))
             await self._give_up(call)
             raise
+        finally:
+            self._guids.release(call.container)
         log.info(
             "attached",
             pod=str(call.pod),
@@ -212,59 +233,70 @@ class PodNetworks:
     async def _attach(
         self, call: Call, sandbox: Sandbox, pod: PodState, asked: Asking
     ) -> tuple[Attached, ...]:
-        # Three that do not wait for each other; all have ended before anything is undone.
-        meaning = asyncio.ensure_future(meant(asked, self._to.node))
-        holding = asyncio.ensure_future(self._to.node.holdings(sandbox.pod))
+        # The disk notes that something begins while we find out what; it has before anything is
+        # taken, or undone.
         beginning = asyncio.ensure_future(self._attaching.begin(sandbox))
-        await asyncio.gather(meaning, holding, beginning, return_exceptions=True)
-        asks, definitions = meaning.result()
-        holdings, _ = holding.result(), beginning.result()
-        wished = wishes(asks, [one.network for one in definitions.values()])
-        await self._refuse_missing(wished)
-        granted = self._to.node.granted(holdings)
-        asked.check(wished, granted)
-        host = await self._to.node.host(wished, granted)
-        placed = await self._to.node.with_settings(seats(wished, granted, host))
-        refuse_taken(placed, self._others(call.container), host)
-        called = plugin_call.plans(wished, granted, host)
-        await self._attaching.ready(called)
-        leased = await self._addresses(sandbox, pod, placed, definitions)
-        given = with_card_addresses(placed, leased)
-        placed = with_default_routes(placed, given)
-        ours = attach.plans(sandbox, placed, given, host)
+        try:
+            place = await self._place(sandbox, asked)
+        finally:
+            await asyncio.gather(beginning, return_exceptions=True)
+        beginning.result()
+        leased = await self._addresses(sandbox, pod, place)
+        given = with_card_addresses(place.seats, leased)
+        placed = with_default_routes(place.seats, given)
+        ours = attach.plans(sandbox, placed, given, place.host, place.called)
+        await self._to.node.refuse_full(ours)
         assert call.netns is not None
-        planned = in_order(wished, (*ours, *called))
+        planned = in_order(place.wished, (*ours, *place.called))
         view = await self._attaching.attach(Attachment(sandbox, planned), call.netns)
         placed = as_named(placed, view)
         devices, rdma_cm = await self._to.node.devices(rdma_names(ours, placed))
-        made = plugin_call.attached(wished, called, view, self._attaching.results(sandbox))
-        found = in_order(wished, (*attached(ours, placed, view, devices), *made))
-        await self._to.late.attach(sandbox, edits(ours, placed, devices, rdma_cm), holdings)
+        results = self._attaching.results(sandbox)
+        made = plugin_call.attached(place.wished, place.called, view, results)
+        mine = (
+            replace(one, dns=place.definitions[one.network].ipam.dns)
+            for one in attached(ours, placed, view, devices)
+        )
+        found = in_order(place.wished, (*mine, *made))
+        await self._to.late.attach(sandbox, edits(ours, placed, devices, rdma_cm), place.holdings)
         await self._to.node.tell(pod, found, call)
         await self._attaching.complete(sandbox.container)
         return found
 
-    def _others(self, container: ContainerId) -> tuple[Attachment, ...]:
-        """The attachments of other sandboxes."""
-        return tuple(one for one in self.known if one.sandbox.container != container)
+    async def _place(self, sandbox: Sandbox, asked: Asking) -> _Place:
+        """What the pod gets and where, or a refusal; its GUIDs are claimed from now on."""
+        meaning = asyncio.ensure_future(meant(asked, self._to.node))
+        holding = asyncio.ensure_future(self._to.node.holdings(sandbox.pod))
+        await asyncio.gather(meaning, holding, return_exceptions=True)
+        (asks, definitions), holdings = meaning.result(), holding.result()
+        granted = self._to.node.granted(holdings)
+        networks = [one.network for one in definitions.values()]
+        wished = wishes(asks, networks, holding=bool(granted))
+        await self._refuse_missing(wished)
+        asked.check(wished, granted)
+        host = with_pods(await self._to.node.host(wished, granted), self._guids.known)
+        placed = await self._to.node.with_settings(seats(wished, granted, host))
+        self._guids.claim(sandbox, placed, host)
+        called = plugin_call.plans(wished, granted, host)
+        await self._attaching.ready(called)
+        return _Place(wished, definitions, holdings, host, placed, called)
+
+    async def _refuse_idle(self, pod: PodName, asked: Asking) -> None:
+        """Refuse a list without a network of ours beside shares that would be for one."""
+        if asked.annotation == POD_NETWORKS:
+            asked.check((), self._to.node.granted(await self._to.node.holdings(pod)))
 
     async def _refuse_missing(self, wished: Sequence[Wish]) -> None:
         """Refuse networks of plugins that nobody installed, before anything is done."""
         if plugin_call.foreign(wished):
             plugin_call.refuse_missing(wished, *await self._attaching.installed())
 
-    async def _addresses(
-        self,
-        sandbox: Sandbox,
-        pod: PodState,
-        placed: Sequence[Seat],
-        definitions: dict[str, Definition],
-    ) -> tuple[Given, ...]:
+    async def _addresses(self, sandbox: Sandbox, pod: PodState, place: _Place) -> tuple[Given, ...]:
         """One request for all interfaces: they get all addresses or none."""
         nics = []
-        for seat in placed:
+        for seat in place.seats:
             ask = seat.wish.ask
-            conf = definitions[seat.wish.network.name].ipam
+            conf = place.definitions[seat.wish.network.name].ipam
             rail = self._to.node.rail(seat.card.id) if seat.card else None
             pooled = ask.addresses if seat.wish.network.pools else ()  # others are set as they are
             wanted = tuple(one.address for one in pooled)
@@ -273,21 +305,22 @@ class PodNetworks:
         if not nics:
             return ()
         request = Ask(sandbox.container, PodUid(pod.uid), tuple(nics))
-        names = tuple(dict.fromkeys(nic.pool for nic in nics))
-        adding = asyncio.ensure_future(self._to.giver.add(request))
-        reading = asyncio.ensure_future(all_of(map(self._to.node.pool, names)))
-        await asyncio.gather(adding, reading, return_exceptions=True)
-        granted = adding.result()
-        pools = dict(zip(names, reading.result(), strict=True))
+        granted = await self._to.giver.add(request)
+        pools = {name: await self._to.node.pool(name) for name in {nic.pool for nic in nics}}
         return tuple(given(nic.interface, granted.leases, pools[nic.pool]) for nic in nics)
 
     async def end(self, container: ContainerId) -> None:
         """Give everything of a sandbox back, in the order in which others may have it.
 
-        The record goes last: until then whatever comes in between is made up for.
+        The record goes last: until then whatever comes in between is made up for. Raise Gone when a
+        card is nowhere now: its record stays, the addresses do not.
         """
         await self._to.late.detach(container)
-        await self._attaching.detach(container)
+        try:
+            await self._attaching.detach(container)
+        except Gone:
+            await self._to.giver.delete(container)
+            raise
         await self._to.giver.delete(container)
         await self._attaching.forget(container)
 
@@ -299,7 +332,11 @@ class PodNetworks:
             log.warning("it cannot be ended now", pod=str(call.pod), why=str(error))
 
     async def _del(self, call: Call) -> Result:
-        await self.end(call.container)
+        """A pod does not wait for a card that is nowhere; the rounds of agent/sandboxes do."""
+        try:
+            await self.end(call.container)
+        except Gone as error:
+            log.warning("a card is gone", pod=str(call.pod), why=str(error))
         return Result()
 
     async def _check(self, call: Call) -> Result:
@@ -330,7 +367,10 @@ class PodNetworks:
             raise failed[0]
         return Result()
 
-    async def _status(self, _: Call) -> Result:
+    async def _status(self, call: Call) -> Result:
+        """In the cluster's own network an error would make the node NotReady, for all pods."""
+        if call.marked:
+            return Result()
         problems = await self._to.giver.check()
         if problems:
             raise Broken(" ".join(map(str, problems)))

@@ -29,6 +29,9 @@ class NodeSide(Protocol):
     def waiting(self, sentence: str) -> None:
         """Tell that a wish waits."""
 
+    def applied(self, sentence: str) -> None:
+        """Tell that a resource has changed its mode."""
+
     def functions(self, sentence: str, *, refused: bool) -> None:
         """Tell why a card has not the virtual functions that are wished."""
 
@@ -46,6 +49,9 @@ class Alone:
         """Do nothing."""
 
     def waiting(self, sentence: str) -> None:
+        """Do nothing."""
+
+    def applied(self, sentence: str) -> None:
         """Do nothing."""
 
     def functions(self, sentence: str, *, refused: bool) -> None:

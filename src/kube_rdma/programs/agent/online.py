@@ -63,6 +63,10 @@ class Online:
         """Tell the node that a change of mode waits."""
         self._events.tell(self._about, "ModeChangePending", sentence)
 
+    def applied(self, sentence: str) -> None:
+        """Tell the node that a resource has changed its mode, after a wait or at once."""
+        self._events.tell(self._about, "ModeChangeApplied", sentence)
+
     def functions(self, sentence: str, *, refused: bool) -> None:
         """Tell the node why a card has not the virtual functions that are wished."""
         reason = "VirtualFunctionsRefused" if refused else "VirtualFunctionsPending"

@@ -25,6 +25,8 @@ from kube_rdma.adapters.kernel.port_watch import read_states
 from kube_rdma.adapters.kernel.rtnl_events import RtnlEvents
 from kube_rdma.adapters.kernel.sriov import Sriov
 from kube_rdma.adapters.kernel.uevents import Uevents
+from kube_rdma.adapters.kernel.uses import read_uses
+from kube_rdma.adapters.kernel.vf_addresses import give_addresses
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, Folders, find_folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.registry import Registry, serve
@@ -34,6 +36,7 @@ from kube_rdma.model.binding import PodName
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.pod import PodState
+from kube_rdma.model.pool import AppliedPools
 from kube_rdma.model.runtime import Runtime
 from kube_rdma.programs.agent.binder import KINDS, Binder, Neighbours
 from kube_rdma.programs.agent.doors import Doors
@@ -44,10 +47,12 @@ from kube_rdma.programs.agent.kept import KeptSurvey
 from kube_rdma.programs.agent.kernel import Announcements, Kernel
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.late import Late, Never
+from kube_rdma.programs.agent.staged import KINDS as APPLIED
 from kube_rdma.rules.cdi import KUBELET, cdi_works
 
 HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for us, if it is
 CHAR_NODES = HOST_DEV / CHAR_FOLDER
+_SRIOV = Sriov(give=give_addresses)
 
 log = structlog.get_logger()
 
@@ -93,9 +98,11 @@ async def opened(options: Options) -> AsyncIterator[Doors]:
     )
     async with AsyncExitStack() as stack:
         if options.node is None:
-            yield replace(doors, functions=Sources(Sriov().make))
+            yield replace(doors, functions=Sources(_SRIOV.make, uses=read_uses))
             return
-        doors = replace(doors, functions=_functions(options, stack))
+        doors = replace(
+            doors, functions=_functions(options, stack), applied=partial(_applied, options, stack)
+        )
         yield await _with_node(doors, options, folders, kept, stack)
 
 
@@ -135,7 +142,8 @@ async def _with_node(
             *(options.node, options.namespace, places.host, places.state_dir, places.socket),
             runtime=places.runtime_socket,
         )
-        networks = NetworkSide(site, cluster, doors.kubelet, late, Machine(kept))
+        machine = Machine(kept, infos=doors.device_infos)
+        networks = NetworkSide(site, cluster, doors.kubelet, late, machine)
     return replace(doors, node=Online(cluster, options.node), late=late, networks=networks)
 
 
@@ -168,7 +176,12 @@ def _functions(options: Options, stack: AsyncExitStack) -> Sources:
         folder = Folder(options.places.state_dir / "functions")
         return stack.enter_context(Journal(folder, MADE))
 
-    return Sources(Sriov().make, journal, BOOT_ID.read_text().strip())
+    return Sources(_SRIOV.make, journal, BOOT_ID.read_text().strip(), read_uses)
+
+
+def _applied(options: Options, stack: AsyncExitStack) -> Journal[AppliedPools]:
+    """The memory of what shares mean, without which a restart could change it below a pod."""
+    return stack.enter_context(Journal(Folder(options.places.state_dir / "pools"), APPLIED))
 
 
 async def _kubelet_version(nodes: Nodes, name: str) -> str | None:

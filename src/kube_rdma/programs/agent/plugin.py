@@ -1,7 +1,7 @@
 """Role `plugin`: offers this node's pools to the kubelet and keeps the offer true.
 
-    file, label ─ api ─► PoolSpec ─ rules/staging ┐
-    kernel ─ survey, verdicts, cards, health ─────┴ rules/pools ─► Pool ─ offers ─► kubelet
+    file, label ─ api ─► PoolSpec ─ staged ───┐
+    kernel ─ survey, verdicts, cards, health ─┴ rules/pools ─► Pool ─ offers ─► kubelet
     kubelet ─ pod resources: who holds what ──────┘
 
 Alone it is the whole device plugin of the SCC document: two mounts, no API server, no privilege.
@@ -12,17 +12,16 @@ again, and a pool that is the same reaches nobody.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
 import structlog
 
-from kube_rdma.model.card import CardId
+from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Pool, PoolSpec
+from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent import kernel as kernel_side
 from kube_rdma.programs.agent import news
@@ -32,17 +31,22 @@ from kube_rdma.programs.agent.doors import Doors
 from kube_rdma.programs.agent.functions import Functions
 from kube_rdma.programs.agent.logs import write
 from kube_rdma.programs.agent.offers import Offers
+from kube_rdma.programs.agent.staged import Staged
 from kube_rdma.programs.agent.wishes import Wishes
 from kube_rdma.rules.cards import cards
 from kube_rdma.rules.discovery import judge, notes
 from kube_rdma.rules.health import Change, Health, assess, with_missing_nodes
-from kube_rdma.rules.holdings import held_cards, holders, pods_of
-from kube_rdma.rules.pools import Clash, resolve
-from kube_rdma.rules.staging import Pending, stage
+from kube_rdma.rules.holdings import held_cards, pods_of
+from kube_rdma.rules.membership import as_members, not_free
+from kube_rdma.rules.pools import resolve
+from kube_rdma.rules.ranges import outside
 
 # While a change of mode waits for pods, the kubelet is asked so often whether they have ended: it
 # announces nothing. A mode change on an idle node is to take 5 s at most.
 PENDING_SECONDS = 2.0
+
+# The same for the pods that still have cards by a resource that is offered no more.
+KEPT_SECONDS = 10.0
 
 # Where the kernel lets us hear nothing of some changes, the node is looked at again so often.
 DEAF_SECONDS = 10.0
@@ -81,8 +85,7 @@ class _Told:
 
     survey: Survey | None = None
     names: Mapping[CardId, str] = field(default_factory=dict)  # of the cards in pools
-    pending: tuple[str, ...] = ()
-    clashes: tuple[str, ...] = ()
+    said: dict[str, tuple[str, ...]] = field(default_factory=dict)  # sentences by their event
 
 
 class _Plugin:
@@ -93,7 +96,8 @@ class _Plugin:
         self._changes = Debounce()
         self._wishes = Wishes(doors.config, self._changes.touch, doors.node.refused)
         self._kubelet = doors.kubelet
-        self._specs: tuple[PoolSpec, ...] = ()  # those that are met
+        self._desk = Desk(doors.kubelet, doors.late, doors.device_infos)
+        self._staged = Staged(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
         self._health: Mapping[CardId, Health] = {}
         self._functions: Functions | None = None
         self._told = _Told()
@@ -104,9 +108,8 @@ class _Plugin:
             # Listening begins before the first look, so that nothing falls between the two.
             announcements = await kernel_side.listen(self._doors.kernel, stack)
             async with asyncio.TaskGroup() as tasks:
-                desk = Desk(self._kubelet, self._doors.late, self._doors.device_infos)
                 serve = self._doors.serve
-                offers = Offers(tasks, lambda one, pool: serve(one, desk.answers(pool)))
+                offers = Offers(tasks, lambda one, pool: serve(one, self._desk.answers(pool)))
                 if self._doors.functions:
                     sources, node = self._doors.functions, self._doors.node
                     self._functions = Functions(sources, tasks, node, self._changes.touch)
@@ -147,44 +150,40 @@ class _Plugin:
 
     async def _look(self, offers: Offers) -> float | None:
         """Publish what every pool is now; the seconds after which to look again in any case."""
+        wanted = self._wishes.specs  # before the holders: a pod may start and the label change now
         holdings = await self._kubelet.holdings()
         survey, missing = await kernel_side.look(self._doors.kernel)
         self._tell_survey(survey)
-        pending = self._stage(holdings, soft=any(one.is_soft for one in survey.devices))
+        soft = any(one.is_soft for one in survey.devices)
+        pending = await self._staged.meet(wanted, holdings, soft=soft)
+        specs, kept = self._staged.specs, self._staged.kept
         again = None
         if self._functions:
             wishes = self._wishes.functions
-            again = self._functions.look(wishes, survey, holdings, offers.pools)
+            again = await self._functions.look(wishes, survey, holdings, offers.pools)
         self._kubelet.gpus = survey.gpus
-        held = held_cards(holdings or (), self._specs)
-        node = with_missing_nodes(cards(survey, judge(survey)), missing)
+        held = held_cards(holdings or (), (*specs, *kept))
+        node = as_members(specs, cards(survey, judge(survey)), survey, held)
+        node = with_missing_nodes(node, missing)
         node = await self._doors.late.seen_inside(node)
         node = self._functions.taken_out(node) if self._functions else node
         assessed = assess(self._health, node, asyncio.get_running_loop().time())
-        pools, clashes = resolve(self._specs, assessed.cards, survey, held)
+        free = not_free(specs, assessed.cards, held, kept)
+        pools, clashes = resolve(specs, free, survey, held)
         self._tell_cards(assessed.changes, pools, held)
-        self._tell_clashes(clashes)
+        self._tell_once("two pools mean one card", map(str, clashes))
+        self._tell_once("a card is not free", _taken(assessed.cards, free))
+        ranges = outside(specs, survey, self._wishes.functions)
+        self._tell_once("a range chooses functions that are not there", ranges)
         self._health = assessed.health
         offers.publish(pools)
         self._doors.late.offered(offers.pools)
+        await self._desk.offered(offers.pools)
         if self._doors.networks:
-            self._doors.networks.offered(offers.pools)
+            self._doors.networks.offered(offers.pools, [spec.resource for spec in kept])
+        withheld = any(held.get(spec.resource) for spec in kept)
         waits = (assessed.again, again, PENDING_SECONDS if pending else None)
-        return min(filter(None, waits), default=None)
-
-    def _stage(self, holdings: Sequence[Holding] | None, *, soft: bool) -> tuple[Pending, ...]:
-        """Meet the wishes that can be met now; tell of those that wait."""
-        pods = None if holdings is None else holders(holdings)
-        wanted = self._doors.late.possible(self._wishes.specs, soft=soft)
-        staged = stage(self._specs, wanted, pods)
-        self._specs = staged.specs
-        sentences = tuple(str(pending) for pending in staged.pending)
-        if sentences != self._told.pending:
-            for sentence in sentences:
-                log.warning("a change of mode waits", what=sentence)
-                self._doors.node.waiting(sentence)
-        self._told.pending = sentences
-        return staged.pending
+        return min(filter(None, (*waits, KEPT_SECONDS if withheld else None)), default=None)
 
     def _tell_survey(self, survey: Survey) -> None:
         before, self._told.survey = self._told.survey, survey
@@ -213,9 +212,16 @@ class _Plugin:
         told = {change.card for change in changes}
         write(news.of_cards(before, names, told) if self._health else ())
 
-    def _tell_clashes(self, clashes: Sequence[Clash]) -> None:
-        sentences = tuple(dict.fromkeys(str(clash) for clash in clashes))
-        for sentence in sentences:
-            if sentence not in self._told.clashes:
-                log.warning("two pools mean one card", what=sentence)
-        self._told.clashes = sentences
+    def _tell_once(self, event: str, sentences: Iterable[str]) -> None:
+        """Say each sentence of an event once while it stands."""
+        found = tuple(dict.fromkeys(sentences))
+        for sentence in found:
+            if sentence not in self._told.said.get(event, ()):
+                log.warning(event, what=sentence)
+        self._told.said[event] = found
+
+
+def _taken(before: Sequence[Card], after: Sequence[Card]) -> Iterator[str]:
+    """What came to stand against cards, with their names."""
+    for was, now in zip(before, after, strict=True):
+        yield from (f"{now.name}: {reason}" for reason in now.reasons[len(was.reasons) :])

@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-BLOCKING = 2  # threads for what blocks: a survey takes a while, the journal must not wait for it
+# Threads for what blocks for a moment: a survey takes a while, the journal must not wait for it.
+# What may take long has its own (threads.py).
+BLOCKING = 2
 
 log = structlog.get_logger()
 

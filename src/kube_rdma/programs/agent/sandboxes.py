@@ -59,20 +59,23 @@ class Neighbours:
 
     `listed` are the sandboxes of the runtime, `netns` is the path of one's network namespace; both
     raise Unavailable. `pods` are the node's that ask for networks of ours, by the last news; none
-    while we are not called for them. `spared` are those that were annotated while they ran: they
-    have missed nothing, and a slip of the pen must not end them. `network` is the name of the
-    cluster's own. `evict` raises KubeRdmaError. `tell` says something about a pod: a word for it, a
-    sentence, and whether it is a warning. `opened` gives a descriptor of a namespace.
+    while we are not called for them. `owed` tells of a sandbox whether it should have had networks
+    when it was made, from the disk, and raises Unavailable: what was annotated later has missed
+    nothing, and a slip of the pen must not end it. `network` is the name of the cluster's own.
+    `evict` raises KubeRdmaError. `tell` says something about a pod: a word for it, a sentence, and
+    whether it is a warning. `refused` says why a pod cannot have what it asks for on this node.
+    `opened` gives a descriptor of a namespace.
     """
 
     networks: PodNetworks
     listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]
     netns: Callable[[ContainerId], Awaitable[str]]
     pods: Callable[[], tuple[PodState, ...]]
-    spared: Callable[[PodState], bool]
+    owed: Callable[[PodSandbox, PodState], bool]
     network: Callable[[], str]
     evict: Callable[[PodState], Awaitable[None]]
     tell: Callable[[PodState, str, str, bool], None]
+    refused: Callable[[PodState], Refused | None] = lambda _: None
     opened: Callable[[str], AbstractContextManager[int]] = open_netns
 
 
@@ -133,7 +136,7 @@ class Sandboxes:
         self._state = decided.state
         for container in decided.orphans:
             await self._end(container)
-        by_uid = {pod.uid: pod for pod in pods}
+        by_uid = {pod.runtime_uid: pod for pod in pods}
         for sandbox in decided.missing:
             await self._repair(sandbox, by_uid[sandbox.uid])
         if listed:
@@ -148,7 +151,7 @@ class Sandboxes:
 
     async def _repair(self, sandbox: PodSandbox, pod: PodState) -> None:
         try:
-            await self._attach(sandbox)
+            await self._attach(sandbox, pod)
         except KubeRdmaError as error:
             await self._failed(sandbox, pod, error)
             return
@@ -162,8 +165,10 @@ class Sandboxes:
         else:
             self._state = rules.asks_for_nothing(self._state, sandbox.container)
 
-    async def _attach(self, sandbox: PodSandbox) -> None:
+    async def _attach(self, sandbox: PodSandbox, pod: PodState) -> None:
         """The ADD that never came, as the runtime would have made it."""
+        if why := self._to.refused(pod):
+            raise why
         path = await self._to.netns(sandbox.container)
         if not path:
             raise Unavailable(f"The runtime tells no network namespace of pod {sandbox.pod}.")
@@ -188,10 +193,11 @@ class Sandboxes:
             self._state, container, self._pace.clock(), refused=isinstance(error, Refused)
         )
         note = f"It lacks the networks that it asks for: {error}"
-        if self._to.spared(pod) or not rules.is_hopeless(self._state, container, pod):
-            self._to.tell(pod, "NetworksMissing", note, True)
-            return
         try:
+            hopeless = rules.is_hopeless(self._state, container, pod)
+            if not hopeless or not await asyncio.to_thread(self._to.owed, sandbox, pod):
+                self._to.tell(pod, "NetworksMissing", note, True)
+                return
             await self._to.evict(pod)
         except KubeRdmaError as why:
             self._to.tell(pod, "NetworksMissing", note, True)

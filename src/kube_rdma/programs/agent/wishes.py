@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from kube_rdma.adapters.files.watched import watching
-from kube_rdma.api.dialect import RESCAN
+from kube_rdma.api.dialect import RESCAN, Config
 from kube_rdma.api.node_label import LABEL, label_pools
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.function import FunctionsWish
@@ -63,11 +63,7 @@ class Wishes:
     def read(self) -> None:
         """Read the file for the first time; raise Refused when it makes no sense."""
         if self._config:
-            found = read_config(self._config)
-            self._of_file, self._rescan = found.pools, found.rescan
-            self._functions = found.functions
-            for warning in found.warnings:
-                log.warning("configuration", file=str(self._config), warning=warning)
+            self._take(read_config(self._config))
 
     async def follow(self) -> None:
         """Read the file again whenever it changed, until cancelled."""
@@ -99,11 +95,17 @@ class Wishes:
             self._tell("file", error)
             return
         self._told.pop("file", None)
-        self._rescan = found.rescan
-        if (found.pools, found.functions) != (self._of_file, self._functions):
-            log.info("configuration changed", file=str(self._config), pools=len(found.pools))
-            self._of_file, self._functions = found.pools, found.functions
-            self._changed()
+        if (found.pools, found.functions) == (self._of_file, self._functions):
+            self._rescan = found.rescan
+            return
+        log.info("configuration changed", file=str(self._config), pools=len(found.pools))
+        self._take(found)
+        self._changed()
+
+    def _take(self, found: Config) -> None:
+        self._of_file, self._rescan, self._functions = found.pools, found.rescan, found.functions
+        for warning in found.warnings:
+            log.warning("configuration", file=str(self._config), warning=warning)
 
     def _tell(self, about: str, error: Refused) -> None:
         if self._told.get(about) == str(error):

@@ -75,9 +75,8 @@ FOLDER = click.Path(path_type=Path)
     "--runtime-socket",
     metavar="FILE",
     type=FOLDER,
-    default=Path("/run/containerd/containerd.sock"),
-    show_default=True,
-    help="Where the runtime is asked whether it knows CDI, for role node.",
+    help="Where the runtime is asked for CDI, its CNI folders and its sandboxes, for role node.  "
+    "[default: found, of containerd, k3s, RKE2, CRI-O, k0s and MicroK8s]",
 )
 @click.option(
     "--networks",
@@ -108,6 +107,14 @@ FOLDER = click.Path(path_type=Path)
     show_default=True,
     help="The host's root, for --networks: its CNI folders are in there.",
 )
+@click.option(
+    "--alive",
+    envvar="KUBE_RDMA_ALIVE",
+    metavar="FILE",
+    type=FOLDER,
+    help="A socket on which `kube-rdma alive` asks whether we hang, for a liveness probe.  "
+    "[env: KUBE_RDMA_ALIVE]",
+)
 def agent(
     roles: tuple[str, ...],
     config: Path | None,
@@ -120,10 +127,12 @@ def agent(
     Role plugin needs the kubelet's folder and the configuration, and no privilege.
     """
     from kube_rdma.adapters.kubelet.registry import Registry
+    from kube_rdma.adapters.runtime.cri import find_socket
     from kube_rdma.programs.agent import logs
     from kube_rdma.programs.agent.opening import Options, Places, opened
     from kube_rdma.programs.agent.plugin import run_plugin
     from kube_rdma.programs.agent.process import until_signal
+    from kube_rdma.programs.answering import answering
 
     if "plugin" not in roles:
         raise click.UsageError("role node works beside role plugin: give --role plugin too")
@@ -131,6 +140,8 @@ def agent(
         raise click.UsageError("--networks is what role node does: give --role node too")
     if "node" in roles and not node_name:
         raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
+    alive = more.pop("alive")
+    more["runtime_socket"] = more["runtime_socket"] or find_socket()
     options = Options(
         config=config if config or "node" in roles else CONFIG,
         node=node_name if "node" in roles else None,
@@ -142,7 +153,7 @@ def agent(
     )
 
     async def run() -> None:
-        async with opened(options) as doors:
+        async with answering(alive), opened(options) as doors:
             await run_plugin(doors)
 
     logs.configure()

@@ -118,12 +118,14 @@ def _on_node(found: Config, sysfs: Path | None) -> OnNode:
     from kube_rdma.programs.survey import take_survey
     from kube_rdma.rules.cards import cards
     from kube_rdma.rules.discovery import judge
+    from kube_rdma.rules.membership import as_members
     from kube_rdma.rules.pools import resolve
+    from kube_rdma.rules.ranges import outside
     from kube_rdma.rules.selection import why_not
     from kube_rdma.views.pools import LeftOut, OnNode
 
     survey = take_survey(sysfs)
-    there = cards(survey, judge(survey))
+    there = as_members(found.pools, cards(survey, judge(survey)), survey, {})
     pools, clashes = resolve(found.pools, there, survey)
     functions = {card.function.seat.pci: card.function for card in there if card.function}
     taken = {card.id for pool in pools for card in pool.cards}
@@ -138,7 +140,10 @@ def _on_node(found: Config, sysfs: Path | None) -> OnNode:
     return OnNode(
         pools,
         tuple(_sentences(one for one in clashes if one.fatal)),
-        tuple(_sentences(one for one in clashes if not one.fatal)),
+        (
+            *_sentences(one for one in clashes if not one.fatal),
+            *outside(found.pools, survey, found.functions),
+        ),
         left_out,
     )
 

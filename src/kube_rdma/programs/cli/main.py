@@ -23,6 +23,7 @@ EXIT_CODES: tuple[tuple[type[KubeRdmaError], int], ...] = (
 # name -> (module, attribute, one line for --help). Importing a module costs; listing must not.
 COMMANDS = {
     "agent": ("kube_rdma.programs.cli.agent", "agent", "Serve this node's RDMA cards."),
+    "alive": ("kube_rdma.programs.cli.alive", "alive", "Ask whether agent or controller hangs."),
     "config": ("kube_rdma.programs.cli.config", "config", "Check a configuration of pools."),
     "controller": (
         "kube_rdma.programs.cli.controller",

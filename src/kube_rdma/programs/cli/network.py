@@ -52,6 +52,7 @@ def uninstall(host: Path) -> None:
     done = [
         *(f"{places.conf / file.name}: kube-rdma is no longer called" for file in plan.writes),
         *(f"{places.conf / name}: removed" for name in plan.removes),
+        *(f"{places.conf}: {note}" for note in plan.notes),
         *(f"{places.binaries / name}: removed" for name in there),
     ]
     click.echo("\n".join(done or [f"Nothing of kube-rdma is in {places.conf} any more."]))

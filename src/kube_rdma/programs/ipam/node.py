@@ -30,6 +30,7 @@ from kube_rdma.model.ip import (
     Cell,
     ContainerId,
     InterfaceName,
+    IPPool,
     NodeLease,
     NodeName,
     PoolName,
@@ -63,6 +64,7 @@ class Doors:
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
+    value: IPPool
     zones: tuple[Zone, ...]
     board: Board
 
@@ -168,6 +170,14 @@ class Addresses:
         if self.now() >= self._desk.state.right_until:
             raise self._trouble or Unavailable(f"node {self._node} has lost its right to grant")
         return self._lost()
+
+    def pool(self, name: PoolName) -> IPPool | None:
+        """A pool as the watch shows it, by which addresses are given too; None: nothing is known.
+
+        Nor while the API server tells no changes: what was told before may be old.
+        """
+        found = None if self._pools.trouble else self._pools.values.get(name)
+        return found.value if found else None
 
     def _serving(self) -> None:
         """Raise why there is no right to give addresses yet."""
@@ -282,7 +292,8 @@ class Addresses:
 
 
 def _pool(found: Stored[Any, Any]) -> _Pool:
-    return _Pool(zones(ip.pool(found)), ip.board(found))
+    value = ip.pool(found)
+    return _Pool(value, zones(value), ip.board(found))
 
 
 async def _first(waiting: Coroutine[Any, Any, object], seconds: float) -> bool:

@@ -1,0 +1,47 @@
+"""Tells people when this node can give no addresses, and when it can again.
+
+Part of programs/agent/network_side. CNI has STATUS for such news, but an error there makes a node
+NotReady, pods that ask for no network included; so they are an Event of the node, and in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from kube_rdma.model.errors import Broken, KubeRdmaError
+
+log = structlog.get_logger()
+
+
+async def tell_trouble(
+    check: Callable[[], Awaitable[Sequence[Broken]]],
+    tell: Callable[[str, str, bool], None],
+    seconds: float,
+) -> None:
+    """Ask `check` every so many seconds, until cancelled, and tell each change once.
+
+    The first time after a while: a node that starts has no right to give addresses yet.
+    """
+    told = ""
+    while True:
+        await asyncio.sleep(seconds)
+        why = await _why(check)
+        if why == told:
+            continue
+        told = why
+        if why:
+            log.warning("networks with addresses cannot be made as they should", why=why)
+            tell("AddressTrouble", why, True)
+        else:
+            log.info("networks with addresses can be made again")
+            tell("AddressTroubleOver", "Pods get addresses on this node as they should.", False)
+
+
+async def _why(check: Callable[[], Awaitable[Sequence[Broken]]]) -> str:
+    try:
+        return " ".join(map(str, await check()))
+    except KubeRdmaError as error:
+        return str(error)

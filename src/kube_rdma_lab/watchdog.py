@@ -1,0 +1,43 @@
+"""Starts a machine anew whose console stays silent: two of them once said nothing for minutes.
+
+Stands between starting a machine (supervisor.py, bare/run.py) and following its console. A machine
+that ends or says `lab: failed` is no case for it: that is told at once.
+"""
+
+from __future__ import annotations
+
+from kube_rdma_lab.console import Console
+from kube_rdma_lab.processes import Program
+from kube_rdma_lab.progress import Event, Phase, Report
+
+BOOTED = "booted"
+# Two emulated machines on two processors: the kernel speaks after 3 s and is silent for 10 s before
+# `booted`; with four machines and tests beside them it was 17 s each.
+SILENT_SECONDS = 60.0
+RESTARTS = 2
+
+
+async def awake(
+    program: Program,
+    console: Console,
+    seconds: float,
+    report: Report,
+    patience: float = SILENT_SECONDS,
+) -> None:
+    """Wait until a machine has booted, each start of it for `seconds`; start a silent one anew.
+
+    After RESTARTS of them it may be as silent as it likes: then it is slow, and one more start
+    would only throw away what it has done.
+    """
+
+    async def stirs_or_is_lost() -> bool:
+        return await console.reached(BOOTED) or console.silent_seconds() > patience
+
+    for _ in range(RESTARTS):
+        await program.until(stirs_or_is_lost, seconds)
+        if await console.reached(BOOTED):
+            return
+        why = "its console stayed silent, started anew"
+        report(Event(f"{program.name} {BOOTED}", Phase.AGAIN, patience, why))
+        await program.restart(f"its console stayed silent for {patience:.0f} s")
+    await program.until(lambda: console.reached(BOOTED), seconds)

@@ -1,0 +1,54 @@
+"""The shares that a pod holds, as its networks see them, also while a resource is not offered."""
+
+import pytest
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.pool import Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.programs.agent.network_node import Asked, NetworkNode
+
+from .network_world import card
+
+RESOURCE, OTHER = "rdma/hca", "nvidia.com/gpu"
+
+
+def holding(resource, *shares):
+    return Holding("default", "train-0", "main", resource, shares)
+
+
+def asking(pools, withdrawn=()):
+    """The neighbours as they are while these pools are offered."""
+    return NetworkNode(Asked(None, None, lambda: pools, None, None, withdrawn=lambda: withdrawn))
+
+
+def test_right_after_the_start_nothing_is_known():
+    """Not that the pod holds none: it is tried again, by whomever it was asked."""
+    node = asking(None)
+    with pytest.raises(Unavailable, match="the agent has just begun"):
+        node.granted([holding(RESOURCE, "a-0")])
+    with pytest.raises(Unavailable, match="the agent has just begun"):
+        node.rail("0000:81:00.0")
+
+
+def test_a_resource_of_ours_that_is_withdrawn_makes_the_pod_wait():
+    """Its shares are still ours, whatever the pod's networks are."""
+    with pytest.raises(Unavailable, match="rdma/hca is not offered on this node now"):
+        asking({}, (RESOURCE,)).granted([holding(OTHER, "gpu-0"), holding(RESOURCE, "a-0")])
+
+
+def test_what_other_device_plugins_gave_is_theirs():
+    """It is not looked at, known or not."""
+    assert asking({}, (RESOURCE,)).granted([holding(OTHER, "gpu-0")]) == ()
+    assert asking({}).granted(()) == ()
+
+
+def test_a_share_that_the_pool_has_no_more_is_not_left_out():
+    """The networks behind it in the annotation would get each other's cards."""
+    first = card(0)
+    spec = PoolSpec(RESOURCE, Mode.SHARED_MULTI, "policy:1")
+    share = Share(ShareId(f"{first.id}-0"), healthy=True, card=first.id)
+    node = asking({RESOURCE: Pool(spec, (share,), (first,))})
+    (found,) = node.granted([holding(RESOURCE, share.id)])
+    assert found.cards == (first,)
+    with pytest.raises(Unavailable, match="rdma/hca has no share gone-0 on this node now"):
+        node.granted([holding(RESOURCE, "gone-0", share.id)])

@@ -1,0 +1,103 @@
+"""What interfaces are used for: told by a kernel of our own namespace, and out of bytes."""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.adapters.kernel.netlink import Attribute, encode_attributes
+from kube_rdma.adapters.kernel.uses import decode_guest, read_uses
+from kube_rdma.model.errors import Unavailable
+
+from .test_namespaces import needs_root
+
+MAC = bytes.fromhex("020000000009")
+BRIDGE, INET = 7, 2
+SELF, MASTER = 0x2, 0x4
+
+
+def neighbour(mac=MAC, family=BRIDGE, flags=SELF, index=5):
+    head = struct.pack("=BxxxiHBB", family, index, 0x80, flags, 0)
+    return head + encode_attributes([Attribute(9, b"\1\0\0\0"), Attribute(2, mac)])
+
+
+def test_a_mac_besides_its_own_is_a_guest_s():
+    assert list(decode_guest(neighbour())) == [(5, "02:00:00:00:00:09")]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"mac": bytes.fromhex("333300000001")},
+        {"mac": b""},
+        {"flags": MASTER},
+        {"family": INET},
+    ],
+)
+def test_groups_and_entries_of_a_bridge_are_none(other):
+    assert list(decode_guest(neighbour(**other))) == []
+
+
+@given(st.binary(max_size=40))
+def test_noise_is_unavailable_and_no_other_error(noise):
+    try:
+        found = list(decode_guest(noise))
+    except Unavailable:
+        return
+    assert all(isinstance(index, int) and mac for index, mac in found)
+
+
+def test_an_interface_that_sysfs_and_netlink_do_not_tell_alike_is_left_out(tmp_path):
+    """/sys is of another network namespace, where `lo` has the same name."""
+    place = tmp_path / "class/net/lo"
+    place.mkdir(parents=True)
+    (place / "ifindex").write_text("1\n")
+    (place / "address").write_text("00:00:00:00:00:00\n")
+    assert set(read_uses(["lo", "nothing"], tmp_path)) == {"lo"}
+    (place / "ifindex").write_text("77\n")
+    assert read_uses(["lo"], tmp_path) == {}
+
+
+# In a namespace of its own, with a /sys that shows it: up alone, then used in each way.
+SCRIPT = """
+import json, subprocess
+from dataclasses import asdict
+from kube_rdma.adapters.kernel.uses import read_uses
+
+def do(*words):
+    subprocess.run(words, check=True)
+
+do("mount", "-t", "sysfs", "none", "/sys")
+for number in "0246":
+    do("ip", "link", "add", "v" + number, "type", "veth", "peer", "name", "w" + number)
+    for name in ("v" + number, "w" + number):
+        do("ip", "link", "set", name, "up")
+do("ip", "link", "add", "br0", "type", "bridge")
+do("ip", "address", "add", "10.9.0.1/24", "dev", "v2")
+do("ip", "route", "add", "10.7.0.0/16", "dev", "v4")
+do("ip", "link", "set", "v6", "master", "br0")
+do("bridge", "fdb", "add", "02:00:00:00:00:09", "dev", "w6", "self")
+found = read_uses(["v0", "v2", "v4", "v6", "w6", "gone"])
+told = {name: asdict(use).items() for name, use in found.items()}
+print(json.dumps({name: {word: what for word, what in use if what} for name, use in told.items()}))
+"""
+
+
+@needs_root
+def test_the_kernel_tells_each_use_and_none_of_what_is_merely_up():
+    words = ["unshare", "--net", "--mount", sys.executable, "-c", SCRIPT]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "v0": {},
+        "v2": {"addresses": ["10.9.0.1/24"], "routes": ["10.9.0.0/24"]},
+        "v4": {"routes": ["10.7.0.0/16"]},
+        "v6": {"above": ["br0"]},
+        "w6": {"guests": ["02:00:00:00:00:09"]},
+    }

@@ -1,0 +1,1 @@
+"""The manifests that people apply: examples and config."""

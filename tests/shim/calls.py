@@ -1,0 +1,55 @@
+"""Calls as a runtime makes them, an agent that answers, and what it left on the disk."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager, suppress
+
+from kube_rdma.adapters.runtime.cni_socket import CniSocket
+from kube_rdma.adapters.runtime.cni_state import AskingPods
+from kube_rdma.model.cni_conf import ANNOTATIONS
+from kube_rdma.rules.conflist import ENTRY
+
+NETNS = "/proc/self/ns/net"
+PREVIOUS = {
+    "cniVersion": "1.0.0",
+    "interfaces": [{"name": "eth0", "sandbox": NETNS, 'odd "}]': ["]}"]}],
+    "ips": [{"address": "10.0.0.7/24", "interface": 0}],
+    "later": {"key": 1},
+}
+CONFIG = {"cniVersion": "1.0.0", "name": "pods", "type": "kube-rdma", "prevResult": PREVIOUS}
+
+
+def environment(verb="ADD", pod="a", **more):
+    return {
+        "CNI_COMMAND": verb,
+        "CNI_CONTAINERID": "c0ffee",
+        "CNI_IFNAME": "eth0",
+        "CNI_NETNS": NETNS,
+        "CNI_ARGS": f"IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={pod};K8S_POD_UID=u",
+        **more,
+    }
+
+
+def text(**changes):
+    return json.dumps({**CONFIG, **changes}).encode()
+
+
+def chained(annotations, **changes):
+    """The configuration of our entry in the cluster's list, with what the runtime tells."""
+    return text(**{**ENTRY, "runtimeConfig": {ANNOTATIONS: annotations}, **changes})
+
+
+@asynccontextmanager
+async def serving(root, handler, hook=None):
+    async with CniSocket(root / "run/kube-rdma/agent.sock", handler, hook) as server:
+        task = asyncio.create_task(server.serve())
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+def asking(root):
+    return AskingPods(root / "var/lib/kube-rdma/asking")
