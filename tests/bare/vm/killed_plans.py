@@ -99,7 +99,7 @@ def planned(world, wanted):
 
 
 def _address(family, number):
-    """All in one subnet, so that each interface has to answer for its own."""
+    """Of the pod's network of this number, with its gateway."""
     gateway = GATEWAYS[family]
     if family == V4:
         return StaticAddress(ip_address(f"198.18.0.{number}"), 24, gateway)

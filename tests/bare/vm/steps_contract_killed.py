@@ -88,27 +88,27 @@ def as_before(world, before):
         assert now == before, [one for one in zip(before, now, strict=True) if one[0] != one[1]]
 
 
-def each_death(act):
-    """Do it with an agent that is killed after one message, after two, …; after how many it was."""
-    after = 1
-    while _died(act, after):
+def each_death(world, act):
+    """Do it with an agent that is killed after one message, after two, …; after how many it was.
+
+    Each time the node is in the end as it was, and stays so.
+    """
+    before, after, died = world.on_node(), 0, True
+    while died:
         after += 1
+        try:
+            died = act(after, before)
+            as_before(world, before)
+        except Exception as error:
+            error.add_note(f"killed after message {after}")
+            raise
     return after - 1
-
-
-def _died(act, after):
-    try:
-        return act(after)
-    except Exception as error:
-        error.add_note(f"killed after message {after}")
-        raise
 
 
 def taken_back_or_ended(world, agent):
     """Kill it everywhere; of one death come two ends, and of the second one another death."""
-    before = world.on_node()
 
-    def act(after):
+    def act(after, before):
         with world.pod() as pod:
             died = world.dies(after, lambda: agent.attach(pod))
             agent.undo(pod)
@@ -125,7 +125,7 @@ def taken_back_or_ended(world, agent):
             as_before(world, before)
         return died
 
-    return each_death(act)
+    return each_death(world, act)
 
 
 class Killed:
@@ -142,31 +142,27 @@ class Killed:
 
     def test_the_pod_may_end_after_any_message(self, world, agent):
         """Its card comes back to the node, and undoing restores that."""
-        before = world.on_node()
 
-        def act(after):
+        def act(after, _):
             with world.pod() as pod:
                 died = world.dies(after, lambda: agent.attach(pod))
             agent.undo(None)
-            as_before(world, before)
             return died
 
-        assert each_death(act) >= 8
+        assert each_death(world, act) >= 8
 
     def test_restoring_the_card_of_a_pod_that_ended_may_be_killed(self, world, agent):
         """What the kernel gave back is restored from wherever that was left."""
-        before = world.on_node()
 
-        def act(after):
+        def act(after, _):
             with world.pod() as pod:
                 agent.attach(pod)
             died = world.dies(after, lambda: agent.undo(None))
             agent.undo(None)
-            as_before(world, before)
             return died
 
         moved = any(isinstance(step, TakeLink) for plan in agent.plans for step in plan.steps)
-        assert each_death(act) >= 2 * moved
+        assert each_death(world, act) >= 2 * moved
 
     def test_a_link_may_have_another_name_for_a_moment(self, world):
         """While the node has one of its name, an old kernel makes it under another."""

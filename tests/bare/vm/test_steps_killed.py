@@ -43,7 +43,7 @@ from kube_rdma.rules.cards import cards
 from kube_rdma.rules.discovery import judge
 
 from .killed_plans import PLANS, SANDBOX, planned
-from .steps_contract_killed import Killed, as_before, clean, each_death
+from .steps_contract_killed import Killed, clean, each_death
 from .world import CARDS, NET, PHYSICAL_FUNCTION, before_6_15, interface, links, run, until
 
 ADDRESSES = ("192.0.2.1/24", "2001:db8::1/64")
@@ -238,21 +238,20 @@ class TestKilled(Killed):
 
 def test_a_process_that_was_killed_is_followed_by_one_that_reads_its_journal(world, tmp_path):
     """SIGKILL ends it anywhere in the life of a pod, from before ADD until after DEL."""
-    before, plans = world.on_node(), planned(world, PLANS["a whole card with rxe"])
+    plans = planned(world, PLANS["a whole card with rxe"])
 
-    def act(after):
+    def act(after, _):
         with world.pod() as pod:
-            place = (f"/proc/{os.getpid()}/fd/{pod}", os.fstat(pod).st_ino)
-            sandbox = replace(SANDBOX, netns_path=place[0], netns_inode=place[1])
+            path = f"/proc/{os.getpid()}/fd/{pod}"
+            sandbox = replace(SANDBOX, netns_path=path, netns_inode=os.fstat(pod).st_ino)
             wanted = Attachment(sandbox, plans)
             died = process_dies(after, lambda: asyncio.run(life(tmp_path, wanted, pod)))
             asyncio.run(recovery(tmp_path))
             clean(world, pod)
-            as_before(world, before)
         assert {path.name for path in tmp_path.iterdir()} == {LOCK}
         return died
 
-    assert each_death(act) >= 2 * 8
+    assert each_death(world, act) >= 2 * 8
 
 
 @contextmanager
