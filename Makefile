@@ -8,8 +8,9 @@ export PATH := $(PATH):/usr/sbin:/sbin
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := .venv/bin/python -m pytest
-# What needs no lab, on every core. Folders of tests that passed go at once.
-UNIT := $(PYTEST) -n auto -o tmp_path_retention_policy=failed
+# What needs no lab, on every core. A file's tests stay with one worker: they share fixtures, and some
+# a name on this machine. Folders of tests that passed go at once.
+UNIT := $(PYTEST) -n auto --dist loadfile -o tmp_path_retention_policy=failed
 
 help: ## list these words
 	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -18,15 +19,19 @@ demo: ready ## boot the lab, install kube-rdma, run the SCC example, end with a 
 	@.venv/bin/kube-rdma lab demo
 
 # The lab comes after all else: its machines want the cores for themselves. It comes also if
-# something failed before, so that one run tells all.
+# something failed before, so that one run tells all; at its end, where the time of both runs went
+# (tests/times.py).
 test: ready ## every test but the slow ones: first what needs no lab, then one lab for all others
-	@failed=0; \
+	@export KUBE_RDMA_TIMES=$$(mktemp); failed=0; \
 	$(UNIT) -m "not slow and not lab" || failed=1; \
 	$(PYTEST) -m "not slow and lab" || failed=1; \
-	exit $$failed
+	rm $$KUBE_RDMA_TIMES; exit $$failed
 
 test-all: ready ## the slow tests too, then the same in a new Debian that holds only git, make and python3
-	@failed=0; $(UNIT) -m "not lab" || failed=1; $(PYTEST) -m lab || failed=1; exit $$failed
+	@export KUBE_RDMA_TIMES=$$(mktemp); failed=0; \
+	$(UNIT) -m "not lab" || failed=1; \
+	$(PYTEST) -m lab || failed=1; \
+	rm $$KUBE_RDMA_TIMES; exit $$failed
 	@tools/fresh-root --full
 
 check: ready ## lint, types, import contracts, unit tests: under a minute

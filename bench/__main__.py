@@ -14,6 +14,7 @@ from bench import (
     bandwidth,
     devices,
     events,
+    imports,
     ipam,
     lab,
     modes,
@@ -28,6 +29,7 @@ from kube_rdma.model.errors import KubeRdmaError
 # the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
+    "imports": imports,
     "survey": survey,
     "allocate": allocate,
     "events": events,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.context import Context
 from bench.figures import Figure
 from kube_rdma.model.errors import Unavailable
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab import cluster
 
 IDLE_SECONDS = 30
 # Prints "<VmRSS in KiB> <wake-ups before> <wake-ups after>"; a sleeping thread's voluntary
@@ -21,7 +21,7 @@ echo $(awk '/^VmRSS/ {{print $2}}' /proc/$pid/status) $before $after
 def measure(context: Context) -> tuple[Figure, ...]:
     """Look at the agent on one node of the lab for half a minute."""
     lab = context.lab()
-    fields = labs.run(lab.ssh(lab.topology.nodes[0].name, "sh", "-c", SCRIPT)).split()
+    fields = cluster.shell(lab, lab.topology.nodes[0].name, SCRIPT).split()
     if len(fields) != 3:
         raise Unavailable("no agent runs on the first node")
     resident, before, after = map(int, fields)

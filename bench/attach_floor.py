@@ -31,7 +31,6 @@ from kube_rdma.adapters.kernel.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.rtnl_view import Interface, interface_named
 from kube_rdma.adapters.kernel.rtnl_write import Request
 from kube_rdma.adapters.kernel.steps import open_pod
-from kube_rdma.adapters.kernel.sysctl import write_sysctl
 from kube_rdma.model.attachment import Plan
 from kube_rdma.model.errors import Broken
 from kube_rdma.model.function_step import SetFunction
@@ -48,7 +47,7 @@ from kube_rdma.model.step import (
     Step,
     TakeLink,
 )
-from kube_rdma.rules.attach_undo import undo_all
+from kube_rdma.rules.attach_undo import undo_by_plan
 
 _ARP = 0x0806  # ETH_P_ARP
 
@@ -102,21 +101,26 @@ def run(trace: Trace, namespace: int, disk: Folder) -> Bare:
             wire.rdma = stack.enter_context(open_inside(namespace, _open_rdma))
         wire.find(trace.steps)
         stack.callback(_take_back, trace, namespace)
-        work = time.process_time()
-        ticks = [time.perf_counter()]
-        for size in trace.records:
-            _record(disk, size)
-        ticks.append(time.perf_counter())
-        for step in trace.steps:
-            wire.send(step)
-        ticks.append(time.perf_counter())
-        disk.rename("floor", "floor.done")  # the record is complete
-        disk.fsync_folder()
-        ticks.append(time.perf_counter())
-        before, sending, after = (b - a for a, b in pairwise(ticks))
-        cpu = time.process_time() - work
-        whole = before + sending + after
-        return Bare(*(1000 * each for each in (whole, cpu, before + after, wire.waited)))
+        # All of it in there, where a sysctl is a file like any other.
+        return open_inside(namespace, lambda: _timed(trace, wire, disk))
+
+
+def _timed(trace: Trace, wire: _Wire, disk: Folder) -> Bare:
+    work = time.process_time()
+    ticks = [time.perf_counter()]
+    for size in trace.records:
+        _record(disk, size)
+    ticks.append(time.perf_counter())
+    for step in trace.steps:
+        wire.send(step)
+    ticks.append(time.perf_counter())
+    disk.rename("floor", "floor.done")  # the record is complete
+    disk.fsync_folder()
+    ticks.append(time.perf_counter())
+    before, sending, after = (b - a for a, b in pairwise(ticks))
+    cpu = time.process_time() - work
+    whole = before + sending + after
+    return Bare(*(1000 * each for each in (whole, cpu, before + after, wire.waited)))
 
 
 def _open_rdma() -> Netlink:
@@ -126,7 +130,7 @@ def _open_rdma() -> Netlink:
 def _take_back(trace: Trace, namespace: int) -> None:
     """A card is needed again, and so is the name of a soft device."""
     with open_pod(namespace) as pod:
-        for act in undo_all(trace.plans):
+        for _, act in undo_by_plan(trace.plans):
             pod.undo(act)
 
 
@@ -158,7 +162,7 @@ class _Wire:
             MakeLink: self._make,
             TakeLink: self._take,
             SetFunction: self._set_function,
-            SetSysctl: lambda step: write_sysctl(self.namespace, step.path, step.value),
+            SetSysctl: self._set_sysctl,
             SetLink: lambda step: _ask(self.pod, rtnl_write.set_link(step)),
             AddAddress: lambda step: self._on(step, rtnl_write.add_address),
             AddRoute: lambda step: self._on(step, rtnl_write.add_route),
@@ -193,6 +197,9 @@ class _Wire:
         above, number = step.place.physical.index, step.place.number
         for one in rtnl_vf.changes(above, number, step.wanted, step.found):
             _ask(self.node, one.request)
+
+    def _set_sysctl(self, step: SetSysctl) -> None:
+        Path("/proc/sys", step.path).write_text(step.value)
 
     def _make_rdma(self, step: MakeRdma) -> None:
         assert self.rdma

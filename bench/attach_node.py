@@ -41,6 +41,7 @@ from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cni_conf.places import inside
 from kube_rdma.adapters.cni_exec.plugins import Host, Plugins
 from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import ATTACHMENTS, BINDINGS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.namespaces import links_inside
 from kube_rdma.adapters.kernel.steps import open_pod
@@ -57,7 +58,7 @@ from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent import binder, logs
-from kube_rdma.programs.agent.attaching import KINDS, Attaching
+from kube_rdma.programs.agent.attaching import Attaching
 from kube_rdma.programs.agent.kept import KeptSurvey
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.network_node import Asked, NetworkNode
@@ -287,7 +288,7 @@ async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
         doors = Doors(cluster, "kube-rdma", Noting(folder / "addresses", sizes))
         giver = Addresses(NodeName("node-1"), BootId("boot-1"), doors)
         await stack.enter_async_context(giver)
-        bound = Journal(Folder(folder / "bindings"), binder.KINDS)
+        bound = Journal(Folder(folder / "bindings"), BINDINGS)
         late = binder.Binder(
             binder.Neighbours(
                 *(stack.enter_context(bound), CdiFolder(folder / "cdi"), kubelet),
@@ -300,7 +301,7 @@ async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
             functions=host_functions,
             watched=giver.pool,
         )
-        records = Journal(Noting(folder / "attachments", sizes), KINDS)
+        records = Journal(Noting(folder / "attachments", sizes), ATTACHMENTS)
         plugins = Plugins(Host(folder, PurePosixPath("/opt/cni/bin"), partial(inside, folder)))
         node.attaching = Attaching(stack.enter_context(records), open_pod, plugins)
         to = Neighbours(NetworkNode(asked), giver, late, lambda at: os.fstat(at).st_ino)

@@ -31,12 +31,12 @@ def measure(context: Context) -> tuple[Figure, ...]:
     del context  # no lab is needed
     tests = {kind: f"{INSIDE}::{test}" for kind, test in KINDS.items()}
     with tempfile.TemporaryDirectory(prefix="attach-vm-") as home:
-        found = bare.run(CHECKOUT, tuple(tests.values()), Path(home))
+        results = bare.run(CHECKOUT, tuple(tests.values()), Path(home))
     where = "emulated" if accelerated() == accelerator.EMULATION else "with KVM"
     return tuple(
         figure
         for kind, test in tests.items()
-        for figure in figures(kind, rounds(test, found.results.get(test)), where)
+        for figure in figures(kind, rounds(test, results.get(test)), where)
     )
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from bench.context import Context
 from bench.figures import Figure
 from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import cluster
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.printer import Printer
@@ -150,8 +151,8 @@ def control_plane() -> Iterator[Lab]:
         stack.callback(labs.down, NAME)
         with Printer() as report:
             lab = labs.up(NAME, "control-plane", None, report)
-        kubectl(lab, "apply", "-f", "-", stdin=definitions())
-        kubectl(lab, "wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        cluster.kubectl(lab, "apply", "-f", "-", stdin=definitions())
+        cluster.wait(lab, "--for=condition=Established", "crd", "--all")
         yield lab
 
 
@@ -168,7 +169,7 @@ def run(lab: Lab, load: Run) -> Result:
         "metadata": {"name": load.name},
         "spec": {"network": load.name, "ranges": [dict(load.range)], "restSeconds": 0},
     }
-    kubectl(lab, "apply", "-f", "-", stdin=json.dumps(pool))
+    cluster.apply(lab, pool)
     names = [f"{load.name}-{n}" for n in range(load.nodes)]
     shares = [names[n::PROCESSES] for n in range(min(PROCESSES, load.nodes))]
     with tempfile.TemporaryDirectory() as journals, ExitStack() as stack:
@@ -235,15 +236,5 @@ def expect(process: subprocess.Popen[str], start: str) -> str:
 
 def writes(lab: Lab) -> int:
     """How many writes of our kinds the API server has answered since it started."""
-    text = kubectl(lab, "get", "--raw", "/metrics")
+    text = cluster.kubectl(lab, "get", "--raw", "/metrics")
     return round(sum(float(count) for count in WRITES.findall(text)))
-
-
-def kubectl(lab: Lab, *words: str, stdin: str = "") -> str:
-    """What kubectl says as the cluster's admin."""
-    done = subprocess.run(
-        lab.kubectl(*words), input=stdin, capture_output=True, text=True, timeout=90, check=False
-    )
-    if done.returncode:
-        raise Unavailable(f"kubectl {words[0]} failed: {done.stderr.strip()}")
-    return done.stdout

@@ -14,6 +14,7 @@ from statistics import median
 from bench.context import Context
 from bench.figures import Figure
 from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.lab import Lab
 
@@ -41,15 +42,14 @@ def measure(context: Context) -> tuple[Figure, ...]:
     lab = context.lab()
     node = lab.topology.nodes[0].name
     scc.install_kinds(lab)
-    scc.kubectl(lab, "apply", "-f", str(EXAMPLE))
+    cluster.kubectl(lab, "apply", "-f", str(EXAMPLE))
     try:
-        rollout = ("rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-rdma")
-        scc.kubectl(lab, *rollout, "--timeout=120s", seconds=150)
+        cluster.rollout(lab, "rdma-device-plugin", "kube-rdma")
         _change(lab, node, "shared")
         times = [_change(lab, node, mode) for mode in CHANGES]
     finally:
-        scc.kubectl(lab, "label", "node", node, f"{LABEL}-")
-        scc.kubectl(lab, "delete", "-f", str(EXAMPLE), "--wait", seconds=120)
+        cluster.kubectl(lab, "label", "node", node, f"{LABEL}-")
+        cluster.kubectl(lab, "delete", "-f", str(EXAMPLE), "--wait")
     known, scheduled = zip(*times, strict=True)
     note = f"median of {len(CHANGES)}, slowest {{:.1f}} s"
     return (
@@ -63,13 +63,13 @@ def _change(lab: Lab, node: str, mode: str) -> tuple[float, float]:
     cards = sum(nic.soft_roce for nic in lab.topology.nodes[0].nics)
     count = SHARES[mode] * cards
     script = UNTIL.format(resource=RESOURCE, checkpoint=CHECKPOINT, count=count)
-    with subprocess.Popen(lab.ssh(node, "sh", "-c", script), stdout=subprocess.PIPE) as watch:
+    with subprocess.Popen(lab.on_node(node, "sh", "-c", script), stdout=subprocess.PIPE) as watch:
         assert watch.stdout
         watch.stdout.readline()
         begin = time.monotonic()
-        scc.kubectl(lab, "label", "node", node, f"{LABEL}={mode}", "--overwrite")
+        cluster.kubectl(lab, "label", "node", node, f"{LABEL}={mode}", "--overwrite")
         if watch.wait(90) != 0:
             raise Unavailable(f"the kubelet of {node} does not know {count} shares after 60 s")
         known = time.monotonic() - begin
-    scc.wait_for_resource(lab, count, resource=RESOURCE, node=node)
+    cluster.wait_for_resource(lab, RESOURCE, count, node=node)
     return known, time.monotonic() - begin

@@ -1,4 +1,7 @@
-"""For all tests: fixtures, how hard Hypothesis tries, where and how many at once they run."""
+"""For all tests: fixtures, how hard Hypothesis tries, where and how many at once they run.
+
+What they took is told by times.py.
+"""
 
 import os
 import tempfile
@@ -6,6 +9,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from kube_rdma_lab import pace
+
+pytest_plugins = ("tests.times",)
 
 # No memory of earlier runs: it is of trees and strategies that have changed since, and the workers
 # of `make check` would share it. A failure prints how to get it again.
@@ -37,6 +44,11 @@ if "TMPDIR" not in os.environ and has_room(MEMORY):
 def pytest_xdist_auto_num_workers():
     """More workers than processors, because many tests wait for a moment."""
     return len(os.sched_getaffinity(0)) * 3 // 2
+
+
+def pytest_report_header():
+    """Say first how this machine compares: on a slow one everything takes longer, and passes."""
+    return pace.describe(pace.measure())
 
 
 @pytest.fixture

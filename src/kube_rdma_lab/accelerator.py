@@ -6,23 +6,26 @@ that cannot be set, instructions that cannot be emulated). One guest that switch
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma_lab.build.parts import Parts
+from kube_rdma_lab.build.parts import MachineParts
 from kube_rdma_lab.paths import cache_root
 from kube_rdma_lab.processes import call
 
 KVM = ("-accel", "kvm", "-cpu", "host")
 EMULATION = ("-accel", "tcg,thread=multi", "-cpu", "max")
-# A guest on working KVM is off again after about a second.
+# A guest on working KVM is off again after about a second; of the reference (pace.py).
 PROBE_SECONDS = 8.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-async def choose(parts: Parts) -> tuple[str, ...]:
+async def choose(parts: MachineParts, slowness: float) -> tuple[str, ...]:
     """Return QEMU's options for the fastest way to run x86-64 guests that works here.
+
+    `slowness` is this machine's pace.
 
     KVM's trial is made once per boot of this machine and remembered in the cache folder.
     """
@@ -30,7 +33,7 @@ async def choose(parts: Parts) -> tuple[str, ...]:
         return EMULATION
     answer = recall()
     if answer is None:
-        answer = await kvm_works(parts)
+        answer = await kvm_works(parts, PROBE_SECONDS * max(1.0, slowness))
         remember(answer)
     return KVM if answer else EMULATION
 
@@ -54,14 +57,14 @@ def _memory() -> Path:
     return cache_root() / f"kvm-{BOOT_ID.read_text().strip()}"
 
 
-async def kvm_works(parts: Parts) -> bool:
-    """Run a guest on KVM that only switches itself off; False when it does not."""
+async def kvm_works(parts: MachineParts, seconds: float) -> bool:
+    """Run a guest on KVM that only switches itself off; False when it has not after `seconds`."""
     argv = [*parts.qemu.system_argv, "-machine", "q35", *KVM, "-m", "512", "-no-reboot"]
     argv += ["-nodefaults", "-no-user-config", "-display", "none"]
     argv += ["-kernel", str(parts.kernel), "-initrd", str(parts.initrd)]
     argv += ["-append", "quiet panic=-1 rdinit=/bin/busybox -- poweroff -f"]
     try:
-        await call(argv, seconds=PROBE_SECONDS)
+        await asyncio.wait_for(call(argv), seconds)
     except (Unavailable, TimeoutError):
         return False
     return True

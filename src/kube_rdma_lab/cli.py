@@ -11,13 +11,18 @@ from pathlib import Path
 import click
 
 from kube_rdma_lab import lab as labs
-from kube_rdma_lab import state, topology_file
+from kube_rdma_lab import state
 from kube_rdma_lab.ghost import install
 from kube_rdma_lab.printer import Printer
 from kube_rdma_lab.topology import TOPOLOGIES, find
 
 NAME = click.option(
-    "--name", default=labs.DEFAULT_NAME, show_default=True, help="Which lab; several can run."
+    "--name",
+    envvar="KUBE_RDMA_LAB",
+    default=labs.DEFAULT_NAME,
+    show_envvar=True,
+    show_default=True,
+    help="Which lab; several can run.",
 )
 TOPOLOGY = click.option(
     "--topology",
@@ -29,7 +34,7 @@ TOPOLOGY = click.option(
     + ".",
 )
 NODES = click.option(
-    "--nodes", type=int, metavar="N", help="How many nodes, 1 to 4, those of the topology in turns."
+    "--nodes", type=int, metavar="N", help="How many nodes, those of the topology in turns."
 )
 BINARIES = click.option(
     "--bin",
@@ -55,7 +60,9 @@ def lab() -> None:
 def up(name: str, topology: str, nodes: int | None, binaries: Path | None) -> None:
     """Build what is missing, boot, wait until every node is Ready."""
     begin = time.monotonic()
-    wanted = topology_file.choose(topology, nodes)
+    from kube_rdma_lab.topology_file import choose
+
+    wanted = choose(topology, nodes)
     with Printer() as report:
         running = labs.up(name, wanted.reference, binaries, report)
     install.start_ghosts(running)
@@ -110,14 +117,40 @@ def kubectl(name: str, words: tuple[str, ...]) -> None:
     os.execvp(argv[0], argv)  # noqa: S606 - we become kubectl, with its exit code and terminal
 
 
+@lab.command()
+@NAME
+def kubeconfig(name: str) -> None:
+    """Print the admin's kubeconfig, for kubectl, k9s or helm on this machine."""
+    click.echo(labs.find(name).kubeconfig.read_text())
+
+
 @lab.command(context_settings=PASS_ON)
 @NAME
 @click.argument("node")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def shell(name: str, node: str, words: tuple[str, ...]) -> None:
     """Open a root shell on a node, or run one command there."""
-    argv = labs.find(name).ssh(node, *(words[1:] if words[:1] == ("--",) else words))
+    argv = labs.find(name).on_node(node, *(words[1:] if words[:1] == ("--",) else words))
     os.execvp(argv[0], argv)  # noqa: S606 - as above
+
+
+@lab.command()
+@NAME
+@click.argument("node")
+@click.argument("act", type=click.Choice(["down", "up", "pull", "plug"]))
+@click.argument("card")
+def card(name: str, node: str, act: str, card: str) -> None:
+    """Take a recorded CARD of a native node down or up, pull it out or plug it in again.
+
+    CARD is an RDMA device; pull also takes an interface or a PCI address, plug the address that
+    pull printed.
+    """
+    from kube_rdma_lab.native.replay import Replay
+
+    replay = Replay(labs.find(name), node)
+    address = getattr(replay, act)(card)
+    if address:
+        click.echo(address)
 
 
 @lab.command()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab.processes import tail
 
 STAGE = "lab: stage "
 FAILED = "lab: failed "
+ENDED = re.compile(r"lab: (\S+) ended with code")
+# A service may end once or twice before what it needs is there; one that never lives will not.
+MOST_ENDS = 5
 
 
 class Console:
@@ -23,6 +29,7 @@ class Console:
         self._offset = 0
         self._rest = ""
         self._stages: dict[str, float] = {}
+        self._ends: Counter[str] = Counter()
 
     async def reached(self, stage: str) -> bool:
         """Read what is new; True once `stage` was reached, Unavailable when the boot failed."""
@@ -45,6 +52,13 @@ class Console:
         if (start := line.find(FAILED)) >= 0:
             reason = line[start + len(FAILED) :]
             raise Unavailable(f"{self._node} did not boot: {reason}; its console is {self._log}")
+        if ended := ENDED.search(line):
+            self._ends[ended[1]] += 1
+            if self._ends[ended[1]] == MOST_ENDS:
+                words = tail(self._log)
+                raise Unavailable(
+                    f"{ended[1]} of {self._node} does not stay up; {self._log}:\n{words}"
+                )
         if (start := line.find(STAGE)) >= 0:
             name, _, seconds = line[start + len(STAGE) :].partition(" ")
             self._stages[name] = float(seconds or 0)

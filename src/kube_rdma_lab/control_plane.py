@@ -1,4 +1,4 @@
-"""etcd, API server, controller manager and scheduler, run natively beside the node VMs.
+"""etcd, API server, controller manager, scheduler and CoreDNS, run natively beside the node VMs.
 
 They live in the supervisor's network namespace: TLS on every port, client certificates, Node
 authorizer and RBAC, as in production. Ready in a few seconds.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
-import urllib.error
-import urllib.request
+import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kube_rdma_lab import dns, relay
+from kube_rdma_lab.api_client import ApiClient
 from kube_rdma_lab.kubeconfig import SERVER, kubeconfig
+from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.pki import Authority, new_key, private_pem, public_pem, write_secret
-from kube_rdma_lab.processes import Program, running
-from kube_rdma_lab.topology import CONTROL_PLANE_IP, POD_CIDR, SERVICE_CIDR
+from kube_rdma_lab.processes import Program, call, running
+from kube_rdma_lab.topology import API_PORT, CONTROL_PLANE_IP, POD_CIDR, SERVICE_CIDR
 
-READY_SECONDS = 90.0
 ETCD = "https://127.0.0.1:2379"
 # First address of the Service range: the Service `kubernetes` of namespace default.
 SERVICE_IP = "10.96.0.1"
@@ -34,8 +34,11 @@ class ControlPlane:
     programs: tuple[Program, ...]
 
 
-def write_credentials(folder: Path, authority: Authority) -> None:
-    """Write every key, certificate and kubeconfig that the four programs read."""
+def write_credentials(folder: Path, authority: Authority, host_port: int) -> None:
+    """Write every key, certificate and kubeconfig that the programs read.
+
+    host.kubeconfig is the admin's on the host, where the API server is relayed at `host_port`.
+    """
     folder.mkdir(mode=0o700)
     (folder / "ca.crt").write_bytes(authority.certificate)
     hosts = (
@@ -46,7 +49,7 @@ def write_credentials(folder: Path, authority: Authority) -> None:
         "kubernetes",
         "kubernetes.default",
         "kubernetes.default.svc",
-        "kubernetes.default.svc.cluster.local",
+        f"kubernetes.default.svc.{dns.DOMAIN}",
     )
     authority.issue("etcd", hosts=("127.0.0.1",)).write(folder, "etcd")
     authority.issue("kube-apiserver", hosts=hosts).write(folder, "apiserver")
@@ -67,10 +70,13 @@ def write_credentials(folder: Path, authority: Authority) -> None:
             "system:kube-controller-manager", hosts=("127.0.0.1", "localhost")
         ),
         "scheduler": authority.issue("system:kube-scheduler", hosts=("127.0.0.1", "localhost")),
+        "coredns": authority.issue(dns.USER),
     }
     for name, pair in users.items():
         pair.write(folder, name)
         write_secret(folder / f"{name}.kubeconfig", kubeconfig(authority.certificate, pair))
+    at_host = kubeconfig(authority.certificate, users["admin"], f"https://{relay.HOST}:{host_port}")
+    write_secret(folder / "host.kubeconfig", at_host)
 
 
 def etcd(binaries: Path, pki: Path, data: Path) -> list[str | Path]:
@@ -100,7 +106,7 @@ def apiserver(binaries: Path, pki: Path) -> list[str | Path]:
         f"--etcd-keyfile={pki}/etcd-client.key",
         f"--bind-address={CONTROL_PLANE_IP}",
         f"--advertise-address={CONTROL_PLANE_IP}",
-        "--secure-port=6443",
+        f"--secure-port={API_PORT}",
         f"--tls-cert-file={pki}/apiserver.crt",
         f"--tls-private-key-file={pki}/apiserver.key",
         f"--client-ca-file={pki}/ca.crt",
@@ -160,14 +166,18 @@ def scheduler(binaries: Path, pki: Path) -> list[str | Path]:
 
 
 @contextlib.asynccontextmanager
-async def control_plane(binaries: Path, state: Path) -> AsyncIterator[ControlPlane]:
-    """Run a control plane until the scope closes; entered once the API server is ready.
+async def control_plane(
+    binaries: Path, state: Path, host: socket.socket, slowness: float
+) -> AsyncIterator[ControlPlane]:
+    """Run a control plane until the scope closes; entered once API server and names are ready.
 
-    `state` is the lab's folder: keys go to pki/, etcd's data to etcd/, output to logs/.
+    `state` is the lab's folder: keys go to pki/, etcd's data to etcd/, output to logs/. The API
+    server is reachable at `host` too, a listening socket of the host (relay.py). `slowness` is this
+    machine's pace.
     """
     pki, logs = state / "pki", state / "logs"
     authority = Authority("kube-rdma lab")
-    write_credentials(pki, authority)
+    write_credentials(pki, authority, host.getsockname()[1])
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(name: str, argv: list[str | Path]) -> Program:
@@ -175,30 +185,14 @@ async def control_plane(binaries: Path, state: Path) -> AsyncIterator[ControlPla
 
         database = await start("etcd", etcd(binaries, pki, state / "etcd"))
         server = await start("kube-apiserver", apiserver(binaries, pki))
-        probe = _Probe(pki)
-        await server.until(probe.ready, READY_SECONDS)
+        client = ApiClient(pki, SERVER)
+        await server.until(lambda: asyncio.to_thread(client.ready), Patience(slowness))
+        await stack.enter_async_context(relay.relaying(host))
         manager = await start("kube-controller-manager", controller_manager(binaries, pki))
         chooser = await start("kube-scheduler", scheduler(binaries, pki))
-        yield ControlPlane(authority, (database, server, manager, chooser))
-
-
-class _Probe:
-    """Asks the API server whether it is ready, with the admin's certificate."""
-
-    def __init__(self, pki: Path) -> None:
-        context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
-        context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
-        self._open = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        ).open
-
-    async def ready(self) -> bool:
-        """Return True once /readyz answers 200."""
-        return await asyncio.to_thread(self._ask)
-
-    def _ask(self) -> bool:
-        try:
-            with self._open(f"{SERVER}/readyz", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+        kubectl = (binaries / "kubectl", f"--kubeconfig={pki}/admin.kubeconfig")
+        await call((*kubectl, "apply", "--server-side", "-f", "-"), stdin=dns.objects())
+        (state / "Corefile").write_text(dns.corefile(pki / "coredns.kubeconfig"))
+        names = await start("coredns", dns.command_line(binaries, state / "Corefile"))
+        await names.until(lambda: asyncio.to_thread(dns.ready), Patience(slowness))
+        yield ControlPlane(authority, (database, server, manager, chooser, names))

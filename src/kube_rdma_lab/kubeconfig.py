@@ -6,14 +6,14 @@ import base64
 import json
 
 from kube_rdma_lab.pki import KeyPair
-from kube_rdma_lab.topology import CONTROL_PLANE_IP
+from kube_rdma_lab.topology import API_PORT, CONTROL_PLANE_IP
 
-SERVER = f"https://{CONTROL_PLANE_IP}:6443"
+SERVER = f"https://{CONTROL_PLANE_IP}:{API_PORT}"  # inside the lab's network
 
 
-def kubeconfig(authority: bytes, user: KeyPair) -> bytes:
+def kubeconfig(authority: bytes, user: KeyPair, server: str = SERVER) -> bytes:
     """Return a kubeconfig (JSON, which is YAML too) for the owner of a client certificate."""
-    cluster = {"server": SERVER, "certificate-authority-data": _b64(authority)}
+    cluster = {"server": server, "certificate-authority-data": _b64(authority)}
     credentials = {
         "client-certificate-data": _b64(user.certificate),
         "client-key-data": _b64(user.key),

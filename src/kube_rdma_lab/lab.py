@@ -11,15 +11,17 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma_lab import build, preflight, progress, state, topology
-from kube_rdma_lab.build.parts import Parts
+from kube_rdma_lab import build, pace, preflight, progress, relay, state, topology, waiting
+from kube_rdma_lab.native import cgroups
+from kube_rdma_lab.native import node as native
 from kube_rdma_lab.processes import tail
 from kube_rdma_lab.progress import Phase
+from kube_rdma_lab.topology import NodeKind, NodeSpec
 
 DEFAULT_NAME = "lab"
 SSH_OPTIONS = (
@@ -44,6 +46,20 @@ class Lab:
         """What the lab consists of."""
         return topology.find(self.state.topology)
 
+    @property
+    def api(self) -> str:
+        """URL of the API server on the host."""
+        return f"https://{relay.HOST}:{self.state.port}"
+
+    def consoles(self) -> Iterator[Path]:
+        """Yield the logs that the machines' own first programs write."""
+        yield from (self.home / "logs").glob("*.console.log")
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The admin's kubeconfig for programs on the host."""
+        return self.home / "pki" / "host.kubeconfig"
+
     def enter(self) -> list[str]:
         """Return the words that run a command inside the lab's namespaces.
 
@@ -52,18 +68,32 @@ class Lab:
         return ["nsenter", f"--target={self.state.pid}", "--net", "--mount", "--pid", "--"]
 
     def kubectl(self, *words: str) -> list[str]:
-        """Return the command line of kubectl as the cluster's admin."""
-        kubectl = f"{self.state.binaries}/kubectl"
-        return [*self.enter(), kubectl, f"--kubeconfig={self.home}/pki/admin.kubeconfig", *words]
+        """Return the command line of kubectl as the cluster's admin, on the host.
 
-    def ssh(self, node: str, *words: str) -> list[str]:
-        """Return the command line that runs words (or, without any, a shell) on a node."""
-        nodes = {each.name: each for each in self.topology.nodes}
-        if node not in nodes:
+        So paths, pipes and the folder are the caller's. Its cache is the lab's: another lab may
+        have had the same port, and other kinds.
+        """
+        own = (f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.home}/kubectl")
+        return [f"{self.state.binaries}/kubectl", *own, *words]
+
+    def node(self, name: str) -> NodeSpec:
+        """Return a node by its name; Refused when there is none."""
+        nodes = {node.name: node for node in self.topology.nodes}
+        if name not in nodes:
             raise Refused(
-                f"the lab {self.state.name!r} has no node {node!r}",
+                f"the lab {self.state.name!r} has no node {name!r}",
                 remedy=f"Choose one of {', '.join(nodes)}" if nodes else "Its topology has none",
             )
+        return nodes[name]
+
+    def on_node(self, node: str, *words: str) -> list[str]:
+        """Return the command line that runs words (or, without any, a shell) on a node."""
+        spec = self.node(node)
+        if spec.kind is NodeKind.NATIVE:
+            return [*self.enter(), *native.enter(self.home, spec), *(words or ("bash", "-l"))]
+        return self._ssh(spec.ip, *words)
+
+    def _ssh(self, address: str, *words: str) -> list[str]:
         options = (
             *SSH_OPTIONS,
             f"ControlPath={self.home}/ssh-%h",
@@ -74,7 +104,7 @@ class Lab:
             argv += ["-o", option]
         return [
             *argv,
-            f"root@{nodes[node].ip}",
+            f"root@{address}",
             *([shlex.join(words)] if words else ["-t", "bash -l"]),
         ]
 
@@ -102,13 +132,18 @@ def up(name: str, topology_name: str, binaries: Path | None, report: progress.Re
     preflight.check(wanted)
     home = state.home(name)
     with state.lock(home) as descriptor:
-        state.clear(home)
+        _clear(home)
         for folder in ("logs", "nodes"):
             (home / folder).mkdir(parents=True, mode=0o700)
         state.write(home, state.State(name, wanted.reference, os.getpid(), "building", time.time()))
-        parts = build.build(_build_report(report), bin_dir=binaries)
-        state.update(home, binaries=str(parts.bin))
-        _start(home, name, wanted.reference, parts, descriptor, report)
+        slowness = pace.measure()
+        report(progress.Event(pace.describe(slowness), Phase.DONE))
+        parts = build.build(wanted.kinds, _build_report(report), bin_dir=binaries)
+        with relay.listen() as host:
+            facts = {"binaries": str(parts.bin), "port": host.getsockname()[1], "pace": slowness}
+            state.update(home, **facts)
+            words = (name, wanted.reference, parts.to_json(), str(host.fileno()))
+            _start(home, words, (descriptor, host.fileno()), report)
     return find(name)
 
 
@@ -123,12 +158,13 @@ def _build_report(report: progress.Report) -> Callable[[build.Event], None]:
 
 
 def _start(
-    home: Path, name: str, wanted: str, parts: Parts, lock: int, report: progress.Report
+    home: Path, words: Sequence[str], inherited: Sequence[int], report: progress.Report
 ) -> None:
     """Start the supervisor in namespaces of its own and follow it until the lab is ready.
 
-    It inherits the lock. Two pipes bind it to us: until the lab is ready, the end of its stdin
-    (we were interrupted or killed) ends the boot; the end of its stdout tells that it is gone.
+    It inherits the lock and the host's socket. Two pipes bind it to the caller: until the lab is
+    ready, the end of its stdin (the caller was interrupted or killed) ends the boot; the end of
+    its stdout tells that it is gone.
     """
     detached = ("setsid", "--fork")
     isolated = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--")
@@ -137,11 +173,11 @@ def _start(
     with (
         log.open("ab") as sink,
         subprocess.Popen(
-            (*detached, *isolated, *program, name, wanted, parts.to_json()),
+            (*detached, *isolated, *program, *words),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=sink,
-            pass_fds=(lock,),
+            pass_fds=inherited,
             text=True,
         ) as process,
     ):
@@ -162,18 +198,13 @@ def down(name: str) -> bool:
     home = state.home(name)
     if state.is_held(home):
         state.end(home)
+    return _clear(home)
+
+
+def _clear(home: Path) -> bool:
+    """Remove what a lab left: the kernel keeps its control groups, the disk its folder."""
+    cgroups.remove_all(home)
     return state.clear(home)
-
-
-def run(argv: Sequence[str], *, seconds: float = 120) -> str:
-    """Run a command line of a Lab and return what it printed; Unavailable when it fails."""
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        raise Unavailable(f"`{shlex.join(argv)}` did not end within {seconds:.0f} s") from None
-    if done.returncode:
-        raise Unavailable(f"`{shlex.join(argv)}` failed: {done.stderr.strip()}")
-    return done.stdout
 
 
 def print_log(name: str, program: str | None, node: str | None) -> None:
@@ -183,7 +214,8 @@ def print_log(name: str, program: str | None, node: str | None) -> None:
     """
     folder = state.home(name) / "logs"
     if node and program and program != "console":
-        print(run(find(name).ssh(node, "cat", f"/var/log/{program}.log")), end="")
+        lab = find(name)
+        print(waiting.run(lab, lab.on_node(node, "cat", f"/var/log/{program}.log")), end="")
         return
     wanted = f"{node}.console" if node else program
     known = sorted(path.stem for path in folder.glob("*.log"))

@@ -1,4 +1,4 @@
-"""One node as a QEMU machine: its command line, its console, its life.
+"""One node as a QEMU machine: its command line, its console, its life. native/ is the other kind.
 
 A NodeSpec goes in, a running VM comes out. Node files travel as a second cpio archive behind the
 common initramfs, so that every node boots the same disk, kernel and images.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kube_rdma_lab.build import cpio
-from kube_rdma_lab.build.parts import Parts
+from kube_rdma_lab.build.parts import MachineParts
 from kube_rdma_lab.network import tap
 from kube_rdma_lab.processes import Program, call, running
 from kube_rdma_lab.topology import RDMA_MTU, NicKind, NodeSpec, RdmaNetns
@@ -21,7 +21,16 @@ from kube_rdma_lab.topology import RDMA_MTU, NicKind, NodeSpec, RdmaNetns
 # The kernel's notices, as signs of life (watchdog.py), until the first program of user space runs:
 # from then on the console is for `lab: stage`, with only errors of the kernel between.
 LOUDNESS = "loglevel=6 sysctl.kernel.printk=4"
-KERNEL_ARGUMENTS = f"console=ttyS0 {LOUDNESS} panic=-1 mitigations=off net.ifnames=0"
+# What costs an emulated processor much and gives a lab nothing (docs/decisions/0015).
+FRUGAL = (
+    "numa_balancing=disable transparent_hugepage=never init_on_alloc=0 nowatchdog audit=0 psi=0"
+    " randomize_kstack_offset=off no5lvl"
+    # The kubelet reads every controller's tree every two seconds; no pod of a lab uses these.
+    " cgroup_disable=io,hugetlb,misc"
+    # On a busy host the kernel takes a late timer for a broken one: it panics, or drops the TSC.
+    " no_timer_check tsc=reliable"
+)
+KERNEL_ARGUMENTS = f"console=ttyS0 {LOUDNESS} panic=-1 mitigations=off net.ifnames=0 {FRUGAL}"
 # Bus numbers of the two sockets' PCIe roots; the gap leaves room for what hangs below.
 BUS_NUMBERS = {0: 32, 1: 64}
 UPLINKS = 100  # chassis of the switches' ports start behind those of all functions
@@ -108,7 +117,7 @@ def kernel_arguments(node: NodeSpec) -> str:
 class Boot:
     """What all machines of a lab boot from, and how they run (accelerator.py)."""
 
-    parts: Parts
+    parts: MachineParts
     accelerator: tuple[str, ...]
 
 

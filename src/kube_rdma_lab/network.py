@@ -6,43 +6,61 @@ addresses need not differ between two labs on one machine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from kube_rdma_lab.processes import call
-from kube_rdma_lab.topology import CONTROL_PLANE_IP, RDMA_MTU, NodeSpec, Topology
+from kube_rdma_lab.topology import CONTROL_PLANE_IP, RDMA_MTU, NodeKind, NodeSpec, Topology
 
 CLUSTER_BRIDGE = "cluster"
 
 
 def tap(node: NodeSpec, position: int) -> str:
-    """Name of the tap behind one interface; positions as in NodeSpec.mac."""
+    """Name of the lab's side of one interface; positions as in NodeSpec.mac."""
     return f"n{node.index}p{position}"
 
 
-def commands(topology: Topology) -> tuple[str, ...]:
+def end(node: NodeSpec, position: int) -> str:
+    """Name of a native node's side, until the node takes it."""
+    return f"n{node.index}e{position}"
+
+
+Cards = Mapping[str, Sequence[str]]  # the interfaces of native nodes' cards, by node name
+
+
+def commands(topology: Topology, cards: Cards) -> tuple[str, ...]:
     """Return the lines for `ip -batch` that make the topology's network, in order."""
     lines = ["link set lo up", f"link add {CLUSTER_BRIDGE} type bridge"]
     lines += [
         f"addr add {CONTROL_PLANE_IP}/24 dev {CLUSTER_BRIDGE}",
         f"link set {CLUSTER_BRIDGE} up",
     ]
-    for rail in topology.rails:
+    recorded = {rail for names in cards.values() for rail in range(len(names))}
+    for rail in sorted({*topology.rails, *recorded}):
         lines += [f"link add rail{rail} type bridge", f"link set rail{rail} mtu {RDMA_MTU} up"]
     for node in topology.nodes:
-        lines += _tap(tap(node, 0), CLUSTER_BRIDGE, 1500)
-        for position, nic in enumerate(node.nics, start=1):
-            lines += _tap(tap(node, position), f"rail{nic.rail}", RDMA_MTU)
+        rails = [nic.rail for nic in node.nics] or range(len(cards.get(node.name, ())))
+        lines += _plug(node, 0, CLUSTER_BRIDGE, 1500)
+        for position, rail in enumerate(rails, start=1):
+            lines += _plug(node, position, f"rail{rail}", RDMA_MTU)
         # The API server reaches webhooks and aggregated APIs in pods directly.
         lines.append(f"route add {node.pod_cidr} via {node.ip}")
     return tuple(lines)
 
 
-def _tap(name: str, bridge: str, mtu: int) -> list[str]:
+def _plug(node: NodeSpec, position: int, bridge: str, mtu: int) -> list[str]:
+    """A machine's interface is a tap that QEMU opens, a native node's one end of a veth pair."""
+    name = tap(node, position)
+    made = f"tuntap add dev {name} mode tap"
+    if node.kind is NodeKind.NATIVE:
+        mac = f"address {node.mac(position)}"
+        made = f"link add {name} type veth peer name {end(node, position)} {mac}"
     return [
-        f"tuntap add dev {name} mode tap",
+        made,
         f"link set {name} mtu {mtu}",
         f"link set {name} master {bridge} up",
     ]
 
 
-async def build(topology: Topology) -> None:
+async def build(topology: Topology, cards: Cards) -> None:
     """Make the network in the namespace that we are in."""
-    await call(("ip", "-batch", "-"), stdin="\n".join(commands(topology)) + "\n")
+    await call(("ip", "-batch", "-"), stdin="\n".join(commands(topology, cards)) + "\n")

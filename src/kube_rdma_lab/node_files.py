@@ -1,7 +1,8 @@
-"""What is different from node to node: the files that a VM finds under /lab at boot.
+"""What is different from node to node: the files that a node finds under /lab at boot.
 
-Everything else is on the disk that all nodes share (node/root). Read together with
-node/root/sbin/lab-init, which turns these files into a running node.
+Everything else is on the disk or the tree that all nodes share (node/root). Read together with
+node/root/sbin/lab-init, which turns these files into a running node; native/node.py adds what only
+a native node needs.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+from kube_rdma_lab import dns
 from kube_rdma_lab.kubeconfig import kubeconfig
 from kube_rdma_lab.pki import Authority, write_secret
 from kube_rdma_lab.topology import (
     CONTROL_PLANE_IP,
     POD_CIDR,
+    NodeKind,
     NodeSpec,
     Topology,
 )
 
 
-def write(folder: Path, node: NodeSpec, topology: Topology, authority: Authority, key: str) -> None:
-    """Write the files of one node; `key` is the public SSH key that may open a shell on it."""
-    (folder / "kubernetes").mkdir(parents=True)
-    (folder / "cni").mkdir()
-    (folder / "ssh").mkdir()
+def write(folder: Path, node: NodeSpec, topology: Topology) -> None:
+    """Write what a node knows of itself and of its network."""
+    (folder / "cni").mkdir(parents=True)
     (folder / "node.env").write_text(
         f"NODE={node.name}\nCLUSTER_IP={node.ip}\nGATEWAY={CONTROL_PLANE_IP}\n"
     )
@@ -36,21 +37,32 @@ def write(folder: Path, node: NodeSpec, topology: Topology, authority: Authority
     (folder / "hosts").write_text(
         "127.0.0.1 localhost\n" + "".join(f"{each.ip} {each.name}\n" for each in topology.nodes)
     )
-    (folder / "ssh" / "authorized_keys").write_text(f"{key}\n")
     _json(folder / "cni" / "10-lab.conflist", conflist(node))
-    _write_kubernetes(folder / "kubernetes", node, authority)
 
 
-def _write_kubernetes(folder: Path, node: NodeSpec, authority: Authority) -> None:
-    """Write the credentials and configurations of kubelet and kube-proxy."""
+def write_ssh(folder: Path, key: str) -> None:
+    """Write the public SSH key that may open a shell on a machine."""
+    (folder / "ssh").mkdir()
+    (folder / "ssh" / "authorized_keys").write_text(f"{key}\n")
+
+
+def write_kubernetes(files: Path, node: NodeSpec, authority: Authority) -> None:
+    """Write the credentials and configurations of kubelet and kube-proxy.
+
+    The kubelet's kubeconfig comes last: a native node, which runs already, waits for it.
+    """
+    folder = files / "kubernetes"
+    folder.mkdir(parents=True)
     (folder / "ca.crt").write_bytes(authority.certificate)
     authority.issue(node.name, hosts=(node.name, node.ip)).write(folder, "kubelet")
-    kubelet = authority.issue(f"system:node:{node.name}", groups=("system:nodes",))
-    write_secret(folder / "kubelet.kubeconfig", kubeconfig(authority.certificate, kubelet))
     proxy = authority.issue("system:kube-proxy")
     write_secret(folder / "kube-proxy.kubeconfig", kubeconfig(authority.certificate, proxy))
     _json(folder / "kubelet.json", kubelet_configuration(node))
     _json(folder / "kube-proxy.json", proxy_configuration(node))
+    kubelet = authority.issue(f"system:node:{node.name}", groups=("system:nodes",))
+    beside = folder / "kubelet.kubeconfig.new"
+    write_secret(beside, kubeconfig(authority.certificate, kubelet))
+    beside.rename(folder / "kubelet.kubeconfig")
 
 
 def nics(node: NodeSpec) -> str:
@@ -115,6 +127,10 @@ def kubelet_configuration(node: NodeSpec) -> dict[str, Any]:
         # There is no quota on the disk that /var/lib/kubelet lies on.
         "localStorageCapacityIsolation": False,
         "resolvConf": "",
+        # A native node has the control groups of this machine, which may be of version 1.
+        "failCgroupV1": node.kind is NodeKind.MACHINE,
+        "clusterDNS": [dns.SERVICE_IP],
+        "clusterDomain": dns.DOMAIN,
         "topologyManagerPolicy": str(node.topology_manager),
     }
 

@@ -8,23 +8,23 @@ import shutil
 from pathlib import Path
 
 from kube_rdma.model.errors import Refused
+from kube_rdma_lab.native import host
 from kube_rdma_lab.topology import Topology
 
 # What a part of the lab really takes beside its guest's memory ceiling, measured resident.
 CONTROL_PLANE_MIB = 700
 # An emulated node touches about half of its memory by the time it is Ready (LAB.md: 1.2 GB of 3).
 NODE_SHARE = 0.5
+NATIVE_MIB = 300  # kubelet, containerd and kube-proxy of a native node
 
 TOOLS = {
     "ip": "iproute2",
     "unshare": "util-linux",
     "setsid": "util-linux",
     "nsenter": "util-linux",
-    "ssh": "openssh-client",
-    "mkfs.ext4": "e2fsprogs",
-    "mmdebstrap": "mmdebstrap",
-    "depmod": "kmod",
 }
+NODE_TOOLS = {"mmdebstrap": "mmdebstrap"}
+MACHINE_TOOLS = {"ssh": "openssh-client", "mkfs.ext4": "e2fsprogs", "depmod": "kmod"}
 
 
 def available_mib(meminfo: str) -> int:
@@ -38,8 +38,14 @@ def available_mib(meminfo: str) -> int:
 
 def needed_mib(topology: Topology) -> int:
     """Return how much memory a topology takes once it is up, in MiB."""
-    nodes = sum(node.memory_mib for node in topology.nodes)
-    return CONTROL_PLANE_MIB + int(nodes * NODE_SHARE)
+    machines = sum(node.memory_mib for node in topology.machines)
+    return CONTROL_PLANE_MIB + NATIVE_MIB * len(topology.natives) + int(machines * NODE_SHARE)
+
+
+def needed_tools(topology: Topology) -> dict[str, str]:
+    """Return the programs that a topology takes, with the package that brings each."""
+    of_nodes = NODE_TOOLS if topology.nodes else {}
+    return {**TOOLS, **of_nodes, **(MACHINE_TOOLS if topology.machines else {})}
 
 
 def check(topology: Topology) -> None:
@@ -53,12 +59,12 @@ def check(topology: Topology) -> None:
         raise Refused(
             "the lab makes network namespaces and needs root", remedy="Run it again with sudo"
         )
-    for tool, package in TOOLS.items():
+    for tool, package in needed_tools(topology).items():
         if shutil.which(tool) is None:
             raise Refused(
                 f"the program {tool} is missing", remedy=f"Run tools/bootstrap or install {package}"
             )
-    if not Path("/dev/net/tun").exists():
+    if topology.machines and not Path("/dev/net/tun").exists():
         raise Refused(
             "/dev/net/tun is missing, the nodes' network cards are made from it",
             remedy="Run `modprobe tun`; in a container, pass the device in",
@@ -70,3 +76,6 @@ def check(topology: Topology) -> None:
             f" {needed_mib(topology)} MiB",
             remedy="End other programs or choose a smaller --topology",
         )
+    if topology.natives:
+        natives = topology.natives
+        host.check(len(natives), trees=any(node.tree for node in natives))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab.patience import Patience
 
 STOP_SECONDS = 5.0
 POLL_SECONDS = 0.05
@@ -35,9 +37,17 @@ class Program:
 
     _process: asyncio.subprocess.Process
 
-    def __init__(self, name: str, argv: Sequence[str | Path], log: Path, prepare: Prepare) -> None:
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        log: Path,
+        prepare: Prepare,
+        farewell: signal.Signals,
+    ) -> None:
         self.name = name
         self.log = log
+        self._farewell = farewell
         self._argv = tuple(map(str, argv))
         self._prepare = prepare
 
@@ -57,6 +67,11 @@ class Program:
         await self.start()
 
     @property
+    def pid(self) -> int:
+        """Its process number in our PID namespace."""
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """True until the program has ended."""
         return self._process.returncode is None
@@ -66,39 +81,45 @@ class Program:
         code = await self._process.wait()
         return Unavailable(f"{self.name} ended with code {code}; {self.log}:\n{tail(self.log)}")
 
-    async def until(self, condition: Callable[[], Awaitable[bool]], seconds: float) -> None:
-        """Wait for `condition`; Unavailable when the program ends first or time runs out."""
-        waiting = asyncio.ensure_future(_poll(condition))
+    async def until(
+        self, condition: Callable[[], Awaitable[bool]], patience: Patience | None = None
+    ) -> None:
+        """Wait for `condition`; Unavailable when the program ends before it holds.
+
+        Or when the program's log stands still for longer than `patience` lasts; without one the
+        condition has to have an end of its own.
+        """
+        waiting = asyncio.ensure_future(self._poll(condition, patience))
         ending = asyncio.ensure_future(self.ended())
-        done, pending = await asyncio.wait(
-            (waiting, ending), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-        )
+        done, pending = await asyncio.wait((waiting, ending), return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
             task.cancel()
         if ending in done:
             raise ending.result()
-        if not done:
-            raise Unavailable(
-                f"{self.name} was not ready after {seconds:.0f} s; {self.log}:\n{tail(self.log)}"
-            )
         waiting.result()
+
+    async def _poll(
+        self, condition: Callable[[], Awaitable[bool]], patience: Patience | None
+    ) -> None:
+        # Another program's readiness has no event that we could wait for.
+        while not await condition():
+            if patience and patience.lost((self.log.stat().st_size,)):
+                raise Unavailable(
+                    f"{self.name} is not ready and said nothing for {patience.seconds:.0f} s;"
+                    f" {self.log}:\n{tail(self.log)}"
+                )
+            await asyncio.sleep(POLL_SECONDS)
 
     async def stop(self) -> None:
         """End the program: ask first, then insist."""
         if not self.running:
             return
-        self._process.terminate()
+        self._process.send_signal(self._farewell)
         try:
             await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
         except TimeoutError:
             self._process.kill()
             await self._process.wait()
-
-
-async def _poll(condition: Callable[[], Awaitable[bool]]) -> None:
-    # Another program's readiness has no event that we could wait for.
-    while not await condition():  # noqa: ASYNC110
-        await asyncio.sleep(POLL_SECONDS)
 
 
 async def nothing() -> None:
@@ -107,10 +128,17 @@ async def nothing() -> None:
 
 @contextlib.asynccontextmanager
 async def running(
-    name: str, argv: Sequence[str | Path], log: Path, prepare: Prepare = nothing
+    name: str,
+    argv: Sequence[str | Path],
+    log: Path,
+    prepare: Prepare = nothing,
+    farewell: signal.Signals = signal.SIGTERM,
 ) -> AsyncIterator[Program]:
-    """Run a program until the scope closes; `prepare` comes before each start of it."""
-    program = Program(name, argv, log, prepare)
+    """Run a program until the scope closes, which then gets the signal `farewell`.
+
+    `prepare` comes before each start of it.
+    """
+    program = Program(name, argv, log, prepare, farewell)
     await program.start()
     try:
         yield program
@@ -118,8 +146,11 @@ async def running(
         await program.stop()
 
 
-async def call(argv: Sequence[str | Path], *, stdin: str = "", seconds: float = 60) -> str:
-    """Run a program to its end and return what it printed; Unavailable when it fails."""
+async def call(argv: Sequence[str | Path], *, stdin: str = "") -> str:
+    """Run a program to its end and return what it printed; Unavailable when it fails.
+
+    A caller that is cancelled ends the program.
+    """
     process = await asyncio.create_subprocess_exec(
         *map(str, argv),
         stdin=asyncio.subprocess.PIPE,
@@ -127,8 +158,8 @@ async def call(argv: Sequence[str | Path], *, stdin: str = "", seconds: float = 
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        output, errors = await asyncio.wait_for(process.communicate(stdin.encode()), seconds)
-    except (TimeoutError, asyncio.CancelledError):
+        output, errors = await process.communicate(stdin.encode())
+    except asyncio.CancelledError:
         process.kill()
         await process.wait()
         raise

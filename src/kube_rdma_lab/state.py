@@ -35,6 +35,8 @@ class State:
     phase: str  # "building", "booting", "up"
     started: float  # seconds since the epoch
     binaries: str = ""  # folder of kubectl and friends, once built
+    port: int = 0  # of 127.0.0.1, where the API server is relayed
+    pace: float = 1.0  # how slow this machine was when the lab was booted (pace.py)
     losses: tuple[str, ...] = ()  # programs that ended by themselves, with their last words
 
 

@@ -9,32 +9,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma_lab import accelerator, network, node_files, state, watchdog
+from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma_lab import accelerator, network, node_files, signs, state, watchdog
+from kube_rdma_lab.api_client import ApiClient
 from kube_rdma_lab.build.parts import Parts
 from kube_rdma_lab.console import Console
-from kube_rdma_lab.control_plane import ControlPlane, control_plane
+from kube_rdma_lab.control_plane import control_plane
+from kube_rdma_lab.kubeconfig import SERVER
 from kube_rdma_lab.machine import Boot, machine
+from kube_rdma_lab.native import cgroups
+from kube_rdma_lab.native import node as native
+from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.pki import write_ssh_key
-from kube_rdma_lab.processes import Program, call
+from kube_rdma_lab.processes import Program
 from kube_rdma_lab.progress import Event, Phase, PipeReport, Report, step
-from kube_rdma_lab.topology import NodeSpec, Topology, find
-
-NODE_SECONDS = 400.0
+from kube_rdma_lab.topology import NodeKind, NodeSpec, Topology, find
 
 
 class Supervisor:
-    """Boots one topology in the folder `home` and keeps it until cancelled."""
+    """Boots one topology in the folder `home` and keeps it until cancelled.
 
-    def __init__(self, home: Path, topology: Topology, parts: Parts, report: Report) -> None:
+    `host` is a listening socket of the host, where the API server is relayed (relay.py).
+    """
+
+    def __init__(
+        self, home: Path, topology: Topology, parts: Parts, host: socket.socket, report: Report
+    ) -> None:
         self._home = home
         self._topology = topology
         self._parts = parts
+        self._host = host
+        self._slowness = _slowness(home)
         self._report = report
         self.ready = False
 
@@ -42,48 +54,90 @@ class Supervisor:
         """Boot, say that the lab is ready, then watch its programs."""
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self._parts.held())
-            with step(self._report, "accelerator"):
-                boot = Boot(self._parts, await accelerator.choose(self._parts))
+            boot = None
+            if self._parts.machine:
+                with step(self._report, "accelerator"):
+                    chosen = await accelerator.choose(self._parts.machine, self._slowness)
+                    boot = Boot(self._parts.machine, chosen)
             with step(self._report, "network"):
-                await network.build(self._topology)
+                shown = native.write_cards(self._home, self._topology)
+                await network.build(self._topology, shown)
+            nodes = await self._start_natives(stack)
             with step(self._report, "control plane"):
-                plane = await stack.enter_async_context(control_plane(self._parts.bin, self._home))
-            machines = await self._start_nodes(stack, plane, boot)
+                plane = await stack.enter_async_context(
+                    control_plane(self._parts.bin, self._home, self._host, self._slowness)
+                )
+            for node in self._topology.nodes:
+                node_files.write_kubernetes(self._files(node), node, plane.authority)
+            if boot:
+                nodes |= await self._start_machines(stack, boot)
             async with asyncio.TaskGroup() as group:
-                for node, program in machines.items():
+                for node, program in nodes.items():
                     group.create_task(self._follow(node, program))
             state.update(self._home, phase="up")
             self.ready = True
             self._report(Event("lab", Phase.READY))
-            await self._watch((*plane.programs, *machines.values()))
+            await self._watch((*plane.programs, *nodes.values()))
 
-    async def _start_nodes(
-        self, stack: contextlib.AsyncExitStack, plane: ControlPlane, boot: Boot
+    def _files(self, node: NodeSpec) -> Path:
+        return self._home / "nodes" / node.name / "files"
+
+    async def _start_natives(self, stack: contextlib.AsyncExitStack) -> dict[NodeSpec, Program]:
+        """Start the native nodes before the control plane, for which their kubelets wait."""
+        nodes = self._topology.natives
+        for node in nodes:
+            node_files.write(self._files(node), node, self._topology)
+        stack.callback(cgroups.remove_all, self._home)
+        cgroups.make_all(self._home, [node.name for node in nodes])
+        starting = {
+            node: native.native_node(node, self._parts, self._home, self._files(node))
+            for node in nodes
+        }
+        return {node: await stack.enter_async_context(each) for node, each in starting.items()}
+
+    async def _start_machines(
+        self, stack: contextlib.AsyncExitStack, boot: Boot
     ) -> dict[NodeSpec, Program]:
+        """Start the machines, which take all that they know with them at boot."""
         key = write_ssh_key(self._home / "ssh.key")
-        machines: dict[NodeSpec, Program] = {}
-        for node in self._topology.nodes:
-            files = self._home / "nodes" / node.name / "files"
-            node_files.write(files, node, self._topology, plane.authority, key)
-            machines[node] = await stack.enter_async_context(machine(node, boot, self._home, files))
-        return machines
+        programs: dict[NodeSpec, Program] = {}
+        for node in self._topology.machines:
+            files = self._files(node)
+            node_files.write(files, node, self._topology)
+            node_files.write_ssh(files, key)
+            started = machine(node, boot, self._home, files)
+            programs[node] = await stack.enter_async_context(started)
+        return programs
 
     async def _follow(self, node: NodeSpec, program: Program) -> None:
         """Wait until a node has booted, its kubelet serves and the cluster calls it Ready."""
         console = Console(node.name, program.log)
         with step(self._report, f"{node.name} booted"):
-            await watchdog.awake(program, console, NODE_SECONDS, self._report)
+            if node.kind is NodeKind.MACHINE:
+                await watchdog.awake(program, console, self._report, self._slowness)
+            else:
+                booted = functools.partial(console.reached, watchdog.BOOTED)
+                await program.until(booted, Patience(self._slowness))
+                native.write_pid(self._home, node, program)
         for stage in ("containerd", "kubelet"):
             with step(self._report, f"{node.name} {stage}"):
-                await program.until(lambda stage=stage: console.reached(stage), NODE_SECONDS)  # type: ignore[misc]
+                reached = functools.partial(console.reached, stage)
+                await program.until(reached, Patience(self._slowness))
         with step(self._report, f"{node.name} Ready"):
-            await self._until_ready(node)
+            await self._until_ready(node, program)
 
-    async def _until_ready(self, node: NodeSpec) -> None:
-        kubectl = (self._parts.bin / "kubectl", f"--kubeconfig={self._home}/pki/admin.kubeconfig")
-        for condition in ("create", "condition=Ready"):
-            words = ("wait", f"node/{node.name}", f"--for={condition}")
-            await call((*kubectl, *words, f"--timeout={NODE_SECONDS:.0f}s"), seconds=NODE_SECONDS)
+    async def _until_ready(self, node: NodeSpec, program: Program) -> None:
+        client, patience = ApiClient(self._home / "pki", SERVER), Patience(self._slowness)
+
+        async def ready() -> bool:
+            nodes = await asyncio.to_thread(client.items, signs.PATHS["nodes"])
+            own = [each for each in nodes if each["metadata"]["name"] == node.name]
+            if patience.lost(signs.facts({"nodes": own})):
+                raise Unavailable(f"{node.name} is not Ready; see `kube-rdma lab logs`")
+            return any(signs.is_ready(each) for each in own)
+
+        # Its console may be silent now: what counts is what its kubelet says of it.
+        await program.until(ready)
 
     async def _watch(self, programs: tuple[Program, ...]) -> None:
         """Record each program that ends by itself; a lab that lost one goes on, and says so."""
@@ -115,6 +169,12 @@ async def supervise(supervisor: Supervisor, follower: int) -> None:
         await task
 
 
+def _slowness(home: Path) -> float:
+    """Return the pace that `lab up` measured a moment ago."""
+    current = state.read(home)
+    return current.pace if current else 1.0
+
+
 def first_error(error: BaseException) -> BaseException:
     """Return the error itself, or the first leaf of a task group's."""
     while isinstance(error, BaseExceptionGroup):
@@ -122,8 +182,8 @@ def first_error(error: BaseException) -> BaseException:
     return error
 
 
-def main(name: str, topology: str, parts: str) -> None:
-    """Own a lab; `parts` is the JSON of Parts.
+def main(name: str, topology: str, parts: str, host: str) -> None:
+    """Own a lab; `parts` is the JSON of Parts, `host` the descriptor of a listening socket.
 
     Progress goes to stdout; the end of stdin tells that nobody follows.
 
@@ -134,7 +194,8 @@ def main(name: str, topology: str, parts: str) -> None:
     state.update(home, phase="booting", pid=int(Path("/proc/self").readlink().name))
     os.system("mount -t proc proc /proc")  # noqa: S605 - one fixed word, before any thread
     report = PipeReport(sys.stdout)
-    supervisor = Supervisor(home, find(topology), Parts.from_json(parts), report)
+    listening = socket.socket(fileno=int(host))
+    supervisor = Supervisor(home, find(topology), Parts.from_json(parts), listening, report)
     try:
         asyncio.run(supervise(supervisor, sys.stdin.fileno()))
     except (KubeRdmaError, OSError, BaseExceptionGroup) as error:

@@ -16,11 +16,20 @@ from kube_rdma.model.errors import Refused
 
 CLUSTER_PREFIX = "10.89.0"
 CONTROL_PLANE_IP = f"{CLUSTER_PREFIX}.1"
+API_PORT = 6443
 POD_CIDR = "10.244.0.0/16"
 SERVICE_CIDR = "10.96.0.0/16"
 RDMA_MTU = 9000
-MAX_NODES = 4
+MAX_NODES = 32  # of both kinds; a node's index is part of its addresses
+MAX_MACHINES = 4
 MAX_VFS = 7  # what QEMU's igb has
+
+
+class NodeKind(StrEnum):
+    """What a node is made of."""
+
+    MACHINE = "machine"  # a QEMU machine with a kernel and cards of its own (machine.py)
+    NATIVE = "native"  # namespaces on this machine's kernel; its cards are a recorded tree
 
 
 class NicKind(StrEnum):
@@ -85,16 +94,22 @@ class GpuGhost:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One node VM; `index` counts from 1 and fixes its addresses."""
+    """One node; `index` counts from 1 and fixes its addresses.
+
+    All fields from `nics` to `rdma_netns` are a machine's. `tree` is a native node's: its cards, as
+    cards/trees.py finds them by name or by folder; empty for none.
+    """
 
     index: int
-    nics: tuple[RdmaNic, ...]
+    nics: tuple[RdmaNic, ...] = ()
     gpus: tuple[GpuGhost, ...] = ()
     memory_mib: int = 3072
     cpus: int = 2
     numa_nodes: int = 2
     rdma_netns: RdmaNetns = RdmaNetns.SHARED
     topology_manager: TopologyManager = TopologyManager.NONE
+    kind: NodeKind = NodeKind.MACHINE
+    tree: str = ""
 
     @property
     def name(self) -> str:
@@ -138,13 +153,28 @@ class Topology:
         return tuple(sorted({nic.rail for node in self.nodes for nic in node.nics}))
 
     @property
+    def kinds(self) -> frozenset[NodeKind]:
+        """The kinds of its nodes."""
+        return frozenset(node.kind for node in self.nodes)
+
+    @property
+    def machines(self) -> tuple[NodeSpec, ...]:
+        """The nodes that are machines."""
+        return tuple(node for node in self.nodes if node.kind is NodeKind.MACHINE)
+
+    @property
+    def natives(self) -> tuple[NodeSpec, ...]:
+        """The nodes that are none."""
+        return tuple(node for node in self.nodes if node.kind is NodeKind.NATIVE)
+
+    @property
     def reference(self) -> str:
         """The text from which `find` makes this topology again, in this process or another."""
         known = self.name.partition(":")[0] in TOPOLOGIES
         return self.name if known else json.dumps(asdict(self))
 
     def with_nodes(self, count: int) -> Topology:
-        """Return the same with `count` nodes, the given ones taken in turns; Refused beyond 1..4.
+        """Return the same with `count` nodes, the given ones taken in turns; Refused for too many.
 
         A topology of the lab's own is then called NAME:COUNT, which `find` understands.
         """
@@ -153,10 +183,10 @@ class Topology:
                 f"the topology {self.name} has no nodes that could be repeated",
                 remedy="Leave --nodes away or choose another --topology",
             )
-        if not 1 <= count <= MAX_NODES:
+        most = MAX_MACHINES if self.machines else MAX_NODES
+        if not 1 <= count <= most:
             raise Refused(
-                f"a lab of {count} nodes is not offered",
-                remedy=f"Choose --nodes from 1 to {MAX_NODES}",
+                f"a lab of {count} nodes is not offered", remedy=f"Choose --nodes from 1 to {most}"
             )
         nodes = (
             replace(self.nodes[number % len(self.nodes)], index=number + 1)
@@ -208,6 +238,12 @@ TOPOLOGIES = {
             "two nodes with two RDMA cards, node-2 with RDMA devices exclusive to a namespace",
             (NodeSpec(1, TWO_CARDS), NodeSpec(2, TWO_CARDS, rdma_netns=RdmaNetns.EXCLUSIVE)),
         ),
+        Topology(
+            "native",
+            "two nodes without machines, for who needs no verbs: up in seconds, each shows eight"
+            " recorded InfiniBand cards",
+            tuple(NodeSpec(index, kind=NodeKind.NATIVE, tree="dgx-like") for index in (1, 2)),
+        ),
         Topology("control-plane", "API server and etcd only, no nodes", ()),
     )
 }
@@ -242,5 +278,6 @@ def _node(fields: dict[str, Any]) -> NodeSpec:
         "gpus": tuple(GpuGhost(**gpu) for gpu in fields["gpus"]),
         "rdma_netns": RdmaNetns(fields["rdma_netns"]),
         "topology_manager": TopologyManager(fields["topology_manager"]),
+        "kind": NodeKind(fields["kind"]),
     }
     return NodeSpec(**{**fields, **typed})

@@ -18,11 +18,14 @@ from kube_rdma.api import document
 from kube_rdma.api.document import Document, shown
 from kube_rdma.model.errors import Refused
 from kube_rdma_lab import topology
+from kube_rdma_lab.native import trees
 from kube_rdma_lab.topology import (
+    MAX_MACHINES,
     MAX_NODES,
     MAX_VFS,
     GpuGhost,
     NicKind,
+    NodeKind,
     NodeSpec,
     RdmaNetns,
     RdmaNic,
@@ -62,8 +65,10 @@ class GpuEntry(_Entry):
 
 
 class NodeEntry(_Entry):
-    """A node."""
+    """A node: a machine, or a native one, which has a tree instead of hardware."""
 
+    native: bool = False
+    tree: str = ""
     nics: list[NicEntry] = []
     gpus: list[GpuEntry] = []
     memory_mib: int = Field(3072, ge=MIN_MEMORY, le=MAX_MEMORY)
@@ -77,6 +82,9 @@ class TopologyEntry(_Entry):
     summary: str = "from a file"
     nodes: list[NodeEntry] = Field(max_length=MAX_NODES)
 
+
+# What only a machine has.
+HARDWARE = ("nics", "gpus", "memory_mib", "rdma_netns")
 
 # What may stand in a field; no name means two things.
 ALLOWED = {
@@ -92,6 +100,8 @@ ALLOWED = {
     "rdma_netns": ", ".join(RdmaNetns),
     "topology_manager": ", ".join(TopologyManager),
     "summary": "a text",
+    "native": "true, false",
+    "tree": "a recorded tree by its name or its folder",
     "nodes": f"a list of up to {MAX_NODES} nodes, each with fields out of"
     f" {', '.join(NodeEntry.model_fields)}",
     "nics": f"a list of cards, each with fields out of {', '.join(NicEntry.model_fields)}",
@@ -137,7 +147,8 @@ def parse(data: bytes, source: str) -> Topology:
         raise Refused.all([_refusal(one, text) for one in error.errors()]) from None
     if faults := list(_contradictions(entry, text)):
         raise Refused.all(faults)
-    nodes = tuple(_node(index, node) for index, node in enumerate(entry.nodes, start=1))
+    folder = Path(source).absolute().parent
+    nodes = tuple(_node(index, node, folder) for index, node in enumerate(entry.nodes, start=1))
     return Topology(Path(source).name, entry.summary, nodes)
 
 
@@ -172,10 +183,41 @@ def _not_allowed(value: object, path: document.Path, text: Document) -> Refused:
 
 def _contradictions(entry: TopologyEntry, text: Document) -> Iterator[Refused]:
     """Yield what no single field shows."""
+    machines = [number for number, node in enumerate(entry.nodes) if not node.native]
+    for number in machines[MAX_MACHINES:]:
+        problem = f"the lab has {MAX_MACHINES} machines already"
+        yield Refused(problem, remedy="Write native: true", where=text.where(("nodes", number)))
     for number, node in enumerate(entry.nodes):
         place: document.Path = ("nodes", number)
+        yield from _of_kind(node, place, text)
         yield from _of_cards(node, place, text)
         yield from _of_ghosts(node, place, text)
+
+
+def _of_kind(node: NodeEntry, place: document.Path, text: Document) -> Iterator[Refused]:
+    """Yield the fields of the other kind; and a tree that is not there."""
+    if not node.native:
+        if node.tree:
+            remedy = "Write native: true, or give it nics instead"
+            problem = "a machine has no recorded tree"
+            yield Refused(problem, remedy=remedy, where=text.where((*place, "tree")))
+        return
+    for field in HARDWARE:
+        if field in node.model_fields_set:
+            remedy = "Remove it, or leave native away; its cards are those of a tree"
+            problem = f"a native node has no {field}"
+            yield Refused(problem, remedy=remedy, where=text.where((*place, field)))
+    if node.tree:
+        try:
+            trees.check(_tree(node, Path(text.source).absolute().parent))
+        except Refused as refused:
+            where = text.where((*place, "tree"))
+            yield Refused(refused.problem, remedy=refused.remedy, where=where)
+
+
+def _tree(node: NodeEntry, folder: Path) -> str:
+    """Return the tree's name, or its path, which may be relative to the file's `folder`."""
+    return str(folder / node.tree) if "/" in node.tree else node.tree
 
 
 def _of_cards(node: NodeEntry, place: document.Path, text: Document) -> Iterator[Refused]:
@@ -214,7 +256,7 @@ def _of_ghosts(node: NodeEntry, place: document.Path, text: Document) -> Iterato
             yield Refused(problem, remedy=remedy, where=text.where(path))
 
 
-def _node(index: int, entry: NodeEntry) -> NodeSpec:
+def _node(index: int, entry: NodeEntry, folder: Path) -> NodeSpec:
     nics = (RdmaNic(**{**nic.model_dump(), "kind": NicKind(nic.kind)}) for nic in entry.nics)
     gpus = (GpuGhost(gpu.numa_node, gpu.switch) for gpu in entry.gpus for _ in range(gpu.count))
     return NodeSpec(
@@ -224,4 +266,6 @@ def _node(index: int, entry: NodeEntry) -> NodeSpec:
         memory_mib=entry.memory_mib,
         rdma_netns=RdmaNetns(entry.rdma_netns),
         topology_manager=TopologyManager(entry.topology_manager),
+        kind=NodeKind.NATIVE if entry.native else NodeKind.MACHINE,
+        tree=_tree(entry, folder),
     )

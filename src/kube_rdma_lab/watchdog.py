@@ -7,37 +7,40 @@ that ends or says `lab: failed` is no case for it: that is told at once.
 from __future__ import annotations
 
 from kube_rdma_lab.console import Console
+from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.processes import Program
 from kube_rdma_lab.progress import Event, Phase, Report
 
 BOOTED = "booted"
-# Two emulated machines on two processors: the kernel speaks after 3 s and is silent for 10 s before
-# `booted`; with four machines and tests beside them it was 17 s each.
+# Of the reference (pace.py). Two emulated machines on two processors: the kernel speaks after 3 s
+# and is silent for 10 s before `booted`; with four machines and tests beside them it was 17 s each.
 SILENT_SECONDS = 60.0
 RESTARTS = 2
+LAST_SECONDS = 300.0
 
 
 async def awake(
     program: Program,
     console: Console,
-    seconds: float,
     report: Report,
-    patience: float = SILENT_SECONDS,
+    slowness: float,
+    silent: float = SILENT_SECONDS,
 ) -> None:
-    """Wait until a machine has booted, each start of it for `seconds`; start a silent one anew.
+    """Wait until a machine has booted; start one anew that says nothing for `silent` seconds.
 
-    After RESTARTS of them it may be as silent as it likes: then it is slow, and one more start
-    would only throw away what it has done.
+    After RESTARTS of them it may be silent for LAST_SECONDS: then it is slow, and one more start
+    would only throw away what it has done. Times are of the reference, `slowness` is the pace.
     """
+    seconds = silent * max(1.0, slowness)
 
     async def stirs_or_is_lost() -> bool:
-        return await console.reached(BOOTED) or console.silent_seconds() > patience
+        return await console.reached(BOOTED) or console.silent_seconds() > seconds
 
     for _ in range(RESTARTS):
-        await program.until(stirs_or_is_lost, seconds)
+        await program.until(stirs_or_is_lost)
         if await console.reached(BOOTED):
             return
         why = "its console stayed silent, started anew"
-        report(Event(f"{program.name} {BOOTED}", Phase.AGAIN, patience, why))
-        await program.restart(f"its console stayed silent for {patience:.0f} s")
-    await program.until(lambda: console.reached(BOOTED), seconds)
+        report(Event(f"{program.name} {BOOTED}", Phase.AGAIN, seconds, why))
+        await program.restart(f"its console stayed silent for {seconds:.0f} s")
+    await program.until(lambda: console.reached(BOOTED), Patience(slowness, LAST_SECONDS))

@@ -4,12 +4,13 @@ import json
 
 from kube_rdma.adapters.cni_exec.plugins import Plugins
 from kube_rdma.adapters.journal.fake import FakeDisk
+from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.runtime.cni_wire import decode
 from kube_rdma.api import cni_conf_network, network_status
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.programs.agent import networks
-from kube_rdma.programs.agent.attaching import KINDS, Attaching
+from kube_rdma.programs.agent.attaching import Attaching
 from kube_rdma.programs.agent.calls import Calls
 from kube_rdma.programs.agent.delegate import Delegates, Neighbours
 from kube_rdma.programs.agent.guids import Guids
@@ -106,7 +107,7 @@ class DelegateWorld(World):
             self.node = DelegateNode(old.kernel, old.cards, old.shares, old.networks)
             self.node.pools = pools
         super().start(at, error)
-        journal = Journal(Disk(self.delegated, self.life), KINDS)
+        journal = Journal(Disk(self.delegated, self.life), ATTACHMENTS)
         giver = OfInterfaces(self.giver, self.held, self.life)
         late = WrittenOnce(self.bound, self.life)
         to = (self.node, giver, late, lambda fd: self._files[fd].stat().st_ino)

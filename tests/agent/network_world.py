@@ -13,6 +13,7 @@ from itertools import count
 from kube_rdma.adapters.cni_exec.fake import FakeHost
 from kube_rdma.adapters.cni_exec.plugins import Plugins
 from kube_rdma.adapters.journal.fake import FakeDisk
+from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.fake_network_vf import seen_functions
 from kube_rdma.adapters.kernel.step_errors import INFINIBAND
@@ -30,7 +31,7 @@ from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.asking import statuses
-from kube_rdma.programs.agent.attaching import KINDS, Attaching
+from kube_rdma.programs.agent.attaching import Attaching
 from kube_rdma.programs.agent.networks import Neighbours, PodNetworks
 from kube_rdma.programs.ipam.fake import FakeAddresses
 from kube_rdma.rules.attach import gid_room, gids_wanted
@@ -240,7 +241,7 @@ class World:
         """The agent starts; after act number `at` it is killed, or gets an error (None: never)."""
         self.life = life = Life(at, error)
         self.kernel.life = self.node.life = life
-        journal = Journal(Disk(self.disk, life), KINDS)
+        journal = Journal(Disk(self.disk, life), ATTACHMENTS)
         giver, late = Addresses(self.giver, self.held, life), Late(self.bound, life)
         to = Neighbours(self.node, giver, late, lambda fd: self._files[fd].stat().st_ino)
         self.attaching = Attaching(journal, self._open, Plugins(self.host))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.fake import write_tree
 from kube_rdma.adapters.kernel.fake_sriov import FakeSriov
@@ -16,7 +17,7 @@ from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PciAddress, Seat
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent import functions
-from kube_rdma.programs.agent.functions import KINDS, Sources
+from kube_rdma.programs.agent.functions import Sources
 from kube_rdma.programs.survey import take_survey
 
 from .world import World, until
@@ -74,7 +75,7 @@ class VfWorld(World):
         return self.serving(replace(self.doors(self.config, **options), functions=sources))
 
     def open_journal(self):
-        self.journal = Journal(Folder(self.folder / "functions"), KINDS)
+        self.journal = Journal(Folder(self.folder / "functions"), FUNCTIONS)
         return self.journal
 
     def announce(self):

@@ -7,11 +7,11 @@ import pytest
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.journal.fake import FakeDisk
+from kube_rdma.adapters.journal.format import POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kubelet.fake_devices import Place
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent import plugin
-from kube_rdma.programs.agent.staged import KINDS
 
 from .world import VKE, World, hard_card, running, until
 
@@ -82,7 +82,7 @@ async def test_a_change_of_mode_waits_for_the_pods_and_says_so(world, recording)
 
 def remembering(world, disk, **options):
     """The agent's doors with a journal, each time opened anew."""
-    return replace(world.doors(**options), applied=lambda: Journal(disk, KINDS))
+    return replace(world.doors(**options), applied=lambda: Journal(disk, POOLS))
 
 
 async def test_a_change_that_waits_waits_after_a_restart_too(world, recording):
@@ -148,7 +148,7 @@ async def test_a_record_that_cannot_be_read_is_told_and_nobody_waits_for_it(worl
     world.label("shared")
     async with world.serving(remembering(world, disk)):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-    assert recording.of("journal")
+    assert recording.of("journal record not understood")
     assert "pools.json" in disk.names()
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from kube_rdma.adapters.journal.fake import FakeDisk
+from kube_rdma.adapters.journal.format import POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.holding import Holding
@@ -18,7 +19,7 @@ from kube_rdma.model.pool import (
 )
 from kube_rdma.programs.agent.late import Never
 from kube_rdma.programs.agent.node import Alone
-from kube_rdma.programs.agent.staged import KINDS, Staged
+from kube_rdma.programs.agent.staged import Staged
 
 OLD = PoolSpec("rdma/a", Mode.HCA, "c:1")
 NEW = PoolSpec("rdma/a", Mode.SHARED, "c:2")
@@ -36,7 +37,7 @@ class Node:
         return Staged(self.open, self.ask, Never("the test has none"), Alone())
 
     def open(self):
-        return Journal(self.disk, KINDS)
+        return Journal(self.disk, POOLS)
 
     async def ask(self):
         return self.later
@@ -106,7 +107,7 @@ def test_a_record_holds_all_that_a_wish_can_say():
         extra_info=(ExtraInfo("*", (("rail", "2"),)),),
         extra_paths=("/dev/null",),
     )
-    journal = Journal(FakeDisk(), KINDS)
+    journal = Journal(FakeDisk(), POOLS)
     journal.put("pools", AppliedPools((spec, OLD)))
     ((_, record),) = journal.load().records
     assert record == AppliedPools((spec, OLD))

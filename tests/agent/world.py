@@ -10,6 +10,7 @@ from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import BINDINGS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kubelet.fake import FakeKubelet
 from kube_rdma.adapters.kubelet.folders import Folders
@@ -18,7 +19,7 @@ from kube_rdma.adapters.kubelet.registry import Registry, serve
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PortState, Seat
-from kube_rdma.programs.agent.binder import KINDS, Binder, Neighbours
+from kube_rdma.programs.agent.binder import Binder, Neighbours
 from kube_rdma.programs.agent.doors import Doors
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.late import Never
@@ -98,19 +99,20 @@ class World(Node):
             self.kernel,
             partial(serve, Registry.DEVICE_PLUGINS, folders),
             view,
-            Online(cluster, NODE_NAME),
-            self._binder(view, cluster) if late else Never("the test has none"),
+            node := Online(cluster, NODE_NAME),
+            self._binder(view, cluster, node) if late else Never("the test has none"),
         )
 
-    def _binder(self, view, cluster):
-        journal = Journal(Folder(self.folder / "journal"), KINDS)
+    def _binder(self, view, cluster, node):
+        journal = Journal(Folder(self.folder / "journal"), BINDINGS)
         pods = Pods(cluster)
 
         async def read_pod(name):
             return await pods.read(name.namespace, name.name)
 
         cdi = CdiFolder(self.folder / "cdi")
-        self.binder = Binder(Neighbours(journal, cdi, view, read_pod, lambda _: ()))
+        to = Neighbours(journal, cdi, view, read_pod, lambda _: (), tell=node.journal)
+        self.binder = Binder(to)
         self.journal = journal
         return self.binder
 

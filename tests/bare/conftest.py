@@ -1,12 +1,10 @@
-"""Puts the tests of vm/ into this run, and says at its end what the machine took."""
+"""Puts the tests of vm/ into this run, and says at its end how long the machine took."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-
-from kube_rdma_lab.bare import Run
 
 from .outside import Inside, Machine
 
@@ -26,10 +24,26 @@ def pytest_collection_modifyitems(session, config, items):
             items[position] = ours
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A test took as long as it did in the machine; the first one would have its boot, too."""
+    report = yield
+    if isinstance(item, Inside) and call.when == "call" and item.seconds is not None:
+        report.duration = item.seconds
+    return report
+
+
+def pytest_sessionfinish(session):
+    """Nobody asks for a test any more."""
+    if machine := session.config.stash.get(MACHINE, None):
+        machine.close()
+
+
 def pytest_terminal_summary(terminalreporter, config):
-    """The figures, and where console and JUnit file are."""
+    """How long the machine took, and where its console and results are."""
     machine = config.stash.get(MACHINE, None)
-    if machine and isinstance(machine.answer, Run):
-        run = machine.answer
-        figures = f"first test after {run.up_seconds:.1f} s, all after {run.seconds:.1f} s"
-        terminalreporter.write_line(f"bare machine: {figures}; {run.home}")
+    if machine and machine.seconds:
+        figures = (
+            f"first test after {machine.seconds[0]:.1f} s, all after {machine.seconds[-1]:.1f} s"
+        )
+        terminalreporter.write_line(f"bare machine: {figures}; {machine.home}")

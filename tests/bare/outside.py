@@ -1,7 +1,7 @@
 """The outer half of the kernel tests: an item for each test of vm/, all from one machine.
 
 pytest collects vm/ here as it does in the machine, so names, parameters, `-k` and `-m` mean the
-same in both. Instead of calling a test's function, an item asks what JUnit says of it.
+same in both. Instead of calling a test's function, an item waits until it has ended in the machine.
 """
 
 from __future__ import annotations
@@ -12,39 +12,55 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma_lab.bare import Outcome, run
+from kube_rdma_lab.bare import Outcome, progress
 
 CHECKOUT = Path(__file__).parents[2]
 
 
 class Machine:
-    """The run in the bare machine, made when it is first asked for; its failure is remembered."""
+    """The run in the bare machine, begun when the first of its tests is asked for.
 
-    def __init__(self, session):
+    `begin` starts it, as `bare.progress` does. What ends it early is told to every test after.
+    """
+
+    def __init__(self, session, begin=progress):
         self._session = session
-        self._answer = None
+        self._begin = begin
+        self._events = None
+        self._over = None
+        self._results = {}
+        self.seconds = []  # of each test's beginning and end, since the machine's start
+        self.home = None
 
-    @property
-    def answer(self):
-        """The run, or why there was none; None as long as nobody asked."""
-        return self._answer
+    def result(self, test):
+        """What came of a test, as soon as it has ended; Refused or Unavailable if nothing can."""
+        if self._events is None:
+            chosen = [item.nodeid for item in self._session.items if isinstance(item, Inside)]
+            self.home = self._session.config._tmp_path_factory.mktemp("bare")
+            self._events = self._begin(CHECKOUT, chosen, self.home)
+        while test not in self._results:
+            if self._over:
+                raise self._over
+            self._advance()
+        return self._results[test]
 
-    def run(self):
-        """What came of the chosen tests; Refused or Unavailable, every time, if nothing did."""
-        if self._answer is None:
-            self._answer = Unavailable("the machine's run was broken off; an earlier test says why")
-            self._answer = self._boot()
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
-
-    def _boot(self):
-        chosen = [item.nodeid for item in self._session.items if isinstance(item, Inside)]
-        home = self._session.config._tmp_path_factory.mktemp("bare")
+    def _advance(self):
+        """Wait until a test begins or ends, or the machine does."""
         try:
-            return run(CHECKOUT, chosen, home)
+            event = next(self._events)
+        except StopIteration:
+            self._over = Unavailable("pytest ended in the machine before this test")
         except (Refused, Unavailable) as error:
-            return error
+            self._over = error
+        else:
+            self.seconds.append(event.seconds)
+            if event.result:
+                self._results[event.test] = event.result
+
+    def close(self):
+        """End the machine."""
+        if self._events:
+            self._events.close()
 
 
 class FailedInsideError(Exception):
@@ -52,20 +68,20 @@ class FailedInsideError(Exception):
 
 
 class Inside(pytest.Item):
-    """A test that runs in the bare machine."""
+    """A test that runs in the bare machine; `seconds` is how long it took there."""
 
     def __init__(self, *, machine, **options):
         super().__init__(**options)
         self._machine = machine
+        self.seconds = None
 
     def runtest(self):
-        """Pass, skip or fail as the test did in the machine."""
+        """Pass, skip or fail as the test does in the machine."""
         try:
-            result = self._machine.run().results.get(self.nodeid)
+            result = self._machine.result(self.nodeid)
         except Refused as reason:
             _skip(str(reason))
-        if result is None:
-            raise FailedInsideError("the machine says nothing of this test: pytest ended before it")
+        self.seconds = result.seconds
         if result.outcome is Outcome.SKIPPED:
             _skip(result.text)
         if result.outcome is Outcome.FAILED:

@@ -1,139 +1,132 @@
-"""The outer half: what JUnit says is what this run says, and a machine that fails hides nothing."""
+"""The outer half: a test does here what it does in the machine, as soon as it has ended there."""
 
-import tarfile
+import asyncio
+import json
+import os
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma_lab.bare import Outcome, Result, Run
-from kube_rdma_lab.bare.junit import read
+from kube_rdma_lab.bare import Outcome, Progress, Result
 from kube_rdma_lab.bare.machine import command_line
-from kube_rdma_lab.bare.run import RESULTS_SIZE, files, unpack
+from kube_rdma_lab.bare.run import files, follow
 from kube_rdma_lab.build.qemu import Qemu
 from kube_rdma_lab.build.testroot import BareParts, select
 
-from .outside import CHECKOUT, FailedInsideError, Inside
+from .outside import CHECKOUT, FailedInsideError, Inside, Machine
 
-JUNIT = """<?xml version="1.0"?><testsuites><testsuite>
-<testcase classname="t.test_a" name="test_good[1]" time="0.5"/>
-<testcase classname="t.test_a" name="test_bad" time="1"><failure message="m">a traceback</failure>
-<system-out>what it printed</system-out></testcase>
-<testcase classname="t.test_a" name="test_left" time="1"/>
-<testcase classname="t.test_a" name="test_left" time="1"><error message="m">at teardown</error>
-</testcase>
-<testcase classname="t.test_a.TestB" file="t/shared.py" name="test_shared"/>
-<testcase classname="bench.inside" name="test_told"><properties><property name="ms" value="7"/>
-</properties></testcase>
-<testcase classname="t.test_a" name="test_skipped"><skipped message="not here"/></testcase>
-</testsuite></testsuites>"""
 LOCK = (
     "one==1 \\\n    --hash=sha256:a\ntwo==2 ; x \\\n    --hash=sha256:b \\\n    --hash=sha256:c\n"
 )
+PASSED = Result(Outcome.PASSED, 0.5)
+BEGUN = json.dumps({"test": "x"})
+ENDED = json.dumps({"test": "x", "outcome": "passed", "seconds": 0.5})
+LAST = json.dumps({"test": ""})
+BOOT = "echo lab: stage booted 1"
+# Words of the script: the first writes to the machine's second line, the other waits until the
+# first of what came from there was read.
+WORDS = 'say() { echo "$1" >> tests.jsonl; }; heard() { cat heard; }'
 
 
-def test_junit_is_read_by_node_id():
-    found = read(JUNIT)
-    assert found["t/test_a.py::test_good[1]"] == Result(Outcome.PASSED, 0.5)
-    assert found["t/test_a.py::test_bad"].text == "a traceback\nwhat it printed"
-    assert found["t/test_a.py::TestB::test_shared"].outcome is Outcome.PASSED
-    assert found["t/test_a.py::test_skipped"] == Result(Outcome.SKIPPED, 0, "not here")
+@pytest.fixture
+def followed(tmp_path):
+    """What comes of following a machine that is a script of the shell."""
+
+    def follow_script(script, **patience):
+        console, results = tmp_path / "console.log", tmp_path / "tests.jsonl"
+        results.touch()
+        os.mkfifo(tmp_path / "heard")
+        argv = ("sh", "-c", f"cd {tmp_path}; {WORDS}; {script}")
+
+        async def collect():
+            events = []
+            async for each in follow(argv, console, results, **patience):
+                if not events:
+                    (tmp_path / "heard").write_text("yes")
+                events.append((each.test, each.result))
+            return events
+
+        return asyncio.run(collect())
+
+    return follow_script
 
 
-def test_a_benchmark_s_figures_are_facts_of_its_test():
-    assert read(JUNIT)["bench/inside.py::test_told"].facts == {"ms": "7"}
+def test_a_test_is_told_when_it_begins_and_with_its_result_when_it_has_ended(followed):
+    events = followed(f"{BOOT}; say '{BEGUN}'; heard; say '{ENDED}'; say '{LAST}'")
+    assert events == [("x", None), ("x", PASSED)]
 
 
-def test_a_test_that_cannot_be_torn_down_has_failed():
-    assert read(JUNIT)["t/test_a.py::test_left"] == Result(Outcome.FAILED, 1, "at teardown")
+@pytest.mark.parametrize(
+    ("said", "when"),
+    [
+        (f"say '{BEGUN}'; heard", "during x"),
+        (f"say '{BEGUN}'; heard; say '{ENDED}'", "after x"),
+        (f"say '{BEGUN}'; heard; printf %.30s '{ENDED}' >> tests.jsonl", "during x"),
+    ],
+    ids=["in a test", "between tests", "in a line"],
+)
+def test_a_machine_that_dies_names_its_test_and_shows_its_console(followed, said, when):
+    with pytest.raises(Unavailable, match=f"(?s)ended {when};.*Kernel panic"):
+        followed(f"{BOOT}; {said}; echo Kernel panic")
 
 
-@pytest.mark.parametrize("end", [0, 30, 200, len(JUNIT) - 1])
-def test_a_file_cut_short_is_said_to_be(end):
-    with pytest.raises(Unavailable, match="not whole"):
-        read(JUNIT[:end])
-
-
-def test_a_machine_that_left_nothing_shows_the_end_of_its_console(tmp_path):
-    console, results = tmp_path / "console.log", tmp_path / "results.tar"
-    console.write_text("Kernel panic - not syncing\n")
-    with results.open("wb") as disk:
-        disk.truncate(RESULTS_SIZE)
-    with pytest.raises(Unavailable, match="Kernel panic"):
-        unpack(results, tmp_path, console)
-
-
-def test_results_are_taken_off_the_disk_by_name_only(tmp_path):
-    """Nothing else in the archive is unpacked, wherever it says it belongs."""
-    names = {"./junit.xml": JUNIT, "./kernel.log": "quiet\n", "../outside": "x"}
-    with tarfile.open(tmp_path / "results.tar", "w") as archive:
-        for name, text in names.items():
-            (tmp_path / "one").write_text(text)
-            archive.add(tmp_path / "one", name)
-    home = tmp_path / "home"
-    home.mkdir()
-    assert unpack(tmp_path / "results.tar", home, tmp_path / "console.log") == read(JUNIT)
-    assert {path.name for path in home.iterdir()} == {"junit.xml", "kernel.log"}
-    assert not (tmp_path / "outside").exists()
-
-
-class Machine:
-    """A machine that has run, or could not."""
-
-    def __init__(self, answer):
-        self._answer = answer
-
-    def run(self):
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return Run(1.0, 2.0, self._answer, Path("/nowhere"))
+def test_a_machine_that_falls_silent_names_its_test(followed):
+    """How long it may be silent is measured by its boot."""
+    with pytest.raises(Unavailable, match="said nothing for 0 s during x"):
+        followed(f"say '{BEGUN}'; {BOOT}; cat heard; exec sleep 600", quiet_boots=0)
 
 
 @pytest.fixture
 def item(request, monkeypatch):
-    """An item of the outer run, its machine given; not in CI."""
+    """An item of the outer run, whose machine does what it is given; not in CI."""
     monkeypatch.delenv("CI", raising=False)
 
-    def make(answer):
-        return Inside.from_parent(request.node.parent, name="test_x", machine=Machine(answer))
+    def make(*happens):
+        def begin(checkout, tests, home):
+            for number, what in enumerate(happens):
+                if isinstance(what, Exception):
+                    raise what
+                yield Progress(number, made.nodeid, what)
+
+        machine = Machine(request.session, begin)
+        made = Inside.from_parent(request.node.parent, name="test_x", machine=machine)
+        return made
 
     return make
 
 
-def outcome(item, result):
-    """An item whose test had this result in the machine."""
-    name = item({}).nodeid
-    return item({name: result})
-
-
-def test_a_test_passes_as_it_did_in_the_machine(item):
-    outcome(item, Result(Outcome.PASSED, 0)).runtest()
+def test_a_test_passes_as_soon_as_it_has_ended_in_the_machine(item):
+    """What comes after it is not waited for."""
+    passing = item(None, PASSED, Unavailable("the machine ended"))
+    passing.runtest()
+    assert passing.seconds == PASSED.seconds
 
 
 def test_a_failure_shows_the_traceback_of_the_machine(item):
     with pytest.raises(FailedInsideError, match="there"):
-        outcome(item, Result(Outcome.FAILED, 0, "it broke there")).runtest()
+        item(None, Result(Outcome.FAILED, 0, "it broke there")).runtest()
 
 
-def test_a_test_without_a_result_has_failed(item):
-    with pytest.raises(FailedInsideError, match="says nothing"):
-        item({}).runtest()
+def test_a_test_that_never_comes_has_failed(item):
+    with pytest.raises(Unavailable, match="ended in the machine before this test"):
+        item().runtest()
 
 
-def test_a_machine_that_broke_fails_every_test(item):
-    with pytest.raises(Unavailable, match="did not boot"):
-        item(Unavailable("did not boot")).runtest()
+def test_a_machine_that_breaks_fails_every_test_that_has_not_ended(item):
+    broken = item(None, Unavailable("did not boot"))
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="did not boot"):
+            broken.runtest()
 
 
-@pytest.mark.parametrize("answer", [Refused("no root", remedy="sudo"), "skipped inside"])
-def test_what_cannot_run_is_skipped_here_and_fails_in_ci(item, answer, monkeypatch):
+@pytest.mark.parametrize(
+    "happens", [Refused("no root", remedy="sudo"), Result(Outcome.SKIPPED, 0, "not here")]
+)
+def test_what_cannot_run_is_skipped_here_and_fails_in_ci(item, happens, monkeypatch):
     """Both where no machine can be, and where a test skipped itself in one."""
-    skipping = (
-        item(answer)
-        if isinstance(answer, Refused)
-        else outcome(item, Result(Outcome.SKIPPED, 0, answer))
-    )
+    skipping = item(happens)
     with pytest.raises(pytest.skip.Exception):
         skipping.runtest()
     monkeypatch.setenv("CI", "true")
@@ -147,9 +140,11 @@ def test_only_what_is_asked_for_is_taken_from_a_lock_with_its_hashes():
         select(LOCK, {"one", "three"})
 
 
-def test_a_run_carries_tests_fixtures_and_sources_and_the_machine_s_own_init():
+def test_a_run_carries_tests_fixtures_and_sources_and_the_machine_s_own_init(tmp_path):
+    (tmp_path / "lab/src/kube_rdma").mkdir(parents=True)
+    (tmp_path / "lab/src/kube_rdma/__init__.py").touch()
     name = "tests/bare/vm/test_survey.py::test_x"
-    carried = {entry.path: entry for entry in files(CHECKOUT, [name])}
+    carried = {entry.path: entry for entry in files(CHECKOUT, [name], tmp_path)}
     assert carried["lab/tests.txt"].data == f"{name}\n".encode()
     assert {"lab/pyproject.toml", "lab/inside.py", "lab/src/kube_rdma/__init__.py"} <= set(carried)
     assert {f"lab/tests/bare/vm/{n}.py" for n in ("conftest", "test_survey")} <= set(carried)
@@ -157,7 +152,7 @@ def test_a_run_carries_tests_fixtures_and_sources_and_the_machine_s_own_init():
 
 
 def test_the_machine_touches_nothing_of_the_host_and_dies_with_its_starter():
-    parts = BareParts(Qemu(Path("/q")), Path("/k"), Path("/i"), Path("/d"))
+    parts = BareParts(Qemu(Path("/q")), Path("/k"), Path("/i"), Path("/d"), Path("/s"))
     argv = command_line(parts, ("-accel", "tcg"), Path("/initrd"), Path("/results"))
     assert argv[:3] == ["setpriv", "--pdeathsig", "KILL"]
     options = list(pairwise(argv))

@@ -4,6 +4,8 @@ import pytest
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab.demo.perftest import Endpoint, measure, parse
+from kube_rdma_lab.lab import Lab
+from kube_rdma_lab.state import State
 
 # Layout of perftest 4.5 (reports 6.06); values made up.
 CLIENT = """\
@@ -24,6 +26,12 @@ CLIENT = """\
 
 def test_gigabits_are_taken_as_they_are():
     assert parse(CLIENT.format(unit="Gb/sec", average="0.24")).gbps == 0.24
+
+
+def test_what_was_moved_is_known_where_the_rate_rounds_to_nothing():
+    """As on a machine that is slow enough."""
+    outcome = parse(CLIENT.format(unit="Gb/sec", average="0.00"))
+    assert (outcome.iterations, outcome.gbps) == (3000, 0.0)
 
 
 def test_megabytes_are_binary_as_perftest_counts_them():
@@ -52,7 +60,8 @@ def test_output_without_figures_is_no_result(text):
         parse(text)
 
 
-def test_a_server_that_ends_before_it_listens_is_told_with_its_words():
+def test_a_server_that_ends_before_it_listens_is_told_with_its_words(tmp_path):
+    lab = Lab(tmp_path, State("x", "two-nodes", 0, "up", 0.0))
     place = Endpoint("pod-a", "127.0.0.1", lambda *words: ["sh", "-c", "echo no device; exit 1"])
     with pytest.raises(Unavailable, match="server on pod-a ended: no device"):
-        measure(place, place, ("ib_write_bw",))
+        measure(lab, place, place, ("ib_write_bw",))

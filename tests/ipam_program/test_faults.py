@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -131,7 +132,14 @@ async def test_a_node_that_was_rebuilt_waits_for_the_old_right(world):
     async with world.node() as addresses:
         await addresses.add(ask("c1"))
     async with world.node(disk=FakeDisk(), boot="boot-2", entered=False) as addresses:
-        await until(lambda: any(r.verb == "get" for r in world.lines["node-1"].requests))
+        numbers = count()
+
+        def looked_again():
+            """The first look is over then: the silence is counted from it."""
+            world.pool(f"news-{next(numbers)}")  # ends its pause
+            return sum(r.verb == "get" for r in world.lines["node-1"].requests) > 1
+
+        await until(looked_again)
         with pytest.raises(Unavailable, match="gives no addresses yet: it waits for its lease"):
             await addresses.add(ask("c2"))
         world.clock.time += TIMING.silence + 1
@@ -150,6 +158,48 @@ async def test_a_record_that_cannot_be_read(world):
     with pytest.raises(Broken, match=r"drain the node first\. journal/c1\.json cannot be read"):
         async with world.node(disk=disk):
             pass
+
+
+async def test_a_record_of_a_later_version(world):
+    """After a roll-back the node gives nothing and keeps what it holds; DEL works all the same.
+
+    Updated again, it goes on, and every address is whose it was.
+    """
+    disk = FakeDisk()
+    async with world.node(disk=disk) as addresses:
+        kept = texts(await addresses.add(ask("c1")))
+        await addresses.add(ask("c2"))
+    held, content = world.held("node-1"), disk.read("c1.json")
+    _overwrite(disk, "c1.json", content.replace(b'"Lease"', b'"Lease2"'))
+    async with world.node(disk=disk, entered=False) as addresses:
+        await until(lambda: addresses._trouble)
+        with pytest.raises(Unavailable, match=r"gives no addresses yet: .*run the version that"):
+            await addresses.add(ask("c3"))
+        await addresses.delete("c2")
+        await addresses.delete("c1")
+    assert world.held("node-1") == held
+    _overwrite(disk, "c1.json", content)
+    async with world.node(disk=disk) as addresses:
+        assert texts(await addresses.add(ask("c1"))) == kept
+        assert kept != texts(await addresses.add(ask("c4")))
+
+
+async def test_a_record_of_a_later_version_that_a_person_removed(world):
+    """The node goes on without a restart."""
+    disk = FakeDisk()
+    async with world.node(disk=disk):
+        _overwrite(disk, "c1.json", b'{"version": 2}')
+    async with world.node(disk=disk, entered=False) as addresses:
+        await until(lambda: addresses._trouble)
+        disk.unlink("c1.json")
+        world.clock.time += TIMING.contact
+        await until(lambda: gives(addresses))
+
+
+def _overwrite(disk, name, content):
+    handle = disk.create(name)
+    disk.write(handle, content)
+    disk.close(handle)
 
 
 async def test_a_journal_without_its_id(world):

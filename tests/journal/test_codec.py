@@ -1,79 +1,119 @@
-"""Every value that the journal may be given comes back as it was."""
+"""Every value that a journal may be given comes back as it was, from a later version too.
 
-from ipaddress import ip_address, ip_network
+The later version is played by keys that nobody knows, put into what this one wrote.
+"""
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.journal import codec
-from kube_rdma.model.attachment import Attachment, GivenAddress, Plan, Sandbox
-from kube_rdma.model.binding import PodName
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.link import Host
-from kube_rdma.model.step import (
-    AddAddress,
-    AddRoute,
-    AddRule,
-    Announce,
-    AwaitGid,
-    CallPlugin,
-    MakeLink,
-    MakeRdma,
-    MoveRdma,
-    PluginConf,
-    Probe,
-    SetLink,
-    SetSysctl,
-    TakeLink,
-    VirtualKind,
-)
+from kube_rdma.adapters.journal.codec import TAG
+from kube_rdma.adapters.journal.format import CODEC
+from kube_rdma.model.attachment import Attachment
+from kube_rdma.model.step import RemoveLink, SetLink
 
-V4, V6 = ip_address("192.168.111.1"), ip_address("fd00::1")
-PCI = PciAddress("0000:81:00.0")
-STEPS = (
-    MakeLink(VirtualKind.MACVLAN, Host(3, "ens2f0"), "net1", "kube-rdma a/net1", "bridge", 9000),
-    TakeLink(Host(3, "ens2f0"), "net1", PCI, 9000, "02:00:00:00:00:01", up=True),
-    SetLink("net1", 9000, None),
-    Probe("net1", V4),
-    AddAddress("net1", V4, 24),
-    AddAddress("net1", V6, 64),
-    AddRoute("net1", ip_network("10.0.0.0/8"), V4, None, 101),
-    AddRule(V6, 101, 20000),
-    SetSysctl("net/ipv4/conf/net1/arp_ignore", "1"),
-    MakeRdma("rxe-1", "rxe", "net1"),
-    MoveRdma("mlx5_0", None),
-    AwaitGid("rxe-1", "net1", V4),
-    Announce("net1", V4),
-    CallPlugin("net1", (PluginConf("bridge", b'{"type": "bridge"}'),), "1.0.0"),
-)
+from .recorded import ROOTS
+from .samples import APPLIED, ATTACHMENT, BOOKING
+from .values import values
+
+RECORDED = st.sampled_from(ROOTS).flatmap(values)
 
 
-@given(st.lists(st.sampled_from(STEPS)))
-def test_an_attachment_of_any_steps_comes_back(steps):
-    sandbox = Sandbox("c", PodName("default", "a"), "u", "/run/netns/x", 7)
-    plan = Plan("net1", "default/net", None, tuple(steps), (GivenAddress(V4, 24, None),))
-    wanted = Attachment(sandbox, (plan,))
-    assert codec.decode(Attachment, codec.encode(wanted)) == wanted
+def objects(data):
+    """Every object in what was encoded."""
+    if isinstance(data, dict):
+        yield data
+    for part in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
+        yield from objects(part)
+
+
+def on_disk(value):
+    """What a reader finds of it."""
+    return msgspec.json.decode(msgspec.json.encode(CODEC.encode(value)))
+
+
+@given(RECORDED)
+def test_any_record_comes_back(value):
+    """Out of the bytes that the disk has."""
+    data = on_disk(value)
+    assert CODEC.decode(type(value), data) == value
+    assert CODEC.is_known(data)
+
+
+@given(RECORDED, st.data())
+def test_a_later_version_is_read_and_kept(value, draw):
+    """With any keys that nobody knows it is what it was, and writing it again loses none."""
+    data = on_disk(value)
+    for place in draw.draw(st.lists(st.sampled_from(list(objects(data))), min_size=1)):
+        place["later"] = draw.draw(st.sampled_from([1, None, [], {"deep": [1]}, {TAG: "Later"}]))
+    assert CODEC.decode(type(value), data) == value
+    assert not CODEC.is_known(data)
+    assert CODEC.carry(CODEC.encode(value), data) == data
+
+
+@pytest.mark.parametrize("value", [ATTACHMENT, APPLIED, BOOKING])
+def test_what_changes_keeps_what_belongs_to_it(value):
+    """Keys stay with the values that they came with, whatever comes, goes and changes around."""
+    data = CODEC.encode(value)
+    for number, place in enumerate(objects(data)):
+        place["later"] = number
+    if value is BOOKING:
+        changed = replace(value, began=99.0, leases=(replace(value.leases[1], rest=5.0),))
+        carried = CODEC.carry(CODEC.encode(changed), data)
+        assert [carried["later"], carried["leases"][0]["later"]] == [0, 2]
+        assert (carried["began"], carried["leases"][0]["rest"]) == (99.0, 5.0)
+    elif value is APPLIED:
+        new = replace(value.specs[0], resource="rdma/new")
+        carried = CODEC.carry(CODEC.encode(replace(value, specs=(new, *value.specs[2:]))), data)
+        assert "later" not in carried["specs"][0]
+        later = [spec["later"] for spec in data["specs"]]
+        assert [spec["later"] for spec in carried["specs"][1:]] == later[2:]
+    else:
+        carried = CODEC.carry(CODEC.encode(replace(value, complete=True)), data)
+        assert carried == {**data, "complete": True}
+
+
+def test_equal_values_keep_their_own():
+    """Two steps that are alike to this version are not to a later one."""
+    plan = replace(ATTACHMENT.plans[0], steps=(SetLink("net1"), SetLink("net1"), SetLink("net1")))
+    value = replace(ATTACHMENT, plans=(plan,))
+    data = CODEC.encode(value)
+    for number, step in enumerate(data["plans"][0]["steps"]):
+        step["later"] = number
+    assert CODEC.carry(CODEC.encode(value), data) == data
 
 
 def test_a_record_from_before_a_field_has_its_default():
     """An agent that was updated gives back what the one before it attached."""
-    data = codec.encode(SetLink("net1", 9000, "02:00:00:00:00:01"))
+    data = CODEC.encode(SetLink("net1", 9000, "02:00:00:00:00:01"))
     del data["mac"]
-    assert codec.decode(SetLink, data) == SetLink("net1", 9000, None)
+    assert CODEC.decode(SetLink, data) == SetLink("net1", 9000, None)
 
 
-@pytest.mark.parametrize("change", ["missing", "strange", "kind", "type"])
-def test_what_is_not_as_it_was_written_is_not_understood(change):
-    data = codec.encode(SetLink("net1", 9000, None))
-    if change == "missing":
-        del data["name"]
-    elif change == "strange":
-        data["colour"] = "red"
-    elif change == "kind":
-        data[codec.KIND] = "AddAddress"
-    else:
-        data["mtu"] = "9000"
-    with pytest.raises(ValueError, match=r"is no|has not the fields|of no type"):
-        codec.decode(SetLink, data)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.pop("name"),
+        lambda data: data.update({TAG: "AddAddress"}),
+        lambda data: data.update({TAG: "PaintLink"}),
+        lambda data: data.update(kind="vxlan"),
+        lambda data: data.update(mtu="9000"),
+        lambda data: data.update(parent=[3, "ens2f0"]),
+    ],
+    ids=["a key missing", "another tag", "a tag unknown", "a word unknown", "a type", "a form"],
+)
+def test_what_is_not_understood_is_not_guessed(change):
+    """A step whose undo could be another one makes the whole attachment one to leave alone."""
+    data = on_disk(ATTACHMENT)
+    change(data["plans"][0]["steps"][0])
+    with pytest.raises(ValueError, match=r"is n|has no|of no type"):
+        CODEC.decode(Attachment, data)
+
+
+def test_what_has_no_form_is_not_written():
+    """A class that nobody gave a place in the table does not lose its fields on the disk."""
+    with pytest.raises(TypeError, match="cannot hold RemoveLink, no form is for it"):
+        CODEC.encode(replace(ATTACHMENT, plans=(RemoveLink("net1", "mark"),)))

@@ -1,6 +1,7 @@
 """Records survive what can happen to a disk and to a process, on a real folder and on the fake."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -9,9 +10,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from kube_rdma.adapters.journal.codec import Codec, form
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.fake import Failing, FakeDisk, Killed
-from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.journal.format import FORMS
+from kube_rdma.adapters.journal.journal import Journal, Loaded
 from kube_rdma.model.binding import Promise
 from kube_rdma.model.errors import Refused, Unavailable
 
@@ -23,8 +26,15 @@ class Note:
 
 
 KINDS = {"note": Note, "promise": Promise}
+CODEC = Codec((form(Note, "Note", "text numbers"), *FORMS))
+PROMISE = Promise("n1", "rdma/hca", ("c@e-0", "c-1"), ("c@e",), "x=y", 1.5, ("n0",))
 OLD, NEW = Note("old", (1, 2)), Note("new")
 STEPS = ("create", "write", "fsync", "rename", "fsync of the folder")
+
+
+def opened(disk):
+    """A journal of notes and promises."""
+    return Journal(disk, KINDS, CODEC)
 
 
 @pytest.fixture(params=["folder", "fake"])
@@ -45,27 +55,26 @@ def spoil(disk, name, content):
 
 def test_what_is_put_is_loaded(disk):
     """Values come back as they were, each of its kind, by name."""
-    promise = Promise("n1", "rdma/hca", ("c@e-0", "c-1"), ("c@e",), "x=y", 1.5, ("n0",))
-    journal = Journal(disk, KINDS)
+    journal = opened(disk)
     journal.put("b", NEW)
     journal.put("a:1", OLD)
-    journal.put("b", promise)
-    loaded = Journal(disk, KINDS).load()
-    assert loaded.records == (("a:1", OLD), ("b", promise))
+    journal.put("b", PROMISE)
+    loaded = opened(disk).load()
+    assert loaded.records == (("a:1", OLD), ("b", PROMISE))
     assert loaded.faults == ()
 
 
 @pytest.mark.parametrize("text", ['"\\', "\0\n", "Zürich 東京 😀"])
 def test_any_text_comes_back(disk, text):
     """Names of objects and files are not all of plain letters."""
-    Journal(disk, KINDS).put("a", Note(text))
-    ((_, note),) = Journal(disk, KINDS).load().records
+    opened(disk).put("a", Note(text))
+    ((_, note),) = opened(disk).load().records
     assert note == Note(text)
 
 
 def test_removed_is_gone(disk):
     """To remove twice is no error."""
-    journal = Journal(disk, KINDS)
+    journal = opened(disk)
     journal.put("a", OLD)
     journal.put("b", NEW)
     journal.remove("a", "c")
@@ -78,14 +87,14 @@ def test_removed_is_gone(disk):
 def test_a_renamed_record_is_there_once(at, lost):
     """Under its old name or the new one, whatever ends in between; when it returned, the new."""
     disk = FakeDisk()
-    Journal(disk, KINDS).put("a", OLD)
+    opened(disk).put("a", OLD)
     if at is None:
-        Journal(disk, KINDS).rename("a", "b")
+        opened(disk).rename("a", "b")
     else:
         with pytest.raises(Killed):
-            Journal(Failing(disk, at), KINDS).rename("a", "b")
+            opened(Failing(disk, at)).rename("a", "b")
     disk.crash(lost)
-    loaded = Journal(disk, KINDS).load()
+    loaded = opened(disk).load()
     assert loaded.faults == ()
     assert loaded.records in ((("b", OLD),), (("a", OLD),) if at is not None else ())
 
@@ -93,7 +102,7 @@ def test_a_renamed_record_is_there_once(at, lost):
 def test_a_record_that_is_not_there_cannot_be_renamed(disk):
     """It says so."""
     with pytest.raises(Unavailable, match=r"a\.json cannot be renamed"):
-        Journal(disk, KINDS).rename("a", "b")
+        opened(disk).rename("a", "b")
 
 
 @pytest.mark.parametrize("name", ["", ".a", "a/b", "../a", "a" * 201, "a b", "ä"])
@@ -101,14 +110,14 @@ def test_names_that_are_no_file(disk, name):
     """Such a name is refused before the disk is touched."""
     before = disk.names()
     with pytest.raises(Refused):
-        Journal(disk, KINDS).put(name, OLD)
+        opened(disk).put(name, OLD)
     assert disk.names() == before
 
 
 def test_the_steps_are_counted(disk):
     """A put has these steps, so the tests below reach each of them."""
     failing = Failing(disk)
-    Journal(failing, KINDS).put("a", OLD)
+    opened(failing).put("a", OLD)
     assert failing.steps == len(STEPS)
 
 
@@ -117,10 +126,10 @@ def test_the_steps_are_counted(disk):
 def test_killed_at_a_step_leaves_the_old_or_the_new(disk, before, at):
     """The process ends before a step: the next one finds no half record and can write."""
     for name, value in before:
-        Journal(disk, KINDS).put(name, value)
+        opened(disk).put(name, value)
     with pytest.raises(Killed):
-        Journal(Failing(disk, at), KINDS).put("a", NEW)
-    journal = Journal(disk, KINDS)
+        opened(Failing(disk, at)).put("a", NEW)
+    journal = opened(disk)
     loaded = journal.load()
     assert loaded.faults == ()
     assert loaded.records == (before if at <= STEPS.index("rename") else (("a", NEW),))
@@ -136,14 +145,14 @@ def test_power_lost_at_a_step_leaves_the_old_or_the_new(before, at, lost):
     """What was not synced is torn or gone; a put that returned is there whatever is lost."""
     disk = FakeDisk()
     for name, value in before:
-        Journal(disk, KINDS).put(name, value)
+        opened(disk).put(name, value)
     if at is None:
-        Journal(disk, KINDS).put("a", NEW)
+        opened(disk).put("a", NEW)
     else:
         with pytest.raises(Killed):
-            Journal(Failing(disk, at), KINDS).put("a", NEW)
+            opened(Failing(disk, at)).put("a", NEW)
     disk.crash(lost)
-    loaded = Journal(disk, KINDS).load()
+    loaded = opened(disk).load()
     assert loaded.faults == ()
     assert loaded.records in (((before, (("a", NEW),))) if at is not None else ((("a", NEW),),))
 
@@ -165,30 +174,30 @@ def test_the_fake_punishes_a_missing_sync():
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
 def test_a_failing_disk_is_unavailable(disk, at, number):
     """The sentence names path and cause; nothing half-written stays visible."""
-    Journal(disk, KINDS).put("a", OLD)
+    opened(disk).put("a", OLD)
     failing = Failing(disk, at, OSError(number, os.strerror(number)))
     with pytest.raises(Unavailable) as caught:
-        Journal(failing, KINDS).put("a", NEW)
+        opened(failing).put("a", NEW)
     assert f"{disk.path}/a.json cannot be written ({os.strerror(number)})" in str(caught.value)
     assert [name for name in disk.names() if name != ".lock"] == ["a.json"]
     wanted = OLD if at <= STEPS.index("rename") else NEW
-    assert Journal(disk, KINDS).load().records == (("a", wanted),)
+    assert opened(disk).load().records == (("a", wanted),)
 
 
 @pytest.mark.parametrize("disk", [FakeDisk(capacity=250), FakeDisk(read_only=True)])
 def test_a_full_or_read_only_disk(disk):
     """The fake has them too, for tests of whoever uses the journal."""
     with pytest.raises(Unavailable):
-        Journal(disk, KINDS).put("a", Note("x" * 250))
+        opened(disk).put("a", Note("x" * 250))
     assert disk.names() == ()
 
 
 def test_remove_on_a_failing_disk(disk):
     """It says so, and the record stays."""
-    Journal(disk, KINDS).put("a", OLD)
+    opened(disk).put("a", OLD)
     with pytest.raises(Unavailable, match="cannot be removed"):
-        Journal(Failing(disk, 0, OSError(errno.EROFS, "no")), KINDS).remove("a")
-    assert Journal(disk, KINDS).load().records == (("a", OLD),)
+        opened(Failing(disk, 0, OSError(errno.EROFS, "no"))).remove("a")
+    assert opened(disk).load().records == (("a", OLD),)
 
 
 BROKEN = {
@@ -196,18 +205,22 @@ BROKEN = {
     "torn": b'{"version": 1, "kind": "no',
     "zeros": b"\0" * 64,
     "another form": b"[]",
-    "newer": b'{"version": 2, "kind": "note", "data": {"text": "x"}}',
-    "unknown kind": b'{"version": 1, "kind": "tune", "data": {"text": "x"}}',
-    "missing field": b'{"version": 1, "kind": "note", "data": {}}',
-    "unknown field": b'{"version": 1, "kind": "note", "data": {"text": "x", "more": 1}}',
-    "wrong type": b'{"version": 1, "kind": "note", "data": {"text": 1}}',
+    "no version": b'{"kind": "note", "data": {"is": "Note", "text": "x"}}',
+    "no data": b'{"version": 1, "kind": "note"}',
+}
+FOREIGN = {
+    "newer": b'{"version": 2, "notes": ["x"]}',
+    "unknown kind": b'{"version": 1, "kind": "tune", "data": {"is": "Note", "text": "x"}}',
+    "unknown tag": b'{"version": 1, "kind": "note", "data": {"is": "Tune", "text": "x"}}',
+    "missing key": b'{"version": 1, "kind": "note", "data": {"is": "Note"}}',
+    "wrong type": b'{"version": 1, "kind": "note", "data": {"is": "Note", "text": 1}}',
 }
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
 def test_a_record_that_cannot_be_read_is_set_aside(disk, content):
     """It is told each time, kept for a person, and in nobody's way."""
-    journal = Journal(disk, KINDS)
+    journal = opened(disk)
     journal.put("good", OLD)
     spoil(disk, "bad.json", content)
     spoil(disk, "bad.broken", b"of last year")
@@ -221,17 +234,81 @@ def test_a_record_that_cannot_be_read_is_set_aside(disk, content):
     assert len(again.faults) == 2
 
 
+@pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
+def test_a_foreign_record_is_left_alone(disk, content):
+    """It is told at each start, keeps its name and every byte, and the others are read."""
+    spoil(disk, "a.json", content)
+    opened(disk).put("b", OLD)
+    for _ in range(2):
+        journal = opened(disk)
+        loaded = journal.load()
+        assert loaded.records == (("b", OLD),)
+        (fault,) = loaded.foreign
+        assert str(fault).startswith(f"{disk.path}/a.json is left as it is, for this version")
+        assert journal.foreign == {"a"}
+    for act in (
+        lambda: journal.put("a", NEW),
+        lambda: journal.remove("b", "a"),
+        lambda: journal.rename("b", "a"),
+        lambda: journal.rename("a", "c"),
+        lambda: journal.refuse_foreign("c", "a"),
+    ):
+        with pytest.raises(Unavailable, match="run the version that wrote it again"):
+            act()
+    assert disk.read("a.json") == content
+    assert opened(disk).load().records == (("b", OLD),)
+
+
+def test_a_foreign_record_that_a_person_removed(disk):
+    """Its name is free again, without a restart."""
+    spoil(disk, "a.json", FOREIGN["newer"])
+    journal = opened(disk)
+    journal.load()
+    disk.unlink("a.json")
+    journal.refuse_foreign("a")
+    journal.put("a", NEW)
+    assert journal.foreign == frozenset()
+    assert journal.load().records == (("a", NEW),)
+
+
+def test_keys_of_a_later_version_stay(disk):
+    """Through rewriting and renaming, beside the record and in it, until the record is removed."""
+    later = {"version": 1, "kind": "note", "by": "N+1", "data": {"is": "Note", "text": "x"}}
+    later["data"]["colour"] = "red"
+    spoil(disk, "a.json", json.dumps(later).encode())
+    journal = opened(disk)
+    assert journal.load() == Loaded((("a", Note("x")),))
+    journal.put("a", NEW)
+    journal.rename("a", "b")
+    journal.put("b", OLD)
+    wanted = {"is": "Note", "text": "old", "numbers": [1, 2], "colour": "red"}
+    assert json.loads(disk.read("b.json")) == {**later, "data": wanted}
+    journal.remove("b")
+    journal.put("b", OLD)
+    assert "N+1" not in disk.read("b.json").decode()
+
+
+def test_keys_do_not_go_to_another_kind(disk):
+    """A record that gives way to one of another kind leaves nothing in it."""
+    later = b'{"version": 1, "kind": "note", "data": {"is": "Note", "text": "x", "colour": 1}}'
+    spoil(disk, "a.json", later)
+    journal = opened(disk)
+    journal.load()
+    journal.put("a", PROMISE)
+    assert "colour" not in disk.read("a.json").decode()
+
+
 def test_a_broken_record_on_a_read_only_disk(disk):
     """That it stays where it is, is told, and is no crash."""
     spoil(disk, "bad.json", b"?")
     failing = Failing(disk, 0, OSError(errno.EROFS, "Read-only file system"))
-    (fault,) = Journal(failing, KINDS).load().faults
+    (fault,) = opened(failing).load().faults
     assert "could not be renamed (Read-only file system)" in str(fault)
 
 
 def test_a_folder_where_a_record_belongs(tmp_path):
     """What is no file at all is set aside as well."""
-    with Journal(Folder(tmp_path), KINDS) as journal:
+    with opened(Folder(tmp_path)) as journal:
         (tmp_path / "bad.json").mkdir()
         (fault,) = journal.load().faults
     assert "Is a directory" in str(fault)
@@ -242,7 +319,7 @@ def test_rights(tmp_path):
     """Nobody else reads it, even where the folder was made by another."""
     path = tmp_path / "j"
     path.mkdir(mode=0o755)
-    with Journal(Folder(path), KINDS) as journal:
+    with opened(Folder(path)) as journal:
         journal.put("a", OLD)
     assert path.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in path.iterdir()} == {0o600}
@@ -283,7 +360,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 def test_one_put_is_timed(tmp_path):
     """The time is printed for whoever wants to know this disk; it decides nothing."""
-    with Journal(Folder(tmp_path), KINDS) as journal:
+    with opened(Folder(tmp_path)) as journal:
         start = time.perf_counter()
         for number in range(50):
             journal.put(f"n{number}", OLD)

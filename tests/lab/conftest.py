@@ -1,33 +1,48 @@
-"""One lab for all tests of a run, booted by the path that `make demo` takes."""
+"""Two labs for all tests of a run: one of machines, booted as `make demo` does, and a native one.
 
+A test asks for `native` unless it needs verbs, virtual functions or the guest's own kernel.
+"""
+
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
 
 from kube_rdma.model.errors import Refused
+from kube_rdma_lab import cluster, preflight
 from kube_rdma_lab import lab as labs
-from kube_rdma_lab import preflight
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.main import demonstrate
 from kube_rdma_lab.printer import Printer
 from kube_rdma_lab.topology import find
+from tests.documents.shell import Shell
 
 NAME = "test"
+NATIVE_NAME = "test-native"
 
 
 def pytest_collection_modifyitems(items):
     """Mark everything in this folder, so that `make check` leaves it out."""
+    here = Path(__file__).parent
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if here in item.path.parents:
             item.add_marker(pytest.mark.lab)
+    # Native nodes come first, before machines want the processors. The documents are followed on a
+    # fresh lab; what other files need is installed behind them.
+    items.sort(
+        key=lambda item: (
+            here in item.path.parents,
+            "native" not in getattr(item, "fixturenames", ()),  # a test of the bare VM has none
+            item.path.name != "test_documents.py",
+        )
+    )
 
 
-@pytest.fixture(scope="session")
-def machine():
-    """Skip where no lab can run; in CI that is a failure."""
+def able(topology):
+    """Skip where no lab of a topology can run; in CI that is a failure."""
     try:
-        preflight.check(find("two-nodes"))
+        preflight.check(find(topology))
     except Refused as reason:
         if os.environ.get("CI") == "true":
             raise
@@ -35,16 +50,49 @@ def machine():
 
 
 @pytest.fixture(scope="session")
-def lab(machine):
-    """Two nodes, Ready. KUBE_RDMA_TEST_LAB=NAME takes a running lab instead and leaves it up."""
-    if chosen := os.environ.get("KUBE_RDMA_TEST_LAB"):
+def machine():
+    """For tests that boot machines of their own."""
+    able("two-nodes")
+
+
+@contextlib.contextmanager
+def up(name, command, variable):
+    """Have a lab up for a while, booted and ended by the commands of docs/lab.md.
+
+    The environment may name a running one instead, which stays up.
+    """
+    if chosen := os.environ.get(variable):
         yield labs.find(chosen)
         return
-    labs.down(NAME)
-    with Printer() as report:
-        running = labs.up(NAME, "two-nodes", None, report)
-    yield running
-    labs.down(NAME)
+    with Shell({"KUBE_RDMA_LAB": name}) as shell:
+        labs.down(name)
+        print(shell.check(command))
+        yield labs.find(name)
+        print(shell.check("kube-rdma lab down"))
+
+
+@pytest.fixture(scope="session")
+def lab():
+    """Two machines; KUBE_RDMA_TEST_LAB=NAME takes a running lab instead."""
+    able("two-nodes")
+    with up(NAME, "kube-rdma lab up", "KUBE_RDMA_TEST_LAB") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def native():
+    """Two native nodes with eight recorded cards each; KUBE_RDMA_TEST_NATIVE=NAME as above."""
+    able("native")
+    command = "kube-rdma lab up --topology native"
+    with up(NATIVE_NAME, command, "KUBE_RDMA_TEST_NATIVE") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def recorded(native):
+    """The native lab with seed S2's device plugin, unchanged, on its recorded cards."""
+    scc.install(native, "daemonset-preset.yaml")
+    return native
 
 
 @pytest.fixture(scope="session")
@@ -62,8 +110,7 @@ def vke(lab, proof):
     """
     example = str(scc.examples() / "s1-vke" / "daemonset.yaml")
     scc.install_kinds(lab)
-    scc.kubectl(lab, "apply", "-f", example)
-    rollout = ("rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-rdma")
-    scc.kubectl(lab, *rollout, "--timeout=120s", seconds=150)
+    cluster.kubectl(lab, "apply", "-f", example)
+    cluster.rollout(lab, "rdma-device-plugin", "kube-rdma")
     yield lab
-    scc.kubectl(lab, "delete", "-f", example, "--ignore-not-found", "--wait", seconds=120)
+    cluster.kubectl(lab, "delete", "-f", example, "--ignore-not-found", "--wait")

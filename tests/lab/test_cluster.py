@@ -1,13 +1,11 @@
 """The cluster is a real one: who may do what, Services, logs and exec."""
 
-import json
 import sys
 
 import pytest
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma_lab import lab as labs
-from kube_rdma_lab.demo import scc
+from kube_rdma_lab import cluster, waiting
 
 SERVICE = {
     "apiVersion": "v1",
@@ -36,18 +34,24 @@ ASK = """
 import ssl, sys, urllib.error, urllib.request
 try:
     context = ssl._create_unverified_context()
-    print(urllib.request.urlopen(sys.argv[1], timeout=20, context=context).status)
+    print(urllib.request.urlopen(sys.argv[1], context=context).status)
 except urllib.error.HTTPError as answer:
     print(answer.code)
 """
-FETCH = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1], timeout=20).status)"
+FETCH = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).status)"
+
+
+@pytest.fixture(scope="module")
+def lab(recorded):
+    """Native nodes: who may do what, Services and logs are no matter of verbs."""
+    return recorded
 
 
 def as_kubelet(lab, *words):
     """Run kubectl on node-1 with the kubelet's own credentials."""
     kubectl = f"{lab.state.binaries}/kubectl"
     config = f"{lab.home}/nodes/node-1/files/kubernetes/kubelet.kubeconfig"
-    return labs.run([*lab.enter(), kubectl, f"--kubeconfig={config}", *words])
+    return waiting.run(lab, [*lab.enter(), kubectl, f"--kubeconfig={config}", *words])
 
 
 def test_a_kubelet_may_touch_its_own_node_and_no_other(lab):
@@ -63,25 +67,25 @@ def test_a_kubelet_reads_no_secrets_of_others(lab):
 
 def test_nobody_gets_in_without_a_certificate(lab):
     ask = (*lab.enter(), sys.executable, "-c", ASK)
-    assert labs.run([*ask, "https://10.89.0.1:6443/api/v1/nodes"]).strip() in ("401", "403")
-    assert labs.run([*ask, "https://10.89.0.11:10250/pods"]).strip() == "401"
+    assert waiting.run(lab, [*ask, "https://10.89.0.1:6443/api/v1/nodes"]).strip() in ("401", "403")
+    assert waiting.run(lab, [*ask, "https://10.89.0.11:10250/pods"]).strip() == "401"
 
 
-def test_a_cluster_ip_answers_from_its_own_node_and_from_the_other(lab, proof):
-    for document in (SERVICE, SERVER):
-        apply = [*lab.kubectl("apply", "-f", "-")]
-        labs.run(["sh", "-c", f"echo '{json.dumps(document)}' | {' '.join(apply)}"])
+def test_a_cluster_ip_answers_from_its_own_node_and_from_the_other(lab):
+    cluster.apply(lab, SERVICE, SERVER)
     try:
-        scc.kubectl(lab, "wait", "pod/hello", "--for=condition=Ready", "--timeout=120s")
-        ip = scc.get(lab, "service/hello")["spec"]["clusterIP"]
-        for agent in scc.get(lab, "pods", "-n", "kube-system")["items"]:
+        cluster.ready(lab, "hello")
+        ip = cluster.get(lab, "service/hello")["spec"]["clusterIP"]
+        for agent in cluster.get(lab, "pods", "-n", "kube-system")["items"]:
             # The agents are on the host network: this is the node's own way to a Service.
             words = ("-n", "kube-system", "exec", agent["metadata"]["name"], "--")
-            answer = scc.kubectl(lab, *words, "python3", "-c", FETCH, f"http://{ip}/")
+            answer = cluster.kubectl(lab, *words, "python3", "-c", FETCH, f"http://{ip}/")
             assert answer.strip() == "200", agent["spec"]["nodeName"]
         # From the pod itself: same node, through the bridge and back.
-        answer = scc.kubectl(lab, "exec", "hello", "--", "python3", "-c", FETCH, f"http://{ip}/")
+        answer = cluster.kubectl(
+            lab, "exec", "hello", "--", "python3", "-c", FETCH, f"http://{ip}/"
+        )
         assert answer.strip() == "200"
-        assert '"GET / HTTP/1.1" 200' in scc.kubectl(lab, "logs", "hello")
+        assert '"GET / HTTP/1.1" 200' in cluster.kubectl(lab, "logs", "hello")
     finally:
-        scc.kubectl(lab, "delete", "pod/hello", "service/hello", "--grace-period=0", "--force")
+        cluster.kubectl(lab, "delete", "pod/hello", "service/hello", "--grace-period=0", "--force")

@@ -1,6 +1,7 @@
 """Bad days: whatever ends a lab, nothing of it stays, and the next one starts.
 
-The control-plane topology boots in seconds and has every kind of resource but QEMU.
+The control-plane topology boots in seconds and has every kind of resource but those of nodes:
+native nodes have them, and control groups, which no namespace takes along.
 """
 
 import os
@@ -42,7 +43,7 @@ def wait_until(condition, seconds=20):
 
 
 @pytest.fixture(autouse=True)
-def clean(machine):
+def clean():
     """Start and end without a crash lab; compare what the machine itself shows."""
     labs.down(NAME)
     before = outside()
@@ -53,10 +54,17 @@ def clean(machine):
 
 
 def outside():
-    """Return the mounts and links that the machine's own namespaces show."""
+    """Return the mounts, links and control groups that the machine's own namespaces show."""
     links = subprocess.run(["ip", "-br", "link"], capture_output=True, text=True, check=True)
     mounts = {line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()}
-    return mounts, {line.split()[0] for line in links.stdout.splitlines()}
+    groups = set(Path("/sys/fs/cgroup").rglob(f"kube-rdma-lab-{NAME}"))
+    return mounts, {line.split()[0] for line in links.stdout.splitlines()}, groups
+
+
+def members(group):
+    """Return the processes of a control group and of all below it."""
+    files = (group / "cgroup.procs", *group.rglob("cgroup.procs"))
+    return [line for path in files for line in path.read_text().split()]
 
 
 def start_up():
@@ -89,16 +97,24 @@ def until_step(process, step):
     pytest.fail(f"`up` ended before {step!r}")
 
 
-def test_down_leaves_nothing(machine):
-    labs.up(NAME, "control-plane", None, lambda event: None)
+TOPOLOGIES = pytest.mark.parametrize("topology", ["control-plane", "native"])
+
+
+@TOPOLOGIES
+def test_down_leaves_nothing(topology):
+    before = outside()
+    labs.up(NAME, topology, None, lambda event: None)
     assert len(processes()) >= 4
     assert labs.down(NAME)
     assert not processes()
     assert not state.home(NAME).exists()
+    assert outside() == before
 
 
-def test_a_killed_supervisor_takes_everything_along_and_status_says_so():
-    labs.up(NAME, "control-plane", None, lambda event: None)
+@TOPOLOGIES
+def test_a_killed_supervisor_takes_everything_along_and_status_says_so(topology):
+    """All but the control groups of native nodes; the next `up` clears those away."""
+    labs.up(NAME, topology, None, lambda event: None)
     os.kill(state.read(state.home(NAME)).pid, signal.SIGKILL)
     wait_until(lambda: not processes())
     status = subprocess.run(
@@ -106,7 +122,8 @@ def test_a_killed_supervisor_takes_everything_along_and_status_says_so():
     )
     assert status.returncode == 1
     assert "crashed while up" in status.stdout
-    labs.up(NAME, "control-plane", None, lambda event: None)
+    assert not [path for group in outside()[2] for path in members(group)]
+    labs.up(NAME, topology, None, lambda event: None)
     assert state.is_held(state.home(NAME))
 
 

@@ -5,13 +5,13 @@ card has the functions that the lab made at boot.
 """
 
 import json
-import time
 
 import pytest
 import yaml
 
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
+from kube_rdma_lab.waiting import until
 
 pytestmark = pytest.mark.slow  # the kernel's part runs in the bare VM every time
 NODE = "node-2"
@@ -40,7 +40,7 @@ done </lab/vfs
 
 def shell(lab, script):
     """Run a shell script on the node."""
-    return labs.run(lab.ssh(NODE, "sh", "-c", script))
+    return cluster.shell(lab, NODE, script)
 
 
 def wish_for(lab, count):
@@ -87,9 +87,7 @@ def manifest():
 
 def wait_for(lab, count):
     """Wait until the node's allocatable shows so many functions."""
-    path = "{.status.allocatable." + RESOURCE.replace(".", "\\.").replace("/", "\\/") + "}"
-    words = ("wait", f"node/{NODE}", f"--for=jsonpath={path}={count}", "--timeout=90s")
-    scc.kubectl(lab, *words, seconds=120)
+    cluster.wait_for_resource(lab, RESOURCE, count, node=NODE)
 
 
 def functions(lab):
@@ -100,12 +98,11 @@ def functions(lab):
 
 def until_said(lab, words):
     """Wait until the agent's log has these words."""
-    deadline = time.monotonic() + 60
-    while words not in (
-        said := scc.kubectl(lab, "logs", f"daemonset/{AGENT}", "-n", "kube-system")
-    ):
-        assert time.monotonic() < deadline, said
-        time.sleep(0.5)
+
+    def log():
+        return cluster.kubectl(lab, "logs", f"daemonset/{AGENT}", "-n", "kube-system")
+
+    until(lab, f"a line of the agent with {words!r}", lambda: words in log())
 
 
 @pytest.fixture(scope="module")
@@ -114,14 +111,14 @@ def maker(lab, proof, tmp_path_factory):
     path = tmp_path_factory.mktemp("vf") / "agent.json"
     path.write_text(json.dumps(manifest()))
     wish_for(lab, MADE)
-    scc.kubectl(lab, "apply", "-f", str(path))
+    cluster.kubectl(lab, "apply", "-f", str(path))
     try:
         wait_for(lab, MADE)
         yield lab
     finally:
         # With its pods: an agent that still runs would give the card its own number again.
         words = ("delete", "-f", str(path), "--ignore-not-found", "--cascade=foreground")
-        scc.kubectl(lab, *words, seconds=150)
+        cluster.kubectl(lab, *words)
         shell(lab, f"rm -r {FOLDER}; {RESTORE.format(card=CARD, count=MADE)}")
 
 
@@ -137,7 +134,7 @@ def test_functions_that_are_lost_are_made_again_with_the_same_addresses(maker):
     before = functions(maker)
     shell(maker, f"echo 0 >/sys/class/net/{CARD}/device/sriov_numvfs")
     made = f"/sys/class/net/{CARD}/device/virtfn{MADE - 1}/net"
-    shell(maker, f"for i in $(seq 300); do [ -e {made} ] && exit; sleep 0.2; done; exit 1")
+    cluster.until_on_node(maker, NODE, f"[ -e {made} ]")
     wait_for(maker, MADE)
     assert functions(maker) == before
 
@@ -155,13 +152,12 @@ def test_another_number_is_made_when_no_pod_holds_a_function(maker, tmp_path):
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "holds-vf"}, "spec": spec}
     path = tmp_path / "pod.json"
     path.write_text(json.dumps(pod))
-    scc.kubectl(maker, "apply", "-f", str(path))
+    cluster.kubectl(maker, "apply", "-f", str(path))
     try:
-        words = ("wait", "pod/holds-vf", "--for=condition=Ready", "--timeout=60s")
-        scc.kubectl(maker, *words, seconds=90)
+        cluster.ready(maker, "holds-vf")
         wish_for(maker, 2)
         until_said(maker, "have ended: default/holds-vf")
         assert len(functions(maker)) == 7
     finally:
-        scc.kubectl(maker, "delete", "pod", "holds-vf", "--ignore-not-found")
+        cluster.kubectl(maker, "delete", "pod", "holds-vf", "--ignore-not-found")
     wait_for(maker, 2)

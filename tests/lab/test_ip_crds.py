@@ -13,7 +13,7 @@ from kube_rdma.api.ip_pool_status import Findings
 from kube_rdma.api.object_document import of_value
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ip import Family, NodeLease, Usage
-from kube_rdma_lab.demo import scc
+from kube_rdma_lab import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = ROOT / "config/crds"
@@ -37,6 +37,12 @@ BLOCK_NAME = "default.10-10-0-64"
 LEASE = NodeLease("node-1", "", "boot", 1, fenced=True)
 
 
+@pytest.fixture(scope="module")
+def lab(native):
+    """Native nodes: only the API server is asked."""
+    return native
+
+
 def document(kind, name, spec, **more):
     """Return an object of ours."""
     return {
@@ -56,7 +62,7 @@ def write(lab, tmp_path):
         path = tmp_path / "objects.json"
         whole = {"apiVersion": "v1", "kind": "List", "items": list(documents)}
         path.write_text(json.dumps(whole))
-        return scc.kubectl(lab, word, "-f", str(path), *options)
+        return cluster.kubectl(lab, word, "-f", str(path), *options)
 
     return put
 
@@ -64,8 +70,8 @@ def write(lab, tmp_path):
 @pytest.fixture(scope="module")
 def installed(lab):
     """The definitions, served; they stay, others may use them."""
-    scc.kubectl(lab, "apply", "-f", str(CRDS))
-    scc.kubectl(lab, "wait", "-f", str(CRDS), "--for=condition=Established", "--timeout=30s")
+    cluster.kubectl(lab, "apply", "-f", str(CRDS))
+    cluster.wait(lab, "-f", str(CRDS), "--for=condition=Established")
 
 
 def test_the_api_server_keeps_our_objects(installed, lab, write):
@@ -78,7 +84,7 @@ def test_the_api_server_keeps_our_objects(installed, lab, write):
     objects = document("IPPool", "training", SPEC), document("IPBlock", BLOCK_NAME, BLOCK)
     write("apply", *objects)
     write("apply", whole, options=("--server-side", "--force-conflicts", "--subresource=status"))
-    shown = scc.kubectl(lab, "get", "ippools").split("\n")
+    shown = cluster.kubectl(lab, "get", "ippools").split("\n")
     assert shown[0].split() == ["NAME", "RANGES", "USED", "FREE", "READY", "AGE"]
     assert shown[1].split()[:6] == [
         "training",
@@ -88,12 +94,12 @@ def test_the_api_server_keeps_our_objects(installed, lab, write):
         "202",
         "True",
     ]
-    found = json.loads(scc.kubectl(lab, "get", "ippools", "training", "-o", "json"))
+    found = json.loads(cluster.kubectl(lab, "get", "ippools", "training", "-o", "json"))
     spec = json.dumps(found["spec"]).encode()
     assert ip_pool.decode(spec).excludes == pool.excludes
     assert (found["spec"]["blockSize"], found["spec"]["network"]) == (32, "default")
     assert ip_pool_status.decode(json.dumps(found["status"]).encode()) == status
-    block = json.loads(scc.kubectl(lab, "get", "ipblocks", BLOCK_NAME, "-o", "json"))
+    block = json.loads(cluster.kubectl(lab, "get", "ipblocks", BLOCK_NAME, "-o", "json"))
     assert block["spec"] == BLOCK
     write("delete", *objects)
 
@@ -115,11 +121,11 @@ def test_the_api_server_keeps_a_node_lease(lab, write):
     write("create", lease)
     try:
         words = ("-n", "kube-system", "get", "lease", name, "-o", "json")
-        found = json.loads(scc.kubectl(lab, *words))
+        found = json.loads(cluster.kubectl(lab, *words))
         spec = ip_objects.decode_lease(json.dumps(found["spec"]).encode())
         assert ip_objects.lease(name, spec, found["metadata"]["annotations"]) == LEASE
     finally:
-        scc.kubectl(lab, "-n", "kube-system", "delete", "lease", name)
+        cluster.kubectl(lab, "-n", "kube-system", "delete", "lease", name)
 
 
 def test_the_door_of_addresses_on_a_real_api_server(installed, lab):
@@ -133,7 +139,6 @@ def test_the_door_of_addresses_on_a_real_api_server(installed, lab):
         env={**os.environ, **keys},
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     if result.returncode:

@@ -9,6 +9,8 @@ from uuid import uuid4
 
 import pytest
 
+from kube_rdma_lab import cluster
+
 CRDS = Path(__file__).resolve().parents[2] / "config" / "crds"
 SUBNET = "10.99.0.0/27"  # thirty addresses
 NETWORK = "lab-test"
@@ -20,28 +22,26 @@ POOL = {
 }
 
 
-def kubectl(lab, *words, stdin=""):
-    done = subprocess.run(
-        lab.kubectl(*words), input=stdin, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture(scope="module")
+def lab(native):
+    """Native nodes: only the API server is asked."""
+    return native
 
 
 @pytest.fixture
 def pool(lab):
     """The kinds, which stay, and a pool, which goes with all that was made of it."""
     for path in sorted(CRDS.glob("ip*.yaml")):
-        kubectl(lab, "apply", "-f", "-", stdin=path.read_text())
+        cluster.kubectl(lab, "apply", "-f", "-", stdin=path.read_text())
     names = [f"crd/{kind}.kube-rdma.io" for kind in ("ippools", "ipblocks")]
-    kubectl(lab, "wait", "--for=condition=Established", *names, "--timeout=30s")
-    kubectl(lab, "apply", "-f", "-", stdin=json.dumps(POOL))
+    cluster.wait(lab, "--for=condition=Established", *names)
+    cluster.apply(lab, POOL)
     yield NETWORK
-    kubectl(lab, "delete", "ippool", NETWORK)
-    blocks = kubectl(lab, "get", "ipblocks", "-o", "name").split()
+    cluster.kubectl(lab, "delete", "ippool", NETWORK)
+    blocks = cluster.kubectl(lab, "get", "ipblocks", "-o", "name").split()
     if ours := [name for name in blocks if f"/{NETWORK}." in name]:
-        kubectl(lab, "delete", *ours)
-    kubectl(lab, "delete", "leases", "-n", "default", "-l", "kube-rdma.io/lease=ipam")
+        cluster.kubectl(lab, "delete", *ours)
+    cluster.kubectl(lab, "delete", "leases", "-n", "default", "-l", "kube-rdma.io/lease=ipam")
 
 
 def client(lab, node, journals, *words):
@@ -67,7 +67,7 @@ def given(process):
 
 
 def finished(process):
-    _, told = process.communicate(timeout=30)
+    _, told = process.communicate()
     assert process.returncode == 0, told
 
 

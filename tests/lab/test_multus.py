@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab import cluster
 from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.demo import scc
@@ -50,15 +50,14 @@ def beside(lab):
     try:
         install(lab)
         start(lab, "before")
-        scc.kubectl(lab, "apply", "-f", str(EXAMPLE))
-        rollout = ("rollout", "status", "daemonset/rdma-shared-dp-ds", "-n", "kube-rdma")
-        scc.kubectl(lab, *rollout, "--timeout=120s", seconds=150)
-        scc.wait_for_resource(lab, "1k", resource=RESOURCE)
+        cluster.kubectl(lab, "apply", "-f", str(EXAMPLE))
+        cluster.rollout(lab, "rdma-shared-dp-ds", "kube-rdma")
+        cluster.wait_for_resource(lab, RESOURCE, "1k")
         yield lab
     finally:
-        scc.kubectl(lab, "delete", "pod", *PODS, "--ignore-not-found", seconds=120)
+        cluster.kubectl(lab, "delete", "pod", *PODS, "--ignore-not-found")
         on_node(lab, "rm", "-f", META, KUBECONFIG, "/opt/cni/bin/multus", "/opt/cni/bin/macvlan")
-        scc.kubectl(lab, "delete", "-f", str(EXAMPLE), "--ignore-not-found", seconds=120)
+        cluster.kubectl(lab, "delete", "-f", str(EXAMPLE), "--ignore-not-found")
 
 
 def install(lab):
@@ -82,7 +81,7 @@ def install(lab):
 def put(lab, path, content):
     """Write a file of the node, in one step."""
     script = f"cat > {path}.new && chmod 700 {path}.new && mv {path}.new {path}"
-    subprocess.run(lab.ssh(NODE, "sh", "-c", script), input=content, check=True, timeout=60)
+    subprocess.run(lab.on_node(NODE, "sh", "-c", script), input=content, check=True)
 
 
 def network(name, config):
@@ -95,7 +94,7 @@ def apply(lab, version, kind, name, spec, annotations=()):
     metadata = {"name": name, "annotations": dict(annotations)}
     found = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
     argv = lab.kubectl("apply", "-f", "-")
-    subprocess.run(argv, input=json.dumps(found).encode(), check=True, timeout=60)
+    subprocess.run(argv, input=json.dumps(found).encode(), check=True)
 
 
 def start(lab, name, shares=0):
@@ -109,19 +108,19 @@ def start(lab, name, shares=0):
     spec = {"nodeName": NODE, "containers": [container]}
     asked = {"k8s.v1.cni.cncf.io/networks": PODS[name]}
     apply(lab, "v1", "Pod", name, spec, asked)
-    scc.kubectl(lab, "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=120s", seconds=150)
+    cluster.ready(lab, name)
 
 
 def on_node(lab, *words):
-    return labs.run(lab.ssh(NODE, *words))
+    return cluster.shell(lab, NODE, *words)
 
 
 def inside(lab, pod, *words):
-    return scc.kubectl(lab, "exec", pod, "--", *words)
+    return cluster.kubectl(lab, "exec", pod, "--", *words)
 
 
 def annotations(lab, pod):
-    return scc.get(lab, f"pod/{pod}")["metadata"]["annotations"]
+    return cluster.get(lab, f"pod/{pod}")["metadata"]["annotations"]
 
 
 def picture(lab, pod):
@@ -145,10 +144,10 @@ def picture(lab, pod):
 def test_the_agent_is_not_in_the_chain(beside):
     """The cluster's list is as its owner wrote it, and the agent says how it is called."""
     assert "kube-rdma" not in on_node(beside, "cat", CLUSTER)
-    names = scc.kubectl(
+    names = cluster.kubectl(
         beside, "get", "pod", "-n", "kube-rdma", f"--field-selector=spec.nodeName={NODE}", "-o=name"
     )
-    said = scc.kubectl(beside, "logs", "-n", "kube-rdma", names.split()[0])
+    said = cluster.kubectl(beside, "logs", "-n", "kube-rdma", names.split()[0])
     assert "wiring=delegate default=00-multus.conf" in said
 
 
@@ -181,7 +180,7 @@ def test_our_types_serve_who_calls_them(beside):
 
 def test_a_pod_that_ends_leaves_nothing(beside):
     """DEL comes for each interface by itself."""
-    scc.kubectl(beside, "delete", "pod", "both", "--ignore-not-found", seconds=60)
+    cluster.kubectl(beside, "delete", "pod", "both", "--ignore-not-found")
     assert on_node(beside, "ls", "/var/lib/kube-rdma/delegated").split() == []
     assert "rxe-" not in on_node(beside, "rdma", "link")
 
@@ -189,12 +188,6 @@ def test_a_pod_that_ends_leaves_nothing(beside):
 def test_when_the_meta_plugin_goes_we_are_chained(beside):
     """Without a restart, and out again when it comes back."""
     on_node(beside, "rm", META)
-    until(beside, f"grep -q kube-rdma {CLUSTER}")
+    cluster.until_on_node(beside, NODE, f"grep -q kube-rdma {CLUSTER}")
     install(beside)
-    until(beside, f"! grep -q kube-rdma {CLUSTER}")
-
-
-def until(lab, condition, seconds=60):
-    """Wait on the node until a command of its shell succeeds; Unavailable when it never does."""
-    script = f"for i in $(seq {seconds * 2}); do {condition} && exit 0; sleep 0.5; done; exit 1"
-    on_node(lab, "sh", "-c", script)
+    cluster.until_on_node(beside, NODE, f"! grep -q kube-rdma {CLUSTER}")

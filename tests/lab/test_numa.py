@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.ghost.install import start_ghosts, wait_for_ghosts
 
@@ -37,12 +37,11 @@ def pod(name, gpus, **further):
 
 def restart_with(lab, policy):
     """Restart the kubelet with another topologyManagerPolicy; wait for both plugins to return."""
-    before = int(labs.run(lab.ssh(NODE, "sh", "-c", REGISTERED)))
+    before = int(cluster.shell(lab, NODE, REGISTERED))
     change = f's/"topologyManagerPolicy": "[^"]*"/"topologyManagerPolicy": "{policy}"/'
-    labs.run(lab.ssh(NODE, "sed", "-i", change, CONFIG))
-    labs.run(lab.ssh(NODE, "sv", "-w", "60", "force-restart", "kubelet"))
-    until = f"until [ $({REGISTERED}) -ge {before + 2} ]; do sleep 0.2; done"
-    labs.run(lab.ssh(NODE, "timeout", "90", "sh", "-c", until))
+    cluster.shell(lab, NODE, "sed", "-i", change, CONFIG)
+    cluster.shell(lab, NODE, "sv", "-w", "60", "force-restart", "kubelet")
+    cluster.until_on_node(lab, NODE, f"[ $({REGISTERED}) -ge {before + 2} ]")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def strict(lab, proof):
     restart_with(lab, "single-numa-node")
     yield lab
     restart_with(lab, "none")
-    scc.wait_for_resource(lab, "1k")
+    cluster.wait_for_resource(lab, scc.RESOURCE, "1k")
 
 
 @pytest.fixture
@@ -65,28 +64,28 @@ def start(strict, tmp_path):
         name = name or f"gpus-{gpus}"
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps(pod(name, gpus, **further)))
-        scc.kubectl(strict, "apply", "-f", str(path))
+        cluster.kubectl(strict, "apply", "-f", str(path))
         names.append(name)
         wait = f"--for=jsonpath={{.status.phase}}={phase}"
-        scc.kubectl(strict, "wait", f"pod/{name}", wait, "--timeout=100s")
+        cluster.wait(strict, f"pod/{name}", wait)
         return name
 
     yield run
-    scc.kubectl(
+    cluster.kubectl(
         strict, "delete", "pod", *names, "--ignore-not-found", "--grace-period=0", "--force"
     )
 
 
 def ghosts(lab, name):
     """Return a pod's ghosts with their NUMA nodes, as it saw them itself."""
-    scc.kubectl(lab, "exec", name, "--", "true")  # its first lines are written by then
-    return dict(line.split() for line in scc.kubectl(lab, "logs", name).splitlines())
+    cluster.kubectl(lab, "exec", name, "--", "true")  # its first lines are written by then
+    return dict(line.split() for line in cluster.kubectl(lab, "logs", name).splitlines())
 
 
 def checkpoint(lab, name, resource="nvidia.com/gpu"):
     """Return the same as the kubelet wrote it down: the NUMA node it chose for each device."""
-    uid = scc.get(lab, f"pod/{name}")["metadata"]["uid"]
-    data = json.loads(labs.run(lab.ssh(NODE, "cat", CHECKPOINT)))["Data"]
+    uid = cluster.get(lab, f"pod/{name}")["metadata"]["uid"]
+    data = json.loads(cluster.shell(lab, NODE, "cat", CHECKPOINT))["Data"]
     entries = (each for each in data["PodDeviceEntries"] if each["PodUID"] == uid)
     (entry,) = (each for each in entries if each["ResourceName"] == resource)
     return {gpu: node for node, gpus in entry["DeviceIDs"].items() for gpu in gpus}
@@ -104,7 +103,7 @@ def test_pods_get_their_gpus_from_one_numa_node(strict, start):
 
 
 def test_a_pod_that_no_numa_node_can_serve_is_refused_at_admission(strict, start):
-    status = scc.get(strict, f"pod/{start(5, 'Failed')}")["status"]
+    status = cluster.get(strict, f"pod/{start(5, 'Failed')}")["status"]
     assert status["reason"] == "TopologyAffinityError"
 
 
@@ -125,7 +124,7 @@ def test_best_effort_finds_the_same_pairs(strict, vke, start):
 
 def nodes_of_pairs(lab, start):
     """The NUMA nodes of two pods with a GPU and a card each, in both of which the pair agrees."""
-    scc.kubectl(lab, "label", "node", NODE, f"{LABEL}=shared", "--overwrite")
+    cluster.kubectl(lab, "label", "node", NODE, f"{LABEL}=shared", "--overwrite")
     try:
         wait_for_cards(lab, 2)
         nodes = []
@@ -138,10 +137,10 @@ def nodes_of_pairs(lab, start):
         return nodes
     finally:
         names = ("near-1", "near-2", "--ignore-not-found", "--grace-period=0", "--force")
-        scc.kubectl(lab, "delete", "pod", *names)
-        scc.kubectl(lab, "label", "node", NODE, f"{LABEL}-")
+        cluster.kubectl(lab, "delete", "pod", *names)
+        cluster.kubectl(lab, "label", "node", NODE, f"{LABEL}-")
 
 
 def wait_for_cards(lab, count):
     """Wait until NODE's allocatable shows so many cards."""
-    scc.wait_for_resource(lab, count, resource=RDMA, node=NODE)
+    cluster.wait_for_resource(lab, RDMA, count, node=NODE)

@@ -7,15 +7,15 @@ this agent does for networks: plugins of others, and a pod that started while no
 import base64
 import json
 import re
-import time
 
 import pytest
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.rules.conflist import without
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.waiting import until
 
 EXAMPLE = scc.examples() / "s3-network"
 PODS = ("rdma-net-pod-1", "rdma-net-pod-2")
@@ -52,41 +52,40 @@ NETWORKS = {
 def networks(lab, proof):
     """The lab with the agent of seed S3's example, its network and its two pods on two nodes."""
     scc.install_kinds(lab)
-    scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/agent.yaml")
-    scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/controller.yaml")
-    rollout = ("rollout", "status", "daemonset/rdma-shared-dp-ds", "-n", "kube-rdma")
-    scc.kubectl(lab, *rollout, "--timeout=120s", seconds=150)
-    scc.wait_for_resource(lab, "1k", resource=RESOURCE)
-    scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/rdma-net-ipam.yaml")
+    cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/agent.yaml")
+    cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/controller.yaml")
+    cluster.rollout(lab, "rdma-shared-dp-ds", "kube-rdma")
+    cluster.wait_for_resource(lab, RESOURCE, "1k")
+    cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/rdma-net-ipam.yaml")
     try:
         start(lab, PODS[0])
-        scc.kubectl(lab, "cordon", node_of(lab, PODS[0]))
+        cluster.kubectl(lab, "cordon", node_of(lab, PODS[0]))
         try:
             start(lab, PODS[1])
         finally:
-            scc.kubectl(lab, "uncordon", node_of(lab, PODS[0]))
+            cluster.kubectl(lab, "uncordon", node_of(lab, PODS[0]))
         yield lab
     finally:
-        scc.kubectl(lab, "delete", "pod", *PODS, "--ignore-not-found", seconds=120)
-        scc.kubectl(lab, "delete", "-f", f"{EXAMPLE}/agent.yaml", "--ignore-not-found", seconds=120)
+        cluster.kubectl(lab, "delete", "pod", *PODS, "--ignore-not-found")
+        cluster.kubectl(lab, "delete", "-f", f"{EXAMPLE}/agent.yaml", "--ignore-not-found")
 
 
 def start(lab, pod):
     number = pod.rpartition("-")[2]
-    scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/rdma-test-pod-{number}.yaml")
-    scc.kubectl(lab, "wait", f"pod/{pod}", "--for=condition=Ready", "--timeout=120s", seconds=130)
+    cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/rdma-test-pod-{number}.yaml")
+    cluster.ready(lab, pod)
 
 
 def node_of(lab, pod):
-    return scc.get(lab, f"pod/{pod}")["spec"]["nodeName"]
+    return cluster.get(lab, f"pod/{pod}")["spec"]["nodeName"]
 
 
 def inside(lab, pod, *words):
-    return scc.kubectl(lab, "exec", pod, "--", *words)
+    return cluster.kubectl(lab, "exec", pod, "--", *words)
 
 
 def annotation(lab, pod, name):
-    return json.loads(scc.get(lab, f"pod/{pod}")["metadata"]["annotations"][name])
+    return json.loads(cluster.get(lab, f"pod/{pod}")["metadata"]["annotations"][name])
 
 
 def address(lab, pod):
@@ -130,6 +129,7 @@ def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
         endpoints.append((pod, own["rdmaDevice"], own["gidIndex"]))
     (server, server_device, server_gid), (client, client_device, client_gid) = endpoints
     outcome = measure(
+        networks,
         endpoint(networks, server, server_device, server_gid),
         endpoint(networks, client, client_device, client_gid),
         WRITE_TEST,
@@ -147,8 +147,8 @@ def endpoint(lab, pod, device, gid):
 
 def test_the_pool_says_how_full_it_is(networks):
     """The network's document brought the pool along; the controller keeps its status."""
-    scc.kubectl(networks, "wait", "ippool", "--all", "--for=condition=Ready", "--timeout=60s")
-    (pool,) = scc.get(networks, "ippools")["items"]
+    cluster.wait(networks, "ippool", "--all", "--for=condition=Ready")
+    (pool,) = cluster.get(networks, "ippools")["items"]
     (usage,) = pool["status"]["usage"]
     assert usage["held"] >= len(PODS)
     assert usage["nodes"] == len(PODS)
@@ -156,41 +156,31 @@ def test_the_pool_says_how_full_it_is(networks):
 
 def test_a_deleted_pod_gives_everything_back(networks):
     node = node_of(networks, PODS[0])
-    scc.kubectl(networks, "delete", "pod", PODS[0], seconds=60)
-    links = labs.run(networks.ssh(node, "rdma", "link"))
+    cluster.kubectl(networks, "delete", "pod", PODS[0])
+    links = cluster.shell(networks, node, "rdma", "link")
     assert not re.search(r"rxe-", links)
-    assert labs.run(networks.ssh(node, "ls", "/var/lib/kube-rdma/attachments")).split() == []
+    assert cluster.shell(networks, node, "ls", "/var/lib/kube-rdma/attachments").split() == []
 
 
 def put(lab, document):
     """Apply an object."""
     path = lab.home / f"{document['metadata']['name']}.json"
     path.write_text(json.dumps(document))
-    scc.kubectl(lab, "apply", "-f", str(path))
-
-
-def on(lab, node, script, seconds=120):
-    return labs.run(lab.ssh(node, "sh", "-c", script), seconds=seconds)
+    cluster.kubectl(lab, "apply", "-f", str(path))
 
 
 def signal(lab, node, name):
     """Signal the agent. Without a shell, whose own words would be found too."""
-    labs.run(lab.ssh(node, "pkill", name, "-f", AGENT))
-
-
-def until(lab, node, condition, seconds=90):
-    """Wait on the node until a command of its shell succeeds; Unavailable when it never does."""
-    script = f"for i in $(seq {seconds * 2}); do {condition} && exit 0; sleep 0.5; done; exit 1"
-    on(lab, node, script, seconds=seconds + 30)
+    cluster.shell(lab, node, "pkill", name, "-f", AGENT)
 
 
 def unchain(lab, node):
     """Take our entry out of the node's configuration, as a network plugin that restarts does."""
-    name = on(lab, node, f"grep -l kube-rdma {FOLDER}/*.conflist").split()[0]
-    text = without(on(lab, node, f"cat {name}"))
+    name = cluster.shell(lab, node, f"grep -l kube-rdma {FOLDER}/*.conflist").split()[0]
+    text = without(cluster.shell(lab, node, f"cat {name}"))
     assert "kube-rdma" not in text
     coded = base64.b64encode(text.encode()).decode()
-    on(lab, node, f"echo {coded} | base64 -d > {name}.new && mv {name}.new {name}")
+    cluster.shell(lab, node, f"echo {coded} | base64 -d > {name}.new && mv {name}.new {name}")
 
 
 def definition(name):
@@ -222,21 +212,20 @@ def node(networks):
     (free,) = {each.name for each in networks.topology.nodes} - {node_of(networks, PODS[1])}
     yield free
     for name in NETWORKS:
-        scc.kubectl(networks, "delete", "pod", name, "--ignore-not-found", seconds=120)
-        scc.kubectl(networks, "delete", "net-attach-def", name)
+        cluster.kubectl(networks, "delete", "pod", name, "--ignore-not-found")
+        cluster.kubectl(networks, "delete", "net-attach-def", name)
 
 
 def test_a_network_of_other_plugins_is_made_by_them(networks, node):
     """bridge and host-local, in the host's tree; what they gave is theirs again afterwards."""
     put(networks, plain_pod("bridged", node))
-    ready = ("wait", "pod/bridged", "--for=condition=Ready", "--timeout=90s")
-    scc.kubectl(networks, *ready, seconds=100)
+    cluster.ready(networks, "bridged")
     shown = inside(networks, "bridged", "ip", "-4", "-o", "addr", "show", "dev", "net1")
     (given,) = re.findall(r"inet (10\.77\.0\.\d+)/24", shown)
     status = annotation(networks, "bridged", STATUS)
     assert [one["ips"] for one in status if one["interface"] == "net1"] == [[given]]
-    scc.kubectl(networks, "delete", "pod", "bridged", seconds=60)
-    assert given not in on(networks, node, "ls /var/lib/cni/networks/bridged")
+    cluster.kubectl(networks, "delete", "pod", "bridged")
+    assert given not in cluster.shell(networks, node, "ls /var/lib/cni/networks/bridged")
 
 
 def test_a_pod_that_started_without_us_gets_net1_late(networks, node):
@@ -245,33 +234,28 @@ def test_a_pod_that_started_without_us_gets_net1_late(networks, node):
     try:
         unchain(networks, node)
         put(networks, plain_pod(LATE, node))
-        scc.kubectl(networks, "wait", f"pod/{LATE}", "--for=condition=Ready", "--timeout=90s")
+        cluster.ready(networks, LATE)
         assert "net1" not in inside(networks, LATE, "ip", "-4", "-o", "addr", "show")
     finally:
         signal(networks, node, "-CONT")
     status = "jsonpath={.metadata.annotations.kube-rdma\\.io/network-status}"
-    scc.kubectl(networks, "wait", f"pod/{LATE}", f"--for={status}", "--timeout=120s", seconds=150)
+    cluster.wait(networks, f"pod/{LATE}", f"--for={status}")
     assert LATE_ADDRESS in inside(networks, LATE, "ip", "-4", "-o", "addr", "show")
-    (container,) = scc.get(networks, f"pod/{LATE}")["status"]["containerStatuses"]
+    (container,) = cluster.get(networks, f"pod/{LATE}")["status"]["containerStatuses"]
     assert container["restartCount"] == 0
 
 
 def test_the_pod_is_told(networks, node):
     """By an Event; the configuration is as it was before somebody rewrote it."""
-    until(networks, node, f"grep -q kube-rdma {FOLDER}/*.conflist")
-    query = (
-        "events",
-        "--field-selector",
-        f"involvedObject.name={LATE},reason=NetworksAttachedLate",
+    cluster.until_on_node(networks, node, f"grep -q kube-rdma {FOLDER}/*.conflist")
+    query = ("events", f"--field-selector=involvedObject.name={LATE},reason=NetworksAttachedLate")
+    until(
+        networks, "the event NetworksAttachedLate", lambda: cluster.get(networks, *query)["items"]
     )
-    deadline = time.monotonic() + 60
-    while not scc.get(networks, *query)["items"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
 
 
 def test_its_end_takes_the_network_back(networks, node):
     """As if its ADD had been the runtime's."""
-    scc.kubectl(networks, "delete", "pod", LATE, seconds=60)
+    cluster.kubectl(networks, "delete", "pod", LATE)
     with pytest.raises(Unavailable):
-        on(networks, node, "ls /var/lib/kube-rdma/attachments | grep -q attached-")
+        cluster.shell(networks, node, "ls /var/lib/kube-rdma/attachments | grep -q attached-")

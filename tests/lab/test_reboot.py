@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from kube_rdma_lab import lab as labs
-from kube_rdma_lab.demo import scc
+from kube_rdma_lab import cluster
+from kube_rdma_lab.waiting import until
 
 NODE = "node-2"
 RESOURCE = "vke.volcengine.com/rdma"
@@ -27,14 +27,14 @@ def pod(name):
 def start(lab, tmp_path, name):
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(pod(name)))
-    scc.kubectl(lab, "apply", "-f", str(path))
-    scc.kubectl(lab, "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=90s", seconds=100)
+    cluster.kubectl(lab, "apply", "-f", str(path))
+    cluster.ready(lab, name)
 
 
 def boot_id(lab):
     """Which boot the node is in; empty while it does not answer."""
     try:
-        return scc.get(lab, f"node/{NODE}")["status"]["nodeInfo"]["bootID"]
+        return cluster.get(lab, f"node/{NODE}")["status"]["nodeInfo"]["bootID"]
     except Exception:  # noqa: BLE001  the kubelet writes it anew
         return ""
 
@@ -42,28 +42,26 @@ def boot_id(lab):
 @pytest.mark.slow
 def test_a_reboot_loses_nothing_and_leaks_nothing(vke, tmp_path):
     """The kubelet may fail a bare pod that it starts before the plugin is back; new pods run."""
-    scc.kubectl(vke, "label", "node", NODE, f"{LABEL}=shared", "--overwrite")
+    cluster.kubectl(vke, "label", "node", NODE, f"{LABEL}=shared", "--overwrite")
     try:
-        scc.wait_for_resource(vke, 2, resource=RESOURCE, node=NODE)
+        cluster.wait_for_resource(vke, RESOURCE, 2, node=NODE)
         start(vke, tmp_path, "before-reboot")
         before = boot_id(vke)
-        labs.run(vke.ssh(NODE, "sh", "-c", "(sleep 1; busybox reboot -f) >/dev/null 2>&1 &"))
-        ask = " ".join(vke.kubectl("get", "node", NODE, "-o", "jsonpath={.status.nodeInfo.bootID}"))
-        changed = f'until [ -n "$({ask})" ] && [ "$({ask})" != {before} ]; do sleep 1; done'
-        labs.run(["timeout", "180", "sh", "-c", changed], seconds=190)
-        scc.wait_for_resource(vke, 2, resource=RESOURCE, node=NODE)
-        status = scc.get(vke, "pod/before-reboot")["status"]
+        cluster.shell(vke, NODE, "(sleep 1; busybox reboot -f) >/dev/null 2>&1 &")
+        until(vke, "another boot of the node", lambda: boot_id(vke) not in {"", before})
+        cluster.wait_for_resource(vke, RESOURCE, 2, node=NODE)
+        status = cluster.get(vke, "pod/before-reboot")["status"]
         assert status["phase"] in {"Running", "Failed"}
         if status["phase"] == "Failed":
             assert status["reason"] == "UnexpectedAdmissionError"
-            scc.kubectl(vke, "delete", "pod", "before-reboot")
+            cluster.kubectl(vke, "delete", "pod", "before-reboot")
             start(vke, tmp_path, "first")
         start(vke, tmp_path, "after-reboot")  # both cards can be given away again
-        files = labs.run(vke.ssh(NODE, "ls", "/var/run/cdi")).split()
+        files = cluster.shell(vke, NODE, "ls", "/var/run/cdi").split()
         assert len([file for file in files if file.startswith("kube-rdma-")]) == 2
     finally:
         pods = ("before-reboot", "first", "after-reboot")
-        scc.kubectl(
+        cluster.kubectl(
             vke, "delete", "pod", *pods, "--ignore-not-found", "--grace-period=0", "--force"
         )
-        scc.kubectl(vke, "label", "node", NODE, f"{LABEL}-")
+        cluster.kubectl(vke, "label", "node", NODE, f"{LABEL}-")

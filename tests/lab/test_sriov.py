@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab import cluster
 from kube_rdma_lab.demo.perftest import Endpoint, measure
 from kube_rdma_lab.topology import NicKind
 
@@ -34,7 +34,7 @@ def igb(node):
 
 def shell(lab, node, script):
     """Run a shell script on a node."""
-    return labs.run(lab.ssh(node, "sh", "-c", script))
+    return cluster.shell(lab, node, script)
 
 
 def test_virtual_functions_have_pci_addresses_a_numa_node_and_the_macs_of_the_topology(lab):
@@ -72,13 +72,13 @@ def namespaces(lab):
 
 def inside(lab, node):
     """Return the way into a node's namespace."""
-    return lambda *words: lab.ssh(node, "ip", "netns", "exec", NETNS, *words)
+    return lambda *words: lab.on_node(node, "ip", "netns", "exec", NETNS, *words)
 
 
 def test_two_functions_in_namespaces_of_two_nodes_talk_verbs_under_their_own_gids(lab, namespaces):
     server, client = namespaces
-    words = ("ib_write_bw", "-d", "rxe-vf", "-D", "2", "-F", "--report_gbits")
-    outcome = measure(server, client, words)
-    assert outcome.gbps > 0
+    words = ("ib_write_bw", "-d", "rxe-vf", "-n", "500", "-F", "--report_gbits")
+    outcome = measure(lab, server, client, words)
+    assert outcome.iterations == 500
     addresses = [".".join(str(int(part)) for part in gid.split(":")[-4:]) for gid in outcome.gids]
     assert addresses == [client.address, server.address]

@@ -10,7 +10,7 @@ import re
 import pytest
 import yaml
 
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 
 pytestmark = pytest.mark.slow  # the kernel's part runs in the bare VM every time
@@ -68,13 +68,13 @@ def networks(lab, proof, tmp_path_factory):
     scc.install_kinds(lab)
     try:
         for name in ("agent", "network"):
-            scc.kubectl(lab, "apply", "-f", f"{folder}/{name}.json")
-        scc.wait_for_resource(lab, 4, resource=RESOURCE, node=NODE)
+            cluster.kubectl(lab, "apply", "-f", f"{folder}/{name}.json")
+        cluster.wait_for_resource(lab, RESOURCE, 4, node=NODE)
         yield lab
     finally:
         for name in ("network", "agent"):
             words = ("delete", "-f", f"{folder}/{name}.json", "--ignore-not-found")
-            scc.kubectl(lab, *words, seconds=120)
+            cluster.kubectl(lab, *words)
 
 
 def functions(lab):
@@ -87,7 +87,7 @@ def functions(lab):
 
 
 def on_node(lab, *words):
-    return labs.run(lab.ssh(NODE, *words))
+    return cluster.shell(lab, NODE, *words)
 
 
 @pytest.mark.parametrize("mac", [None, MAC], ids=["its own MAC", "a MAC of the pod's"])
@@ -97,11 +97,10 @@ def test_a_function_is_set_up_for_a_pod_and_set_back(networks, tmp_path, mac):
     path = tmp_path / "pod.json"
     path.write_text(json.dumps(pod("has-vf", **({"mac": mac} if mac else {}))))
     for _ in range(2):
-        scc.kubectl(networks, "apply", "-f", str(path))
+        cluster.kubectl(networks, "apply", "-f", str(path))
         try:
-            ready = ("wait", "pod/has-vf", "--for=condition=Ready", "--timeout=90s")
-            scc.kubectl(networks, *ready, seconds=100)
-            inside = scc.kubectl(networks, "exec", "has-vf", "--", "ip", "addr", "show", "net1")
+            cluster.ready(networks, "has-vf")
+            inside = cluster.kubectl(networks, "exec", "has-vf", "--", "ip", "addr", "show", "net1")
             assert "192.168.66.7/24" in inside
             assert mac is None or mac in inside
             (line,) = [line for line in functions(networks)[0] if "vlan 66, qos 3" in line]
@@ -109,5 +108,5 @@ def test_a_function_is_set_up_for_a_pod_and_set_back(networks, tmp_path, mac):
                 assert words in line
         finally:
             words = ("delete", "pod", "has-vf", "--ignore-not-found", "--wait=true")
-            scc.kubectl(networks, *words, seconds=120)
+            cluster.kubectl(networks, *words)
         assert functions(networks) == before

@@ -5,58 +5,38 @@ import re
 
 import pytest
 
-from kube_rdma_lab import lab as labs
-from kube_rdma_lab.demo import scc
+from kube_rdma_lab import cluster
 from kube_rdma_lab.demo.perftest import Endpoint, measure
+from tests.documents.on_lab import followed
 
-EXAMPLE = scc.examples() / "s4-infiniband"
 PODS = ("training-1", "training-2")
-RESOURCE = "rdma/vf"
 CARD = "ens4f0"
 OWN = "kube-rdma.io/network-status"
 
 
 @pytest.fixture(scope="module")
 def training(lab, proof):
-    """The lab with the example's agent, network and pods; and the functions as they were before."""
-    scc.install_kinds(lab)
+    """The lab as the example's page makes it; and the functions as they were before."""
     before = {node.name: functions(lab, node.name) for node in lab.topology.nodes}
-    for name in ("agent", "network"):
-        scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/{name}.yaml")
-    try:
-        scc.wait_for_resource(lab, 4, resource=RESOURCE)
-        for pod in PODS:
-            scc.kubectl(lab, "apply", "-f", f"{EXAMPLE}/{named(pod)}")
-        for pod in PODS:
-            scc.kubectl(lab, "wait", f"pod/{pod}", "--for=condition=Ready", "--timeout=110s")
+    with followed(lab, "examples/s4-infiniband/README.md"):
         yield lab, before
-    finally:
-        scc.kubectl(lab, "delete", "pod", *PODS, "--ignore-not-found", seconds=120)
-        for name in ("network", "agent"):
-            words = ("delete", "-f", f"{EXAMPLE}/{name}.yaml", "--ignore-not-found")
-            scc.kubectl(lab, *words, seconds=120)
-
-
-def named(pod):
-    """The file of a pod."""
-    return f"training-pod-{pod.rpartition('-')[2]}.yaml"
 
 
 def functions(lab, node):
     """A card's virtual functions: what the card tells of them, and their interfaces on the node."""
-    told = labs.run(lab.ssh(node, "ip", "link", "show", CARD))
+    told = cluster.shell(lab, node, "ip", "link", "show", CARD)
     lines = [line.strip() for line in told.splitlines() if line.strip().startswith("vf ")]
-    shown = json.loads(labs.run(lab.ssh(node, "ip", "-j", "link")))
+    shown = json.loads(cluster.shell(lab, node, "ip", "-j", "link"))
     links = {one["ifname"]: (one["address"], one["mtu"]) for one in shown}
     return lines, {name: seen for name, seen in links.items() if name.startswith(CARD)}
 
 
 def inside(lab, pod, *words):
-    return scc.kubectl(lab, "exec", pod, "--", *words)
+    return cluster.kubectl(lab, "exec", pod, "--", *words)
 
 
 def own_status(lab, pod):
-    (own,) = json.loads(scc.get(lab, f"pod/{pod}")["metadata"]["annotations"][OWN])
+    (own,) = json.loads(cluster.get(lab, f"pod/{pod}")["metadata"]["annotations"][OWN])
     return own
 
 
@@ -65,7 +45,7 @@ def test_net1_is_a_function_beside_eth0(training):
     for pod in PODS:
         shown = json.loads(inside(lab, pod, "ip", "-j", "address"))
         assert {"eth0", "net1"} < {one["ifname"] for one in shown}
-        node = scc.get(lab, f"pod/{pod}")["spec"]["nodeName"]
+        node = cluster.get(lab, f"pod/{pod}")["spec"]["nodeName"]
         (net1,) = (one for one in shown if one["ifname"] == "net1")
         (missing,) = set(before[node][1]) - set(functions(lab, node)[1])
         assert before[node][1][missing][0] == net1["address"]
@@ -77,7 +57,7 @@ def test_the_pods_talk_verbs_over_their_functions(training):
     lab, _ = training
     server, client = (endpoint(lab, pod) for pod in PODS)
     script = 'exec ib_write_bw -d "$DEVICE" -x "$GID" -n 300 -F --report_gbits "$@"'
-    outcome = measure(server, client, ("sh", "-c", script, "perftest"))
+    outcome = measure(lab, server, client, ("sh", "-c", script, "perftest"))
     assert outcome.addresses == {server.address, client.address}
 
 
@@ -92,6 +72,6 @@ def endpoint(lab, pod):
 
 def test_a_function_returns_as_it_was(training):
     lab, before = training
-    scc.kubectl(lab, "delete", "pod", *PODS, seconds=120)
+    cluster.kubectl(lab, "delete", "pod", *PODS)
     for node in lab.topology.nodes:
         assert functions(lab, node.name) == before[node.name]

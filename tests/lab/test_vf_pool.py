@@ -10,7 +10,7 @@ import re
 import pytest
 import yaml
 
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 
 NODE = "node-2"
@@ -51,7 +51,7 @@ def manifest():
 
 def wait_for(lab, count):
     """Wait until the node's allocatable shows so many functions."""
-    scc.wait_for_resource(lab, count, resource=RESOURCE, node=NODE)
+    cluster.wait_for_resource(lab, RESOURCE, count, node=NODE)
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,12 @@ def pool(lab, proof, tmp_path_factory):
     """The lab with a pool of the igb's four virtual functions on one node."""
     path = tmp_path_factory.mktemp("vf") / "plugin.json"
     path.write_text(json.dumps(manifest()))
-    scc.kubectl(lab, "apply", "-f", str(path))
+    cluster.kubectl(lab, "apply", "-f", str(path))
     try:
         wait_for(lab, 4)
         yield lab
     finally:
-        scc.kubectl(lab, "delete", "-f", str(path), "--ignore-not-found")
+        cluster.kubectl(lab, "delete", "-f", str(path), "--ignore-not-found")
 
 
 # As the lab makes them at boot: MACs first, then the driver, then the names of /lab/vfs.
@@ -85,7 +85,7 @@ done </lab/vfs
 
 def shell(lab, script):
     """Run a shell script on the node."""
-    labs.run(lab.ssh(NODE, "sh", "-c", script))
+    cluster.shell(lab, NODE, script)
 
 
 def test_functions_that_go_and_come_back_change_the_count(pool):
@@ -108,16 +108,18 @@ def test_a_pod_gets_a_function_with_all_that_others_look_for(pool, tmp_path):
     path = tmp_path / "pod.json"
     meta = {"name": "has-vf"}
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}))
-    scc.kubectl(pool, "apply", "-f", str(path))
+    cluster.kubectl(pool, "apply", "-f", str(path))
     try:
         done = "--for=jsonpath={.status.phase}=Succeeded"
-        scc.kubectl(pool, "wait", "pod/has-vf", done, "--timeout=60s", seconds=90)
-        env = dict(line.split("=", 1) for line in scc.kubectl(pool, "logs", "has-vf").splitlines())
+        cluster.wait(pool, "pod/has-vf", done)
+        env = dict(
+            line.split("=", 1) for line in cluster.kubectl(pool, "logs", "has-vf").splitlines()
+        )
     finally:
-        scc.kubectl(pool, "delete", "pod", "has-vf", "--ignore-not-found")
+        cluster.kubectl(pool, "delete", "pod", "has-vf", "--ignore-not-found")
     address = env["PCIDEVICE_INTEL_COM_VF"]
     assert re.fullmatch(r"0000:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", address)
     assert json.loads(env["PCIDEVICE_INTEL_COM_VF_INFO"])[address]["generic"]["deviceID"] == address
     file = f"/var/run/k8s.cni.cncf.io/devinfo/dp/intel.com-vf-{address}-device.json"
-    info = json.loads(labs.run(pool.ssh(NODE, "cat", file)))
+    info = json.loads(cluster.shell(pool, NODE, "cat", file))
     assert info["pci"]["pci-address"] == address

@@ -1,39 +1,49 @@
 """Seed S1's node on the lab: its label alone makes the resource, and the resource tells the truth.
 
-The real kubelet, kernel and API server; the cards are the lab's, two per node.
+The real kubelet and API server; the cards are recorded, eight per node.
 """
 
 import json
-import shlex
 from contextlib import contextmanager
 
 import pytest
 
-from kube_rdma_lab import lab as labs
-from kube_rdma_lab.demo import scc
+from kube_rdma_lab import cluster
+from kube_rdma_lab.native.replay import Replay
 
 RESOURCE = "vke.volcengine.com/rdma"
 LABEL = "vke.node.rdma.mode"
 NODE = "node-1"
 AGENT = "kube-rdma agent --role=plugin --role=node --networks"
-CARDS = 2  # with RDMA, on each node of the lab
+CARDS = 8
+
+
+@pytest.fixture(scope="module")
+def lab(recorded):
+    """Native nodes: labels, shares and restarts need cards, recorded ones do."""
+    return recorded
+
+
+@pytest.fixture(scope="module")
+def proof():
+    """No demo on this lab."""
 
 
 def label(lab, value):
     """Label the node; an empty value takes the label away."""
-    scc.kubectl(
+    cluster.kubectl(
         lab, "label", "node", NODE, f"{LABEL}={value}" if value else f"{LABEL}-", "--overwrite"
     )
 
 
 def wait_for(lab, count, resource=RESOURCE):
     """Wait until the node's allocatable shows so many."""
-    scc.wait_for_resource(lab, count, resource=resource, node=NODE)
+    cluster.wait_for_resource(lab, resource, count, node=NODE)
 
 
 def agent_log(lab):
     """What the agent on the node has said."""
-    pods = scc.get(
+    pods = cluster.get(
         lab,
         "pods",
         "-n",
@@ -43,13 +53,13 @@ def agent_log(lab):
         f"--field-selector=spec.nodeName={NODE}",
     )
     (pod,) = [each["metadata"]["name"] for each in pods["items"]]
-    return scc.kubectl(lab, "logs", "-n", "kube-rdma", pod)
+    return cluster.kubectl(lab, "logs", "-n", "kube-rdma", pod)
 
 
 def events(lab, reason):
     """The notes of Events of this reason about the node."""
     words = ("events.events.k8s.io", "-A", f"--field-selector=reason={reason}")
-    return [each["note"] for each in scc.get(lab, *words)["items"]]
+    return [each["note"] for each in cluster.get(lab, *words)["items"]]
 
 
 @contextmanager
@@ -70,19 +80,21 @@ def pod(lab, tmp_path, name, **spec):
     }
     path = tmp_path / f"{name}.json"
     path.write_text(json.dumps(document))
-    scc.kubectl(lab, "apply", "-f", str(path))
+    cluster.kubectl(lab, "apply", "-f", str(path))
     try:
         yield name
     finally:
-        scc.kubectl(lab, "delete", "pod", name, "--ignore-not-found")
+        cluster.kubectl(lab, "delete", "pod", name, "--ignore-not-found")
 
 
 def ready(lab, name):
     """Wait until a pod is Ready."""
-    scc.kubectl(lab, "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=90s", seconds=100)
+    cluster.ready(lab, name)
 
 
-@pytest.mark.parametrize(("mode", "count"), [("exclusive", 2), ("shared-multi", 32), ("shared", 2)])
+@pytest.mark.parametrize(
+    ("mode", "count"), [("exclusive", CARDS), ("shared-multi", 16 * CARDS), ("shared", CARDS)]
+)
 def test_a_label_alone_makes_the_resource(vke, mode, count):
     label(vke, mode)
     wait_for(vke, count)
@@ -95,10 +107,10 @@ def test_devices_are_bound_late_and_are_exactly_those_of_the_card(vke, tmp_path)
     assert "devices are given at Allocate" not in agent_log(vke)
     with pod(vke, tmp_path, "late") as name:
         ready(vke, name)
-        nodes = scc.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband").split()
+        nodes = cluster.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband").split()
         assert len([node for node in nodes if node.startswith("uverbs")]) == 1
         assert "rdma_cm" in nodes
-        listed = labs.run(vke.ssh(NODE, "ls", "/var/run/cdi"))
+        listed = cluster.shell(vke, NODE, "ls", "/var/run/cdi")
         assert "kube-rdma-start-" in listed
 
 
@@ -108,8 +120,8 @@ def test_a_pod_that_asks_for_a_network_waits_for_it_and_says_why(vke, tmp_path):
     wait_for(vke, CARDS)
     annotations = {"k8s.v1.cni.cncf.io/networks": "rdma"}
     with pod(vke, tmp_path, "waiting", annotations=annotations) as name:
-        wait_for_event(vke, "FailedCreatePodSandBox", "there is no network default/rdma")
-        assert scc.get(vke, f"pod/{name}")["status"]["phase"] == "Pending"
+        cluster.until_event(vke, "FailedCreatePodSandBox", "there is no network default/rdma")
+        assert cluster.get(vke, f"pod/{name}")["status"]["phase"] == "Pending"
 
 
 def test_a_change_of_mode_waits_for_a_pod(vke, tmp_path):
@@ -118,32 +130,23 @@ def test_a_change_of_mode_waits_for_a_pod(vke, tmp_path):
     with pod(vke, tmp_path, "holds") as name:
         ready(vke, name)
         label(vke, "shared-multi")
-        wait_for_event(vke, "ModeChangePending")
-        (note, *_) = events(vke, "ModeChangePending")
-        assert f"default/{name}" in note
+        assert f"default/{name}" in cluster.until_event(vke, "ModeChangePending")
     wait_for(vke, 16 * CARDS)
-
-
-def wait_for_event(lab, reason, text="note"):
-    """Wait until an Event of a reason has a text; the API server is asked, nothing announces it."""
-    ask = lab.kubectl("get", "events.events.k8s.io", "-A", f"--field-selector=reason={reason}")
-    condition = f"until {shlex.join(ask)} -o json | grep -q '{text}'; do sleep 0.3; done"
-    labs.run(["timeout", "60", "sh", "-c", condition], seconds=70)
 
 
 def test_a_link_that_goes_down_takes_its_share_and_gives_it_back(vke):
     label(vke, "shared")
     wait_for(vke, CARDS)
-    labs.run(vke.ssh(NODE, "ip", "link", "set", "ens3f0", "down"))
+    replay = Replay(vke, NODE)
+    replay.down("mlx5_3")
     try:
         wait_for(vke, CARDS - 1)
-        assert any("ens3f0" in note for note in events(vke, "RDMACardUnhealthy"))
+        assert any("mlx5_3" in note for note in events(vke, "RDMACardUnhealthy"))
     finally:
-        labs.run(vke.ssh(NODE, "ip", "link", "set", "ens3f0", "up"))
+        replay.up("mlx5_3")
     wait_for(vke, CARDS)
 
 
-@pytest.mark.slow
 def test_a_kubelet_killed_at_once_gets_everything_again(vke, tmp_path):
     """SIGKILL leaves its socket behind; what pods hold is still known afterwards."""
     label(vke, "shared")
@@ -151,21 +154,19 @@ def test_a_kubelet_killed_at_once_gets_everything_again(vke, tmp_path):
     with pod(vke, tmp_path, "outlives") as name:
         ready(vke, name)
         before = agent_log(vke).count("event=registered")
-        labs.run(vke.ssh(NODE, "sh", "-c", "kill -9 $(pidof kubelet)"))
+        cluster.shell(vke, NODE, "kill -9 $(pidof kubelet)")
         wait_for_log(vke, "event=registered", before + 1)
         wait_for(vke, CARDS)
-        nodes = scc.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband")
+        nodes = cluster.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband")
         assert "uverbs" in nodes
 
 
 def wait_for_log(lab, text, count):
     """Wait until the agent on the node has logged a text so often."""
     log = "/var/log/pods/kube-rdma_rdma-device-plugin-*/agent/*.log"
-    until = f"until [ $(cat {log} | grep -c '{text}') -ge {count} ]; do sleep 0.2; done"
-    labs.run(lab.ssh(NODE, "timeout", "90", "sh", "-c", until))
+    cluster.until_on_node(lab, NODE, f"[ $(cat {log} | grep -c '{text}') -ge {count} ]")
 
 
-@pytest.mark.slow
 def test_an_agent_killed_at_once_knows_its_promises(vke, tmp_path):
     """The container of a late-bound pod restarts after the agent did, with the same devices."""
     label(vke, "shared")
@@ -173,21 +174,20 @@ def test_an_agent_killed_at_once_knows_its_promises(vke, tmp_path):
     with pod(vke, tmp_path, "promised") as name:
         ready(vke, name)
         before = agent_log(vke).count("event=registered")
-        labs.run(vke.ssh(NODE, "pkill", "-KILL", "-f", AGENT))
+        cluster.shell(vke, NODE, "pkill", "-KILL", "-f", AGENT)
         wait_for_log(vke, "event=registered", before + 1)
-        scc.kubectl(vke, "exec", name, "--", "sh", "-c", "kill 1")
+        cluster.kubectl(vke, "exec", name, "--", "sh", "-c", "kill 1")
         restarts = "{.status.containerStatuses[0].restartCount}=1"
-        scc.kubectl(vke, "wait", f"pod/{name}", f"--for=jsonpath={restarts}", "--timeout=90s")
+        cluster.wait(vke, f"pod/{name}", f"--for=jsonpath={restarts}")
         ready(vke, name)
-        assert "uverbs" in scc.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband")
+        assert "uverbs" in cluster.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband")
     wait_for(vke, CARDS)
 
 
-@pytest.mark.slow
 def test_containerd_may_restart(vke, tmp_path):
     label(vke, "shared")
     wait_for(vke, CARDS)
-    labs.run(vke.ssh(NODE, "sv", "-w", "60", "force-restart", "containerd"))
+    cluster.shell(vke, NODE, "sv", "-w", "60", "force-restart", "containerd")
     with pod(vke, tmp_path, "after-containerd") as name:
         ready(vke, name)
-        assert "uverbs" in scc.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband")
+        assert "uverbs" in cluster.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband")

@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.waiting import until
 
 EXAMPLE = scc.examples() / "s1-vke"
 RESOURCE = "vke.volcengine.com/rdma"
@@ -33,20 +34,20 @@ def cards(lab):
 @pytest.fixture(scope="module")
 def s1(vke):
     """The lab with the example's agent and addresses."""
-    scc.kubectl(vke, "apply", "-f", f"{EXAMPLE}/rdma-addresses.yaml")
+    cluster.kubectl(vke, "apply", "-f", f"{EXAMPLE}/rdma-addresses.yaml")
     yield vke
     for node in NODES:
-        scc.kubectl(vke, "label", "node", node, f"{LABEL}-")
-    scc.kubectl(vke, "delete", "-f", f"{EXAMPLE}/rdma-addresses.yaml")
+        cluster.kubectl(vke, "label", "node", node, f"{LABEL}-")
+    cluster.kubectl(vke, "delete", "-f", f"{EXAMPLE}/rdma-addresses.yaml")
 
 
 def switch(lab, mode, *nodes):
     """Put nodes into a mode; wait until they offer its shares."""
     for node in nodes:
-        scc.kubectl(lab, "label", "node", node, f"{LABEL}={mode}", "--overwrite")
+        cluster.kubectl(lab, "label", "node", node, f"{LABEL}={mode}", "--overwrite")
     for node in nodes:
         quantity = MODES[mode] * len(cards(lab))
-        scc.wait_for_resource(lab, quantity, resource=RESOURCE, node=node)
+        cluster.wait_for_resource(lab, RESOURCE, quantity, node=node)
 
 
 @pytest.fixture
@@ -68,13 +69,13 @@ def start(s1, tmp_path):
 
     yield run
     if started:
-        scc.kubectl(s1, "delete", "pod", *started, "--ignore-not-found", seconds=120)
+        cluster.kubectl(s1, "delete", "pod", *started, "--ignore-not-found")
 
 
 def ready(lab, name):
     """Wait until a pod is Ready; say what its events say if it is not."""
     try:
-        scc.kubectl(lab, "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=90s")
+        cluster.ready(lab, name)
     except Unavailable as error:
         raise AssertionError(notes(lab, name)) from error
 
@@ -86,33 +87,33 @@ def admit(lab, name, path):
     allocatable is some seconds older than what the kubelet admits pods by.
     """
     for _ in range(20):
-        scc.kubectl(lab, "apply", "-f", str(path))
-        scc.kubectl(lab, "wait", f"pod/{name}", "--for=jsonpath={.status.startTime}")
-        status = scc.get(lab, f"pod/{name}")["status"]
+        cluster.kubectl(lab, "apply", "-f", str(path))
+        cluster.kubectl(lab, "wait", f"pod/{name}", "--for=jsonpath={.status.startTime}")
+        status = cluster.get(lab, f"pod/{name}")["status"]
         if status.get("reason") != "UnexpectedAdmissionError":
             return
-        scc.kubectl(lab, "delete", "pod", name, seconds=60)
+        cluster.kubectl(lab, "delete", "pod", name)
     raise AssertionError(status)
 
 
 def notes(lab, name):
     """What the events about a pod say."""
     words = ("events", f"--field-selector=involvedObject.name={name}")
-    return [each["message"] for each in scc.get(lab, *words)["items"]]
+    return [each["message"] for each in cluster.get(lab, *words)["items"]]
 
 
 def annotation(lab, pod, name):
-    return json.loads(scc.get(lab, f"pod/{pod}")["metadata"]["annotations"][name])
+    return json.loads(cluster.get(lab, f"pod/{pod}")["metadata"]["annotations"][name])
 
 
 def inside(lab, pod, *words):
-    return scc.kubectl(lab, "exec", pod, "--", *words)
+    return cluster.kubectl(lab, "exec", pod, "--", *words)
 
 
 def links(lab, node):
     """What stays of a node's RDMA interfaces: name, MAC, MTU, state and addresses."""
     found = {}
-    for link in json.loads(labs.run(lab.ssh(node, "ip", "-j", "address"))):
+    for link in json.loads(cluster.shell(lab, node, "ip", "-j", "address")):
         if link["ifname"] in cards(lab):
             addresses = sorted(
                 (one["local"], one["prefixlen"])
@@ -126,7 +127,7 @@ def links(lab, node):
 
 def rdma_links(lab, node):
     """The node's RDMA devices with their interfaces."""
-    shown = labs.run(lab.ssh(node, "rdma", "link"))
+    shown = cluster.shell(lab, node, "rdma", "link")
     return sorted(re.findall(r"link (\S+)/1 .* netdev (\S+)", shown))
 
 
@@ -151,7 +152,7 @@ def test_each_block_has_a_card_an_address_and_a_gid(s1, start, mode):
             assert ipaddress.ip_address(address) in GATEWAY_FREE
         nodes = inside(s1, name, "ls", "/dev/infiniband").split()
         assert len([each for each in nodes if each.startswith("uverbs")]) == count
-        scc.kubectl(s1, "delete", "pod", name, seconds=60)
+        cluster.kubectl(s1, "delete", "pod", name)
         assert (links(s1, node), rdma_links(s1, node)) == before
 
 
@@ -160,12 +161,8 @@ def test_two_blocks_and_one_card_are_refused_with_both_numbers(s1, start):
     blocks = json.dumps([{"cniConf": {"name": "rdma"}}] * 2)
     name = start(1, NODES[0], **{"k8s.volcengine.com/pod-networks": blocks})
     path = "{.status.phase}=Pending"
-    scc.kubectl(s1, "wait", f"pod/{name}", f"--for=jsonpath={path}", "--timeout=30s")
-    words = s1.kubectl(
-        "get", "events", f"--field-selector=involvedObject.name={name}", "-o", "json"
-    )
-    until = f"until {' '.join(words)} | grep -q '2 blocks'; do sleep 0.3; done"
-    labs.run(["timeout", "60", "sh", "-c", until], seconds=70)
+    cluster.wait(s1, f"pod/{name}", f"--for=jsonpath={path}")
+    until(s1, "an event with '2 blocks'", lambda: [n for n in notes(s1, name) if "2 blocks" in n])
     assert any("hold 1 of it" in note for note in notes(s1, name))
 
 
@@ -180,7 +177,7 @@ def test_pods_of_two_nodes_talk_verbs_over_their_own_cards(s1, start, mode):
         endpoints.append(endpoint(s1, name, own))
     server, client = endpoints
     script = 'exec ib_write_bw -d "$DEVICE" -x "$GID" -n 300 -F --report_gbits "$@"'
-    outcome = measure(server, client, ("sh", "-c", script, "perftest"))
+    outcome = measure(s1, server, client, ("sh", "-c", script, "perftest"))
     assert outcome.addresses == {server.address, client.address}
 
 

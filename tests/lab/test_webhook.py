@@ -2,13 +2,13 @@
 
 import base64
 import json
-import time
 
 import pytest
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma_lab.demo import scc
+from kube_rdma_lab import cluster
 from kube_rdma_lab.pki import Authority
+from kube_rdma_lab.waiting import until
 
 NAME = "refuser"
 HOST = f"{NAME}.default.svc"
@@ -34,6 +34,12 @@ server = http.server.ThreadingHTTPServer(("", 8443), Refuser)
 server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
 """
+
+
+@pytest.fixture(scope="module")
+def lab(native):
+    """Native nodes: the API server and one pod are enough."""
+    return native
 
 
 def named(kind, version="v1", **fields):
@@ -90,7 +96,7 @@ def create(lab, tmp_path):
         metadata = {"name": "asked", "labels": labels}
         path = tmp_path / "asked.json"
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))
-        return scc.kubectl(lab, "create", "--dry-run=server", "-f", str(path))
+        return cluster.kubectl(lab, "create", "--dry-run=server", "-f", str(path))
 
     return ask
 
@@ -100,28 +106,32 @@ def webhook(lab, tmp_path):
     """A webhook in a pod, ready behind its Service."""
     path = tmp_path / "webhook.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects()}))
-    scc.kubectl(lab, "apply", "-f", str(path))
+    cluster.kubectl(lab, "apply", "-f", str(path))
     try:
-        scc.kubectl(lab, "wait", f"pod/{NAME}", "--for=condition=Ready", "--timeout=120s")
+        cluster.ready(lab, NAME)
         slices = ("endpointslice", "-l", f"kubernetes.io/service-name={NAME}")
         ready = "--for=jsonpath={.endpoints[0].conditions.ready}=true"
-        scc.kubectl(lab, "wait", *slices, ready, "--timeout=60s")
+        cluster.wait(lab, *slices, ready)
         yield
     finally:
-        scc.kubectl(lab, "delete", "-f", str(path), "--grace-period=0", "--force")
+        cluster.kubectl(lab, "delete", "-f", str(path), "--grace-period=0", "--force")
 
 
-def refusal(create, seconds=30):
+def refusal(lab, create):
     """Return how a marked ConfigMap is refused; the API server learns of webhooks with delay."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+
+    def refused():
         try:
             create(MARK)
         except Unavailable as error:
             return str(error)
-    return pytest.fail(f"nothing was refused within {seconds} s")
+        return None
+
+    return until(lab, "a refusal by the webhook", refused)
 
 
-def test_the_api_server_asks_a_webhook_in_a_pod(webhook, create):
-    assert f'admission webhook "{HOST}" denied the request: a pod refuses asked' in refusal(create)
+def test_the_api_server_asks_a_webhook_in_a_pod(lab, webhook, create):
+    assert f'admission webhook "{HOST}" denied the request: a pod refuses asked' in refusal(
+        lab, create
+    )
     assert "created" in create({})

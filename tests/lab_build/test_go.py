@@ -3,7 +3,7 @@
 import pytest
 
 from kube_rdma.model.errors import Refused
-from kube_rdma_lab.build import go
+from kube_rdma_lab.build import go, root
 
 GO_MOD = """\
 module example/lab
@@ -41,15 +41,23 @@ def test_go_mod_without_version_is_refused():
         go.parse_go_mod("module x\n")
 
 
-def test_our_own_modules_build_every_binary():
-    """The tools of the committed modules are the binaries that the runtime wants."""
+@pytest.mark.parametrize("module", go.BINARIES)
+def test_a_module_builds_the_binaries_that_are_expected_of_it(module):
+    """The tools of the committed go.mod are the binaries that the runtime wants."""
     names = set()
-    for module in go.NAMES:
-        for tool in go.parse_go_mod((go.MODULES / module / "go.mod").read_text()).tools:
-            parts = [part for part in tool.split("/") if not go.version_of(part) or "-" in part]
-            name = go.RENAMED.get(module, {}).get(parts[-1], parts[-1])
-            names.add(f"cni/{name}" if module == "cni" else name)
-    assert names == set(go.BINARIES)
+    for tool in go.parse_go_mod((go.MODULES / module / "go.mod").read_text()).tools:
+        parts = [part for part in tool.split("/") if not go.version_of(part) or "-" in part]
+        name = go.RENAMED.get(module, {}).get(parts[-1], parts[-1])
+        names.add(f"cni/{name}" if module == "cni" else name)
+    assert names == set(go.BINARIES[module])
+
+
+def test_coredns_brings_no_sdk_of_a_cloud():
+    """Its usual main would: go.sum names every module that the build could read."""
+    module = go.MODULES / "coredns"
+    text = (module / "go.sum").read_text().lower()
+    assert "github.com/coredns/coredns " in text
+    assert not [word for word in ("aws", "azure", "cloud.google.com") if word in text]
 
 
 def test_kubernetes_is_stamped_with_its_version():
@@ -69,13 +77,32 @@ def test_versions_compare_as_numbers(text, numbers):
     assert go.version_of(text) == numbers
 
 
-def test_ready_made_binaries_must_be_complete(tmp_path):
-    """A folder that lacks something is refused with the list of what it lacks."""
-    for name in go.BINARIES[1:]:
-        path = tmp_path / name
+def give(folder, names):
+    """A folder with these binaries, all of them empty."""
+    for name in names:
+        path = folder / name
         path.parent.mkdir(exist_ok=True)
         path.touch(0o755)
-    with pytest.raises(Refused, match=f"it lacks {go.BINARIES[0]}\\."):
+
+
+def test_ready_made_binaries_must_be_complete(tmp_path):
+    """A folder that lacks something is refused with the list of what it lacks."""
+    give(tmp_path, go.ALL[1:])
+    with pytest.raises(Refused, match=f"it lacks {go.ALL[0]}\\."):
         go.ready_made(tmp_path)
-    (tmp_path / go.BINARIES[0]).touch(0o755)
-    assert go.ready_made(tmp_path) == tmp_path
+    give(tmp_path, go.ALL)
+    assert go.ready_made(tmp_path).folder == tmp_path
+
+
+def test_what_no_node_runs_makes_no_new_disks(tmp_path):
+    """Another CoreDNS changes no key of a node's disks; another kubelet does."""
+    give(tmp_path, go.ALL)
+
+    def inputs():
+        return go.ready_made(tmp_path).inputs(*root.NODE_BINARIES, *go.BINARIES["cni"])
+
+    before = inputs()
+    (tmp_path / "coredns").write_text("newer")
+    assert inputs() == before
+    (tmp_path / "kubelet").write_text("newer")
+    assert inputs() != before

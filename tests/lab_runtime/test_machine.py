@@ -1,22 +1,24 @@
 """A node as QEMU sees it, and the files it finds: what a topology promises is really there."""
 
 import json
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from kube_rdma_lab import node_files
-from kube_rdma_lab.build.parts import Parts
+from kube_rdma_lab.build.initrd import NODE_ROOT
+from kube_rdma_lab.build.parts import MachineParts, NativeParts, Parts
 from kube_rdma_lab.build.qemu import Qemu
 from kube_rdma_lab.machine import Boot, command_line, kernel_arguments, write_initrd
+from kube_rdma_lab.native import node as native
 from kube_rdma_lab.pki import Authority
 from kube_rdma_lab.topology import find
 
 NODE = find("two-nodes").nodes[0]
 DISPLAY = "bochs-display"
-PARTS = Parts(
-    bin=Path("/p/bin"),
+PARTS = MachineParts(
     qemu=Qemu(Path("/p/qemu")),
     kernel=Path("/p/vmlinuz"),
     kernel_release="7.2",
@@ -31,8 +33,11 @@ def options(flag):
     return [value for name, value in pairwise(argv) if name == flag]
 
 
-def test_parts_survive_the_way_to_the_supervisor():
-    assert Parts.from_json(PARTS.to_json()) == PARTS
+@pytest.mark.parametrize("machine", [None, PARTS])
+@pytest.mark.parametrize("native", [None, NativeParts(Path("/p/base"), Path("/p/root"))])
+def test_parts_survive_the_way_to_the_supervisor(machine, native):
+    parts = Parts(Path("/p/bin"), native, machine)
+    assert Parts.from_json(parts.to_json()) == parts
 
 
 def test_every_pci_device_names_its_bus_because_a_pxb_would_take_it():
@@ -104,7 +109,9 @@ def test_a_node_s_files_lie_behind_the_common_archive_readable_by_root_alone(tmp
 @pytest.fixture
 def files(tmp_path):
     """The folder that node-1 finds as /lab."""
-    node_files.write(tmp_path, NODE, find("two-nodes"), Authority("test"), "ssh-ed25519 key")
+    node_files.write(tmp_path, NODE, find("two-nodes"))
+    node_files.write_kubernetes(tmp_path, NODE, Authority("test"))
+    node_files.write_ssh(tmp_path, "ssh-ed25519 key")
     return tmp_path
 
 
@@ -133,6 +140,16 @@ def test_the_kubelet_aligns_as_the_topology_says():
     nodes = (NODE, find("four-cards").nodes[0])
     policies = [node_files.kubelet_configuration(node)["topologyManagerPolicy"] for node in nodes]
     assert policies == ["none", "best-effort"]
+
+
+def test_a_native_node_goes_on_with_the_last_table_of_the_runtime_s_configuration():
+    """What it adds stands beside what both kinds of nodes have, under the runtime's own name."""
+    shared = (NODE_ROOT / "etc/containerd/config.toml").read_text()
+    both = tomllib.loads(shared)["plugins"]["io.containerd.cri.v1.runtime"]
+    document = tomllib.loads(shared + native.RUNTIME + native.BASE_SPEC)
+    runtime = document["plugins"]["io.containerd.cri.v1.runtime"]
+    assert runtime["restrict_oom_score_adj"] is True
+    assert runtime["stats_collect_period"] == both["stats_collect_period"]
 
 
 def test_keys_of_a_node_are_readable_by_root_alone(files):

@@ -3,6 +3,7 @@
 import pytest
 
 from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.processes import call, running
 
 
@@ -14,13 +15,13 @@ async def test_a_program_that_dies_while_waited_for_shows_its_last_words(tmp_pat
     log = tmp_path / "log"
     async with running("victim", ("sh", "-c", "echo no memory; exit 7"), log) as program:
         with pytest.raises(Unavailable, match=r"(?s)victim ended with code 7.*no memory"):
-            await program.until(never, 10)
+            await program.until(never)
 
 
 async def test_a_program_that_is_never_ready_is_told_with_its_log(tmp_path):
     async with running("slow", ("sleep", "60"), tmp_path / "log") as program:
-        with pytest.raises(Unavailable, match="slow was not ready after 0 s"):
-            await program.until(never, 0.01)
+        with pytest.raises(Unavailable, match="slow is not ready and said nothing for 0 s"):
+            await program.until(never, Patience(1.0, 0.01, measure=lambda: 1.0))
         assert program.running
 
 

@@ -65,6 +65,19 @@ async def test_a_boot_that_fails_says_why_and_where(tmp_path):
         await Console("node-1", log).reached("booted")
 
 
+async def test_a_service_that_does_not_stay_up_ends_the_boot_and_one_that_ended_twice_does_not(
+    tmp_path,
+):
+    log = tmp_path / "console"
+    log.write_text("lab: kubelet ended with code 1\nno such file\n" * 2)
+    console = Console("node-1", log)
+    assert not await console.reached("kubelet")
+    with log.open("a") as sink:
+        sink.write("lab: kubelet ended with code 1\nno such file\n" * 3)
+    with pytest.raises(Unavailable, match=r"kubelet of node-1 does not stay up; (?s:.*)no such"):
+        await console.reached("kubelet")
+
+
 def test_a_step_that_begins_again_is_a_line_and_goes_on(capsys):
     with Printer() as printer:
         printer(Event("node-1 booted", Phase.STARTED))

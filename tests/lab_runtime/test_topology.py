@@ -8,7 +8,7 @@ from kube_rdma.model.errors import Refused
 from kube_rdma_lab.network import commands, tap
 from kube_rdma_lab.topology import POD_CIDR, TOPOLOGIES, NicKind, RdmaNetns, find
 
-NAMES = [*sorted(TOPOLOGIES), "two-nodes:4", "netns-exclusive:3"]
+NAMES = [*sorted(TOPOLOGIES), "two-nodes:4", "netns-exclusive:3", "native:32"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,7 +38,7 @@ def test_pod_ranges_lie_in_the_cluster_range_and_do_not_overlap(name):
 
 
 def test_every_wire_of_a_rail_carries_9000_bytes():
-    lines = commands(find("two-nodes"))
+    lines = commands(find("two-nodes"), {})
     assert "link set rail0 mtu 9000 up" in lines
     for node in find("two-nodes").nodes:
         for position in (1, 2, 3):
@@ -46,13 +46,13 @@ def test_every_wire_of_a_rail_carries_9000_bytes():
 
 
 def test_the_control_plane_reaches_every_pod_range():
-    lines = commands(find("two-nodes"))
+    lines = commands(find("two-nodes"), {})
     assert "route add 10.244.1.0/24 via 10.89.0.11" in lines
     assert "route add 10.244.2.0/24 via 10.89.0.12" in lines
 
 
 def test_an_unknown_topology_is_refused_with_those_that_exist():
-    with pytest.raises(Refused, match="Choose one of two-nodes, four-cards, netns-exclusive, con"):
+    with pytest.raises(Refused, match="Choose one of two-nodes, four-cards, netns-exclusive, nat"):
         find("three-nodes")
     with pytest.raises(Refused, match="there is no topology 'two-nodes:many'"):
         find("two-nodes:many")

@@ -1,6 +1,7 @@
 """Topologies that people write: what they may say, and how mistakes are told."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -38,6 +39,17 @@ def test_a_file_says_everything_that_a_topology_has():
     assert (second.name, second.nics) == ("node-2", ())
 
 
+def test_a_file_may_mix_both_kinds_of_nodes(tmp_path):
+    """A tree is named, or lies at a path relative to the file."""
+    (tmp_path / "recorded/class").mkdir(parents=True)
+    text = b"nodes: [{}, {native: true, tree: efa}, {native: true, tree: ./recorded}]"
+    made = parse(text, f"{tmp_path}/mixed.yaml")
+    assert [node.kind for node in made.nodes] == ["machine", "native", "native"]
+    assert made.nodes[1].tree == "efa"
+    assert Path(made.nodes[2].tree) == tmp_path / "recorded"
+    assert find(made.reference) == made
+
+
 def test_a_topology_survives_the_way_to_the_supervisor_even_under_a_known_name():
     made = parse(WHOLE, "two-nodes.yaml")
     assert find(made.reference) == made
@@ -52,13 +64,17 @@ NICS = "nodes:\n- nics:\n  - "
     [
         ("", ["t.yaml:1:1: a topology is a document with fields. Begin with `nodes:`, "]),
         ("[]", ["t.yaml:1:1: a topology is a document with fields. Begin with `nodes:`, "]),
-        ("{}", ["t.yaml:1:1: nodes: the field is missing. Add nodes: a list of up to 4 nodes"]),
+        ("{}", ["t.yaml:1:1: nodes: the field is missing. Add nodes: a list of up to 32"]),
         ("nodes: 3", ["t.yaml:1:8: nodes: 3 is not a value of this field. Allowed: a list of"]),
-        ("nodes: [{}, {}, {}, {}, {}]", ["t.yaml:1:8: nodes: ", "Allowed: a list of up to 4"]),
-        ("nodes: [x]", ['t.yaml:1:9: nodes[0]: "x" is not a value', "fields out of nics, gpus"]),
+        ("nodes: [{}, {}, {}, {}, {}]", ["t.yaml:1:25: nodes[4]: the lab has 4 machines already"]),
+        (
+            f"nodes: [{'{native: true}, ' * 33}]",
+            ["t.yaml:1:8: nodes: ", "a list of up to 32 nodes"],
+        ),
+        ("nodes: [x]", ['t.yaml:1:9: nodes[0]: "x" is not a value', "fields out of native, tree"]),
         (
             "nodes:\n- nisc: []",
-            ["t.yaml:2:3: nodes[0].nisc: there is no such field. Did you mean nics? Known: nics,"],
+            ["t.yaml:2:3: nodes[0].nisc: there is no such field. Did you mean nics? Known: native"],
         ),
         (
             f"{NICS}{{name: ens2f0, rail: 8, kind: mlx5}}",
@@ -67,6 +83,18 @@ NICS = "nodes:\n- nics:\n  - "
                 't.yaml:3:35: nodes[0].nics[0].kind: "mlx5" is not a value',
                 "Allowed: virtio, igb",
             ],
+        ),
+        (
+            "nodes:\n- {native: true, memory_mib: 2048, nics: []}",
+            [
+                "t.yaml:2:42: nodes[0].nics: a native node has no nics. Remove it, or leave native",
+                "t.yaml:2:30: nodes[0].memory_mib: a native node has no memory_mib. Remove it",
+            ],
+        ),
+        ("nodes: [{tree: efa}]", ["nodes[0].tree: a machine has no recorded tree. Write native"]),
+        (
+            "nodes: [{native: true, tree: dgx}]",
+            ["t.yaml:1:30: nodes[0].tree: there is no recorded tree 'dgx'. Choose one of bnxt"],
         ),
         (f"{NICS}{{name: Ens2f0, rail: 0}}", ["Allowed: 1 to 12 small letters and digits"]),
         (f"{NICS}{{rail: yes}}", ["name: the field is missing", '"yes" is not a value']),

@@ -10,7 +10,6 @@ from kube_rdma_lab.processes import running
 from kube_rdma_lab.progress import Event, Phase
 from kube_rdma_lab.watchdog import RESTARTS, awake
 
-SECONDS = 60.0  # for what certainly happens
 NO_PATIENCE = 0.0  # everything that has not booted yet is silent for longer
 ENDLESS = 1e9
 SILENT = "exec sleep 60"
@@ -35,7 +34,7 @@ class Machine:
         argv = ("sh", self._script)
         async with running("node-1", argv, self.log, self._prepare) as program:
             console = Console("node-1", self.log, clock)
-            await awake(program, console, SECONDS, self.told.append, patience)
+            await awake(program, console, self.told.append, 1.0, patience)
             assert program.running
 
 

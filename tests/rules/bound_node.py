@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from kube_rdma.adapters.journal.fake import Failing, FakeDisk, Killed
+from kube_rdma.adapters.journal.format import BINDINGS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.binding import Binding, CdiFile, PodName, Promise, at_start
 from kube_rdma.model.holding import Holding
@@ -16,7 +17,6 @@ from kube_rdma.model.pool import Attach, Grant
 from kube_rdma.rules import binding as rules
 
 RESOURCE = "rdma/hca"
-KINDS = {"promise": Promise, "binding": Binding}
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ class Node:
 
     def known(self):
         files = tuple(CdiFile(n, c, since) for (c, n), since in sorted(self.files.items()))
-        loaded = Journal(self.disk, KINDS).load()
+        loaded = Journal(self.disk, BINDINGS).load()
         assert not loaded.faults
         values = [value for _, value in loaded.records]
         bindings = tuple(one for one in values if isinstance(one, Binding))
@@ -79,7 +79,7 @@ class Node:
         """Whether it lived to answer."""
         self.failing = Failing(self.disk, at)
         try:
-            act(Journal(self.failing, KINDS), *args)
+            act(Journal(self.failing, BINDINGS), *args)
         except Killed:
             self.absent = {}
             return False

@@ -22,7 +22,7 @@ from kube_rdma.rules import guids
 from kube_rdma.rules.attach_cards import seats
 from kube_rdma.rules.attach_infiniband import refuse_taken
 from kube_rdma.rules.attach_seen import as_named
-from kube_rdma.rules.attach_undo import check, missing, undo
+from kube_rdma.rules.attach_undo import check, undo
 from kube_rdma.views.steps import describe
 
 from .pod_networks import SANDBOX, card, guid, network, node, place, planned, share, wish
@@ -130,8 +130,8 @@ def test_the_guid_of_cni_args_counts_when_the_entry_has_no_other():
     assert guids.asked(wish()) is None
 
 
-def test_a_driver_that_has_to_be_bound_again_takes_all_that_follows_with_it():
-    """CHECK names the GUID alone."""
+def test_check_names_the_guid_of_a_driver_that_has_to_be_bound_again():
+    """And that alone."""
     found = plan(mode=NamespaceMode.EXCLUSIVE)
     link = SeenLink("net1", 5, 2044, "", True, "ipoib", pci=VIRTUAL.pci)
     told = ((place(VIRTUAL), found.steps[0].wanted),)
@@ -140,8 +140,7 @@ def test_a_driver_that_has_to_be_bound_again_takes_all_that_follows_with_it():
         device = SeenRdma("mlx5_7", None, VIRTUAL.pci, guid=has)
         return PodView(links=(link,), rdma=(device,), functions=told)
 
-    assert missing(found, view(GUID)) == ()
-    assert missing(found, view(OWN)) == found.steps[1:]
+    assert check(found, view(GUID)) == ()
     assert check(found, view(OWN)) == (
         f"net1 (default/rdma-net): the RDMA device of {VIRTUAL.pci} has not the GUID {GUID}",
     )
@@ -151,8 +150,9 @@ def test_an_ipoib_child_is_not_the_card_s_own_link():
     """The kernel says ipoib of both."""
     found = plan(asked=None)
     link = SeenLink("net1", 5, 2044, "", True, "ipoib", pci=VIRTUAL.pci)
-    assert missing(found, PodView(links=(link,))) == ()
-    assert missing(found, PodView(links=(replace(link, parent=3),))) == found.steps[:1]
+    assert check(found, PodView(links=(link,))) == ()
+    (wrong,) = check(found, PodView(links=(replace(link, parent=3),)))
+    assert "the card's link" in wrong
 
 
 def placed(asked=GUID):

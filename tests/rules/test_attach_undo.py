@@ -21,7 +21,8 @@ from kube_rdma.model.step import (
     SetSysctl,
     TakeLink,
 )
-from kube_rdma.rules.attach_undo import check, missing, undo, undo_all
+from kube_rdma.rules.attach_steps import lacks
+from kube_rdma.rules.attach_undo import check, undo, undo_by_plan
 
 from .pod_networks import card, network, node, planned, pods, share, wish
 from .pod_networks import given as leased
@@ -59,7 +60,7 @@ def test_all_plans_are_undone_at_once(case):
     for plan, count in plans:
         for step in plan.steps[:count]:
             world.do(step)
-    acts = undo_all([plan for plan, _ in plans])
+    acts = [act for _, act in undo_by_plan([plan for plan, _ in plans])]
     several = [act for act in acts if isinstance(act, RemoveLinks)]
     single = [act for act in acts if isinstance(act, RemoveLink)]
     assert len(several) + len(single) <= 1
@@ -70,8 +71,8 @@ def test_all_plans_are_undone_at_once(case):
 
 
 @given(stopped())
-def test_missing_is_the_rest(case):
-    """After any prefix just the Steps behind it are missing.
+def test_what_was_not_run_is_lacking(case):
+    """After any prefix just the Steps behind it, and run again to the end nothing is.
 
     Announcements and probes leave no trace, and GIDs that are waited for come by themselves. A
     driver is bound again, which does nothing, while the node alone sees its RDMA device.
@@ -81,28 +82,17 @@ def test_missing_is_the_rest(case):
         for step in plan.steps[:count]:
             world.do(step)
     for plan, count in plans:
-        left = plan.steps[count:]
-        bound_again = RebindFunction | AwaitPartition
-        found = [one for one in missing(plan, world.view()) if not isinstance(one, bound_again)]
-        assert traced(found) == traced(left)
-        assert set(found) <= set(left)
-        announced = {step for step in found if isinstance(step, Announce)}
-        lost = any(isinstance(step, AddAddress | SetLink) for step in left)
-        assert announced == {step for step in left if lost and isinstance(step, Announce)}
-
-
-@given(stopped())
-def test_what_is_missing_can_be_run_to_the_end(case):
-    """A repair runs it, twice if it likes, and then nothing is missing and nothing to complain."""
-    world, plans = case
-    for plan, count in plans:
-        for step in plan.steps[:count]:
-            world.do(step)
-        for step in (*missing(plan, world.view()), *plan.steps):
+        assert traced(lacking(plan, world.view())) == traced(plan.steps[count:])
+    for plan, _ in plans:
+        for step in plan.steps:
             world.do(step)
     for plan, _ in plans:
-        assert missing(plan, world.view()) == ()
         assert check(plan, world.view()) == ()
+
+
+def lacking(plan, seen):
+    """The Steps that are not done."""
+    return [step for step in plan.steps if lacks(step, seen)]
 
 
 def traced(steps):
@@ -140,31 +130,24 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_check_names_what_is_wrong(name):
-    """One sentence with interface and network, and just that Step comes back in a repair."""
+    """One sentence with interface and network, of just that Step."""
     spoil, kind, sentence = FAULTS[name]
     plan, world = attached()
     spoil(world)
-    assert any(isinstance(step, kind) for step in missing(plan, world.view()))
+    assert any(isinstance(step, kind) for step in lacking(plan, world.view()))
     said = [one for one in check(plan, world.view()) if sentence in one]
     assert said
     assert said[0].startswith("net1 (default/rdma-net): ")
 
 
-def test_a_lost_address_is_announced_again():
-    """Neighbours may have learned something else meanwhile."""
-    plan, world = attached()
-    drop(world, addresses=())
-    assert {type(step) for step in missing(plan, world.view())} == {AddAddress, AwaitGid, Announce}
-
-
-def test_a_probe_is_neither_undone_nor_repaired():
+def test_a_probe_is_neither_undone_nor_lacking():
     """It leaves no trace, and the pod's own address needs no question."""
     plan, world = attached(probe=True)
     unasked, _ = attached()
     assert Probe("net1", plan.addresses[0].address) in plan.steps
     assert undo(plan) == undo(unasked)
     drop(world, addresses=())
-    assert missing(plan, world.view()) == missing(unasked, world.view())
+    assert not any(isinstance(step, Probe) for step in lacking(plan, world.view()))
 
 
 def test_a_link_of_the_same_name_is_not_the_card():
@@ -177,7 +160,7 @@ def test_a_link_of_the_same_name_is_not_the_card():
         world.do(step)
     assert check(plan, world.view()) == ()
     drop(world, kind="dummy")
-    assert any(isinstance(step, TakeLink) for step in missing(plan, world.view()))
+    assert any(isinstance(step, TakeLink) for step in lacking(plan, world.view()))
 
 
 def test_a_card_of_which_the_kernel_tells_no_function_is_the_card():
@@ -191,4 +174,4 @@ def test_a_card_of_which_the_kernel_tells_no_function_is_the_card():
     drop(world, pci=None)
     assert check(plan, world.view()) == ()
     drop(world, kind="veth")
-    assert any(isinstance(step, TakeLink) for step in missing(plan, world.view()))
+    assert any(isinstance(step, TakeLink) for step in lacking(plan, world.view()))

@@ -1,6 +1,7 @@
 """Which sandbox lacks its networks, which attachment has lost its sandbox."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -203,6 +204,13 @@ def test_an_attachment_whose_sandbox_is_unknown_ends_when_it_surely_is():
     assert decide(seen, State(), 100.0).orphans == ()
     assert lasting(seen, seconds=ABSENT - 1).orphans == ()
     assert lasting(seen, seconds=ABSENT).orphans == ("c1",)
+
+
+def test_a_sandbox_that_another_version_attached_lacks_nothing():
+    """Its attachment is there, though nobody can read what it is: no repair, and no eviction."""
+    seen = Seen((sandbox(),), (pod(),), ())
+    assert lasting(seen).missing == (sandbox(),)
+    assert lasting(replace(seen, foreign={"c1"})).missing == ()
 
 
 def test_an_attachment_whose_namespace_is_gone_too_ends_at_once():

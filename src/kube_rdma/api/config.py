@@ -7,12 +7,13 @@ is. A dialect is told by one field of its top level.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from kube_rdma.api import config_list, hca, node_policy, resource_list
 from kube_rdma.api.dialect import Config, Typed
 from kube_rdma.api.document import Document, read
 from kube_rdma.api.faults import near, no_fields
@@ -21,26 +22,42 @@ from kube_rdma.model.errors import Refused
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One format: the field that tells it, whose format it is, its model and its reader."""
+    """One format: the field that tells it, whose format it is, its module and the model there.
+
+    A module is imported when a document needs it, for a node reads one format and models are slow
+    to make.
+    """
 
     key: str
     of: str
-    model: type[Typed]
-    load: Callable[[Document], Config]
+    module: str
+    name: str
+
+    @property
+    def model(self) -> type[Typed]:
+        """What a document may say."""
+        made: type[Typed] = getattr(self._imported, self.name)
+        return made
+
+    def load(self, document: Document) -> Config:
+        """What a document means; raise Refused with all of its faults."""
+        meant: Config = self._imported.load(document)
+        return meant
+
+    @property
+    def _imported(self) -> Any:
+        return import_module(f"kube_rdma.api.{self.module}")
 
 
 DIALECTS: Mapping[str, Dialect] = {
-    "hca": Dialect("mode", "SCC and the first RDMA device plugins", hca.HcaConfig, hca.load),
+    "hca": Dialect("mode", "SCC and the first RDMA device plugins", "hca", "HcaConfig"),
     "config-list": Dialect(
-        "configList", "the shared RDMA device plugin", config_list.ConfigList, config_list.load
+        "configList", "the shared RDMA device plugin", "config_list", "ConfigList"
     ),
     "resource-list": Dialect(
-        "resourceList",
-        "the SR-IOV network device plugin",
-        resource_list.ResourceList,
-        resource_list.load,
+        "resourceList", "the SR-IOV network device plugin", "resource_list", "ResourceList"
     ),
-    "node-policy": Dialect("kind", "kube-rdma itself", node_policy.NodePolicy, node_policy.load),
+    "node-policy": Dialect("kind", "kube-rdma itself", "node_policy", "NodePolicy"),
 }
 
 _BY_KEY = {dialect.key: dialect for dialect in DIALECTS.values()}

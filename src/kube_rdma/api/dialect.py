@@ -25,7 +25,9 @@ Many: TypeAlias = Annotated[tuple[T, ...], Strict(strict=False)]  # a list in th
 class Typed(BaseModel):
     """An object of a document: no unknown field, no value that only looks like the right type."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, alias_generator=to_camel)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, alias_generator=to_camel, defer_build=True
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,6 +279,13 @@ class Booking:
 
 
 @dataclass(frozen=True, slots=True)
+class JournalIdentity:
+    """The record that is made with an empty journal of bookings and never changed."""
+
+    journal: JournalId
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
     """How full a pool is, for its status: addresses of one family and rail."""
 

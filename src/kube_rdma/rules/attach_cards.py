@@ -24,7 +24,7 @@ from kube_rdma.model.attachment import (
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.pool import Bind, Mode
+from kube_rdma.model.pool import Bind
 from kube_rdma.model.step import TakeLink
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach_infiniband import refuse_infiniband, refuse_isolation
@@ -34,10 +34,10 @@ from kube_rdma.rules.attach_vf import (
     refuse_function,
     refuse_late_mac,
 )
+from kube_rdma.rules.modes import MODES
 from kube_rdma.rules.networks import refused
 from kube_rdma.rules.sentences import listed
 
-_OWN = (Mode.EXCLUSIVE, Mode.SRIOV)  # a share of these is the whole card
 _WAYS = {
     NetworkKind.MACVLAN: Way.MACVLAN,
     NetworkKind.IPVLAN: Way.IPVLAN,
@@ -204,7 +204,7 @@ def _seat(number: int, wish: Wish, choice: Choice | None, node: HostNetwork) -> 
     refuse_infiniband(wish, way, link, card, share)
     refuse_late_mac(wish, link, card)
     refuse_isolation(wish, node.namespace_mode)
-    if way is Way.TAKE and share and share.mode not in _OWN:
+    if way is Way.TAKE and share and not MODES[share.mode].owns:
         problem = f"{link.name} cannot move into one pod: other pods share its card"
         remedy = "Use a network of type macvlan or kube-rdma, or a pool of mode exclusive"
         raise refused(wish, "type", problem, remedy)
@@ -256,7 +256,7 @@ def _refuse_owned(wish: Wish, link: HostLink, node: HostNetwork) -> None:
 def _way(wish: Wish, share: GrantedShare | None, link: HostLink) -> Way:
     if wish.network.kind in _WAYS:
         return _WAYS[wish.network.kind]
-    if share and share.mode in _OWN:
+    if share and MODES[share.mode].owns:
         return Way.TAKE
     return Way.IPOIB if link.link_type == _INFINIBAND else Way.MACVLAN
 

@@ -11,18 +11,16 @@ from collections.abc import Iterable, Sequence
 from kube_rdma.model.attachment import GrantedShare, NetworkKind, Wish
 from kube_rdma.model.card import Card
 from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.pool import Mode
 from kube_rdma.model.step import VirtualKind
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.attach_cards import named
-
-_OWN = (Mode.EXCLUSIVE, Mode.SRIOV)  # a share of these is the whole card
+from kube_rdma.rules.modes import MODES
 
 
 def may_leave(wishes: Sequence[Wish], granted: Sequence[GrantedShare]) -> bool:
     """Whether a card of the node may go into the pod."""
     devices = any(wish.network.kind is NetworkKind.DEVICE for wish in wishes)
-    return devices or any(share.mode in _OWN for share in granted)
+    return devices or any(MODES[share.mode].owns for share in granted)
 
 
 def wanted(

@@ -37,7 +37,7 @@ class ModeRow:
     attach: Attach
     prefer: Preference
     gives: frozenset[CharKind]  # which doors of its cards a container gets
-    owns: bool  # a card of it belongs to no second pool
+    owns: bool  # a share of it is the whole card, which belongs to no second pool
     numbered: bool  # share ids are <card>-<slot>; else the card's own identity
     most: int | None  # shares that a document may ask for, None for no limit
     moves: str  # what goes into the pod besides device nodes

@@ -28,16 +28,15 @@ from kube_rdma.model.cni_conf import CHAINED, PLUGIN
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Broken, Refused
 from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.pool import Mode
 from kube_rdma.model.step import AddRoute, CallPlugin, PluginConf
 from kube_rdma.rules.attach_cards import Choice, choices
+from kube_rdma.rules.modes import MODES
 from kube_rdma.rules.networks import POD_NETWORKS, refused
 
 OURS = tuple(kind.value for kind in NetworkKind if kind is not NetworkKind.OTHER)
 
 _NEWEST = (1, 1, 0)
 _OLDEST = "0.1.0"  # what a configuration without a version has (libcni)
-_OWN = (Mode.EXCLUSIVE, Mode.SRIOV)  # a share of these is the whole card
 
 # What an entry may ask for -> the capability that a plugin declares (CNI CONVENTIONS.md).
 _CAPABILITIES = {
@@ -119,7 +118,7 @@ def attached(
 def _plan(wish: Wish, choice: Choice | None) -> Plan:
     share, card = choice or (None, None)
     # A card that others use too is not the plugin's, which might move or configure it.
-    pci = card.pci if card and share and share.mode in _OWN else None
+    pci = card.pci if card and share and MODES[share.mode].owns else None
     name = wish.ask.interface
     if wish.ask.default:
         problem = "which gateways this network has is known to its plugins alone"

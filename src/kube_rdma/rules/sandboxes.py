@@ -50,13 +50,15 @@ class Seen:
     """One look: the sandboxes were listed before the attachments were read.
 
     `pods` are those of the node, none while others give pods their networks. `gone`: containers
-    with an attachment whose network namespace is no more.
+    with an attachment whose network namespace is no more. `foreign`: those whose attachment another
+    version of kube-rdma made, of which nothing else is known.
     """
 
     sandboxes: tuple[PodSandbox, ...]
     pods: tuple[PodState, ...]
     attachments: tuple[Attachment, ...]
     gone: Collection[ContainerId] = frozenset()
+    foreign: Collection[ContainerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ def _lacking(seen: Seen) -> Iterable[PodSandbox]:
         if one.ready and (one.pod, one.uid) in pods:
             newest[one.pod, one.uid] = one
     complete = {one.sandbox.container for one in seen.attachments if one.complete}
-    return [one for one in newest.values() if one.container not in complete]
+    return [one for one in newest.values() if one.container not in {*complete, *seen.foreign}]
 
 
 def _absent(seen: Seen) -> list[ContainerId]:

@@ -1,4 +1,7 @@
-"""Steps and what takes them back, as people read them: for explain and for a dry run."""
+"""Steps and what takes them back, as people read them: for explain and for a dry run.
+
+What each kind comes to stands in rules/attach_steps, row by row.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ from kube_rdma.model.step import (
     MoveRdma,
     Probe,
     RemoveLink,
+    RemoveLinks,
     RemoveRdma,
     RemoveRule,
     RestoreRdma,
@@ -41,7 +45,7 @@ from kube_rdma.model.step import (
 
 def describe(step: Step | Undo) -> str:
     """What is done, as a short sentence without its stop: ``give net1 the address 10.0.0.7/24``."""
-    return _TEXTS[type(step)](step)
+    return TEXTS[type(step)](step)
 
 
 def _make_link(step: MakeLink) -> str:
@@ -109,7 +113,7 @@ def _plugins(step: CallPlugin) -> str:
     return f"the CNI plugin{'s' if types[1:] else ''} {', '.join(types)}"
 
 
-_TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
+TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
     MakeLink: _make_link,
     TakeLink: lambda step: f"take {step.link.name} from the node as {step.name}",
     SetFunction: lambda step: f"set up {_function(step.place)}: {_settings(step.wanted)}",
@@ -129,6 +133,7 @@ _TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
     Announce: lambda step: f"tell the neighbours that {step.name} has {step.address}",
     CallPlugin: lambda step: f"have {_plugins(step)} make {step.name}",
     RemoveLink: lambda step: f"remove {step.name}",
+    RemoveLinks: lambda step: f"remove {', '.join(link.name for link in step.links) or 'nothing'}",
     GiveBackLink: _give_back,
     ResetFunction: lambda undo: f"set {_function(undo.place)} back: {_settings(undo.found)}",
     RestoreRdma: lambda step: f"make the {step.kind} device {step.name} on {step.link.name} again",

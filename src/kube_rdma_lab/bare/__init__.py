@@ -1,17 +1,18 @@
 """Kernel tests: pytest on the real kernel, in a machine that has cards and no Kubernetes.
 
     tests/bare/outside.py    shows the tests of tests/bare/vm as tests of the outer run
-    run.py                   boots one machine with the chosen tests and the current sources
+    run.py                   boots one machine with the chosen tests and the current sources, and
+                             tells what comes of each test when it has ended
     machine.py               its QEMU command line: two NUMA nodes, two cards and an SR-IOV card
     node/bare/               what runs inside: the first program and a plugin of pytest
-    junit.py                 reads what came of each test
+    results.py               reads what came of each test
 
-`run` is the front door.
+`progress` is the front door, and `run` for those who only want the end.
 """
 
 from __future__ import annotations
 
-from kube_rdma_lab.bare.junit import Outcome, Result
-from kube_rdma_lab.bare.run import Run, run
+from kube_rdma_lab.bare.results import Outcome, Result
+from kube_rdma_lab.bare.run import Progress, progress, run
 
-__all__ = ["Outcome", "Result", "Run", "run"]
+__all__ = ["Outcome", "Progress", "Result", "progress", "run"]

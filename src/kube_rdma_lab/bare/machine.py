@@ -2,8 +2,7 @@
 
 Two sockets with a card each; a ghost of a GPU (a display without a driver) on the first, an SR-IOV
 card (igb) on the second. The cards are plugged into one hub inside QEMU, so the machine needs
-nothing of the host's network. Results leave it on a
-second disk, as a tar archive.
+nothing of the host's network. Results leave it on a second serial line.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ def command_line(
     It dies with the thread that starts it: kill -9 leaves no machine behind.
     """
     argv = ["setpriv", "--pdeathsig", "KILL", "--", *parts.qemu.system_argv, "-machine", "q35"]
-    argv += ["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"]
+    argv += ["-nodefaults", "-no-user-config", "-display", "none"]
+    argv += ["-serial", "stdio", "-serial", f"file:{results}"]
     argv += [
         *accelerator,
         "-smp",
@@ -45,9 +45,7 @@ def command_line(
     ]
     argv += ["-kernel", str(parts.kernel), "-initrd", str(initrd), "-append", KERNEL_ARGUMENTS]
     root = f"file={parts.disk},format=raw,if=none,id=root,readonly=on,file.locking=off"
-    out = f"file={results},format=raw,if=none,id=results,cache=unsafe"
-    for name, options in (("root", root), ("results", out)):
-        argv += ["-drive", options, "-device", f"virtio-blk-pci,drive={name},bus=pcie.0"]
+    argv += ["-drive", root, "-device", "virtio-blk-pci,drive=root,bus=pcie.0"]
     argv += ["-device", "virtio-rng-pci,bus=pcie.0"]
     return [*argv, *_sockets(), *_cards()]
 

@@ -1,4 +1,4 @@
-"""One run of kernel tests: sources and tests go in behind the initramfs, JUnit comes out on a disk.
+"""One run of kernel tests: sources and tests go in behind the initramfs, results come as they end.
 
 Called by the outer pytest run, once. The parts come from the store (build/testroot.py) and are
 the same until kernel, Debian or locks change; an edited test costs no build.
@@ -8,64 +8,73 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tarfile
+import stat
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma_lab import accelerator, paths
-from kube_rdma_lab.bare import junit
+from kube_rdma_lab import accelerator, pace, paths
 from kube_rdma_lab.bare.machine import command_line
-from kube_rdma_lab.build import cpio, product, testroot
+from kube_rdma_lab.bare.results import Line, Reader, Result
+from kube_rdma_lab.build import cpio, testroot
 from kube_rdma_lab.build.initrd import NODE
 from kube_rdma_lab.build.parts import open_store
-from kube_rdma_lab.build.store import Report, silent
 from kube_rdma_lab.console import Console
-from kube_rdma_lab.processes import running, tail
+from kube_rdma_lab.patience import Patience
+from kube_rdma_lab.processes import POLL_SECONDS, running, tail
 from kube_rdma_lab.watchdog import awake
 
 NAME = "the bare machine"
 INSIDE = NODE / "bare"
-UP_SECONDS = 120.0
-RUN_SECONDS = 600.0
-JUNIT = "junit.xml"
-LEFT_BEHIND = (JUNIT, "kernel.log")
-RESULTS_SIZE = 64 << 20  # a sparse file: room for a JUnit file and logs
+# How many boots' time the machine may be silent: Python's start takes two, the longest test ten.
+QUIET_BOOTS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What came of a run: seconds until the first test began, until off, results by node id."""
+class Progress:
+    """A test begins (no result yet) or has ended, so many seconds after the machine's start."""
 
-    up_seconds: float
     seconds: float
-    results: Mapping[str, junit.Result]
-    home: Path  # console.log, junit.xml, kernel.log
+    test: str
+    result: Result | None
 
 
-def run(checkout: Path, tests: Sequence[str], home: Path, report: Report = silent) -> Run:
-    """Run the tests of these node ids in a new machine and return what came of them.
+def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, Result]:
+    """Run tests to their end and return what came of them, by node id; raises as `progress`."""
+    events = progress(checkout, tests, home)
+    return {event.test: event.result for event in events if event.result}
 
-    `checkout` is the root of the sources, `home` a folder for what the run leaves. Raises Refused
-    where no machine can be built, Unavailable when it does not boot, does not end or tells nothing.
+
+def progress(checkout: Path, tests: Sequence[str], home: Path) -> Generator[Progress, None, None]:
+    """Run the tests of these node ids in a new machine and yield each beginning and end.
+
+    `checkout` is the root of the sources, `home` a folder for what the run leaves: console.log and
+    tests.jsonl. The machine goes on between two calls, and is ended when the iterator is closed.
+    Raises Refused where no machine can be built, Unavailable when it does not boot, and when it
+    ends or falls silent before the last test.
     """
     home.mkdir(parents=True, exist_ok=True)
-    results, console = home / "results.tar", home / "console.log"
-    console.write_bytes(b"")
-    with results.open("wb") as disk:
-        disk.truncate(RESULTS_SIZE)
-    with open_store(report) as store:
+    initrd, results, console = home / "initrd", home / "tests.jsonl", home / "console.log"
+    for path in (results, console):
+        path.write_bytes(b"")
+    with open_store() as store, asyncio.Runner() as runner:
         parts = testroot.build(store, checkout)
-        initrd = home / "initrd"
-        own = cpio.archive(files(checkout, tests))
-        initrd.write_bytes(parts.initrd.read_bytes() + own)
-        argv = command_line(parts, accelerated(), initrd, results)
-        up_seconds, seconds = asyncio.run(_follow(argv, console))
-    initrd.unlink()
-    return Run(up_seconds, seconds, unpack(results, home, console), home)
+        initrd.write_bytes(
+            parts.initrd.read_bytes() + cpio.archive(files(checkout, tests, parts.sources))
+        )
+        events = follow(command_line(parts, accelerated(), initrd, results), console, results)
+        try:
+            while event := runner.run(_next(events)):
+                yield event
+        finally:
+            runner.run(events.aclose())
+            initrd.unlink()
+
+
+async def _next(events: AsyncGenerator[Progress, None]) -> Progress | None:
+    return await anext(events, None)
 
 
 def accelerated() -> tuple[str, ...]:
@@ -74,30 +83,46 @@ def accelerated() -> tuple[str, ...]:
     return accelerator.KVM if usable and accelerator.recall() else accelerator.EMULATION
 
 
-async def _follow(argv: Sequence[str], console: Path) -> tuple[float, float]:
-    """Run the machine to its end; return when the first test began, and when it was off."""
+async def follow(
+    argv: Sequence[str], console: Path, results: Path, quiet_boots: int = QUIET_BOOTS
+) -> AsyncGenerator[Progress, None]:
+    """Run the machine and follow it to its end; Unavailable names the test that it died in.
+
+    It may be silent for `quiet_boots` times as long as it needed to its first program.
+    """
     begin = time.monotonic()
-    stages = Console(NAME, console)
+    reader = Reader(results)
     async with running(NAME, argv, console) as program:
-        await awake(program, stages, UP_SECONDS, lambda _: None)  # the console's log tells it
-        await program.until(lambda: stages.reached("tests"), UP_SECONDS)
-        up_seconds = time.monotonic() - begin
-        try:
-            await asyncio.wait_for(program.ended(), RUN_SECONDS)
-        except TimeoutError:
-            raise Unavailable(
-                f"{NAME} still ran after {RUN_SECONDS:.0f} s; {console}:\n{tail(console)}"
-            ) from None
-    return up_seconds, time.monotonic() - begin
+        slowness = pace.measure()
+        await awake(program, Console(NAME, console), lambda _: None, slowness)
+        boot = (time.monotonic() - begin) / max(1.0, slowness)
+        patience = Patience(slowness, quiet_boots * boot)
+        last: Line | None = None
+        alive = True
+        while alive:
+            alive = program.running  # asked first: what it has said until then is read below
+            for last in reader.new():
+                if last.test:
+                    yield Progress(time.monotonic() - begin, last.test, last.result)
+            if patience.lost([(reader.size, program.log.stat().st_size)]):
+                raise _died(f"said nothing for {patience.seconds:.0f} s", last, console)
+            await asyncio.sleep(POLL_SECONDS)
+    if last is None or last.test:
+        raise _died("ended", last, console)
 
 
-def files(checkout: Path, tests: Iterable[str]) -> list[cpio.Entry]:
-    """Return what travels with a run: sources, tests, their names, and what starts them."""
-    entries = [cpio.file(f"lab/src/{name}", data) for name, data in product.source_files().items()]
-    # The agent tells its version, as it does in the image.
-    about = f"Metadata-Version: 2.1\nName: kube-rdma\nVersion: {version('kube-rdma')}\n"
-    dist_info = f"lab/src/kube_rdma-{version('kube-rdma')}.dist-info"
-    entries.append(cpio.file(f"{dist_info}/METADATA", about.encode()))
+def _died(how: str, last: Line | None, console: Path) -> Unavailable:
+    """Return what to tell of a machine that was not done, and with which test it was busy."""
+    if last is None:
+        when = "before the first test"
+    else:
+        when = f"{'after' if last.result else 'during'} {last.test}"
+    return Unavailable(f"{NAME} {how} {when}; {console}:\n{tail(console)}")
+
+
+def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.Entry]:
+    """Return what travels with a run: tests, their names, what starts them, the tree `sources`."""
+    entries = [entry for entry in cpio.from_folder(sources) if not stat.S_ISDIR(entry.mode)]
     for path in ("pyproject.toml", *sorted({test.partition("::")[0] for test in tests})):
         entries += _with_neighbours(checkout, path)
     entries.append(cpio.file("lab/tests.txt", "".join(f"{test}\n" for test in tests).encode()))
@@ -112,20 +137,3 @@ def _with_neighbours(checkout: Path, name: str) -> list[cpio.Entry]:
     path = checkout / name
     beside = sorted(path.parent.glob("*.py")) if path.suffix == ".py" else [path]
     return [cpio.file(f"lab/{each.relative_to(checkout)}", each.read_bytes()) for each in beside]
-
-
-def unpack(results: Path, home: Path, console: Path) -> dict[str, junit.Result]:
-    """Take the files off the results disk and read the JUnit file; Unavailable without one."""
-    try:
-        # Not compressed, and said so: trying every method on an empty disk takes seconds.
-        with tarfile.open(results, "r:") as archive:
-            for name in LEFT_BEHIND:
-                member = archive.extractfile(f"./{name}")
-                assert member is not None
-                (home / name).write_bytes(member.read())
-    except (KeyError, OSError, tarfile.TarError) as error:
-        raise Unavailable(
-            f"{NAME} left no results, it crashed or hung; {console}:\n{tail(console)}"
-        ) from error
-    results.unlink()
-    return junit.read((home / JUNIT).read_text())

@@ -3,8 +3,10 @@
 resolution ─ kernel ──┬─ initrd
 debian ─┬─ node base ─┼─ root disk
         ├─ qemu       │
-        └─ images ────┼─ image disk
+        └─ images ────┼─ image root ─ image disk
 go ─ binaries ────────┘
+
+Native nodes need node base, image root and binaries; all else is for machines.
 """
 
 from kube_rdma_lab.build.parts import Parts, build

@@ -22,11 +22,10 @@ def main(context: click.Context, bin_dir: Path | None, *, update: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     started = time.monotonic()
-    made = build(show, bin_dir=bin_dir, update=update)
+    made = build(report=show, bin_dir=bin_dir, update=update)
     click.echo(f"{'total':<16} {time.monotonic() - started:7.1f} s")
-    for name in ("bin", "kernel", "initrd", "root_disk", "image_disk"):
-        click.echo(f"{name:<16} {getattr(made, name)}")
-    click.echo(f"{'qemu':<16} {made.qemu.tree}")
+    for path in made.folders:
+        click.echo(path)
 
 
 @main.command()

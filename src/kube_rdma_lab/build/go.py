@@ -1,8 +1,8 @@
-"""Kubernetes, etcd, containerd and the CNI plugins, built from Go modules.
+"""Kubernetes, etcd, containerd, CoreDNS and the CNI plugins, built from Go modules.
 
 One `go build` per module of modules/ for all of its tools; the versions come from the go.mod
 files alone, the stamps inside the binaries too. Nothing is downloaded but Go modules, whose
-digests stand in go.sum.
+digests stand in go.sum. A module whose tool is itself (coredns) brings its own main.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import sysconfig
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,14 +22,19 @@ from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import PACKAGE, cache_root
 
 MODULES = PACKAGE / "modules"
-# Short ones first: what is wrong with the machine shows before the six minutes of Kubernetes.
-NAMES = ("cni", "etcd", "containerd", "kubernetes")
-# What a folder of ready-made binaries must hold.
-BINARIES = (
-    *("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"),
-    *("kube-proxy", "etcd", "containerd", "ctr", "containerd-shim-runc-v2"),
-    *("cni/bridge", "cni/loopback", "cni/host-local", "cni/portmap"),
-)
+# What each module gives. Short ones first: what is wrong with the machine shows before the six
+# minutes of Kubernetes. A folder of ready-made binaries must hold all of them.
+BINARIES = {
+    "cni": ("cni/bridge", "cni/loopback", "cni/host-local", "cni/portmap"),
+    "etcd": ("etcd",),
+    "coredns": ("coredns",),
+    "containerd": ("containerd", "ctr", "containerd-shim-runc-v2"),
+    "kubernetes": (
+        *("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"),
+        *("kubelet", "kube-proxy"),
+    ),
+}
+ALL = tuple(binary for binaries in BINARIES.values() for binary in binaries)
 RENAMED = {"etcd": {"server": "etcd"}}  # go names a binary after its folder
 
 
@@ -138,31 +144,52 @@ def build_module(store: Store, name: str, modules: Path = MODULES) -> Path:
 
 
 def _main_version(parsed: GoMod) -> str:
-    """Return the version of the module that most tools come from, for people."""
+    """Return the version of the module that most tools come from, for people.
+
+    Of a main of ours it is that of the first module which it requires.
+    """
     tool = parsed.tools[0]
-    return next((v for name, v in parsed.versions.items() if tool.startswith(name)), "")
+    first = next(iter(parsed.versions.values()), "")
+    return next((v for name, v in parsed.versions.items() if tool.startswith(name)), first)
 
 
-def gather(store: Store, modules: dict[str, Path]) -> Path:
-    """Return one folder with all binaries, as the runtime wants them: hard links, no copies."""
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """One folder with every binary of ALL, and what tells each of them from every other build."""
+
+    folder: Path
+    builds: Mapping[str, str]
+
+    def inputs(self, *names: str) -> dict[str, str]:
+        """Return the inputs of an artifact that holds or runs these binaries, for its key."""
+        return {f"binary {name}": self.builds[name] for name in names}
+
+
+def build_all(store: Store) -> Binaries:
+    """Return all binaries in one folder, as the runtime wants them: hard links, no copies."""
+    modules = {name: build_module(store, name) for name in BINARIES}
 
     def make(folder: Path, _: Shell) -> None:
         (folder / "cni").mkdir()
-        for name, path in modules.items():
-            target = folder / "cni" if name == "cni" else folder
-            for binary in (entry for entry in path.iterdir() if os.access(entry, os.X_OK)):
-                os.link(binary, target / binary.name)
+        for name, binaries in BINARIES.items():
+            for binary in binaries:
+                os.link(modules[name] / Path(binary).name, folder / binary)
 
-    return store.get("bin", {name: path.name for name, path in modules.items()}, make)
+    folder = store.get("bin", {name: path.name for name, path in modules.items()}, make)
+    return Binaries(
+        folder, {each: modules[name].name for name in BINARIES for each in BINARIES[name]}
+    )
 
 
-def ready_made(folder: Path) -> Path:
-    """Check a folder of binaries that the user brings; Refused names the missing ones."""
-    missing = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+def ready_made(folder: Path) -> Binaries:
+    """Return the binaries that the user brings, by size and date; Refused names missing ones."""
+    missing = [name for name in ALL if not os.access(folder / name, os.X_OK)]
     if missing:
         raise Refused(
             f"it lacks {', '.join(missing)}",
             remedy="Add them, or leave the option out to have them built",
             where=str(folder),
         )
-    return folder.absolute()
+    states = {name: (folder / name).stat() for name in ALL}
+    builds = {name: f"{state.st_size} {state.st_mtime_ns}" for name, state in states.items()}
+    return Binaries(folder.absolute(), builds)

@@ -1,7 +1,8 @@
-"""The disk with all images: a containerd data root, filled once on the host.
+"""All images as a containerd data root, filled once on the host: a folder, and a disk made of it.
 
 Importing images in an emulated node takes minutes; the host's own containerd does it in seconds.
-Every node gets a copy-on-write disk on top, mounted at /var/lib/containerd, and finds its images.
+Every machine gets a copy-on-write disk on top, mounted at /var/lib/containerd, and finds its
+images; a native node links to the layers in the folder (node/native/init).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kube_rdma_lab.build import disk, oci
+from kube_rdma_lab.build.go import Binaries
 from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store
 
@@ -61,21 +63,31 @@ disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime
 """
 
 
-def build(store: Store, images: Sequence[oci.Written], binaries: Path, identity: str) -> Path:
-    """Return the disk, an ext4 image; `identity` tells one set of binaries from another."""
+def build_root(store: Store, images: Sequence[oci.Written], binaries: Binaries) -> Path:
+    """Return the data root, a folder."""
 
     def make(folder: Path, shell: Shell) -> None:
         pairs = [f"{image.reference}={image.path}" for image in images]
-        command = disk.mkfs(DATA, folder / "images.ext4", size=SIZE, inodes=INODES)
+        command = ("cp", "-a", DATA, folder / "root")
         shell.run(
-            ["sh", "-c", SCRIPT, "fill", binaries, *pairs, "--", *command],
-            env={"CONTAINERD": CONFIG, **disk.TIMES},
+            ["sh", "-c", SCRIPT, "fill", binaries.folder, *pairs, "--", *command],
+            env={"CONTAINERD": CONFIG},
         )
 
     inputs = {
         **{image.reference: image.digest for image in images},
-        "binaries": identity,
-        "size": str(SIZE),
-        "recipe": f"{SCRIPT}\n{CONFIG}\n{disk.FEATURES}",
+        **binaries.inputs("containerd", "ctr"),
+        "recipe": f"{SCRIPT}\n{CONFIG}",
     }
+    return store.get("image-root", inputs, make) / "root"
+
+
+def build_disk(store: Store, root: Path) -> Path:
+    """Return the disk, an ext4 image of a data root that `build_root` made."""
+
+    def make(folder: Path, shell: Shell) -> None:
+        command = disk.mkfs(root, folder / "images.ext4", size=SIZE, inodes=INODES)
+        shell.run(command, env=disk.TIMES)
+
+    inputs = {"root": root.parent.name, "size": str(SIZE), "recipe": disk.FEATURES}
     return store.get("image-disk", inputs, make) / "images.ext4"

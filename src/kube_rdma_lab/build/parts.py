@@ -1,18 +1,18 @@
 """All parts of the lab, in the order that suits two cores: one lane compiles, one installs.
 
-The front door of this folder: `build` gives the runtime everything it boots from. A second call
-finds everything in the store and takes no time.
+The front door of this folder: `build` gives the runtime everything that the nodes of a topology
+start from, and nothing that they do not. A second call finds it all in the store and takes no time.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from kube_rdma_lab.build import (
     go,
@@ -29,18 +29,17 @@ from kube_rdma_lab.build import (
 )
 from kube_rdma_lab.build.shell import need_root
 from kube_rdma_lab.build.store import Report, Store, default_root, silent
+from kube_rdma_lab.topology import NodeKind
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a lab boots from; nothing in it ever changes.
+class MachineParts:
+    """What nodes of kind machine boot from.
 
-    `bin` holds the binaries of the control plane and the nodes, with the CNI plugins in `cni/`;
     `initrd` takes a further archive per node at its end; `root_disk` is read-only; `image_disk`
     is a containerd data root, the backing file of each node's own disk.
     """
 
-    bin: Path
     qemu: qemu.Qemu
     kernel: Path
     kernel_release: str
@@ -48,27 +47,67 @@ class Parts:
     root_disk: Path
     image_disk: Path
 
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> MachineParts:
+        """Return what asdict, and JSON behind it, made of the parts."""
+        release, tree = fields["kernel_release"], Path(fields["qemu"]["tree"])
+        names = ("kernel", "initrd", "root_disk", "image_disk")
+        paths = {name: Path(fields[name]) for name in names}
+        return cls(qemu=qemu.Qemu(tree), kernel_release=release, **paths)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where the parts lie."""
+        return (self.qemu.tree, self.kernel, self.initrd, self.root_disk, self.image_disk)
+
+
+@dataclass(frozen=True, slots=True)
+class NativeParts:
+    """What native nodes start from: a Debian tree and a containerd data root, both read-only."""
+
+    base: Path
+    images: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a lab boots from; nothing in it ever changes.
+
+    `bin` holds the binaries of the control plane and the nodes, with the CNI plugins in `cni/`. A
+    lab without nodes has nothing else, one without machines no `machine`.
+    """
+
+    bin: Path
+    native: NativeParts | None = None
+    machine: MachineParts | None = None
+
     def to_json(self) -> str:
         """Return the parts as text, for the supervisor's command line."""
-        return json.dumps({**asdict(self), "qemu": self.qemu.tree}, default=str)
+        return json.dumps(asdict(self), default=str)
 
     @classmethod
     def from_json(cls, text: str) -> Parts:
         """Return what `to_json` was given."""
         fields = json.loads(text)
-        release = fields.pop("kernel_release")
-        tree = Path(fields.pop("qemu"))
-        paths = {name: Path(path) for name, path in fields.items()}
-        return cls(qemu=qemu.Qemu(tree), kernel_release=release, **paths)
+        native, machine = fields["native"], fields["machine"]
+        return cls(
+            Path(fields["bin"]),
+            native and NativeParts(Path(native["base"]), Path(native["images"])),
+            machine and MachineParts.from_fields(machine),
+        )
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where all parts lie."""
+        native = (self.native.base, self.native.images) if self.native else ()
+        return (self.bin, *native, *(self.machine.folders if self.machine else ()))
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Parts]:
         """Keep all parts from being pruned while the scope is open; a running lab does."""
         store = open_store()
-        paths = (self.bin, self.qemu.tree, self.kernel, self.initrd, self.root_disk,
-                 self.image_disk)  # fmt: skip
         with contextlib.ExitStack() as stack:
-            for path in paths:
+            for path in self.folders:
                 if path.is_relative_to(store.root):
                     stack.enter_context(store.hold(path))
             yield self
@@ -79,67 +118,82 @@ def open_store(report: Report = silent) -> Store:
     return Store(default_root(), report)
 
 
-def build(report: Report = silent, *, bin_dir: Path | None = None, update: bool = False) -> Parts:
-    """Return the parts, building what is missing and removing old versions afterwards.
+def build(
+    kinds: Collection[NodeKind] = tuple(NodeKind),
+    report: Report = silent,
+    *,
+    bin_dir: Path | None = None,
+    update: bool = False,
+) -> Parts:
+    """Return the parts for nodes of these kinds (none: for a control plane alone).
 
-    `bin_dir` gives ready-made binaries instead of building them; `update` asks Debian for newer
-    packages. Raises Refused for what the user must change and Unavailable when a program of the
-    build fails; both name the log. An interruption ends all programs of the build.
+    Builds what is missing and removes old versions afterwards. `bin_dir` gives ready-made binaries
+    instead of building them; `update` asks Debian for newer packages. Raises Refused for what the
+    user must change and Unavailable when a program of the build fails; both name the log. An
+    interruption ends all programs of the build.
     """
     need_root()
-    wheels.find_uv()  # asked now, not after minutes of other work
-    if bin_dir is not None:
-        go.ready_made(bin_dir)
+    if kinds:
+        wheels.find_uv()  # asked now, not after minutes of other work
+    ready_made = None if bin_dir is None else go.ready_made(bin_dir)
     # The store closes first: it ends what the other lane still runs, or we would wait for that.
     with ThreadPoolExecutor(1, "compile") as lane, open_store(report) as store:
-        compiling = lane.submit(_binaries, store, bin_dir)
-        made = _installed(store, update=update)
-        binaries, identity = compiling.result()
-        root_disk = root.build_disk(store, made.base, made.kernel, binaries, identity)
-        filled = image_disk.build(store, made.images, binaries, identity)
+        compiling = lane.submit(lambda: ready_made or go.build_all(store))
+        made = _installed(store, kinds, update=update) if kinds else None
+        binaries = compiling.result()
+        parts = _joined(store, made, binaries) if made else Parts(binaries.folder)
         store.prune()
-        return Parts(
-            bin=binaries,
-            qemu=made.qemu,
-            kernel=made.kernel.vmlinuz,
-            kernel_release=made.kernel.release,
-            initrd=made.initrd,
-            root_disk=root_disk,
-            image_disk=filled,
-        )
+        return parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Hardware:
+    """What only machines need: what they are, and what makes a tree boot on them."""
+
+    qemu: qemu.Qemu
+    kernel: kernel.Kernel
+    initrd: Path
 
 
 @dataclass(frozen=True, slots=True)
 class _Installed:
     """What needs no compiler."""
 
-    qemu: qemu.Qemu
-    kernel: kernel.Kernel
     base: Path
-    initrd: Path
     images: tuple[oci.Written, ...]
+    hardware: _Hardware | None
 
 
-def _installed(store: Store, *, update: bool) -> _Installed:
+def _installed(store: Store, kinds: Collection[NodeKind], *, update: bool) -> _Installed:
     stamp = resolution.stamp(update=update)
-    resolved = resolution.current_kernel(store, update=update)
-    chosen = kernel.build(store, resolved, resolution.archive())
     base = root.build_base(store, stamp)
     written = (
         images.build_pause(store, base),
         images.build_verbs(store, base),
         product.build(store, stamp),
     )
-    ramdisk = initrd.build(store, base, chosen)
-    return _Installed(qemu.build(store, stamp), chosen, base, ramdisk, written)
+    hardware = None
+    if NodeKind.MACHINE in kinds:
+        resolved = resolution.current_kernel(store, update=update)
+        chosen = kernel.build(store, resolved, resolution.archive())
+        ramdisk = initrd.build(store, base, chosen)
+        hardware = _Hardware(qemu.build(store, stamp), chosen, ramdisk)
+    return _Installed(base, written, hardware)
 
 
-def _binaries(store: Store, bin_dir: Path | None) -> tuple[Path, str]:
-    """Return the folder of all binaries and a text that tells it from every other."""
-    if bin_dir is not None:
-        folder = go.ready_made(bin_dir)
-        state = [(name, (folder / name).stat()) for name in go.BINARIES]
-        text = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in state)
-        return folder, hashlib.sha256(text.encode()).hexdigest()
-    folder = go.gather(store, {name: go.build_module(store, name) for name in go.NAMES})
-    return folder, folder.name
+def _joined(store: Store, made: _Installed, binaries: go.Binaries) -> Parts:
+    """Return all parts once the binaries are there."""
+    filled = image_disk.build_root(store, made.images, binaries)
+    native = NativeParts(made.base, filled)
+    if made.hardware is None:
+        return Parts(binaries.folder, native)
+    chosen = made.hardware.kernel
+    machine = MachineParts(
+        qemu=made.hardware.qemu,
+        kernel=chosen.vmlinuz,
+        kernel_release=chosen.release,
+        initrd=made.hardware.initrd,
+        root_disk=root.build_disk(store, made.base, chosen, binaries),
+        image_disk=image_disk.build_disk(store, filled),
+    )
+    return Parts(binaries.folder, native, machine)

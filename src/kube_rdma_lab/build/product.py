@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from importlib.metadata import version
+from collections.abc import Mapping
 from pathlib import Path
 
+from kube_rdma import __version__
 from kube_rdma_lab.build import debian, oci, wheels
 from kube_rdma_lab.build.images import get_image, get_layer
 from kube_rdma_lab.build.shell import Shell
@@ -22,7 +23,7 @@ TREE = debian.Tree("bookworm", "essential", ("python3",))
 PYTHON = "3.11"  # of the tree's suite; wheels and bytecode are made for it
 WHEELS = wheels.Target(PYTHON, "x86_64-manylinux_2_28")
 SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
-RECIPE = "1"
+RECIPE = "2"
 
 SOURCE = PACKAGE.parent / "kube_rdma"
 # In a wheel the compiled shim lies in the package already; in a checkout it is compiled here.
@@ -44,15 +45,14 @@ sys.exit(main())
 def build(store: Store, stamp: str) -> oci.Written:
     """Return the image of the current sources; `stamp` is the day of Debian's packages."""
     base = _base(store, stamp)
-    release = version("kube-rdma")
     layers = (
         get_layer(store, "base", {"tree": base.parent.name}, lambda *_: base, root_owned=False),
         _dependencies(store, base),
-        _package(store, base, release),
+        _package(store, base),
     )
     labels = {
         "org.opencontainers.image.title": "kube-rdma",
-        "org.opencontainers.image.version": release,
+        "org.opencontainers.image.version": __version__,
         "org.opencontainers.image.licenses": "Apache-2.0",
     }
     config = oci.Config(entrypoint=("kube-rdma",), cmd=("agent",), labels=labels)
@@ -86,17 +86,11 @@ def _dependencies(store: Store, base: Path) -> oci.Layer:
     return get_layer(store, "dependencies", inputs, content, root_owned=True)
 
 
-def _package(store: Store, base: Path, release: str) -> oci.Layer:
+def _package(store: Store, base: Path) -> oci.Layer:
     files = {**source_files(), **_shim(store)}
 
     def content(stage: Path, shell: Shell) -> Path:
-        for name, data in files.items():
-            target = stage / SITE / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
-        about = stage / SITE / f"kube_rdma-{release}.dist-info/METADATA"
-        about.parent.mkdir()
-        about.write_text(f"Metadata-Version: 2.1\nName: kube-rdma\nVersion: {release}\n")
+        write(files, stage / SITE)
         command = stage / "usr/local/bin/kube-rdma"
         command.parent.mkdir(parents=True)
         command.write_text(ENTRY)
@@ -104,12 +98,8 @@ def _package(store: Store, base: Path, release: str) -> oci.Layer:
         compile_python(base, stage, SITE, shell)
         return stage
 
-    digest = hashlib.sha256()
-    for name, data in files.items():
-        digest.update(f"{name}\0{len(data)}\0".encode() + data)
     inputs = {
-        "sources": digest.hexdigest(),
-        "version": release,
+        "sources": digest(files),
         "entry": ENTRY,
         "tree": base.parent.name,
         "recipe of the content": RECIPE,
@@ -140,17 +130,36 @@ def source_files() -> dict[str, bytes]:
     }
 
 
-def compile_python(base: Path, stage: Path, where: str, shell: Shell) -> None:
-    """Compile Python files to bytecode with the image's own interpreter.
+def write(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write files by their place in a folder."""
+    for name, data in files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
 
-    Containers have a read-only root, so what is not compiled here is compiled at every start.
-    Unchecked: the files never change in an image, and their times are all zero.
+
+def digest(files: Mapping[str, bytes]) -> str:
+    """Return what tells these files and places from all others."""
+    whole = hashlib.sha256()
+    for name, data in files.items():
+        whole.update(f"{name}\0{len(data)}\0".encode() + data)
+    return whole.hexdigest()
+
+
+def compile_python(base: Path, stage: Path, where: str, shell: Shell) -> None:
+    """Compile the Python files of `stage` below `where` with the interpreter of the tree `base`.
+
+    Containers have a read-only root and the bare machine writes none, so what is not compiled here
+    is compiled at every start. Unchecked: the files never change where they go, and their times
+    are all zero. `base` may be a root, or packages that were only unpacked. -B: what the compiler
+    itself imports would be written with times, and then passed over as compiled.
     """
-    libraries = base / "usr/lib/x86_64-linux-gnu"
+    libraries = [base / f"{top}lib/x86_64-linux-gnu" for top in ("", "usr/")]
     shell.run(
         [
-            *(libraries / "ld-linux-x86-64.so.2", "--library-path", libraries),
-            *(base / f"usr/bin/python{PYTHON}", "-m", "compileall", "-q"),
+            libraries[0] / "ld-linux-x86-64.so.2",
+            *("--library-path", ":".join(map(str, libraries))),
+            *(base / f"usr/bin/python{PYTHON}", "-B", "-m", "compileall", "-q"),
             *("--invalidation-mode", "unchecked-hash", "-s", stage, "-p", "/", stage / where),
         ],
         env={"PYTHONHOME": str(base / "usr"), "PYTHONHASHSEED": "0", "PYTHONPATH": ""},

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 
 from kube_rdma_lab.build import debian, disk
+from kube_rdma_lab.build.go import BINARIES, Binaries
 from kube_rdma_lab.build.kernel import Kernel
 from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store
@@ -23,7 +24,7 @@ TREE = debian.Tree("bookworm", "minbase", (
     # init, the way in, and tools for looking around
     "runit", "dropbear-bin", "busybox-static", "procps", "iputils-ping",
 ))  # fmt: skip
-NODE_BINARIES = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr")
+NODE_BINARIES = ("kubelet", "kube-proxy", *BINARIES["containerd"])
 BUSYBOX = "usr/bin/busybox"
 RECIPE = "1"
 
@@ -37,21 +38,21 @@ def build_base(store: Store, stamp: str) -> Path:
     return store.get("node-base", {**TREE.inputs(), "stamp": stamp}, make) / "tree"
 
 
-def build_disk(store: Store, base: Path, kernel: Kernel, binaries: Path, identity: str) -> Path:
-    """Return the root disk, an ext4 image; `identity` tells one set of binaries from another."""
+def build_disk(store: Store, base: Path, kernel: Kernel, binaries: Binaries) -> Path:
+    """Return the root disk, an ext4 image."""
 
     def make(folder: Path, shell: Shell) -> None:
         stage = folder / "stage"
         shell.run(["cp", "-al", base, stage])  # links: nothing below changes an existing file
         _add_modules(stage, kernel)
-        _add_binaries(stage, binaries)
+        _add_binaries(stage, binaries.folder)
         disk.make_ext4(stage, folder / "root.ext4", shell)
         shutil.rmtree(stage)
 
     inputs = {
         "base": base.parent.name,
         "kernel": kernel.folder.name,
-        "binaries": identity,
+        **binaries.inputs(*NODE_BINARIES, *BINARIES["cni"]),
         "recipe": f"{RECIPE} {disk.FEATURES}",
     }
     return store.get("root-disk", inputs, make) / "root.ext4"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+
 import click
 
 from kube_rdma.model.errors import Refused
@@ -36,4 +39,5 @@ def run(name: str) -> None:
             lab = labs.up(name, "two-nodes", None, report)
         proof = demonstrate(lab, report)
     option = "" if name == labs.DEFAULT_NAME else f" --name {name}"
-    click.echo("\n" + table.render(proof, option))
+    program = "kube-rdma" if shutil.which("kube-rdma") else sys.argv[0]  # `make demo` gives a path
+    click.echo("\n" + table.render(proof, option, program))

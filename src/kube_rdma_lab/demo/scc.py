@@ -5,13 +5,11 @@ The manifests are those of examples/s2-scc; tests run both DaemonSets through th
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kube_rdma.model.errors import Unavailable
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab.cluster import get, kubectl, ready, rollout, wait, wait_for_resource
 from kube_rdma_lab.demo.perftest import Endpoint, Outcome, Series, measure
 from kube_rdma_lab.lab import Lab
 
@@ -19,7 +17,7 @@ RESOURCE = "rdma/hca"
 PODS = ("rdma-test-pod", "rdma-test-pod-1")
 # 30 queue pairs as in the seed; -u and -n because an emulated CPU outruns the default retry timer.
 READ_TEST = ("ib_read_bw", "-q", "30", "-u", "18", "-n", "100")
-WRITE_TEST = ("ib_write_bw", "-d", "rxe0", "-D", "3", "-F", "--report_gbits")
+WRITE_TEST = ("ib_write_bw", "-d", "rxe0", "-n", "1000", "-F", "--report_gbits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +73,8 @@ def install(lab: Lab, daemonset: str) -> None:
     """Install the device plugin from config.yaml and a DaemonSet file; wait for the resource."""
     folder = examples() / "s2-scc"
     kubectl(lab, "apply", "-f", f"{folder}/config.yaml", "-f", f"{folder}/{daemonset}")
-    rollout = ("rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-system")
-    kubectl(lab, *rollout, "--timeout=180s", seconds=200)
-    wait_for_resource(lab, "1k")
-
-
-def wait_for_resource(
-    lab: Lab, quantity: object, *, resource: str = RESOURCE, node: str | None = None
-) -> None:
-    """Wait until a node's allocatable (None: every node's) shows `quantity` of a resource.
-
-    `quantity` is as the API server writes it, ``1k`` for a thousand.
-    """
-    path = "{.status.allocatable." + resource.replace(".", "\\.").replace("/", "\\/") + "}"
-    which = (f"node/{node}",) if node else ("node", "--all")
-    condition = f"--for=jsonpath={path}={quantity}"
-    kubectl(lab, "wait", *which, condition, "--timeout=120s", seconds=150)
+    rollout(lab, "rdma-device-plugin", "kube-system")
+    wait_for_resource(lab, RESOURCE, "1k")
 
 
 def start_pods(lab: Lab) -> None:
@@ -102,21 +86,20 @@ def start_pods(lab: Lab) -> None:
     folder = examples() / "s2-scc"
     first, second = PODS
     kubectl(lab, "apply", "-f", f"{folder}/{first}.yaml")
-    kubectl(lab, "wait", f"pod/{first}", "--for=condition=PodScheduled", "--timeout=60s")
+    wait(lab, f"pod/{first}", "--for=condition=PodScheduled")
     node = get(lab, f"pod/{first}")["spec"]["nodeName"]
     kubectl(lab, "cordon", node)
     try:
         kubectl(lab, "apply", "-f", f"{folder}/{second}.yaml")
-        kubectl(lab, "wait", f"pod/{second}", "--for=condition=PodScheduled", "--timeout=60s")
+        wait(lab, f"pod/{second}", "--for=condition=PodScheduled")
     finally:
         kubectl(lab, "uncordon", node)
-    names = tuple(f"pod/{pod}" for pod in PODS)
-    kubectl(lab, "wait", *names, "--for=condition=Ready", "--timeout=180s", seconds=200)
+    ready(lab, *PODS)
 
 
 def remove_pods(lab: Lab) -> None:
     """Delete the two pods and wait until they are gone."""
-    kubectl(lab, "delete", "pod", *PODS, "--ignore-not-found", "--grace-period=1", seconds=120)
+    kubectl(lab, "delete", "pod", *PODS, "--ignore-not-found", "--grace-period=1")
 
 
 def prove(lab: Lab, pairs: int) -> Proof:
@@ -124,9 +107,12 @@ def prove(lab: Lab, pairs: int) -> Proof:
     pods = tuple(pod_row(lab, name) for name in PODS)
     server, client = (pod_endpoint(lab, pod) for pod in pods)
     server_host, client_host = (host_endpoint(lab, pod.node) for pod in pods)
-    read = measure(server, client, READ_TEST)
+    read = measure(lab, server, client, READ_TEST)
     runs = [
-        (measure(server_host, client_host, WRITE_TEST), measure(server, client, WRITE_TEST))
+        (
+            measure(lab, server_host, client_host, WRITE_TEST),
+            measure(lab, server, client, WRITE_TEST),
+        )
         for _ in range(pairs)
     ]
     return Proof(
@@ -162,17 +148,4 @@ def pod_endpoint(lab: Lab, pod: PodRow) -> Endpoint:
 def host_endpoint(lab: Lab, node: str) -> Endpoint:
     """Return a node's own network as a place to run perftest in."""
     spec = next(each for each in lab.topology.nodes if each.name == node)
-    return Endpoint(node, spec.ip, lambda *words: lab.ssh(node, *words))
-
-
-def kubectl(lab: Lab, *words: str, seconds: float = 120) -> str:
-    """Run kubectl on the lab and return its output."""
-    return labs.run(lab.kubectl(*words), seconds=seconds)
-
-
-def get(lab: Lab, *words: str) -> dict[str, Any]:
-    """Return an object of the cluster, or a list of them."""
-    document = json.loads(kubectl(lab, "get", *words, "-o", "json"))
-    if not isinstance(document, dict):
-        raise Unavailable(f"kubectl get {' '.join(words)} answered no object")
-    return document
+    return Endpoint(node, spec.ip, lambda *words: lab.on_node(node, *words))

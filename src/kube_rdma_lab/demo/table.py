@@ -11,8 +11,11 @@ INDENT = "  "
 DEVICES = "-n kube-system exec ds/rdma-device-plugin -- kube-rdma devices"
 
 
-def render(proof: Proof, option: str = "") -> str:
-    """Return the whole text; `option` names the lab in the commands to go on with."""
+def render(proof: Proof, option: str = "", program: str = "kube-rdma") -> str:
+    """Return the whole text.
+
+    The commands to go on with call our `program` by a path that works, and `option` names the lab.
+    """
     first = proof.nodes[0]
     client, server = proof.pods[1], proof.pods[0]
     head = (
@@ -31,10 +34,10 @@ def render(proof: Proof, option: str = "") -> str:
         ("", "ratio pod / host", f"{proof.ratio:.2f}", ""),
     ]
     explore = [
-        f"kube-rdma lab kubectl{option} get pods -A -o wide",
-        f"kube-rdma lab kubectl{option} {DEVICES}",
-        f"kube-rdma lab shell{option} {first.name}",
-        f"kube-rdma lab down{option}",
+        f"{program} lab kubectl{option} get pods -A -o wide",
+        f"{program} lab kubectl{option} {DEVICES}",
+        f"{program} lab shell{option} {first.name}",
+        f"{program} lab down{option}",
     ]
     blocks = [head, columns(nodes), columns(pods), columns(low_high)]
     return "\n\n".join([*blocks, "Go on:\n" + "\n".join(INDENT + each for each in explore)])

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kube_rdma_lab import lab as labs
+from kube_rdma_lab.cluster import kubectl, wait_for_resource
 from kube_rdma_lab.lab import Lab
 
 FOLDER = Path(__file__).parent
@@ -38,16 +38,12 @@ def start_ghosts(lab: Lab) -> bool:
     """
     if not any(node.gpus for node in lab.topology.nodes):
         return False
-    path = lab.home / f"{NAME}.yaml"
-    path.write_text(manifest())
-    labs.run(lab.kubectl("apply", "-f", str(path)))
+    kubectl(lab, "apply", "-f", "-", stdin=manifest())
     return True
 
 
-def wait_for_ghosts(lab: Lab, *, seconds: float = 120) -> None:
-    """Wait until every node offers all of its ghosts; Unavailable when one does not in time."""
+def wait_for_ghosts(lab: Lab) -> None:
+    """Wait until every node offers all of its ghosts."""
     for node in lab.topology.nodes:
         if node.gpus:
-            condition = f"jsonpath={{.status.allocatable.nvidia\\.com/gpu}}={len(node.gpus)}"
-            words = ("wait", f"node/{node.name}", f"--for={condition}", f"--timeout={seconds:.0f}s")
-            labs.run(lab.kubectl(*words), seconds=seconds + 10)
+            wait_for_resource(lab, "nvidia.com/gpu", len(node.gpus), node=node.name)

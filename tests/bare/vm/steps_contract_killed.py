@@ -18,7 +18,7 @@ from kube_rdma.model.function_step import SetFunction
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.selftest import Scene
 from kube_rdma.model.step import AwaitGid, SetSysctl, TakeLink
-from kube_rdma.rules.attach_undo import check, undo_all
+from kube_rdma.rules.attach_undo import check, undo_by_plan
 
 from .killed_plans import ONE_LINK, PLANS, planned
 
@@ -55,7 +55,7 @@ class Agent:
 
     def undo(self, namespace):
         with self._world.open(namespace) as pod:
-            for act in undo_all(self.plans):
+            for _, act in undo_by_plan(self.plans):
                 pod.undo(act)
 
     def complaints(self, namespace):

@@ -11,7 +11,7 @@ import pytest
 from kube_rdma.adapters.kubelet.fake import FakeKubelet
 from kube_rdma.model.device import PortState
 
-from .world import port_of, run, until
+from .world import PATIENCE, port_of, run, until
 
 HCA = "rdma/hca"
 SHARES = 1000
@@ -73,7 +73,7 @@ async def test_a_second_card_joins_the_pool_by_its_uevent(cards, link, node):
         await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
         link("rxe1", cards[1])
         log = node / "log"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while "card=rxe1" not in log.read_text():  # noqa: ASYNC110 - a file has no event
                 await asyncio.sleep(0.05)
         answer = await kubelet.allocate(HCA, 1)

@@ -8,14 +8,14 @@ from pathlib import Path
 from kube_rdma.adapters.kernel.char_nodes import CharNodes, missing
 from kube_rdma.programs.survey import take_survey
 
-from .world import device, run
+from .world import PATIENCE, device, run
 
 
 def test_the_node_of_a_new_device_is_told_and_there(cards, link):
     folder = Path("/dev/infiniband")
 
     async def wait(changes, name):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while await anext(changes) != name:
                 pass
 

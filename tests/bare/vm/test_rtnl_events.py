@@ -9,7 +9,7 @@ import struct
 from kube_rdma.adapters.kernel.netlink import Message, encode
 from kube_rdma.adapters.kernel.rtnl_events import News, RtnlEvent, RtnlEvents
 
-from .world import run
+from .world import PATIENCE, run
 
 NEW_LINK = 16
 LINK_GROUP = 1
@@ -18,7 +18,7 @@ LINK_GROUP = 1
 async def until_heard(events, news, card):
     """Wait for this news about an interface."""
     expected = RtnlEvent(news, socket.if_nametoindex(card))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while await anext(events) != expected:
             pass
 
@@ -43,6 +43,6 @@ async def test_what_a_program_sends_is_not_believed(cards):
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as forger:
             forger.sendto(forged, events._socket.getsockname())
         run("ip", "link", "set", cards[0], "down")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             first = await anext(events)
     assert first.interface != 4711

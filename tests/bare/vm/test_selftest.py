@@ -12,7 +12,7 @@ import pytest
 
 from kube_rdma.model.device import PortState
 
-from .world import NET, PHYSICAL_FUNCTION, interface, links, port_of, run, until
+from .world import NET, PATIENCE, PHYSICAL_FUNCTION, interface, links, port_of, run, until
 
 WORDS = ("-m", "kube_rdma.programs.cli.main", "verify", "--hardware-selftest")
 SELFTEST = (sys.executable, *WORDS)
@@ -97,7 +97,7 @@ def test_a_signal_ends_it_and_all_comes_back(node):
         until(lambda: process.poll() is not None or "rxev" not in links() or not on_node(node[1]))
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read()
-        assert process.wait(60) == 130
+        assert process.wait(PATIENCE) == 130
     assert "stopped" in rest
     assert picture() == before
 

@@ -14,7 +14,18 @@ from kube_rdma.adapters.kernel.sysfs_tree import Tree
 from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.programs.survey import take_survey
 
-from .world import NET, PHYSICAL_FUNCTION, device, inside, interface, links, port_of, run, until
+from .world import (
+    NET,
+    PATIENCE,
+    PHYSICAL_FUNCTION,
+    device,
+    inside,
+    interface,
+    links,
+    port_of,
+    run,
+    until,
+)
 
 FUNCTIONS = 2
 
@@ -134,7 +145,7 @@ def server(*words):
         try:
             until(lambda: process.poll() or ":18515" in run(*words[:4], "ss", "-ltn"))
             yield
-            assert process.wait(60) == 0
+            assert process.wait(PATIENCE) == 0
         finally:
             process.kill()
 

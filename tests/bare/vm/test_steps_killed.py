@@ -22,6 +22,7 @@ import pytest
 from kube_rdma.adapters.cni_exec.fake import FakeHost
 from kube_rdma.adapters.cni_exec.plugins import Plugins
 from kube_rdma.adapters.journal.disk import LOCK, Folder
+from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.fake_network import KilledError
 from kube_rdma.adapters.kernel.namespaces import make_namespace, open_inside
@@ -36,7 +37,7 @@ from kube_rdma.adapters.kernel.sysctl import read_sysctl
 from kube_rdma.model.attachment import Attachment
 from kube_rdma.model.pod_view import PodView, SeenRdma
 from kube_rdma.model.selftest import Scene
-from kube_rdma.programs.agent.attaching import KINDS, Attaching
+from kube_rdma.programs.agent.attaching import Attaching
 from kube_rdma.programs.agent.network_node import host_network
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.cards import cards
@@ -257,7 +258,7 @@ def test_a_process_that_was_killed_is_followed_by_one_that_reads_its_journal(wor
 @contextmanager
 def attaching(folder):
     """The agent's own, over a journal on this disk."""
-    journal = Journal(Folder(folder), KINDS)
+    journal = Journal(Folder(folder), ATTACHMENTS)
     yield Attaching(journal, open_pod, Plugins(FakeHost({}, lambda _: None)))
     journal.close()
 

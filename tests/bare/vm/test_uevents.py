@@ -7,7 +7,7 @@ import socket
 
 from kube_rdma.adapters.kernel.uevents import Uevent, Uevents
 
-from .world import run
+from .world import PATIENCE, run
 
 KOBJECT_UEVENT = 15
 KERNEL_GROUP = 1
@@ -17,7 +17,7 @@ FORGED = b"add@/f\0ACTION=add\0DEVPATH=/devices/virtual/infiniband/f\0SUBSYSTEM=
 async def heard(uevents, action, end):
     """Every event up to the one about this device; it must come within seconds."""
     events = [Uevent("none")]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while (events[-1].action, events[-1].devpath.endswith(end)) != (action, True):
             events.append(await anext(uevents))
     return events

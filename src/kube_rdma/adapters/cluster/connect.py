@@ -11,7 +11,6 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 import httpx2
@@ -21,6 +20,7 @@ from lightkube.config.client_adapter import AsyncClient, ConnectionParams
 from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, SERVICE_ACCOUNT, KubeConfig
 from lightkube.core.exceptions import ConfigError
 
+from kube_rdma import __version__
 from kube_rdma.adapters.cluster.calls import Pace
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.wire import Answer, Request, Stream
@@ -44,7 +44,7 @@ async def connect(
         assert config, "no current context"
         timeout = httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
         client = AsyncClient(config, ConnectionParams(timeout=timeout))
-    client.headers["User-Agent"] = f"kube-rdma/{version('kube-rdma')}"
+    client.headers["User-Agent"] = f"kube-rdma/{__version__}"
     async with client:
         yield Cluster(Http(client), pace)
 

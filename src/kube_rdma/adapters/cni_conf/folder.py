@@ -19,6 +19,7 @@ from asyncinotify import Event, Inotify, Mask
 from kube_rdma.adapters.cni_conf import binary
 from kube_rdma.adapters.cni_conf.places import Places, inside
 from kube_rdma.adapters.inotify import open_inotify
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
@@ -190,7 +191,8 @@ class _Course:
         self._pace = pace
         self._tell = tell
         self._clock = asyncio.get_running_loop().time
-        self._wrote, self._undone, self._failures, self._told = 0.0, 0, 0, ""
+        self._wrote, self._undone, self._failures = 0.0, 0, 0
+        self._notices = Notices()
         self._wiring: Wiring | None = None
 
     def note(self, kept: Kept) -> None:
@@ -198,8 +200,9 @@ class _Course:
         plan = kept.plan
         changed = plan is not None and plan.changes
         turned = plan is not None and plan.wiring is not self._wiring
-        said, self._told = self._told, str(kept.error or "")
-        if kept.installed or changed or turned or said != self._told:
+        error = str(kept.error or "")
+        news = self._notices.news("round", error) if error else self._notices.over("round")
+        if kept.installed or changed or turned or news:
             self._tell(kept)
         if plan:
             self._wiring = plan.wiring

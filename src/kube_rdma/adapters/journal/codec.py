@@ -1,18 +1,18 @@
-"""Model values to JSON and back, by their declared types alone: what a record of the journal holds.
+"""Model values to JSON and back, by a table of what each class is called on disk (format.py).
 
-Model values are frozen dataclasses of plain types, and know no library. Where a field may hold one
-of several dataclasses (a Step), the class's name stands beside its fields. Decoding is strict: a
-record with a field too many is not understood, rather than half understood; nor is one without a
-field that has no default.
+Model values are frozen dataclasses of plain types, and know no library. On disk a dataclass is an
+object with its tag beside its keys; both stand in a Form, so that a class or a field may be renamed
+and the disk never hears of it. A key that no Form has is a later version's: decoding passes it by,
+and `carry` brings it back when the record is written again. What else is not as it was written (a
+tag, a word, a type, a key that is missing) makes the whole record one that is not understood.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
-from functools import cache
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -26,7 +26,7 @@ from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_typ
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 T = TypeVar("T")
 
-KIND = "is"  # beside the fields of a dataclass: which one it is
+TAG = "is"  # beside the keys of a dataclass: which one it is
 
 _PLAIN = frozenset({str, bool, int, float, type(None)})
 
@@ -40,65 +40,205 @@ _TEXTS: dict[type, Callable[[str], object]] = {
 }
 
 
-def encode(value: object) -> Json:
-    """A value as JSON; TypeError for what no model value holds."""
-    kind: type = type(value)
-    return _encoder(kind)(value)
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a dataclass is called on disk, and each of its fields, by key.
+
+    `identity` are the keys that tell a value from the others in its list; none: all of them.
+    """
+
+    of: type
+    tag: str
+    fields: Mapping[str, str]
+    identity: tuple[str, ...] = ()
 
 
-@cache
-def _encoder(kind: type) -> Callable[[Any], Json]:
-    """How values of a type become JSON; found out once, for a record holds many of few types."""
-    if kind in _PLAIN:
-        return _itself
-    if is_dataclass(kind):
-        return _fields_encoder(kind)
-    if issubclass(kind, tuple):
-        return lambda value: [encode(one) for one in value]
-    if issubclass(kind, Enum):
-        return lambda value: encode(value.value)
-    if issubclass(kind, bytes):
-        return lambda value: value.decode("latin-1")
-    if issubclass(kind, str) or kind in _TEXTS:
-        return str  # of a str's own kind, as PciAddress is, the text alone
-    raise TypeError(f"a record cannot hold {kind.__name__}")
+def form(of: type, tag: str, keys: str, identity: str = "") -> Form:
+    """A Form out of words: a word is a key, or ``key=field`` where the field has another name."""
+    pairs = (word.partition("=") for word in keys.split())
+    return Form(of, tag, {key: field or key for key, _, field in pairs}, tuple(identity.split()))
 
 
-def _fields_encoder(kind: Any) -> Callable[[Any], Json]:
-    names = tuple(one.name for one in fields(kind))
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A form, with the type of what each of its keys holds, and the keys that must be there."""
 
-    def encoded(value: Any) -> Json:
-        found: dict[str, Json] = {KIND: kind.__name__}
-        for name in names:
-            part = getattr(value, name)
-            found[name] = part if type(part) in _PLAIN else encode(part)
-        return found
+    form: Form
+    types: Mapping[str, Any]
+    required: frozenset[str]
 
-    return encoded
+
+class Codec:
+    """Speaks one table of forms."""
+
+    def __init__(self, forms: Iterable[Form]) -> None:
+        self._forms = {entry.of: entry for entry in forms}
+        self._tags = {entry.tag: entry for entry in self._forms.values()}
+        self._shapes: dict[type, _Shape] = {}
+        self._encoders: dict[type, Callable[[Any], Json]] = {}
+        self._choices: dict[tuple[Any, ...], dict[str, type]] = {}  # of a Step, by tag
+
+    def encode(self, value: object) -> Json:
+        """A value as JSON; TypeError for what no form is for."""
+        kind: type = type(value)
+        encoder = self._encoders.get(kind)
+        if encoder is None:  # found out once, for a record holds many of few types
+            encoder = self._encoders[kind] = self._encoder(kind)
+        return encoder(value)
+
+    def decode(self, of: type[T], data: Json) -> T:
+        """The value of type `of` that was encoded so; ValueError for what is not understood."""
+        value = self._decode(of, data)
+        assert isinstance(value, of)
+        return value
+
+    def is_known(self, data: Json) -> bool:
+        """Whether every key in what was decoded has a field."""
+        if isinstance(data, dict):
+            keys = self._tags[str(data[TAG])].fields
+            return all(key in keys and self.is_known(part) for key, part in _parts(data))
+        return not isinstance(data, list) or all(map(self.is_known, data))
+
+    def carry(self, new: Json, old: Json) -> Json:
+        """`new`, with what `old` says of the same values under keys that have no field."""
+        if isinstance(new, list) and isinstance(old, list):
+            rest = list(old)
+            return [self.carry(part, self._counterpart(part, rest)) for part in new]
+        if not isinstance(new, dict) or not isinstance(old, dict) or new[TAG] != old.get(TAG):
+            return new
+        keys = self._tags[str(new[TAG])].fields
+        carried = {key: self.carry(part, old.get(key)) for key, part in new.items()}
+        return carried | {key: part for key, part in _parts(old) if key not in keys}
+
+    def _counterpart(self, part: Json, rest: list[Json]) -> Json:
+        """What `rest` has of the value `part`, taken out of it; None if nothing."""
+        identity = self._tags[str(part[TAG])].identity if isinstance(part, dict) else ()
+        for place, other in enumerate(rest):
+            if self._is_same(part, other, identity):
+                return rest.pop(place)
+        return None
+
+    def _is_same(self, new: Json, old: Json, identity: Collection[str] = ()) -> bool:
+        """Whether both are one value, but for keys that have no field or that `old` has not."""
+        if isinstance(new, list) and isinstance(old, list):
+            return len(new) == len(old) and all(map(self._is_same, new, old))
+        if not isinstance(new, dict) or not isinstance(old, dict):
+            return new == old
+        keys = identity or self._tags[str(new[TAG])].fields
+        return new[TAG] == old.get(TAG) and all(
+            key not in old or self._is_same(new[key], old[key]) for key in keys
+        )
+
+    def _encoder(self, kind: type) -> Callable[[Any], Json]:
+        """How values of a type become JSON."""
+        if kind in _PLAIN:
+            return _itself
+        if kind in self._forms:
+            return self._fields_encoder(self._forms[kind])
+        if issubclass(kind, tuple):
+            return lambda value: [self.encode(part) for part in value]
+        if issubclass(kind, Enum):
+            return lambda value: self.encode(value.value)
+        if issubclass(kind, bytes):
+            return lambda value: value.decode("latin-1")
+        if issubclass(kind, str) or kind in _TEXTS:
+            return str  # of a str's own kind, as PciAddress is, the text alone
+        raise TypeError(f"a record cannot hold {kind.__name__}, no form is for it")
+
+    def _fields_encoder(self, entry: Form) -> Callable[[Any], Json]:
+        pairs = tuple(entry.fields.items())
+
+        def encoded(value: Any) -> Json:
+            data: dict[str, Json] = {TAG: entry.tag}
+            for key, name in pairs:
+                part = getattr(value, name)
+                data[key] = part if type(part) in _PLAIN else self.encode(part)
+            return data
+
+        return encoded
+
+    def _decode(self, of: Any, data: Json) -> object:
+        of = getattr(of, "__supertype__", of)  # of a NewType
+        origin = get_origin(of)
+        if origin in (Union, types.UnionType):
+            return self._one_of(get_args(of), data)
+        if origin is tuple:
+            return self._tuple(get_args(of), data)
+        if is_dataclass(of):
+            return self._dataclass(of, data)
+        return _plain(of, data)
+
+    def _one_of(self, choices: tuple[Any, ...], data: Json) -> object:
+        """The choice that fits: dataclasses by their tag, all others by trying."""
+        if isinstance(data, dict):
+            tags = self._choices.get(choices)
+            if tags is None:
+                tags = {self._forms[of].tag: of for of in choices if of in self._forms}
+                self._choices[choices] = tags
+            tag = data.get(TAG)
+            if tag not in tags:
+                raise ValueError(f"{tag!r} is none of {', '.join(tags)}")
+            return self._dataclass(tags[tag], data)
+        for choice in choices:
+            try:
+                return self._decode(choice, data)
+            except ValueError:
+                continue
+        raise ValueError(f"{data!r:.60} is of no type that stands here")
+
+    def _tuple(self, of: tuple[Any, ...], data: Json) -> tuple[object, ...]:
+        if not isinstance(data, list):
+            raise ValueError(f"{data!r:.60} is no list")  # noqa: TRY004  of a text, not of a call
+        if len(of) == 2 and of[1] is Ellipsis:
+            return tuple(self._decode(of[0], part) for part in data)
+        if len(of) != len(data):
+            raise ValueError(f"{len(data)} entries stand where {len(of)} belong")
+        return tuple(self._decode(kind, part) for kind, part in zip(of, data, strict=True))
+
+    def _dataclass(self, of: Any, data: Json) -> object:
+        shape = self._shape(of)
+        if not isinstance(data, dict) or data.get(TAG) != shape.form.tag:
+            raise ValueError(f"{data!r:.60} is no {shape.form.tag}")
+        if missing := shape.required - data.keys():
+            raise ValueError(f"{shape.form.tag} has no {', '.join(sorted(missing))}")
+        # A field has its default in a record from before it; what has no field is passed by.
+        names = shape.form.fields
+        return of(
+            **{
+                names[key]: self._decode(kind, data[key])
+                for key, kind in shape.types.items()
+                if key in data
+            }
+        )
+
+    def _shape(self, of: type) -> _Shape:
+        if of not in self._shapes:
+            entry = self._forms[of]
+            hints, optional = get_type_hints(of), _optional(of)
+            self._shapes[of] = _Shape(
+                entry,
+                {key: hints[name] for key, name in entry.fields.items()},
+                frozenset(key for key, name in entry.fields.items() if name not in optional),
+            )
+        return self._shapes[of]
+
+
+def _parts(data: dict[str, Json]) -> Iterable[tuple[str, Json]]:
+    """The keys of a dataclass with what they hold, without its tag."""
+    return ((key, part) for key, part in data.items() if key != TAG)
+
+
+def _optional(of: Any) -> frozenset[str]:
+    """The names of the fields that have a default."""
+    nothing = (MISSING, MISSING)
+    return frozenset(
+        part.name for part in fields(of) if (part.default, part.default_factory) != nothing
+    )
 
 
 def _itself(value: Any) -> Json:
     plain: Json = value
     return plain
-
-
-def decode(of: type[T], data: Json) -> T:
-    """The value of type `of` that was encoded so; raise ValueError for anything else."""
-    found = _decode(of, data)
-    assert isinstance(found, of)
-    return found
-
-
-def _decode(of: Any, data: Json) -> object:
-    of = getattr(of, "__supertype__", of)  # of a NewType
-    origin = get_origin(of)
-    if origin in (Union, types.UnionType):
-        return _one_of(get_args(of), data)
-    if origin is tuple:
-        return _tuple(get_args(of), data)
-    if is_dataclass(of):
-        return _dataclass(of, data)
-    return _plain(of, data)
 
 
 def _plain(of: Any, data: Json) -> object:
@@ -109,60 +249,6 @@ def _plain(of: Any, data: Json) -> object:
         return float(data)
     if isinstance(data, str) and (make := _TEXTS.get(of)):
         return make(data)
-    if isinstance(data, (str, int)) and isinstance(of, type) and issubclass(of, (Enum, str)):
+    if isinstance(data, str) and isinstance(of, type) and issubclass(of, (Enum, str)):
         return of(data)  # a str's own kind checks its text
     raise ValueError(f"{data!r:.60} is no {getattr(of, '__name__', of)}")
-
-
-def _one_of(choices: tuple[Any, ...], data: Json) -> object:
-    """The choice that fits: dataclasses by their name, all others by trying."""
-    if isinstance(data, dict):
-        named: dict[Any, Any] = {one.__name__: one for one in choices if isinstance(one, type)}
-        kind = data.get(KIND)
-        if kind not in named:
-            raise ValueError(f"{kind!r} is none of {', '.join(named)}")
-        return _dataclass(named[kind], data)
-    for choice in choices:
-        try:
-            return _decode(choice, data)
-        except ValueError:
-            continue
-    raise ValueError(f"{data!r:.60} is of no type that stands here")
-
-
-def _tuple(of: tuple[Any, ...], data: Json) -> tuple[object, ...]:
-    if not isinstance(data, list):
-        raise ValueError(f"{data!r:.60} is no list")  # noqa: TRY004  of a text, not of a call
-    if len(of) == 2 and of[1] is Ellipsis:
-        return tuple(_decode(of[0], one) for one in data)
-    if len(of) != len(data):
-        raise ValueError(f"{len(data)} entries stand where {len(of)} belong")
-    return tuple(_decode(kind, one) for kind, one in zip(of, data, strict=True))
-
-
-def _dataclass(of: Any, data: Json) -> object:
-    if not isinstance(data, dict) or data.get(KIND) != of.__name__:
-        raise ValueError(f"{data!r:.60} is no {of.__name__}")
-    wanted = _hints(of)
-    there = data.keys() - {KIND}
-    # A field that came with a later version has its default: an agent of before did not know it.
-    strange = (there - wanted.keys()) | (wanted.keys() - there - _optional(of))
-    if strange:
-        names = ", ".join(sorted(strange))
-        raise ValueError(f"{of.__name__} has not the fields that it should: {names}")
-    return of(**{name: _decode(wanted[name], data[name]) for name in there})
-
-
-@cache
-def _hints(of: Any) -> dict[str, Any]:
-    known = get_type_hints(of)
-    return {one.name: known[one.name] for one in fields(of)}
-
-
-@cache
-def _optional(of: Any) -> frozenset[str]:
-    """The names of the fields that have a default."""
-    nothing = (MISSING, MISSING)
-    return frozenset(
-        one.name for one in fields(of) if (one.default, one.default_factory) != nothing
-    )

@@ -2,7 +2,11 @@
 
 One file per record, `NAME.json`, made beside its place and renamed into it, so that a record is
 there whole or not at all. Values go in and come out typed; the JSON around them carries the version
-of the format and the kind of the value.
+of the format and the kind of the value, format.py has the words of both.
+
+A disk outlives the version of kube-rdma that wrote it, for agents are rolled back too. A record
+with keys that this version does not know is read without them, and keeps them when it is written
+again. One that it does not understand is foreign: it stays as it is, and nothing takes its place.
 """
 
 from __future__ import annotations
@@ -13,28 +17,43 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
-from kube_rdma.adapters.journal import codec
+from kube_rdma.adapters.journal.codec import Codec
 from kube_rdma.adapters.journal.disk import Disk
+from kube_rdma.adapters.journal.format import CODEC
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 
 VERSION = 1
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 _ENDING, _TEMPORARY, _BROKEN = ".json", ".tmp", ".broken"
+_ENVELOPE = frozenset({"version", "kind", "data"})
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[T]):
-    """Every record by name, sorted, and a fault for each that could not be read."""
+    """Every record by name, sorted, and a fault for each that is not among them.
+
+    `broken` are no records, or halves; `foreign` are whole, and not understood.
+    """
 
     records: tuple[tuple[str, T], ...]
-    faults: tuple[Broken, ...]
+    broken: tuple[Broken, ...] = ()
+    foreign: tuple[Broken, ...] = ()
+
+    @property
+    def faults(self) -> tuple[Broken, ...]:
+        """All of them."""
+        return (*self.broken, *self.foreign)
+
+
+class _Foreign(Exception):
+    """A whole record, and why it is none of this version's."""
 
 
 class Journal(Generic[T]):
@@ -44,10 +63,13 @@ class Journal(Generic[T]):
     from a thread. Calls for different records may overlap.
     """
 
-    def __init__(self, disk: Disk, kinds: Mapping[str, type[T]]) -> None:
+    def __init__(self, disk: Disk, kinds: Mapping[str, type[T]], codec: Codec = CODEC) -> None:
         self._disk = disk
         self._kinds = {of: kind for kind, of in kinds.items()}
         self._types = dict(kinds)
+        self._codec = codec
+        self._foreign: dict[str, Broken] = {}
+        self._whole: dict[str, dict[str, Any]] = {}  # as loaded, of those with unknown keys
 
     def __enter__(self) -> Self:
         return self
@@ -63,9 +85,10 @@ class Journal(Generic[T]):
         """Write a record, in place of the one of this name; when this returns, it is durable.
 
         Raise Unavailable when the disk fails: the record is then the old one or the new one, whole.
+        So it is where a foreign record has the name, here and below.
         """
-        target, temporary = _file(name), f".{name}{_TEMPORARY}"
-        content = self._encoded(value)
+        target, temporary = self._file(name), f".{name}{_TEMPORARY}"
+        content = self._encoded(name, value)
         try:
             handle = self._disk.create(temporary)
             try:
@@ -85,16 +108,19 @@ class Journal(Generic[T]):
 
         Raise Unavailable when there is none or the disk fails: it then has one name or the other.
         """
-        source, target = _file(old), _file(new)
+        source, target = self._file(old), self._file(new)
         try:
             self._disk.rename(source, target)
             self._disk.fsync_folder()
         except OSError as error:
             raise self._unavailable(source, "renamed", error) from error
+        self._whole.pop(new, None)
+        if old in self._whole:
+            self._whole[new] = self._whole.pop(old)
 
     def remove(self, *names: str) -> None:
         """Remove records for good; no error where there is none. Raise Unavailable."""
-        targets = [_file(name) for name in names]
+        targets = [self._file(name) for name in names]
         try:
             for target in targets:
                 with suppress(FileNotFoundError):
@@ -102,25 +128,40 @@ class Journal(Generic[T]):
             self._disk.fsync_folder()
         except OSError as error:
             raise self._unavailable(targets[0], "removed", error) from error
+        for name in names:
+            self._whole.pop(name, None)
+
+    @property
+    def foreign(self) -> frozenset[str]:
+        """The names of the records that `load` did not understand."""
+        return frozenset(self._foreign)
+
+    def refuse_foreign(self, *names: str) -> None:
+        """Raise Unavailable while there is a foreign record of one of these names."""
+        for name in names:
+            self._file(name)
 
     def load(self) -> Loaded[T]:
         """Read every record, at the start: what interrupted writes left behind is removed.
 
-        A record that cannot be read is set aside as `NAME.broken`, and told as a fault each time
-        until a person removes it. Raise Unavailable when the folder cannot be listed.
+        A foreign record is left alone. What is no record, or half of one, is set aside as
+        `NAME.broken`. Both are told as faults each time until a person, or the version that wrote
+        the record, takes them away. Raise Unavailable when the folder cannot be listed.
         """
         try:
             names = self._disk.names()
         except OSError as error:
             raise self._unavailable("", "listed", error) from error
+        self._foreign.clear()
+        self._whole.clear()
         records: list[tuple[str, T]] = []
-        faults: list[Broken] = []
+        broken: list[Broken] = []
         for file in names:
             if file.startswith(".") and file.endswith(_TEMPORARY):
                 with suppress(OSError):
                     self._disk.unlink(file)
             elif file.endswith(_BROKEN):
-                faults.append(
+                broken.append(
                     Broken(
                         f"{self._disk.path}/{file} is a record that could not be read earlier: "
                         "look at what it was about, then remove it."
@@ -129,30 +170,65 @@ class Journal(Generic[T]):
             elif file.endswith(_ENDING):
                 try:
                     records.append((file.removesuffix(_ENDING), self._read(file)))
+                except _Foreign as error:
+                    self._foreign[file.removesuffix(_ENDING)] = self._left(file, error)
                 except (OSError, ValueError) as error:
-                    faults.append(self._set_aside(file, names, error))
-        return Loaded(tuple(records), tuple(faults))
+                    broken.append(self._set_aside(file, names, error))
+        return Loaded(tuple(records), tuple(broken), tuple(self._foreign.values()))
 
-    def _encoded(self, value: T) -> bytes:
-        kind = self._kinds[type(value)]
-        envelope = {"version": VERSION, "kind": kind, "data": codec.encode(value)}
+    def _encoded(self, name: str, value: T) -> bytes:
+        data = self._codec.encode(value)
+        envelope: dict[str, Any] = {
+            "version": VERSION,
+            "kind": self._kinds[type(value)],
+            "data": data,
+        }
+        before = self._whole.get(name)
+        if before and before["kind"] == envelope["kind"]:
+            envelope = before | envelope | {"data": self._codec.carry(data, before["data"])}
         return msgspec.json.encode(envelope)
 
     def _read(self, file: str) -> T:
         envelope = json.loads(self._disk.read(file))
-        if not isinstance(envelope, dict) or envelope.keys() != {"version", "kind", "data"}:
+        if not isinstance(envelope, dict) or "version" not in envelope:
             raise ValueError("it is no record of kube-rdma")
-        version, kind = envelope["version"], envelope["kind"]
-        if version != VERSION:
-            raise ValueError(f"its version is {version}, this kube-rdma knows {VERSION}")
+        if (version := envelope["version"]) != VERSION:
+            raise _Foreign(f"its version is {version!r:.20}, this kube-rdma knows {VERSION}")
+        if not envelope.keys() >= _ENVELOPE:
+            raise ValueError("it is no record of kube-rdma")
+        kind, data = envelope["kind"], envelope["data"]
         if kind not in self._types:
-            raise ValueError(f"its kind is {kind}, known are {', '.join(self._types)}")
-        return codec.decode(self._types[kind], envelope["data"])
+            raise _Foreign(f"its kind is {kind!r:.60}, known are {', '.join(self._types)}")
+        try:
+            value = self._codec.decode(self._types[kind], data)
+        except ValueError as error:
+            raise _Foreign(" ".join(str(error).split())) from error
+        if envelope.keys() != _ENVELOPE or not self._codec.is_known(data):
+            self._whole[file.removesuffix(_ENDING)] = envelope
+        return value
+
+    def _left(self, file: str, why: _Foreign) -> Broken:
+        return Broken(
+            f"{self._disk.path}/{file} is left as it is, for this version of kube-rdma does not "
+            f"understand it ({why}): run the version that wrote it again, or remove the file when "
+            "what it is about is no more."
+        )
+
+    def _file(self, name: str) -> str:
+        """The file of a record. Raise Refused for what names none, Unavailable if it is foreign."""
+        file = _file(name)
+        if fault := self._foreign.get(name):
+            with suppress(OSError):
+                if file not in self._disk.names():  # a person has removed it since
+                    del self._foreign[name]
+                    return file
+            raise Unavailable(str(fault))
+        return file
 
     def _set_aside(self, file: str, names: tuple[str, ...], error: Exception) -> Broken:
         name = file.removesuffix(_ENDING)
         tries = (f"{name}.{n}{_BROKEN}" if n else f"{name}{_BROKEN}" for n in count())
-        aside = next(one for one in tries if one not in names)
+        aside = next(free for free in tries if free not in names)
         why = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
         try:
             self._disk.rename(file, aside)

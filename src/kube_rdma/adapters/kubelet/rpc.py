@@ -19,6 +19,8 @@ from grpclib.client import Channel
 from grpclib.exceptions import ProtocolError, StreamTerminatedError
 from grpclib.server import Stream
 
+from kube_rdma.adapters.notices import Notices
+
 LONGEST = 4 * 2**20  # bytes of a request; grpc-go, which the kubelet uses, takes no more by default
 
 Request = TypeVar("Request")
@@ -32,15 +34,14 @@ class Requests:
 
     def __init__(self, resource: str) -> None:
         self._log = structlog.get_logger().bind(resource=resource)
-        self._told: set[Status] = set()
+        self._notices = Notices()
 
     async def receive(self, stream: Stream[Request, Answer]) -> Request:
         """The request of this call; raise GRPCError when there is none that can be read."""
         try:
             return await _receive(stream)
         except GRPCError as error:
-            if error.status not in self._told:
-                self._told.add(error.status)
+            if self._notices.news(error.status, error.status.name):
                 self._log.warning("a call on our socket cannot be understood", why=error.message)
             raise
 

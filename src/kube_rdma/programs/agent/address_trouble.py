@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import Broken, KubeRdmaError
 
 log = structlog.get_logger()
@@ -25,17 +26,14 @@ async def tell_trouble(
 
     The first time after a while: a node that starts has no right to give addresses yet.
     """
-    told = ""
+    notices = Notices()
     while True:
         await asyncio.sleep(seconds)
         why = await _why(check)
-        if why == told:
-            continue
-        told = why
-        if why:
-            log.warning("networks with addresses cannot be made as they should", why=why)
-            tell("AddressTrouble", why, True)
-        else:
+        for trouble in notices.news("addresses", why) if why else ():
+            log.warning("networks with addresses cannot be made as they should", why=trouble)
+            tell("AddressTrouble", trouble, True)
+        if not why and notices.over("addresses"):
             log.info("networks with addresses can be made again")
             tell("AddressTroubleOver", "Pods get addresses on this node as they should.", False)
 

@@ -12,20 +12,24 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 
 from kube_rdma.adapters.cluster.errors import NotInstalled
-from kube_rdma.api import cni_conf_network, network_status, networks, pod_networks
+from kube_rdma.api import network_status
 from kube_rdma.api import pod_networks_status as other_status
-from kube_rdma.api.network_definition import Definition
 from kube_rdma.model.attachment import Attached, GrantedShare, NetworkAsk, Wish
 from kube_rdma.model.cni import Call
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import PoolName
 from kube_rdma.model.pod import PodState
+from kube_rdma.rules.networks import POD_NETWORKS
 from kube_rdma.rules.pod_networks import refuse_count, refuse_traffic, unknown
+
+if TYPE_CHECKING:
+    from kube_rdma.api.network_definition import Definition
+    from kube_rdma.api.networks import Found
 
 SHARED = "kube-system"
 """Namespace of the definitions that a pod of any namespace can name by cniConf."""
@@ -34,7 +38,12 @@ T = TypeVar("T")
 
 log = structlog.get_logger()
 
-_load = lru_cache(32)(networks.load)  # many pods ask for the same
+
+@lru_cache(32)  # many pods ask for the same
+def _load(text: str, namespace: str) -> Found:
+    from kube_rdma.api import networks
+
+    return networks.load(text, namespace)
 
 
 class Documents(Protocol):
@@ -62,7 +71,7 @@ class Asking:
 
     def check(self, wished: Sequence[Wish], granted: Sequence[GrantedShare]) -> None:
         """Raise Refused for what only the way that has blocks can ask for, and we cannot do."""
-        if self.annotation == pod_networks.ANNOTATION:
+        if self.annotation == POD_NETWORKS:
             refuse_traffic(wished)
             refuse_count(wished, granted)
 
@@ -73,6 +82,8 @@ def asking(pod: PodState, cluster: str) -> Asking:
     Raise Refused for what is not understood and for both ways at once, Unavailable while whoever
     writes the annotation for the pod has not finished.
     """
+    from kube_rdma.api import networks, pod_networks
+
     annotations = dict(pod.annotations)
     text = annotations.get(networks.ANNOTATION, "")
     other = annotations.get(pod_networks.ANNOTATION, "")
@@ -105,7 +116,7 @@ async def meant(
 
     Raise Refused for faults of the documents, and for entries whose network is nowhere.
     """
-    if asked.annotation == pod_networks.ANNOTATION:
+    if asked.annotation == POD_NETWORKS:
         return await _by_name(asked.asks, documents)
     names = dict.fromkeys((ask.namespace, ask.network) for ask in asked.asks)
     found = await all_of(documents.definition(*name) for name in names)
@@ -125,7 +136,7 @@ def statuses(pod: PodState, found: Sequence[Attached], call: Call) -> tuple[tupl
     """The annotations that tell the pod what it got, key and text: in its way, and in ours."""
     annotations = dict(pod.annotations)
     own = (network_status.OWN_ANNOTATION, network_status.own_status(found))
-    if annotations.get(pod_networks.ANNOTATION, "").strip():
+    if annotations.get(POD_NETWORKS, "").strip():
         text = other_status.status(found, call.network, call.previous)
         return (other_status.ANNOTATION, text), own
     before = annotations.get(network_status.ANNOTATION, "")
@@ -137,10 +148,12 @@ async def _by_name(
     asks: Sequence[NetworkAsk], documents: Documents
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, Definition]]:
     """All entries of one pod have its namespace, so a name means one network."""
+    from kube_rdma.api.cni_conf_network import BUILT_IN
+
     names = {ask.network: ask.namespace for ask in asks}
     found = {name: await _named(space, name, documents) for name, space in names.items()}
     if missing := [ask for ask in asks if found[ask.network] is None]:
-        known = (*await documents.configurations(), cni_conf_network.BUILT_IN)
+        known = (*await documents.configurations(), BUILT_IN)
         raise unknown(missing, tuple(dict.fromkeys(known)), _places(missing[0].namespace))
     by_name = {name: one for name, one in found.items() if one}
     placed = tuple(
@@ -151,6 +164,8 @@ async def _by_name(
 
 async def _named(namespace: str, name: str, documents: Documents) -> Definition | None:
     """The network of this name, of the nearest place that has one."""
+    from kube_rdma.api.cni_conf_network import BUILT_IN, built_in
+
     if found := await documents.configured(namespace, name):
         return found
     for place in _places(namespace):
@@ -160,10 +175,10 @@ async def _named(namespace: str, name: str, documents: Documents) -> Definition 
             break  # this way needs no such resource
         if found:
             return found
-    if name != cni_conf_network.BUILT_IN:
+    if name != BUILT_IN:
         return None
     pool = await documents.has_pool(PoolName(name))
-    return cni_conf_network.built_in(namespace, pool=pool)
+    return built_in(namespace, pool=pool)
 
 
 def _places(namespace: str) -> tuple[str, ...]:

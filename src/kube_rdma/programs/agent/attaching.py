@@ -14,8 +14,6 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import structlog
-
 from kube_rdma.adapters.cni_exec.plugins import Plugins
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.namespaces import Namespace
@@ -27,12 +25,8 @@ from kube_rdma.model.function_step import RebindFunction, SetFunction
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import CallPlugin, EndPlugin, SetSysctl
 from kube_rdma.programs.agent.threads import Threads
+from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules import attach_undo as rules
-
-KINDS: dict[str, type[Attachment]] = {"attachment": Attachment}
-
-log = structlog.get_logger()
-
 
 Open = Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
 
@@ -46,24 +40,31 @@ class Attaching:
         open_pod: Open,
         plugins: Plugins,
         threads: Threads | None = None,
+        tell: Callable[[str], None] = in_the_log,
     ) -> None:
-        """Read the journal; PodNetworks.recover ends what was interrupted."""
+        """Read the journal; PodNetworks.recover ends what was interrupted.
+
+        `tell` takes a sentence for each record that cannot be read.
+        """
         self._threads = threads or Threads()
-        self._journal = journal
+        self._records = Records(journal, tell, read=_as_named)
         self._open = open_pod
         self._plugins = plugins
-        self._known: dict[ContainerId, Attachment] = {}
-        loaded = journal.load()
-        for fault in loaded.faults:
-            log.error("a record cannot be read", why=str(fault))
-        for name, record in loaded.records:
-            complete = record.complete or name == _done(record.sandbox.container)
-            self._known[record.sandbox.container] = replace(record, complete=complete)
 
     @property
     def known(self) -> tuple[Attachment, ...]:
         """Every attachment that the journal has."""
-        return tuple(self._known.values())
+        return self._records.values
+
+    @property
+    def foreign(self) -> frozenset[ContainerId]:
+        """The sandboxes with a record that this version of kube-rdma does not understand."""
+        names = self._records.foreign_names
+        return frozenset(ContainerId(name.partition("-")[2]) for name in names)
+
+    async def refuse_foreign(self, container: ContainerId) -> None:
+        """Raise Unavailable for such a sandbox: half an undo would be worse than none."""
+        await self._records.refuse_foreign(_name(container), _done(container))
 
     async def installed(self) -> tuple[str, tuple[str, ...]]:
         """The host's folder of CNI plugins, and which are in it."""
@@ -71,7 +72,11 @@ class Attaching:
 
     def of(self, container: ContainerId) -> Attachment | None:
         """The attachment of a sandbox."""
-        return self._known.get(container)
+        return self._records.get(_done(container)) or self._records.get(_name(container))
+
+    def has(self, container: ContainerId) -> bool:
+        """Whether there is a record of a sandbox, understood or not."""
+        return self.of(container) is not None or container in self.foreign
 
     async def ready(self, planned: Sequence[Plan]) -> None:
         """Raise for plans with CNI plugins that this machine cannot run, before they are begun."""
@@ -90,6 +95,7 @@ class Attaching:
 
         Raise Unavailable when the disk fails.
         """
+        await self.refuse_foreign(sandbox.container)
         await asyncio.to_thread(self._put, Attachment(sandbox, ()))
 
     async def attach(self, wanted: Attachment, namespace: int) -> PodView:
@@ -105,8 +111,10 @@ class Attaching:
 
         The record's name says so, which takes the disk a third of the time of a new one.
         """
-        await asyncio.to_thread(self._journal.rename, _name(container), _done(container))
-        self._known[container] = replace(self._known[container], complete=True)
+        known = self.of(container)
+        assert known
+        done = replace(known, complete=True)
+        await self._records.rename(_name(container), _done(container), done)
 
     async def detach(self, container: ContainerId) -> None:
         """Take all steps of a sandbox back, as far as they were done; its record stays.
@@ -114,20 +122,19 @@ class Attaching:
         Raise KubeRdmaError when something cannot be taken back now; Gone if that is hardware alone
         which is nowhere now. What was taken out of the machine needs no way back.
         """
-        known = self._known.get(container)
+        known = self.of(container)
         if known:
             await self._threads.run(self._undo, known, plugins=_calls_plugins(known))
 
     async def forget(self, container: ContainerId) -> None:
         """Nothing of the sandbox is left, neither here nor at others: its record goes."""
-        if container in self._known:
-            names = (_done(container), _name(container))
-            await asyncio.to_thread(self._journal.remove, *names)
-            del self._known[container]
+        if self.of(container):
+            await self._records.remove(_done(container), _name(container))
 
     async def look(self, container: ContainerId, namespace: int) -> tuple[str, ...]:
         """What is not as it was planned, as sentences; nothing when all is well (CNI CHECK)."""
-        known = self._known.get(container)
+        await self.refuse_foreign(container)
+        known = self.of(container)
         if known is None:
             raise Broken(f"nothing is known of an attachment of sandbox {container}.")
 
@@ -159,7 +166,8 @@ class Attaching:
     def _call(self, step: CallPlugin, sandbox: Sandbox) -> None:
         """Their answer goes to the journal at once: without it a DEL may leave things behind."""
         answer = self._plugins.add(step, sandbox)
-        known = self._known[sandbox.container]
+        known = self.of(sandbox.container)
+        assert known
         self._put(replace(known, results=(*known.results, answer)))
 
     def _ask(self, known: Attachment) -> Iterator[str]:
@@ -199,10 +207,7 @@ class Attaching:
         _raise_worst(failed)
 
     def _put(self, attachment: Attachment) -> None:
-        container = attachment.sandbox.container
-        # Known first: a disk that fails may have the record all the same, so it has to be removed.
-        self._known[container] = attachment
-        self._journal.put(_name(container), attachment)
+        self._records.begin(_name(attachment.sandbox.container), attachment)
 
 
 def _raise_worst(failed: Iterable[KubeRdmaError]) -> None:
@@ -229,6 +234,11 @@ def _name(container: ContainerId) -> str:
 def _done(container: ContainerId) -> str:
     """Of one that is complete."""
     return f"attached-{container}"
+
+
+def _as_named(name: str, record: Attachment) -> Attachment:
+    """A record; that it is complete, its name may say alone."""
+    return replace(record, complete=record.complete or name == _done(record.sandbox.container))
 
 
 def is_there(sandbox: Sandbox) -> bool:

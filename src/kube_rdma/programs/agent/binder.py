@@ -11,17 +11,19 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 import structlog
 
 from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import (
     Binding,
+    CdiFile,
     ContainerId,
     Edits,
     HeldShare,
@@ -37,13 +39,13 @@ from kube_rdma.model.link import PodLink
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
 from kube_rdma.programs.agent.kubelet import KubeletView
+from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules import binding as rules
 from kube_rdma.rules.allocation import grant
 from kube_rdma.rules.health import inside_pod
 from kube_rdma.rules.modes import rebound, terms
 from kube_rdma.rules.networks import is_asking
 
-KINDS: dict[str, type[Promise | Binding]] = {"promise": Promise, "binding": Binding}
 SWEEP_SECONDS = 30.0
 
 log = structlog.get_logger()
@@ -60,7 +62,8 @@ class Neighbours:
 
     `networks`: pods get networks from us. `read_pod` reads a pod's object. `links_inside` shows a
     namespace's links and blocks; both raise KubeRdmaError. `concerned` tells of a pod that asks for
-    networks whether one of them is ours to make; Refused: it is to have none on this node.
+    networks whether one of them is ours to make; Refused: it is to have none on this node. `tell`
+    takes a sentence for each record that cannot be read.
     """
 
     journal: Journal[Promise | Binding]
@@ -70,14 +73,7 @@ class Neighbours:
     links_inside: Callable[[Path], tuple[PodLink, ...]]
     networks: bool = False
     concerned: Callable[[PodState], Awaitable[bool]] = always
-
-
-@dataclass
-class _Ledger:
-    """The journal's content, in memory."""
-
-    promises: dict[Nonce, Promise] = field(default_factory=dict)
-    bindings: dict[tuple[ContainerId, Nonce], Binding] = field(default_factory=dict)
+    tell: Callable[[str], None] = in_the_log
 
 
 class Binder:
@@ -86,18 +82,19 @@ class Binder:
     def __init__(self, neighbours: Neighbours) -> None:
         """Read the journal; records that cannot be read are told, and are in nobody's way."""
         self._to = neighbours
-        self._ledger = _Ledger()
+        self._records = Records(neighbours.journal, neighbours.tell)
         self._turn = asyncio.Lock()
+        self._notices = Notices()
         self._pools: Mapping[str, Pool] = {}
         self._absent: Mapping[str, float] = {}
-        loaded = neighbours.journal.load()
-        for fault in loaded.faults:
-            log.error("a record cannot be read", why=str(fault))
-        for _, record in loaded.records:
-            if isinstance(record, Promise):
-                self._ledger.promises[record.nonce] = record
-            else:
-                self._ledger.bindings[record.container, record.nonce] = record
+
+    @property
+    def _promises(self) -> tuple[Promise, ...]:
+        return tuple(one for one in self._records.values if isinstance(one, Promise))
+
+    @property
+    def _bindings(self) -> tuple[Binding, ...]:
+        return tuple(one for one in self._records.values if isinstance(one, Binding))
 
     def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
         """The wishes, for this node can bind late; where it has to, by rules/modes."""
@@ -116,11 +113,10 @@ class Binder:
                 given,
                 Nonce(secrets.token_hex(8)),
                 time.time(),
-                self._ledger.promises.values(),
-                self._ledger.bindings.values(),
+                self._promises,
+                self._bindings,
             )
-            await asyncio.to_thread(self._to.journal.put, _promise_name(made.nonce), made)
-            self._ledger.promises[made.nonce] = made
+            await self._records.put(_promise_name(made.nonce), made)
         return replace(given, char_paths=(), cdi=(made.cdi,))
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
@@ -135,7 +131,7 @@ class Binder:
                 try:
                     gate = rules.gate(known, resource, shares, attach, networked, time.monotonic())
                 except Refused as error:
-                    raise why or error from None
+                    raise why or self._unsure(resource) or error from None
                 match gate:
                     case rules.Start():
                         return
@@ -158,9 +154,9 @@ class Binder:
         `holdings` are all of the pod's; None: the kubelet is asked.
         """
         async with self._turn:
-            if not self._ledger.promises:
+            if not self._promises:
                 return ()
-            if holdings and not rules.suffices(holdings, self._ledger.promises.values()):
+            if holdings and not rules.suffices(holdings, self._promises):
                 holdings = None
             known = await self._known(holdings)
             decided = rules.bind(known, sandbox.pod, sandbox.uid, sandbox.container)
@@ -173,13 +169,13 @@ class Binder:
     async def detach(self, container: ContainerId) -> None:
         """CNI DEL: end what is bound in this sandbox; nothing there is no error."""
         async with self._turn:
-            for one in [b for b in self._ledger.bindings.values() if b.container == container]:
+            for one in [b for b in self._bindings if b.container == container]:
                 await self._end(one)
             await asyncio.to_thread(self._to.cdi.remove, container)
 
     async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
         """The cards, those that sit inside a pod judged by what its namespace shows."""
-        inside = {card: one for one in self._ledger.bindings.values() for card in one.cards}
+        inside = {card: one for one in self._bindings for card in one.cards}
         found = []
         for card in node:
             one = inside.get(card.id)
@@ -194,8 +190,10 @@ class Binder:
         while True:
             try:
                 await self.forget()
+                self._notices.over("sweep")
             except KubeRdmaError as error:
-                log.warning("nothing is swept now", why=str(error))
+                for why in self._notices.news("sweep", str(error)):
+                    log.warning("nothing is swept now", why=why)
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def forget(self) -> None:
@@ -209,8 +207,7 @@ class Binder:
                 log.info("a binding ends without DEL", pod=str(one.pod), cards=",".join(one.cards))
                 await self._end(one)
             for promise in old.promises:
-                await asyncio.to_thread(self._to.journal.remove, _promise_name(promise.nonce))
-                del self._ledger.promises[promise.nonce]
+                await self._records.remove(_promise_name(promise.nonce))
 
     async def _bind(
         self, promise: Promise, sandbox: Sandbox, edits: Mapping[HeldShare, Edits]
@@ -230,18 +227,15 @@ class Binder:
             cdi=promise.cdi,
             when=time.time(),
         )
-        key = (one.container, one.nonce)
-        if key not in self._ledger.bindings:
-            await asyncio.to_thread(self._to.journal.put, _binding_name(one), one)
-            self._ledger.bindings[key] = one
+        if self._records.get(_binding_name(one)) is None:
+            await self._records.put(_binding_name(one), one)
         await asyncio.to_thread(self._to.cdi.write, one, given)
         log.info("bound", pod=str(one.pod), cards=",".join(one.cards), cdi=one.cdi)
 
     async def _end(self, one: Binding) -> None:
         """The file goes first: without it no container starts any more."""
         await asyncio.to_thread(self._to.cdi.remove, one.container, one.nonce)
-        await asyncio.to_thread(self._to.journal.remove, _binding_name(one))
-        self._ledger.bindings.pop((one.container, one.nonce), None)
+        await self._records.remove(_binding_name(one))
 
     def _edits(self, promise: Promise) -> Edits:
         """What the container gets: the device nodes of the promised cards as they are now."""
@@ -254,14 +248,24 @@ class Binder:
     async def _known(self, holdings: Sequence[Holding] | None = None) -> rules.Known:
         """What the rules decide by. The files are read before the bindings, see Known."""
         files = await asyncio.to_thread(self._to.cdi.present)
+        foreign = self._records.foreign_names
+        files = tuple(file for file in files if _binding_name(file) not in foreign)
         if holdings is None:
             holdings = await self._to.kubelet.holdings()
         if holdings is None:
             raise Unavailable("The kubelet does not tell which pod holds which shares.")
-        bindings = tuple(self._ledger.bindings.values())
+        bindings = self._bindings
         gone = await asyncio.to_thread(_gone, bindings)
-        promises = tuple(self._ledger.promises.values())
-        return rules.Known(promises, bindings, files, rules.holders(holdings), gone)
+        return rules.Known(self._promises, bindings, files, rules.holders(holdings), gone)
+
+    def _unsure(self, resource: str) -> Unavailable | None:
+        """Why a container waits that another version of kube-rdma may have promised its shares."""
+        if not self._records.foreign_names:
+            return None
+        return Unavailable(
+            f"what was promised for {resource} may stand in a record that this version of "
+            "kube-rdma does not understand: run the version that wrote it again."
+        )
 
     async def _networked(
         self, known: rules.Known, resource: str, shares: Sequence[ShareId]
@@ -302,5 +306,5 @@ def _promise_name(nonce: Nonce) -> str:
     return f"promise-{nonce}"
 
 
-def _binding_name(one: Binding) -> str:
+def _binding_name(one: Binding | CdiFile) -> str:
     return f"binding-{one.container}-{one.nonce}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kube_rdma.api.called_conf import is_built_in
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.cni import Attachment, Call, Result, Verb
 from kube_rdma.model.cni_conf import Wiring
@@ -68,6 +67,8 @@ class Calls:
 
         for a moment: what Cello alone should call gives a pod no network to talk to the cluster by.
         """
+        from kube_rdma.api.called_conf import is_built_in
+
         lone = call.interface == FIRST and self._wiring() is not Wiring.DELEGATE
         if lone and is_built_in(call.config):
             raise stranded(call)

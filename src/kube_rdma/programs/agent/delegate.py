@@ -13,15 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 import structlog
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.api import called_conf, cni_conf_network
-from kube_rdma.api.ip_conf import IpamConf, nic_ask
-from kube_rdma.api.network_definition import Definition
 from kube_rdma.model.attachment import (
     Attached,
     Attachment,
@@ -48,6 +45,10 @@ from kube_rdma.rules.attach_given import given, owner
 from kube_rdma.rules.attach_seen import as_named, attached, rdma_names
 from kube_rdma.rules.networks import wishes
 from kube_rdma.rules.pod_networks import with_card_addresses
+
+if TYPE_CHECKING:
+    from kube_rdma.api.ip_conf import IpamConf
+    from kube_rdma.api.network_definition import Definition
 
 log = structlog.get_logger()
 
@@ -97,11 +98,12 @@ class Delegates:
     @property
     def containers(self) -> frozenset[ContainerId]:
         """The sandboxes that have something of ours."""
-        return frozenset(_split(one)[0] for one in self._attaching.known)
+        keys = {one.sandbox.container for one in self._attaching.known} | self._attaching.foreign
+        return frozenset(_split(key)[0] for key in keys)
 
     def has(self, container: ContainerId, interface: InterfaceName) -> bool:
         """Whether there is a record of this interface, finished or not."""
-        return self._attaching.of(_key(container, interface)) is not None
+        return self._attaching.has(_key(container, interface))
 
     async def answer(self, call: Call) -> Result:
         """What the caller gets for ADD, CHECK and DEL; raise KubeRdmaError."""
@@ -157,7 +159,7 @@ class Delegates:
         for one in tuple(known):
             pod = str(one.sandbox.pod)
             try:
-                await self.end(*_split(one))
+                await self.end(*_split(one.sandbox.container))
                 log.info("an interface of before was given back", pod=pod)
             except KubeRdmaError as error:
                 log.warning("an interface cannot be given back now", pod=pod, why=str(error))
@@ -224,6 +226,8 @@ class Delegates:
 
     async def _meant(self, call: Call, came: Origin) -> tuple[Definition, NetworkAsk]:
         """The network that the configuration means, its pool made, and what the pod asks of it."""
+        from kube_rdma.api import called_conf, cni_conf_network
+
         definition, ask = called_conf.network(call, came.name, came.resource)
         if called_conf.is_built_in(call.config):
             pool = await self._to.node.has_pool(PoolName(cni_conf_network.BUILT_IN))
@@ -233,7 +237,9 @@ class Delegates:
 
     async def _tell_device(self, call: Call, found: Attached) -> None:
         """Write the file of the capability CNIDeviceInfoFile; without it the pod runs as well."""
-        path = called_conf.device_info_file(call)
+        from kube_rdma.api.called_conf import device_info_file
+
+        path = device_info_file(call)
         if path and self._to.infos and found.pci:
             names = (found.rdma_device,) if found.rdma_device else ()
             info = DeviceInfo(found.pci, names, found.physical)
@@ -245,6 +251,8 @@ class Delegates:
     async def _addresses(
         self, call: Call, pod: PodState, seat: Seat, conf: IpamConf
     ) -> tuple[Given, ...]:
+        from kube_rdma.api.ip_conf import nic_ask
+
         rail = self._to.node.rail(seat.card.id) if seat.card else None
         pooled = seat.wish.ask.addresses if seat.wish.network.pools else ()
         wanted = tuple(one.address for one in pooled)
@@ -257,6 +265,7 @@ class Delegates:
     async def _end(self, container: ContainerId, interface: InterfaceName) -> None:
         """Late binding goes with the last interface, for its files are of the whole pod."""
         key = _key(container, interface)
+        await self._attaching.refuse_foreign(key)
         others = [one for one in self._of(container) if one.interface != interface]
         known = self._attaching.of(key)
         if known and known.plans and not others:
@@ -279,7 +288,9 @@ class Delegates:
 
     def _of(self, container: ContainerId) -> list[Plan]:
         """The interfaces of a sandbox that we made or are making."""
-        known = (one for one in self._attaching.known if _split(one)[0] == container)
+        known = (
+            one for one in self._attaching.known if _split(one.sandbox.container)[0] == container
+        )
         return [plan for one in known for plan in one.plans]
 
     def _sandbox(self, call: Call) -> Sandbox:
@@ -298,8 +309,8 @@ def _keyed(sandbox: Sandbox, interface: InterfaceName) -> Sandbox:
     return replace(sandbox, container=_key(sandbox.container, interface))
 
 
-def _split(known: Attachment) -> tuple[ContainerId, InterfaceName]:
-    container, _, interface = known.sandbox.container.partition("@")
+def _split(key: ContainerId) -> tuple[ContainerId, InterfaceName]:
+    container, _, interface = key.partition("@")
     return ContainerId(container), InterfaceName(interface)
 
 

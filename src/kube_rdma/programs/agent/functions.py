@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import Card, Use
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
@@ -24,9 +25,9 @@ from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.node import NodeSide
+from kube_rdma.programs.records import Records
 from kube_rdma.rules.functions import held_functions, in_question, plan_functions
 
-KINDS = {"made-functions": MadeFunctions}
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 # Longer than an Allocate takes to show in the kubelet's list of holders (kubelet.py).
@@ -69,15 +70,13 @@ class Functions:
         self._node = node
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
-        self._journal: Journal[MadeFunctions] | None = None
+        self._records: Records[MadeFunctions] | None = None
         self._ours: set[PciAddress] | None = None  # None: not read yet
         self._begun: set[PciAddress] = set()  # by an earlier life, that may not have ended it
         self._leaving: dict[SetFunctions, float] = {}  # since when
         self._gone_soon: frozenset[str] = frozenset()  # addresses of functions that are to go
         self._failed: dict[SetFunctions, float] = {}  # when to try again
-        self._failures: dict[PciAddress, str] = {}  # what was said of them last
-        self._told: frozenset[str] = frozenset()
-        self._silent = False  # the kernel, about what interfaces are used for
+        self._notices = Notices()  # by physical function, and of all
 
     async def look(
         self,
@@ -90,7 +89,7 @@ class Functions:
         if self._task and not self._task.done():
             return None  # its end is a change
         if self._ours is None and wishes:
-            self._ours = set(self._recalled())
+            self._ours = await self._recalled()
         held = None if holdings is None else held_functions(holdings, pools)
         uses = await self._uses(in_question(wishes, survey))
         plan = plan_functions(wishes, survey, held, self._ours or (), uses)
@@ -123,11 +122,10 @@ class Functions:
         try:
             found = await asyncio.to_thread(self._sources.uses, interfaces)
         except Unavailable as error:
-            if not self._silent:
-                log.warning("nobody tells what virtual functions are used for", why=str(error))
-            self._silent = True
+            for why in self._notices.news("uses", str(error)):
+                log.warning("nobody tells what virtual functions are used for", why=why)
             return {}
-        self._silent = False
+        self._notices.over("uses")
         return found
 
     def _time(self, act: SetFunctions, now: float) -> float:
@@ -152,55 +150,52 @@ class Functions:
             await asyncio.to_thread(self._sources.make, act)
         except KubeRdmaError as error:
             self._failed[act] = asyncio.get_running_loop().time() + RETRY_SECONDS
-            if self._failures.get(act.physical) != str(error):
-                self._failures[act.physical] = str(error)
-                log.warning("virtual functions are not as wished", card=act.name, why=str(error))
-                self._node.functions(str(error), refused=True)
+            for why in self._notices.news(act.physical, str(error)):
+                log.warning("virtual functions are not as wished", card=act.name, why=why)
+                self._node.functions(why, refused=True)
             return
-        self._failures.pop(act.physical, None)
+        self._notices.over(act.physical)
         await self._answer_for(act.physical)
         seconds = round(asyncio.get_running_loop().time() - begin, 3)
         log.info("virtual functions made", card=act.name, count=act.wanted, seconds=seconds)
 
-    def _recalled(self) -> Iterator[PciAddress]:
+    async def _recalled(self) -> set[PciAddress]:
         """The cards of this boot in the journal; those of another one are removed."""
-        if self._sources.journal is None:
-            return
+        opened = self._sources.journal
+        if opened is None:
+            return set()
+        recalled = set()
         try:
-            self._journal = self._sources.journal()
-            loaded = self._journal.load()
-            for fault in loaded.faults:
-                log.warning("journal", why=str(fault))
-            for name, record in loaded.records:
-                if record.boot == self._sources.boot:
-                    if record.begun:
-                        self._begun.add(record.physical)
-                    yield record.physical
-                else:
-                    self._journal.remove(name)
+            self._records = await asyncio.to_thread(lambda: Records(opened(), self._node.journal))
+            for name, record in self._records.named:
+                if record.boot != self._sources.boot:
+                    await self._records.remove(name)
+                    continue
+                recalled.add(record.physical)
+                if record.begun:
+                    self._begun.add(record.physical)
         except KubeRdmaError as error:
             log.warning("virtual functions of ours are forgotten at our end", why=str(error))
+        return recalled
 
     async def _answer_for(self, physical: PciAddress, *, begun: bool = False) -> None:
         assert self._ours is not None
         self._ours.add(physical)
-        if self._journal:
-            record = MadeFunctions(physical, self._sources.boot, begun)
+        if self._records:
             try:
-                await asyncio.to_thread(self._journal.put, physical, record)
+                made = MadeFunctions(physical, self._sources.boot, begun)
+                await self._records.put(physical, made)
             except KubeRdmaError as error:
                 log.warning("virtual functions of ours are forgotten at our end", why=str(error))
 
     def _tell(self, plan: FunctionsPlan) -> None:
         """Say what waits and what is refused, each once while it stands."""
         refusals = tuple(map(str, plan.refusals))
-        for sentence in (*plan.waits, *refusals):
-            if sentence not in self._told:
-                refused = sentence in refusals
-                event = "virtual functions are refused" if refused else "virtual functions wait"
-                log.warning(event, what=sentence)
-                self._node.functions(sentence, refused=refused)
-        self._told = frozenset((*plan.waits, *refusals))
+        for sentence in self._notices.news("plan", *plan.waits, *refusals):
+            refused = sentence in refusals
+            event = "virtual functions are refused" if refused else "virtual functions wait"
+            log.warning(event, what=sentence)
+            self._node.functions(sentence, refused=refused)
 
 
 def _ends(survey: Survey, begun: Collection[PciAddress]) -> Iterator[SetFunctions]:

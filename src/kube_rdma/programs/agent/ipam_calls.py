@@ -8,11 +8,10 @@ others; programs/agent/delegate keeps the record that says which sandbox has som
 from __future__ import annotations
 
 from ipaddress import ip_interface
+from typing import TYPE_CHECKING
 
 import structlog
 
-from kube_rdma.api import called_conf
-from kube_rdma.api.ip_conf import IpamConf, nic_ask
 from kube_rdma.model.card import CardId
 from kube_rdma.model.cni import Call, LinkAddress, LinkRoute, Result, Verb
 from kube_rdma.model.errors import Broken, Refused
@@ -20,6 +19,9 @@ from kube_rdma.model.ip import Ask, NicAsk, Owner, PodUid
 from kube_rdma.programs.agent.delegate import Delegates
 from kube_rdma.rules.attach_cards import is_link
 from kube_rdma.rules.attach_given import given, owner
+
+if TYPE_CHECKING:
+    from kube_rdma.api.ip_conf import IpamConf
 
 log = structlog.get_logger()
 
@@ -44,6 +46,9 @@ class IpamCalls:
         return Result()
 
     async def _add(self, call: Call) -> Result:
+        from kube_rdma.api import called_conf
+        from kube_rdma.api.ip_conf import nic_ask
+
         conf, wanted, device = called_conf.addresses(call)
         rail = await self._rail(call, device) if _by_rail(conf) else None
         nic = nic_ask(conf, call.interface, rail, wanted, await self._owner(call))

@@ -15,6 +15,7 @@ from contextlib import contextmanager, nullcontext
 import structlog
 
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import Gpu
@@ -43,7 +44,7 @@ class KubeletView:
 
     def __init__(self, pod_resources: PodResources | None) -> None:
         self._pod_resources = pod_resources
-        self._silent = False
+        self._notices = Notices()
         self._doubts: dict[str, int] = {}  # by resource how many looks in a row found a difference
         self._grants = Debounce(ADMISSION_SECONDS, ADMISSION_SECONDS)
         self._reported: set[Container] = set()
@@ -158,9 +159,8 @@ class KubeletView:
             known = await self._pod_resources.allocatable() if allocatable else ()
             found = await self._pod_resources.holdings()
         except Unavailable as error:
-            if not self._silent:
-                log.warning("the kubelet does not tell who holds which shares", why=str(error))
-            self._silent = True
+            for why in self._notices.news("holdings", str(error)):
+                log.warning("the kubelet does not tell who holds which shares", why=why)
             return None
-        self._silent = False
+        self._notices.over("holdings")
         return found, known

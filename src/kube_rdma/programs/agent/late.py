@@ -15,6 +15,7 @@ from typing import Protocol
 
 import structlog
 
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, Edits, HeldShare
 from kube_rdma.model.card import Card
@@ -67,17 +68,18 @@ class Never:
 
     def __init__(self, why: str) -> None:
         self._why = why
-        self._told: set[str] = set()
+        self._notices = Notices()  # by resource
 
     def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
         """Every wish without late binding."""
         for spec in specs:
-            if terms(spec).attach is not Attach.NONE and spec.resource not in self._told:
-                self._told.add(spec.resource)
+            if terms(spec).attach is Attach.NONE:
+                continue
+            for why in self._notices.news(spec.resource, self._why):
                 log.warning(
                     "devices are given at Allocate, not bound to the pod's network",
                     resource=spec.resource,
-                    why=self._why,
+                    why=why,
                 )
         return tuple(replace(spec, attach=Attach.NONE) for spec in specs)
 

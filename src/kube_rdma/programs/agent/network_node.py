@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -19,9 +20,8 @@ from kube_rdma.adapters.cluster.networks import Networks
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.kernel.gids import crowded
-from kube_rdma.api import cni_conf_network, ip_pool, network_definition, network_status
-from kube_rdma.api.ip_conf import IpamConf
-from kube_rdma.api.network_definition import Definition
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.api import ip_pool, network_status
 from kube_rdma.model.attachment import (
     Attached,
     GidTable,
@@ -60,9 +60,11 @@ from kube_rdma.rules.guids import of_sysfs, usable
 from kube_rdma.rules.modes import terms
 from kube_rdma.rules.sentences import listed
 
-log = structlog.get_logger()
+if TYPE_CHECKING:
+    from kube_rdma.api.ip_conf import IpamConf
+    from kube_rdma.api.network_definition import Definition
 
-_load = lru_cache(256)(network_definition.load)  # many pods have one network
+log = structlog.get_logger()
 
 
 Links = Callable[[Sequence[str] | None], tuple[SeenLink, ...]]
@@ -100,7 +102,7 @@ class NetworkNode:
         self._pods = Pods(asked.cluster)
         self._networks = Networks(asked.cluster)
         self._made: set[PoolName] = set()  # of documents that bring their own
-        self._warned: dict[str, tuple[str, ...]] = {}  # of what, by the network's name
+        self._notices = Notices()  # by the network's name
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
         """The pod's object, if it is this very one."""
@@ -125,6 +127,8 @@ class NetworkNode:
 
     async def configured(self, namespace: str, name: str) -> Definition | None:
         """What the node's CNI configuration `name` means for a pod of this namespace, likewise."""
+        from kube_rdma.api import cni_conf_network
+
         text = await self.configured_text(name)
         if text is None:
             return None
@@ -132,10 +136,14 @@ class NetworkNode:
 
     async def configured_text(self, name: str) -> bytes | None:
         """The node's CNI configuration of this name."""
+        from kube_rdma.api import cni_conf_network
+
         return cni_conf_network.text_of(await asyncio.to_thread(self._asked.confs), name)
 
     async def configurations(self) -> tuple[str, ...]:
         """The names of the node's CNI configurations."""
+        from kube_rdma.api import cni_conf_network
+
         return cni_conf_network.names(await asyncio.to_thread(self._asked.confs))
 
     async def holdings(self, pod: PodName) -> tuple[Holding, ...]:
@@ -259,10 +267,8 @@ class NetworkNode:
 
     async def _whole(self, found: Definition) -> Definition:
         """The same, when the pool that it brings along is there; its warnings are said once."""
-        if found.warnings != self._warned.get(found.network.name, ()):
-            for warning in found.warnings:
-                log.warning("a network", warning=warning)
-        self._warned[found.network.name] = found.warnings
+        for warning in self._notices.news(found.network.name, *found.warnings):
+            log.warning("a network", warning=warning)
         await self.bring(found.ipam)
         return found
 
@@ -278,6 +284,15 @@ class NetworkNode:
         except Conflict:
             pass  # another node was first
         self._made.add(pool.name)
+
+
+@lru_cache(256)  # many pods have one network
+def _load(
+    namespace: str, name: str, config: bytes, resource: str | None, host: bytes | None
+) -> Definition:
+    from kube_rdma.api import network_definition
+
+    return network_definition.load(namespace, name, config, resource, host)
 
 
 def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:

@@ -27,6 +27,7 @@ from kube_rdma.adapters.cni_conf.places import inside
 from kube_rdma.adapters.cni_exec.plugins import Plugins
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.rtnl_vf import seen_functions
@@ -44,7 +45,7 @@ from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Pool
 from kube_rdma.programs.agent import delegate, node_pods, sandboxes
 from kube_rdma.programs.agent.address_trouble import tell_trouble
-from kube_rdma.programs.agent.attaching import KINDS, Attaching, Open
+from kube_rdma.programs.agent.attaching import Attaching, Open
 from kube_rdma.programs.agent.calls import Calls
 from kube_rdma.programs.agent.delegate import Delegates
 from kube_rdma.programs.agent.guids import Guids
@@ -150,14 +151,14 @@ class NetworkSide:
         site = self._site
         async with AsyncExitStack() as stack:
             stack.enter_context(self._kubelet.connected())
-            networks, calls, giver = await self._networks(stack)
+            events = Events(self._cluster, site.node)
+            networks, calls, giver = await self._networks(stack, events)
             await networks.recover()
             await calls.recover()
             site.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             missed = MissedDeletes(site.socket.parent / "missed")
             await self._make_up(calls, missed)
             socket = await stack.enter_async_context(CniSocket(site.socket, calls.answer))
-            events = Events(self._cluster, site.node)
             pods = self._node_pods(events)
             rounds = self._rounds(networks, pods, events)
             async with asyncio.TaskGroup() as tasks:
@@ -175,10 +176,12 @@ class NetworkSide:
         await self._begun.wait()
         await rounds.run()
 
-    async def _networks(self, stack: AsyncExitStack) -> tuple[PodNetworks, Calls, Giver]:
+    async def _networks(
+        self, stack: AsyncExitStack, events: Events
+    ) -> tuple[PodNetworks, Calls, Giver]:
         """Pod networks over the journal and the addresses of this node."""
         site, machine = self._site, self._machine
-        records = stack.enter_context(Journal(Folder(site.state / "attachments"), KINDS))
+        records = stack.enter_context(Journal(Folder(site.state / "attachments"), ATTACHMENTS))
         doors = AddressDoors(self._cluster, site.namespace, Folder(site.state / "addresses"))
         boot = BootId((await asyncio.to_thread(BOOT_ID.read_text)).strip())
         giver = await stack.enter_async_context(Addresses(NodeName(site.node), boot, doors))
@@ -191,9 +194,10 @@ class NetworkSide:
         )
         await self._places.find()
         plugins, threads = Plugins(self._places), Threads()
-        attaching = Attaching(records, machine.open_pod, plugins, threads)
-        records = stack.enter_context(Journal(Folder(site.state / "delegated"), KINDS))
-        delegated = Attaching(records, machine.open_pod, plugins, threads)
+        tell = partial(self._tell, events, "JournalTrouble", warning=True)
+        attaching = Attaching(records, machine.open_pod, plugins, threads, tell)
+        records = stack.enter_context(Journal(Folder(site.state / "delegated"), ATTACHMENTS))
+        delegated = Attaching(records, machine.open_pod, plugins, threads, tell)
         guids = Guids(lambda: (*attaching.known, *delegated.known))
         to = (NetworkNode(asked), giver, self._late, machine.inode)
         infos = self._machine.infos

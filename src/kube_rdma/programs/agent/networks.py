@@ -14,13 +14,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakValueDictionary
 
 import structlog
 
-from kube_rdma.api.ip_conf import nic_ask
-from kube_rdma.api.network_definition import Definition
 from kube_rdma.model.attachment import (
     Attached,
     Attachment,
@@ -50,6 +48,9 @@ from kube_rdma.rules.attach_given import given, owner
 from kube_rdma.rules.attach_seen import as_named, attached, edits, rdma_names
 from kube_rdma.rules.networks import POD_NETWORKS, in_order, refuse_host_network, wishes
 from kube_rdma.rules.pod_networks import with_card_addresses, with_default_routes
+
+if TYPE_CHECKING:
+    from kube_rdma.api.network_definition import Definition
 
 log = structlog.get_logger()
 
@@ -164,6 +165,11 @@ class PodNetworks:
         """Every attachment that the journal has."""
         return self._attaching.known
 
+    @property
+    def foreign(self) -> frozenset[ContainerId]:
+        """The sandboxes whose attachment another version of kube-rdma has made, see Attaching."""
+        return self._attaching.foreign
+
     def now(self) -> float:
         """Take this before the runtime is asked which containers live, for `collect`."""
         return self._to.giver.now()
@@ -213,7 +219,7 @@ class PodNetworks:
         known = self._attaching.of(call.container)
         if known and known.complete:
             return Result()  # an ADD that is repeated
-        if known:
+        if self._attaching.has(call.container):
             await self.end(call.container)
         try:
             found = await self._attach(call, sandbox, pod, asked)
@@ -293,6 +299,8 @@ class PodNetworks:
 
     async def _addresses(self, sandbox: Sandbox, pod: PodState, place: _Place) -> tuple[Given, ...]:
         """One request for all interfaces: they get all addresses or none."""
+        from kube_rdma.api.ip_conf import nic_ask
+
         nics = []
         for seat in place.seats:
             ask = seat.wish.ask
@@ -315,6 +323,7 @@ class PodNetworks:
         The record goes last: until then whatever comes in between is made up for. Raise Gone when a
         card is nowhere now: its record stays, the addresses do not.
         """
+        await self._attaching.refuse_foreign(container)
         await self._to.late.detach(container)
         try:
             await self._attaching.detach(container)
@@ -340,7 +349,7 @@ class PodNetworks:
         return Result()
 
     async def _check(self, call: Call) -> Result:
-        if call.netns is None or self._attaching.of(call.container) is None:
+        if call.netns is None or not self._attaching.has(call.container):
             return Result()
         wrong = await self._attaching.look(call.container, call.netns)
         if wrong:

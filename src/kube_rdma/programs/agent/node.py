@@ -35,6 +35,9 @@ class NodeSide(Protocol):
     def functions(self, sentence: str, *, refused: bool) -> None:
         """Tell why a card has not the virtual functions that are wished."""
 
+    def journal(self, sentence: str) -> None:
+        """Tell of a record that this version of kube-rdma does not understand."""
+
 
 class Alone:
     """No API server: nothing comes, and what is told stands in the log already."""
@@ -55,4 +58,7 @@ class Alone:
         """Do nothing."""
 
     def functions(self, sentence: str, *, refused: bool) -> None:
+        """Do nothing."""
+
+    def journal(self, sentence: str) -> None:
         """Do nothing."""

@@ -19,6 +19,7 @@ from kube_rdma.adapters.cluster.kinds import Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.watching import Changed, Gone, Synced
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cni_state import AskingPods, Mark
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni_conf import Wiring
@@ -52,7 +53,7 @@ class NodePods:
         self._to = to
         self._asking: dict[tuple[str, str], PodState] = {}
         self._on_host: dict[tuple[str, str], PodState] = {}
-        self._refused: set[str] = set()  # uids of those on the host's network that were told
+        self._notices = Notices()  # to those on the host's network, by their uid
         self._list = AskingPods(to.state / "asking")
         self._chained = Mark(to.state / "chained")
         self._is_chained = False
@@ -100,7 +101,7 @@ class NodePods:
                         self._note(pod_state(found), wake)
                     case Gone(name, namespace, uid):
                         self._forget(namespace, name)
-                        self._refused.discard(uid)
+                        self._notices.over(uid)
                     case Synced():
                         synced = True
                 names = frozenset(PodName(*key) for key in self._asking)
@@ -128,13 +129,11 @@ class NodePods:
     def _refuse(self) -> None:
         """Tell each pod on the host's network once. Behind a meta-plugin that one has the word."""
         for pod in self._on_host.values() if self._is_chained else ():
-            if pod.uid in self._refused:
-                continue
             try:
                 asked = asking(pod, self._to.network())
                 refuse_host_network(pod, asked.asks, asked.annotation)
             except Refused as error:
-                self._refused.add(pod.uid)
-                self._to.tell(pod, "NetworksRefused", str(error), True)
+                for why in self._notices.news(pod.uid, str(error)):
+                    self._to.tell(pod, "NetworksRefused", why, True)
             except Unavailable:
                 continue  # its annotation is being written; that is news too

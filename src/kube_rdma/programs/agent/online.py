@@ -71,3 +71,7 @@ class Online:
         """Tell the node why a card has not the virtual functions that are wished."""
         reason = "VirtualFunctionsRefused" if refused else "VirtualFunctionsPending"
         self._events.tell(self._about, reason, sentence, warning=refused)
+
+    def journal(self, sentence: str) -> None:
+        """Tell the node of a record that this version of kube-rdma does not understand."""
+        self._events.tell(self._about, "JournalTrouble", sentence, warning=True)

@@ -11,12 +11,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
-from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.files.device_info import FOLDER, DeviceInfoFolder
 from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import BINDINGS, FUNCTIONS, POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.char_nodes import FOLDER as CHAR_FOLDER
 from kube_rdma.adapters.kernel.char_nodes import CharNodes, missing
@@ -38,17 +39,18 @@ from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import AppliedPools
 from kube_rdma.model.runtime import Runtime
-from kube_rdma.programs.agent.binder import KINDS, Binder, Neighbours
+from kube_rdma.programs.agent.binder import Binder, Neighbours
 from kube_rdma.programs.agent.doors import Doors
 from kube_rdma.programs.agent.doors import NetworkSide as Networks
 from kube_rdma.programs.agent.functions import BOOT_ID, Sources
-from kube_rdma.programs.agent.functions import KINDS as MADE
 from kube_rdma.programs.agent.kept import KeptSurvey
 from kube_rdma.programs.agent.kernel import Announcements, Kernel
 from kube_rdma.programs.agent.kubelet import KubeletView
 from kube_rdma.programs.agent.late import Late, Never
-from kube_rdma.programs.agent.staged import KINDS as APPLIED
 from kube_rdma.rules.cdi import KUBELET, cdi_works
+
+if TYPE_CHECKING:
+    from kube_rdma.adapters.cluster.nodes import Nodes
 
 HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for us, if it is
 CHAR_NODES = HOST_DEV / CHAR_FOLDER
@@ -112,6 +114,7 @@ async def _with_node(
     """The doors of role `node` too: the API server, and late binding where it works."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
     from kube_rdma.programs.agent.online import Online
 
@@ -132,8 +135,9 @@ async def _with_node(
     async def concerned(pod: PodState) -> bool:
         return networks is None or await networks.concerned(pod)
 
+    node = Online(cluster, options.node)
     if works:
-        late = _binder(doors, options, (read_pod, concerned), stack)
+        late = _binder(replace(doors, node=node), options, (read_pod, concerned), stack)
     if options.networks:
         from kube_rdma.programs.agent.network_side import Machine, NetworkSide, Site
 
@@ -144,7 +148,7 @@ async def _with_node(
         )
         machine = Machine(kept, infos=doors.device_infos)
         networks = NetworkSide(site, cluster, doors.kubelet, late, machine)
-    return replace(doors, node=Online(cluster, options.node), late=late, networks=networks)
+    return replace(doors, node=node, late=late, networks=networks)
 
 
 def _binder(
@@ -156,7 +160,7 @@ def _binder(
     stack: AsyncExitStack,
 ) -> Binder:
     read_pod, concerned = pods
-    journal = stack.enter_context(Journal(Folder(options.places.state_dir / "bindings"), KINDS))
+    journal = stack.enter_context(Journal(Folder(options.places.state_dir / "bindings"), BINDINGS))
     to = Neighbours(
         journal,
         CdiFolder(options.places.cdi_dir),
@@ -165,6 +169,7 @@ def _binder(
         doors.kernel.links_inside,
         options.networks,
         concerned,
+        doors.node.journal,
     )
     return Binder(to)
 
@@ -174,14 +179,14 @@ def _functions(options: Options, stack: AsyncExitStack) -> Sources:
 
     def journal() -> Journal[MadeFunctions]:
         folder = Folder(options.places.state_dir / "functions")
-        return stack.enter_context(Journal(folder, MADE))
+        return stack.enter_context(Journal(folder, FUNCTIONS))
 
     return Sources(_SRIOV.make, journal, BOOT_ID.read_text().strip(), read_uses)
 
 
 def _applied(options: Options, stack: AsyncExitStack) -> Journal[AppliedPools]:
     """The memory of what shares mean, without which a restart could change it below a pod."""
-    return stack.enter_context(Journal(Folder(options.places.state_dir / "pools"), APPLIED))
+    return stack.enter_context(Journal(Folder(options.places.state_dir / "pools"), POOLS))
 
 
 async def _kubelet_version(nodes: Nodes, name: str) -> str | None:

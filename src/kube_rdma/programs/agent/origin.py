@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from kube_rdma.api import called_conf, networks, pod_networks
 from kube_rdma.model.attachment import NetworkAsk
 from kube_rdma.model.cni import Call
 from kube_rdma.model.errors import Refused
@@ -43,6 +42,8 @@ class Texts(Protocol):
 
 async def origin(call: Call, pod: PodState, texts: Texts) -> Origin:
     """Where a call comes from; raise Unavailable when nobody tells."""
+    from kube_rdma.api import called_conf, networks, pod_networks
+
     annotations = dict(pod.annotations)
     asks: tuple[NetworkAsk, ...] = ()
     with suppress(Refused):  # whoever called us has understood it
@@ -65,6 +66,8 @@ async def _of_definition(call: Call, asks: Sequence[NetworkAsk], texts: Texts) -
     The interface alone does not say it: a caller that gives each pod networks of its own besides
     counts those first. Of a document that is no more the interface is all there is.
     """
+    from kube_rdma.api.called_conf import network_name
+
     known: dict[str, tuple[bytes, str | None] | None] = {}
     for one in sorted(asks, key=lambda one: one.interface != call.interface):
         name = f"{one.namespace}/{one.network}"
@@ -72,7 +75,7 @@ async def _of_definition(call: Call, asks: Sequence[NetworkAsk], texts: Texts) -
             known[name] = await texts.written(one.namespace, one.network)
         if found := known[name]:
             config, resource = found
-            if call.network in (one.network, called_conf.network_name(config)):
+            if call.network in (one.network, network_name(config)):
                 return Origin(name, resource or None)
     gone = [name for name, found in known.items() if found is None]
     mine = [f"{one.namespace}/{one.network}" for one in asks if one.interface == call.interface]

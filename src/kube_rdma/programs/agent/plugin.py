@@ -15,10 +15,11 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from importlib.metadata import version
 
 import structlog
 
+from kube_rdma import __version__
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.pool import Pool
@@ -59,7 +60,7 @@ log = structlog.get_logger()
 
 async def run_plugin(doors: Doors) -> None:
     """Serve until cancelled; raise a KubeRdmaError when there is no sense in going on."""
-    log.info("started", version=version("kube-rdma"), config=str(doors.config or "none"))
+    log.info("started", version=__version__, config=str(doors.config or "none"))
     try:
         await _Plugin(doors).run()
     except BaseExceptionGroup as group:
@@ -85,7 +86,7 @@ class _Told:
 
     survey: Survey | None = None
     names: Mapping[CardId, str] = field(default_factory=dict)  # of the cards in pools
-    said: dict[str, tuple[str, ...]] = field(default_factory=dict)  # sentences by their event
+    notices: Notices = field(default_factory=Notices)  # by their event
 
 
 class _Plugin:
@@ -188,9 +189,8 @@ class _Plugin:
     def _tell_survey(self, survey: Survey) -> None:
         before, self._told.survey = self._told.survey, survey
         write(news.of_survey(before, survey))
-        if before is None or notes(survey) != notes(before):
-            for note in notes(survey):
-                log.warning("note", text=note)
+        for note in self._told.notices.news("note", *notes(survey)):
+            log.warning("note", text=note)
 
     def _tell_cards(
         self,
@@ -214,11 +214,8 @@ class _Plugin:
 
     def _tell_once(self, event: str, sentences: Iterable[str]) -> None:
         """Say each sentence of an event once while it stands."""
-        found = tuple(dict.fromkeys(sentences))
-        for sentence in found:
-            if sentence not in self._told.said.get(event, ()):
-                log.warning(event, what=sentence)
-        self._told.said[event] = found
+        for sentence in self._told.notices.news(event, *sentences):
+            log.warning(event, what=sentence)
 
 
 def _taken(before: Sequence[Card], after: Sequence[Card]) -> Iterator[str]:

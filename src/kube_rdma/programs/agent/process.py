@@ -1,4 +1,7 @@
-"""Runs a role as a process: signals end it in order, whatever it holds is given back."""
+"""Runs a role as a process: signals end it in order, whatever it holds is given back.
+
+A loop that hangs hears no signal; the watchdog ends it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
+
+from kube_rdma.programs.watchdog import watched
 
 # Threads for what blocks for a moment: a survey takes a while, the journal must not wait for it.
 # What may take long has its own (threads.py).
@@ -31,7 +36,8 @@ async def until_signal(work: Coroutine[None, None, None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, number)
     try:
-        await task
+        with watched():
+            await task
     except asyncio.CancelledError:
         if not asked:
             raise

@@ -22,6 +22,7 @@ from pathlib import Path
 import structlog
 
 from kube_rdma.adapters.backoff import full_jitter
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attachment import Attachment
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.cni import VERSIONS, Call, Verb
@@ -96,6 +97,7 @@ class Sandboxes:
         self._pace = pace or Pace()
         self._state = rules.State()
         self._news = asyncio.Event()
+        self._notices = Notices()
         self._mark: tuple[float, float] | None = None  # our clock and that of the addresses
 
     def wake(self) -> None:
@@ -104,17 +106,17 @@ class Sandboxes:
 
     async def run(self) -> None:
         """Rounds, until cancelled."""
-        failures, told = 0, ""
+        failures = 0
         while True:
             self._news.clear()
             try:
                 await self.round()
-                failures, told = 0, ""
+                failures = 0
+                self._notices.over("round")
                 seconds = self._wait()
             except KubeRdmaError as error:
-                if str(error) != told:
-                    told = str(error)
-                    log.warning("sandboxes cannot be looked after now", why=told)
+                for why in self._notices.news("round", str(error)):
+                    log.warning("sandboxes cannot be looked after now", why=why)
                 seconds = full_jitter(failures)
                 failures += 1
             await asyncio.sleep(self._pace.least)
@@ -132,7 +134,8 @@ class Sandboxes:
         pods = self._to.pods()
         known = self._to.networks.known
         gone = await asyncio.to_thread(_gone, known)
-        decided = rules.decide(rules.Seen(listed, pods, known, gone), self._state, now)
+        seen = rules.Seen(listed, pods, known, gone, self._to.networks.foreign)
+        decided = rules.decide(seen, self._state, now)
         self._state = decided.state
         for container in decided.orphans:
             await self._end(container)

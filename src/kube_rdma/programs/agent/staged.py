@@ -14,15 +14,16 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import AppliedPools, Attach, PoolSpec
 from kube_rdma.programs.agent.late import Late
 from kube_rdma.programs.agent.node import NodeSide
+from kube_rdma.programs.records import Records
 from kube_rdma.rules.modes import terms
 from kube_rdma.rules.staging import Stage, stage
 
-KINDS = {"applied-pools": AppliedPools}
 _RECORD = "pools"
 
 log = structlog.get_logger()
@@ -45,15 +46,14 @@ class Staged:
         node: NodeSide,
     ) -> None:
         self._open = journal
-        self._journal: Journal[AppliedPools] | None = None
+        self._records: Records[AppliedPools] | None = None
         self._ask = ask
         self._late = late
         self._node = node
         self._stage = Stage(())
         self._recorded: tuple[PoolSpec, ...] | None = ()  # None: what the disk has is not known
         self._loaded = False
-        self._told: tuple[str, ...] = ()
-        self._fault = ""
+        self._notices = Notices()
 
     @property
     def specs(self) -> tuple[PoolSpec, ...]:
@@ -100,25 +100,22 @@ class Staged:
         )
 
     def _load(self, opened: OpenJournal) -> tuple[PoolSpec, ...]:
-        self._journal = opened()
-        loaded = self._journal.load()
-        for fault in loaded.faults:
-            log.warning("journal", why=str(fault))
-        return next((record.specs for _, record in loaded.records), ())
+        self._records = Records(opened(), self._node.journal)
+        return next((record.specs for record in self._records.values), ())
 
     async def _record(self, specs: tuple[PoolSpec, ...]) -> bool:
         """Write down what is met from now on; False when that failed."""
-        if self._journal is None or specs == self._recorded:
+        if self._records is None or specs == self._recorded:
             return True
         try:
-            await asyncio.to_thread(self._journal.put, _RECORD, AppliedPools(specs))
+            await self._records.put(_RECORD, AppliedPools(specs))
         except Unavailable as error:
             self._recorded = None
-            if str(error) != self._fault:
-                self._fault = str(error)
-                log.warning("the modes of now are not written down", why=self._fault)
+            for why in self._notices.news("record", str(error)):
+                log.warning("the modes of now are not written down", why=why)
             return False
-        self._recorded, self._fault = specs, ""
+        self._recorded = specs
+        self._notices.over("record")
         return True
 
     def _tell(self, found: Stage) -> None:
@@ -126,9 +123,6 @@ class Staged:
         for change in found.applied:
             log.info("a change of mode is made", what=str(change))
             self._node.applied(str(change))
-        sentences = tuple(map(str, found.pending))
-        for sentence in sentences:
-            if sentence not in self._told:
-                log.warning("a change of mode waits", what=sentence)
-                self._node.waiting(sentence)
-        self._told = sentences
+        for sentence in self._notices.news("waits", *map(str, found.pending)):
+            log.warning("a change of mode waits", what=sentence)
+            self._node.waiting(sentence)

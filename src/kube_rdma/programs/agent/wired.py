@@ -19,8 +19,7 @@ from kube_rdma.adapters.cluster.networks import Networks
 from kube_rdma.adapters.cni_conf.binary import names
 from kube_rdma.adapters.cni_conf.folder import ConfFolder
 from kube_rdma.adapters.cni_conf.places import Places, inside
-from kube_rdma.api import cni_conf_network, networks, pod_networks
-from kube_rdma.api.called_conf import blocks, plugin_type
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attachment import NetworkAsk
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused
@@ -40,7 +39,7 @@ class Wired:
         self._places = places
         self._definitions = definitions
         self._readers: Mapping[str, str] = {}
-        self._over: tuple[str, ...] = ()
+        self._notices = Notices()
         self.wiring = Wiring.NONE
         self.network = ""  # the cluster's own, by its name
 
@@ -60,10 +59,8 @@ class Wired:
     def confs(self) -> tuple[ConfFile, ...]:
         """The files that a pod may mean by a name; reads the disk, raise Unavailable."""
         found, over = named_by_pods(self._files(), self._installed())
-        if over != self._over:
-            self._over = over
-            if over:
-                log.warning("configurations without their plugin are passed over", files=over)
+        if files := self._notices.news("passed over", *over):
+            log.warning("configurations without their plugin are passed over", files=files)
         return found
 
     def unread(self, pod: PodState) -> Refused | None:
@@ -76,6 +73,9 @@ class Wired:
         Behind a meta-plugin only those of our type are: for all others it calls other plugins.
         Raise Refused where nobody reads what the pod says, and where we may not read the networks.
         """
+        from kube_rdma.api import cni_conf_network, networks, pod_networks
+        from kube_rdma.api.called_conf import blocks, plugin_type
+
         if self.wiring is not Wiring.DELEGATE:
             return True
         if error := self.unread(pod):

@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from kube_rdma.adapters.files.watched import watching
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.dialect import RESCAN, Config
 from kube_rdma.api.node_label import LABEL, label_pools
 from kube_rdma.model.errors import Refused
@@ -42,7 +43,7 @@ class Wishes:
         self._rescan = RESCAN
         self._of_label: tuple[PoolSpec, ...] = ()
         self._functions: tuple[FunctionsWish, ...] = ()
-        self._told: dict[str, str] = {}  # refusals that still stand, by what they are about
+        self._notices = Notices()  # refusals
 
     @property
     def specs(self) -> tuple[PoolSpec, ...]:
@@ -82,7 +83,7 @@ class Wishes:
         except Refused as error:
             self._tell("label", error)
             return
-        self._told.pop("label", None)
+        self._notices.over("label")
         if found != self._of_label:
             self._of_label = found
             self._changed()
@@ -94,7 +95,7 @@ class Wishes:
         except Refused as error:
             self._tell("file", error)
             return
-        self._told.pop("file", None)
+        self._notices.over("file")
         if (found.pools, found.functions) == (self._of_file, self._functions):
             self._rescan = found.rescan
             return
@@ -108,8 +109,6 @@ class Wishes:
             log.warning("configuration", file=str(self._config), warning=warning)
 
     def _tell(self, about: str, error: Refused) -> None:
-        if self._told.get(about) == str(error):
-            return
-        self._told[about] = str(error)
-        log.error("the new configuration is not understood, the last one stays", why=str(error))
-        self._refused(error)
+        for why in self._notices.news(about, str(error)):
+            log.error("the new configuration is not understood, the last one stays", why=why)
+            self._refused(error)

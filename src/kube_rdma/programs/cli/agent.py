@@ -107,14 +107,6 @@ FOLDER = click.Path(path_type=Path)
     show_default=True,
     help="The host's root, for --networks: its CNI folders are in there.",
 )
-@click.option(
-    "--alive",
-    envvar="KUBE_RDMA_ALIVE",
-    metavar="FILE",
-    type=FOLDER,
-    help="A socket on which `kube-rdma alive` asks whether we hang, for a liveness probe.  "
-    "[env: KUBE_RDMA_ALIVE]",
-)
 def agent(
     roles: tuple[str, ...],
     config: Path | None,
@@ -132,7 +124,6 @@ def agent(
     from kube_rdma.programs.agent.opening import Options, Places, opened
     from kube_rdma.programs.agent.plugin import run_plugin
     from kube_rdma.programs.agent.process import until_signal
-    from kube_rdma.programs.answering import answering
 
     if "plugin" not in roles:
         raise click.UsageError("role node works beside role plugin: give --role plugin too")
@@ -140,7 +131,6 @@ def agent(
         raise click.UsageError("--networks is what role node does: give --role node too")
     if "node" in roles and not node_name:
         raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
-    alive = more.pop("alive")
     more["runtime_socket"] = more["runtime_socket"] or find_socket()
     options = Options(
         config=config if config or "node" in roles else CONFIG,
@@ -153,7 +143,7 @@ def agent(
     )
 
     async def run() -> None:
-        async with answering(alive), opened(options) as doors:
+        async with opened(options) as doors:
             await run_plugin(doors)
 
     logs.configure()

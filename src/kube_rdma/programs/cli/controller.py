@@ -23,15 +23,7 @@ import click
     show_default=True,
     help="Where our own objects are.  [env: POD_NAMESPACE]",
 )
-@click.option(
-    "--alive",
-    envvar="KUBE_RDMA_ALIVE",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="A socket on which `kube-rdma alive` asks whether we hang, for a liveness probe.  "
-    "[env: KUBE_RDMA_ALIVE]",
-)
-def controller(kubeconfig: Path | None, namespace: str, alive: Path | None) -> None:
+def controller(kubeconfig: Path | None, namespace: str) -> None:
     """Take back the addresses of nodes that are gone, and tell how full pools are.
 
     Runs until SIGTERM or SIGINT. Two at a time do no harm.
@@ -39,12 +31,11 @@ def controller(kubeconfig: Path | None, namespace: str, alive: Path | None) -> N
     from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.programs.agent import logs
     from kube_rdma.programs.agent.process import until_signal
-    from kube_rdma.programs.answering import answering
     from kube_rdma.programs.ipam.patrol import run_patrol
     from kube_rdma.programs.ipam.report import Reporter
 
     async def run() -> None:
-        async with answering(alive), connect(kubeconfig) as cluster, asyncio.TaskGroup() as tasks:
+        async with connect(kubeconfig) as cluster, asyncio.TaskGroup() as tasks:
             tasks.create_task(run_patrol(cluster, namespace))
             tasks.create_task(Reporter(cluster, socket.gethostname()).run())
 

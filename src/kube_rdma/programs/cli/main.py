@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
 import click
 
+from kube_rdma import __version__
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 EXIT_CODES: tuple[tuple[type[KubeRdmaError], int], ...] = (
     (Refused, 3),
@@ -23,7 +27,6 @@ EXIT_CODES: tuple[tuple[type[KubeRdmaError], int], ...] = (
 # name -> (module, attribute, one line for --help). Importing a module costs; listing must not.
 COMMANDS = {
     "agent": ("kube_rdma.programs.cli.agent", "agent", "Serve this node's RDMA cards."),
-    "alive": ("kube_rdma.programs.cli.alive", "alive", "Ask whether agent or controller hangs."),
     "config": ("kube_rdma.programs.cli.config", "config", "Check a configuration of pools."),
     "controller": (
         "kube_rdma.programs.cli.controller",
@@ -50,7 +53,7 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of our own commands and of those that other packages bring."""
-        return sorted({*COMMANDS, *(e.name for e in entry_points(group="kube_rdma.commands"))})
+        return sorted({*COMMANDS, *(entry.name for entry in _of_others())})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command, or None when there is no such name."""
@@ -58,7 +61,7 @@ class LazyGroup(click.Group):
             module, attribute, _ = COMMANDS[cmd_name]
             command = getattr(importlib.import_module(module), attribute)
         else:
-            found = entry_points(group="kube_rdma.commands", name=cmd_name)
+            found = _of_others().select(name=cmd_name)
             if not found:
                 return None
             command = next(iter(found)).load()
@@ -77,8 +80,15 @@ class LazyGroup(click.Group):
         return command.get_short_help_str() if command else ""
 
 
+def _of_others() -> EntryPoints:
+    """Commands of other packages. Reading what is installed costs more than most of ours."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group="kube_rdma.commands")
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="kube-rdma", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """RDMA networking for Kubernetes: find the cards, offer them, attach them, prove them."""
 

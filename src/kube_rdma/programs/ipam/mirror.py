@@ -15,6 +15,7 @@ import structlog
 from kube_rdma.adapters.cluster.kinds import EVERYWHERE, Kind, Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Gone, Muddled, Notice, Synced
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
 V = TypeVar("V")
@@ -43,6 +44,7 @@ class Mirror(Generic[V]):
         self.trouble = ""
         self._kind, self._where = kind, where
         self._read, self._changed = read, changed
+        self._notices = Notices()  # by object, and of the watch
 
     async def follow(self, cluster: Cluster, pause: Callable[[int], float]) -> None:
         """Watch, for ever; a refusal of the very first list is tried again, too."""
@@ -62,7 +64,7 @@ class Mirror(Generic[V]):
             case Changed(found):
                 self._show(found)
             case Gone(name):
-                self.faults.pop(name, None)
+                self._well(name)
                 self._set(name, None)
             case Muddled(name, why=why):
                 self._fault(name, Unavailable(why))
@@ -75,14 +77,18 @@ class Mirror(Generic[V]):
         except KubeRdmaError as error:
             self._fault(found.name, error)
         else:
-            self.faults.pop(found.name, None)
+            self._well(found.name)
             self._set(found.name, value)
 
     def _fault(self, name: str, error: KubeRdmaError) -> None:
-        if str(self.faults.get(name)) != str(error):
-            log.warning("an object is not understood", kind=self._kind.kind, why=str(error))
+        for why in self._notices.news(("object", name), str(error)):
+            log.warning("an object is not understood", kind=self._kind.kind, why=why)
         self.faults[name] = error
         self._set(name, None)
+
+    def _well(self, name: str) -> None:
+        self.faults.pop(name, None)
+        self._notices.over(("object", name))
 
     def _set(self, name: str, value: V | None) -> None:
         old = self.values.pop(name, None)
@@ -92,9 +98,8 @@ class Mirror(Generic[V]):
             self._changed(old, value)
 
     def _hear(self, notice: Synced | Cut) -> None:
-        why = notice.why if isinstance(notice, Cut) else ""
-        if why and why != self.trouble:
+        self.trouble = notice.why if isinstance(notice, Cut) else ""
+        for why in self._notices.news("watch", *filter(None, [self.trouble])):
             log.warning("the API server tells no changes", kind=self._kind.kind, why=why)
-        self.trouble = why
-        if not why:
+        if not self.trouble:
             self.synced.set()

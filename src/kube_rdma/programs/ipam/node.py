@@ -21,6 +21,7 @@ from kube_rdma.adapters.cluster import ip
 from kube_rdma.adapters.cluster.kinds import Stored
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.journal.disk import Disk
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ip import (
     Ask,
@@ -87,11 +88,11 @@ class Addresses:
         self._entered = asyncio.Event()
         self._trouble: KubeRdmaError | None = None
         self._low = asyncio.Event()  # the stock is, or a pool has changed
-        self._told: set[str] = set()
+        self._notices = Notices()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
-            ledger = await asyncio.to_thread(Ledger, self._doors.disk)
+            ledger = self._ledger = await asyncio.to_thread(Ledger, self._doors.disk)
             stack.callback(ledger.close)
             mine = NodeLease(
                 self._node, ledger.journal, self._boot, duration=self._pace.timing.contact
@@ -213,6 +214,7 @@ class Addresses:
     async def _renew(self) -> bool:
         """Enter or renew; False when it has to be tried again soon."""
         try:
+            await self._ledger.refuse_foreign()
             if self._entered.is_set():
                 await self._runner.run(serve.renew(self._desk))
             else:
@@ -220,11 +222,12 @@ class Addresses:
                 self._entered.set()
                 log.info("this node gives addresses", node=self._node)
         except KubeRdmaError as error:
-            if str(error) != str(self._trouble):
-                log.warning("no right to give addresses", node=self._node, why=str(error))
+            for why in self._notices.news("right", str(error)):
+                log.warning("no right to give addresses", node=self._node, why=why)
             self._trouble = error
             return False
         self._trouble = None
+        self._notices.over("right")
         return True
 
     async def _keep_order(self) -> None:
@@ -236,10 +239,8 @@ class Addresses:
                 await self._runner.run(serve.tick(self._desk))
             except KubeRdmaError as error:
                 log.debug("the API server or the disk fails", why=str(error))
-            found = {str(each) for each in self._lost()}
-            for sentence in sorted(found - self._told):
+            for sentence in self._notices.news("lost", *map(str, self._lost())):
                 log.error("an address was taken away", why=sentence)
-            self._told = found
             await asyncio.sleep(self._pace.tick / _TICKS)
             await _first(self._low.wait(), self._pace.tick)
 

@@ -1,0 +1,98 @@
+"""What stands on disk: the tag of each recorded class and the key of each of its fields.
+
+Every journal writes by this table alone. Tags and keys are frozen, for other versions read them,
+earlier and later ones: docs/decisions/0017 says what may change and how. When a class or a field is
+renamed, its place here keeps the old word: ``parent=below``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kube_rdma.adapters.journal.codec import Codec, form
+from kube_rdma.model import function_step, step
+from kube_rdma.model.attachment import Attachment, GivenAddress, Plan, PluginResult, Sandbox
+from kube_rdma.model.binding import Binding, PodName, Promise
+from kube_rdma.model.cni import Dns
+from kube_rdma.model.function import MadeFunctions
+from kube_rdma.model.ip import Booking, JournalIdentity, Lease
+from kube_rdma.model.link import Host
+from kube_rdma.model.pool import AppliedPools, ExtraInfo, FunctionRange, PoolSpec, Selector
+
+# The kinds of record that each journal holds, by the word in their envelope.
+ATTACHMENTS: Mapping[str, type[Attachment]] = {"attachment": Attachment}  # attachments, delegated
+BINDINGS: Mapping[str, type[Promise | Binding]] = {"promise": Promise, "binding": Binding}
+FUNCTIONS: Mapping[str, type[MadeFunctions]] = {"made-functions": MadeFunctions}
+POOLS: Mapping[str, type[AppliedPools]] = {"applied-pools": AppliedPools}
+ADDRESSES: Mapping[str, type[Booking | JournalIdentity]] = {
+    "booking": Booking,
+    "identity": JournalIdentity,
+}
+
+RECORDS: tuple[Mapping[str, type], ...] = (ATTACHMENTS, BINDINGS, FUNCTIONS, POOLS, ADDRESSES)
+
+_SETTINGS = (
+    "mac vlan qos protocol spoof_check trust link_state min_rate max_rate node_guid port_guid"
+)
+_SELECTOR = (
+    "source vendors device_ids drivers interfaces link_types pci_addresses acpi_indexes physical "
+    "roots auxiliary_types rdma_devices pkeys rdma"
+)
+_POOL = (
+    "resource mode source selectors shares bind attach prefer numa_hints variables extra_info "
+    "extra_paths"
+)
+
+FORMS = (
+    # attachments
+    form(Attachment, "Attachment", "sandbox plans complete results"),
+    form(Sandbox, "Sandbox", "container pod uid netns_path netns_inode"),
+    form(PodName, "PodName", "namespace name"),
+    form(Plan, "Plan", "interface network card steps addresses held", identity="interface"),
+    form(GivenAddress, "GivenAddress", "address prefix gateway", identity="address"),
+    form(PluginResult, "PluginResult", "interface document dns", identity="interface"),
+    form(Dns, "Dns", "nameservers domain search options"),
+    # their steps
+    form(step.MakeLink, "MakeLink", "kind parent name mark mode mtu mac pkey inside"),
+    form(step.TakeLink, "TakeLink", "link name pci mtu mac up soft addresses"),
+    form(Host, "Host", "index name"),
+    form(function_step.SetFunction, "SetFunction", "place wanted found"),
+    form(function_step.RebindFunction, "RebindFunction", "pci physical driver guid found"),
+    form(function_step.FunctionPlace, "FunctionPlace", "physical pci number"),
+    form(function_step.FunctionSettings, "FunctionSettings", _SETTINGS),
+    form(step.SetLink, "SetLink", "name mtu mac"),
+    form(step.Probe, "Probe", "name address"),
+    form(step.AddAddress, "AddAddress", "name address prefix"),
+    form(step.AddRoute, "AddRoute", "name to via source table onlink"),
+    form(step.AddRule, "AddRule", "source table priority"),
+    form(step.SetSysctl, "SetSysctl", "path value"),
+    form(step.MakeRdma, "MakeRdma", "name kind on"),
+    form(step.MoveRdma, "MoveRdma", "device pci"),
+    form(step.AwaitPartition, "AwaitPartition", "pci pkey"),
+    form(step.AwaitGid, "AwaitGid", "device on address"),
+    form(step.Announce, "Announce", "name address"),
+    form(step.CallPlugin, "CallPlugin", "name plugins version check"),
+    form(step.PluginConf, "PluginConf", "type config"),
+    # promises and bindings
+    form(Promise, "Promise", "nonce resource shares cards cdi when replaces"),
+    form(Binding, "Binding", "nonce container pod uid netns resource shares cards cdi when"),
+    # virtual functions
+    form(MadeFunctions, "MadeFunctions", "physical boot begun"),
+    # the pools that are met
+    form(AppliedPools, "AppliedPools", "specs"),
+    form(PoolSpec, "PoolSpec", _POOL, identity="resource"),
+    form(Selector, "Selector", _SELECTOR),
+    form(FunctionRange, "FunctionRange", "parent indexes"),
+    form(ExtraInfo, "ExtraInfo", "card facts", identity="card"),
+    # addresses
+    form(Booking, "Booking", "container pod leases began"),
+    form(
+        Lease,
+        "Lease",
+        "network interface pool address subnet gateway rest owner resting",
+        identity="network interface address",
+    ),
+    form(JournalIdentity, "Identity", "journal"),
+)
+
+CODEC = Codec(FORMS)

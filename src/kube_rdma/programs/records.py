@@ -1,0 +1,110 @@
+"""The records of one journal as a program has them: in memory, read once, written through.
+
+Whoever keeps a promise over the agent's end (attachments, promises, pools, functions, addresses)
+has one of these. A record that this version of kube-rdma does not understand is in nobody's way: it
+stays on disk, a person is told of it, and whatever needs it is refused until it can be read again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Generic, TypeVar, TypeVarTuple
+
+import structlog
+
+from kube_rdma.adapters.journal.journal import Journal
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+log = structlog.get_logger()
+
+
+def in_the_log(_: str) -> None:
+    """For whoever has nobody else to tell of a record that cannot be read."""
+
+
+class Records(Generic[T]):
+    """Calls for different records may overlap. `threads` wait for the disk; None: the loop's."""
+
+    def __init__(
+        self,
+        journal: Journal[T],
+        tell: Callable[[str], None] = in_the_log,
+        read: Callable[[str, T], T] = lambda _, value: value,
+        threads: Executor | None = None,
+    ) -> None:
+        """Read the journal, which blocks; `tell` takes a sentence for each record that cannot be.
+
+        `read` makes of a record what it means by its name. Raise Unavailable when the disk fails.
+        """
+        self._journal = journal
+        self._threads = threads
+        loaded = journal.load()
+        self._values = {name: read(name, value) for name, value in loaded.records}
+        self.broken, self.foreign = loaded.broken, loaded.foreign
+        for fault in loaded.faults:
+            log.error("journal record not understood", why=str(fault))
+            tell(str(fault))
+
+    @property
+    def values(self) -> tuple[T, ...]:
+        """Every record."""
+        return tuple(self._values.values())
+
+    @property
+    def named(self) -> tuple[tuple[str, T], ...]:
+        """Every record with its name."""
+        return tuple(self._values.items())
+
+    @property
+    def foreign_names(self) -> frozenset[str]:
+        """The names of records that this version does not understand."""
+        return self._journal.foreign
+
+    def get(self, name: str) -> T | None:
+        """The record of this name."""
+        return self._values.get(name)
+
+    async def refuse_foreign(self, *names: str) -> None:
+        """Raise Unavailable while a record of one of these names is not understood."""
+        if not self.foreign_names.isdisjoint(names):
+            await self._run(self._journal.refuse_foreign, *names)
+
+    async def put(self, name: str, value: T) -> None:
+        """Write a record; it counts when it is durable. Raise Unavailable."""
+        await self._run(self._journal.put, name, value)
+        self._values[name] = value
+
+    def begin(self, name: str, value: T) -> None:
+        """Write a record, from a thread; it counts at once. Raise Unavailable.
+
+        A disk that fails may have it all the same, so whoever gives up has to remove it.
+        """
+        self._journal.refuse_foreign(name)
+        self._values[name] = value
+        self._journal.put(name, value)
+
+    async def rename(self, old: str, new: str, value: T) -> None:
+        """Give a record another name, by which it reads as `value`. Raise Unavailable."""
+        await self._run(self._journal.rename, old, new)
+        del self._values[old]
+        self._values[new] = value
+
+    async def remove(self, *names: str) -> None:
+        """Remove records for good; none of a name is no error. Raise Unavailable."""
+        await self._run(self._journal.remove, *names)
+        for name in names:
+            self._values.pop(name, None)
+
+    def close(self) -> None:
+        """Let the next writer in."""
+        self._journal.close()
+
+    async def _run(self, work: Callable[[*Ts], None], *args: *Ts) -> None:
+        if self._threads is None:
+            await asyncio.to_thread(work, *args)
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)

@@ -1,0 +1,53 @@
+"""Asks the lab's API server for objects, with the admin's certificate: readiness, and what moves.
+
+For the lab's own waits, which ask often: starting kubectl costs more than an answer does.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from kube_rdma.model.errors import Unavailable
+
+ANSWER_SECONDS = 30.0  # of one request; who waits asks again
+
+
+class ApiClient:
+    """GET requests to one API server; `pki` is the folder of a lab's certificates."""
+
+    def __init__(self, pki: Path, server: str) -> None:
+        context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
+        context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+        self._server = server
+        self._open = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        ).open
+
+    def ready(self) -> bool:
+        """Return True once /readyz answers 200."""
+        try:
+            return self._ask("/readyz") is not None
+        except Unavailable:
+            return False
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        """Return the objects of a list; none when the cluster has no such kind."""
+        answer = self._ask(path)
+        return [] if answer is None else list(json.loads(answer)["items"])
+
+    def _ask(self, path: str) -> bytes | None:
+        """Return the body of an answer, None when there is nothing at this path."""
+        try:
+            with self._open(f"{self._server}{path}", timeout=ANSWER_SECONDS) as answer:
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            if error.code == 404:  # HTTP: not found
+                return None
+            raise Unavailable(f"the API server answers {path} with {error.code}") from error
+        except OSError as error:
+            raise Unavailable(f"the API server does not answer {path}: {error}") from error

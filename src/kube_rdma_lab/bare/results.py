@@ -1,0 +1,69 @@
+"""What came of each test, line by line as the plugin inside the machine writes it (inside.py).
+
+run.py reads the machine's second serial line, which is a file here, while the tests run. A test has
+a line when it begins and one when it has ended; so a machine that dies in between names the test.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+
+class Outcome(StrEnum):
+    """How a test ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One test: `text` is its traceback with what it printed, or why it was skipped.
+
+    `facts` are what it recorded of itself (record_property), as a benchmark does.
+    """
+
+    outcome: Outcome
+    seconds: float
+    text: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A test, by pytest's node id, begins (no result) or has ended; no test: pytest has ended."""
+
+    test: str
+    result: Result | None = None
+
+
+def parse(text: str) -> Line:
+    """Return what a line says."""
+    fields = json.loads(text)
+    test = fields.pop("test")
+    return Line(
+        test, Result(**{**fields, "outcome": Outcome(fields["outcome"])}) if fields else None
+    )
+
+
+class Reader:
+    """Follows the file; `size` is how much of it was read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rest = b""
+        self.size = 0
+
+    def new(self) -> Iterator[Line]:
+        """Yield the whole lines that came since the last call; half a one is of a machine's end."""
+        with self._path.open("rb") as source:
+            source.seek(self.size)
+            data = source.read()
+        self.size += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        yield from (parse(line.decode()) for line in lines)

@@ -1,0 +1,86 @@
+"""What one does with the cluster of a running lab: kubectl's verbs, and a shell on its nodes.
+
+The demo, the tests and the benchmarks all speak to a lab through these words. None has a deadline;
+waiting.py says when a wait is in vain.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import waiting
+from kube_rdma_lab.lab import Lab
+
+# kubectl's own deadline is switched off: a negative time means a week.
+ENDLESS = "--timeout=-1s"
+
+
+def kubectl(lab: Lab, *words: str, stdin: str = "") -> str:
+    """Run kubectl as the cluster's admin and return its output; Unavailable when it fails."""
+    return waiting.run(lab, lab.kubectl(*words), stdin=stdin)
+
+
+def shell(lab: Lab, node: str, *words: str) -> str:
+    """Run words on a node and return their output; one word alone is a script of its shell."""
+    script = ("sh", "-c", *words) if len(words) == 1 else words
+    return waiting.run(lab, lab.on_node(node, *script))
+
+
+def get(lab: Lab, *words: str) -> dict[str, Any]:
+    """Return an object of the cluster, or a list of them."""
+    document = json.loads(kubectl(lab, "get", *words, "-o", "json"))
+    if not isinstance(document, dict):
+        raise Unavailable(f"kubectl get {' '.join(words)} answered no object")
+    return document
+
+
+def apply(lab: Lab, *documents: dict[str, Any]) -> None:
+    """Create or change objects."""
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+    kubectl(lab, "apply", "-f", "-", stdin=text)
+
+
+def wait(lab: Lab, *words: str) -> None:
+    """Wait as `kubectl wait` does; Unavailable at once when what is waited for can never come."""
+    waiting.run(lab, lab.kubectl("wait", *words, ENDLESS), concerns=words)
+
+
+def ready(lab: Lab, *pods: str) -> None:
+    """Wait until pods of the namespace `default` are Ready."""
+    wait(lab, *(f"pod/{pod}" for pod in pods), "--for=condition=Ready")
+
+
+def rollout(lab: Lab, daemonset: str, namespace: str) -> None:
+    """Wait until the current pods of a DaemonSet are Ready on all of its nodes."""
+    words = ("rollout", "status", f"daemonset/{daemonset}", "-n", namespace, "--timeout=0")
+    waiting.run(lab, lab.kubectl(*words), concerns=words)
+
+
+def wait_for_resource(
+    lab: Lab, resource: str, quantity: object, *, node: str | None = None
+) -> None:
+    """Wait until a node's allocatable (None: every node's) shows `quantity` of a resource.
+
+    `quantity` is as the API server writes it, ``1k`` for a thousand.
+    """
+    path = "{.status.allocatable." + resource.replace(".", "\\.").replace("/", "\\/") + "}"
+    which = (f"node/{node}",) if node else ("node", "--all")
+    wait(lab, *which, f"--for=jsonpath={path}={quantity}")
+
+
+def until_on_node(lab: Lab, node: str, condition: str) -> None:
+    """Wait until a command of a node's shell succeeds; the node itself asks again and again."""
+    shell(lab, node, f"until {condition}; do sleep 0.3; done")
+
+
+def until_event(lab: Lab, reason: str, text: str = "") -> str:
+    """Wait until there is an Event of a reason whose note holds a text; return the note."""
+    words = ("events.events.k8s.io", "-A", f"--field-selector=reason={reason}")
+
+    def note() -> str:
+        notes = (event["note"] for event in get(lab, *words)["items"])
+        return next((note for note in notes if text in note), "")
+
+    return waiting.until(lab, f"an Event {reason} with {text!r}", note)

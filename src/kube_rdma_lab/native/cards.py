@@ -1,0 +1,61 @@
+"""The cards of a native node: a recorded tree as its /sys, with device nodes and interfaces.
+
+Written by the supervisor before the node starts; node/native/init mounts the folder, makes the
+device nodes and takes the interfaces. The folder stays writable from outside, so what happens to a
+card later is a change of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.model.device import CharDevice
+from kube_rdma_lab.native import trees
+
+NETDEVS = "class/net"
+VIRTUAL = "devices/virtual/net"
+# What every node has, tree or not: their entries are what netlink tells of the cluster's interface.
+OWN = ("lo", "eth0")
+# What programs look for besides cards: node/native/init mounts it from the kernel's own /sys.
+PARTS = ("devices/system", "kernel", "module")
+CGROUPS = "fs/cgroup"
+
+
+@dataclass(frozen=True, slots=True)
+class Cards:
+    """What a tree asks of the node that shows it."""
+
+    interfaces: tuple[str, ...] = ()
+    devices: tuple[CharDevice, ...] = ()
+
+
+def write(tree: str, folder: Path) -> Cards:
+    """Write a tree out as the /sys of a node, in the new folder `folder`."""
+    trees.write(tree, folder)
+    cards = read(folder)
+    for path in (*PARTS, CGROUPS, VIRTUAL, NETDEVS):
+        (folder / path).mkdir(parents=True, exist_ok=True)
+    for name in OWN:
+        link = folder / NETDEVS / name
+        if not link.is_symlink():
+            (folder / VIRTUAL / name).mkdir(exist_ok=True)
+            link.symlink_to(f"../../{VIRTUAL}/{name}")
+    return cards
+
+
+def read(folder: Path) -> Cards:
+    """Return what a tree asks for: the interfaces of its functions, the nodes of its devices.
+
+    Bonds, bridges and what else is virtual belong to the node that was recorded.
+    """
+    survey = read_survey(folder)
+    interfaces = [
+        path.name
+        for path in sorted((folder / NETDEVS).glob("*"))
+        if path.name not in OWN and not path.resolve().is_relative_to((folder / VIRTUAL).resolve())
+    ]
+    devices = [char for device in survey.devices for char in device.char_devices]
+    manager = (survey.rdma_cm,) if survey.rdma_cm else ()
+    return Cards(tuple(interfaces), (*devices, *manager))

@@ -1,0 +1,162 @@
+"""What happens to a recorded card, as a change of the tree that shows it: a port, a whole function.
+
+Nothing here touches the kernel: replay.py makes the change and then announces it as the kernel
+would. A function that was pulled lies in a folder beside the tree, with the links that led to it,
+until it is plugged in again. How names lead to functions: Documentation/ABI/testing/sysfs-bus-pci.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.errors import Refused
+
+PCI = "bus/pci/devices"
+INFINIBAND = "class/infiniband"
+LINKS = "links"
+# Logical and physical state as drivers/infiniband/core/sysfs.c prints them. RoCE follows its
+# interface, which was set down; any other port goes on looking for a peer.
+UP = ("4: ACTIVE", "5: LinkUp")
+SET_DOWN = ("1: DOWN", "3: Disabled")
+WITHOUT_PEER = ("1: DOWN", "2: Polling")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One device of a function, as the kernel announces it: class or bus, path below /sys."""
+
+    subsystem: str
+    devpath: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A PCI function of a tree: its address, what its driver made, the interfaces among it."""
+
+    address: str
+    members: tuple[Member, ...]
+    interfaces: tuple[str, ...]
+
+
+def ports(root: Path, device: str, *, up: bool) -> None:
+    """Set all ports of an RDMA device up or down; Refused when the tree has no such device."""
+    folder = root / INFINIBAND / device
+    if not folder.is_dir():
+        raise _unknown(root, device)
+    for port in sorted(folder.glob("ports/*")):
+        layer = (port / "link_layer").read_text().strip()
+        down = SET_DOWN if layer == "Ethernet" else WITHOUT_PEER
+        state, physical = UP if up else down
+        (port / "state").write_text(f"{state}\n")
+        (port / "phys_state").write_text(f"{physical}\n")
+
+
+def function(root: Path, name: str) -> Function:
+    """Return the function of an RDMA device, an interface or an address; Refused without one."""
+    return _described(root, _folder(root, name))
+
+
+def pull(root: Path, stash: Path, name: str) -> Function:
+    """Take the function that `name` belongs to out of the tree, into the folder `stash`.
+
+    Refused while it has virtual functions, which a machine would lose with it.
+    """
+    folder = _folder(root, name)
+    if virtual := sorted(link.resolve().name for link in folder.glob("virtfn*")):
+        raise Refused(
+            f"{folder.name} has virtual functions", remedy=f"Pull {', '.join(virtual)} first"
+        )
+    gone = _described(root, folder)
+    place = stash / gone.address
+    place.mkdir(parents=True)
+    lines = []
+    for link in _links_into(root, folder):
+        lines.append(f"{link.relative_to(root)} {link.readlink()}\n")
+        link.unlink()
+    (place / LINKS).write_text(f"{folder.relative_to(root)}\n{''.join(lines)}")
+    shutil.move(folder, place / "function")
+    _count_virtual_functions(folder.parent)
+    return gone
+
+
+def plug(root: Path, stash: Path, address: str) -> Function:
+    """Put a function back that was pulled; Refused when it was not."""
+    place = stash / address
+    if not place.is_dir():
+        pulled = sorted(path.name for path in stash.glob("*"))
+        raise Refused(
+            f"no function {address!r} was pulled",
+            remedy=f"Choose one of {', '.join(pulled)}" if pulled else "Pull one first",
+        )
+    relative, *lines = (place / LINKS).read_text().splitlines()
+    shutil.move(place / "function", root / relative)
+    for line in lines:
+        link, target = line.split(" ", 1)
+        (root / link).symlink_to(target)
+    shutil.rmtree(place)
+    _count_virtual_functions((root / relative).parent)
+    return _described(root, root / relative)
+
+
+def _folder(root: Path, name: str) -> Path:
+    """Return the folder of the function that a name belongs to."""
+    for place in (PCI, INFINIBAND, "class/net"):
+        folder = (root / place / name).resolve()
+        if (root / place / name).is_symlink() and folder.is_dir():
+            for above in (folder, *folder.parents):
+                if _is_address(above.name):
+                    return above
+            raise Refused(
+                f"{name} is on no PCI function, so it cannot be pulled", remedy="Choose another"
+            )
+    raise _unknown(root, name)
+
+
+def _described(root: Path, folder: Path) -> Function:
+    members = [
+        Member(_subsystem(root, link), f"/{link.resolve().relative_to(root.resolve())}")
+        for link in _links_into(root, folder)
+        if not link.name.startswith("virtfn")
+    ]
+    names = tuple(sorted(path.name for path in folder.glob("net/*")))
+    return Function(folder.name, tuple(members), names)
+
+
+def _subsystem(root: Path, link: Path) -> str:
+    """Return what the kernel calls a folder of class/ or bus/."""
+    return link.relative_to(root).parts[1]
+
+
+def _links_into(root: Path, folder: Path) -> Iterator[Path]:
+    """Yield the links by which a function and what lies below it are found from elsewhere."""
+    target = folder.resolve()
+    beside = folder.parent.glob("*/virtfn*")
+    for link in sorted((*root.glob("class/*/*"), *root.glob(f"{PCI}/*"), *beside)):
+        if link.is_symlink() and link.resolve().is_relative_to(target):
+            yield link
+
+
+def _count_virtual_functions(bus: Path) -> None:
+    """Have the physical functions of a bus say how many virtual ones they have."""
+    for count in bus.glob("*/sriov_numvfs"):
+        count.write_text(f"{len(list(count.parent.glob('virtfn*')))}\n")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        PciAddress(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _unknown(root: Path, name: str) -> Refused:
+    devices = sorted(path.name for path in (root / INFINIBAND).glob("*"))
+    return Refused(
+        f"the node's tree shows no {name!r}",
+        remedy=f"Choose an RDMA device ({', '.join(devices)}), its interface or PCI address",
+    )

@@ -1,0 +1,55 @@
+"""When a wait is in vain: nothing new was seen for too long, measured in this machine's own pace.
+
+A wait asks again and again whether its condition holds, and shows this what it sees meanwhile:
+events, states, the size of a log. Facts that were seen before are no news, so what fails the same
+way for ever, or swings to and fro, ends the wait too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable
+
+from kube_rdma_lab import pace
+
+# The longest quiet of a healthy lab on the reference: the agent's round of repair takes 60 s.
+QUIET_SECONDS = 90.0
+# Beyond this a pace says more of its own moment than of the machine.
+SLOWEST = 10.0
+
+
+class Patience:
+    """Remembers the facts of one wait; `lost` says when it is time to give up."""
+
+    def __init__(
+        self,
+        slowness: float,
+        quiet: float = QUIET_SECONDS,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        measure: Callable[[], float] = pace.measure,
+    ) -> None:
+        """`slowness` is the pace that the lab measured; `quiet` in seconds of the reference."""
+        self._slowness = min(max(1.0, slowness), SLOWEST)
+        self._quiet = quiet
+        self._clock = clock
+        self._measure = measure
+        self._seen: set[Hashable] = set()
+        self._since = clock()
+
+    @property
+    def seconds(self) -> float:
+        """How long a quiet may last before the wait is given up."""
+        return self._quiet * self._slowness
+
+    def lost(self, facts: Iterable[Hashable]) -> bool:
+        """Take what is seen now; True when nothing new came for longer than this machine needs."""
+        new = set(facts) - self._seen
+        if new:
+            self._seen |= new
+            self._since = self._clock()
+        if self._clock() - self._since < self.seconds:
+            return False
+        # It may have become slower since the lab was booted.
+        self._slowness = max(self._slowness, min(self._measure(), SLOWEST))
+        return self._clock() - self._since >= self.seconds

@@ -1,0 +1,147 @@
+"""What moves in a cluster, and what can never come: read from its objects, for everyone who waits.
+
+Pure. The facts go to a Patience; a reason to give up ends a wait at once (waiting.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+Object = Mapping[str, Any]
+
+# Where the objects are that a wait looks at, by the name that `facts` and `hopeless` know them by.
+PATHS = {
+    "pods": "/api/v1/pods",
+    "nodes": "/api/v1/nodes",
+    "events": "/api/v1/events",
+    "daemonsets": "/apis/apps/v1/daemonsets",
+    "jobs": "/apis/batch/v1/jobs",
+}
+# Reasons of a waiting container after which nothing comes: every image lies on the node already.
+NO_IMAGE = frozenset(("ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"))
+CRASHES = "CrashLoopBackOff"
+RESTARTS = 2  # a first crash may be a neighbour's that was not up yet
+# How a process ends that somebody else ended: SIGKILL, SIGTERM, and a call of its own will.
+ENDED_BY_OTHERS = frozenset((0, 128 + 9, 128 + 15))
+REFUSED = "Refused"  # how the reasons of kube-rdma's events end that need a change by a person
+
+
+def facts(documents: Mapping[str, Sequence[Object]]) -> Iterator[Hashable]:
+    """Yield what is true of a cluster now; `documents` are lists of objects by their PATHS' name.
+
+    Times, counts and other numbers of an event are left out: the same event again is no news.
+    """
+    for kind, items in documents.items():
+        for item in items:
+            yield from ((kind, *fact) for fact in _READERS[kind](item))
+
+
+def _pod(pod: Object) -> Iterator[tuple[Hashable, ...]]:
+    uid, status = pod["metadata"]["uid"], pod.get("status", {})
+    yield uid, status.get("phase"), "deletionTimestamp" in pod["metadata"]
+    for annotation in pod["metadata"].get("annotations", {}).items():
+        yield uid, annotation
+    for condition in status.get("conditions", ()):
+        yield uid, condition["type"], condition["status"]
+    for container in _containers(pod):
+        (state,) = container["state"] or ("none",)
+        yield uid, container["name"], state, container["ready"], container["restartCount"]
+
+
+def _containers(pod: Object) -> Iterator[Object]:
+    status = pod.get("status", {})
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        yield from status.get(kind, ())
+
+
+def _node(node: Object) -> Iterator[tuple[Hashable, ...]]:
+    uid, status = node["metadata"]["uid"], node.get("status", {})
+    for kind in ("labels", "annotations"):
+        for entry in node["metadata"].get(kind, {}).items():
+            yield uid, kind, entry
+    for resource in status.get("allocatable", {}).items():
+        yield uid, resource
+    for condition in status.get("conditions", ()):
+        yield uid, condition["type"], condition["status"]
+
+
+def _event(event: Object) -> Iterator[tuple[Hashable, ...]]:
+    about = event["involvedObject"]
+    plain = re.sub(r"[0-9a-f]*\d[0-9a-f]*", "#", event.get("message") or "")
+    yield about.get("uid") or about.get("name"), event["reason"], plain
+
+
+def _counts(item: Object) -> Iterator[tuple[Hashable, ...]]:
+    for name, value in item.get("status", {}).items():
+        if isinstance(value, int):
+            yield item["metadata"]["uid"], name, value
+
+
+_READERS = {
+    "pods": _pod,
+    "nodes": _node,
+    "events": _event,
+    "daemonsets": _counts,
+    "jobs": _counts,
+}
+
+
+def hopeless(
+    documents: Mapping[str, Sequence[Object]], concerns: Collection[str], since: str
+) -> str | None:
+    """Return why a wait is in vain: a container that cannot live, or a refusal of what it is for.
+
+    `concerns` are words of kubectl: ``pod/x`` for one object, ``node`` for every one of a kind.
+    `since` is an RFC 3339 time: events before it belong to somebody else's story.
+    """
+    for pod in documents.get("pods", ()):
+        for container in _containers(pod):
+            if reason := _dead_end(container):
+                return f"pod {pod['metadata']['name']}: container {container['name']} {reason}"
+    for event in documents.get("events", ()):
+        about, when = event["involvedObject"], event.get("lastTimestamp") or event.get("eventTime")
+        kind = about["kind"].lower()
+        meant = kind in concerns or f"{kind}/{about.get('name')}" in concerns
+        if meant and event["reason"].endswith(REFUSED) and (when or "") >= since:
+            return f"{about['kind']} {about['name']}: {event['reason']}: {event.get('message')}"
+    return None
+
+
+def _dead_end(container: Object) -> str | None:
+    waiting = container["state"].get("waiting", {})
+    reason = waiting.get("reason", "")
+    if reason in NO_IMAGE:
+        return f"has no image: {waiting.get('message', reason)}"
+    ended = container.get("lastState", {}).get("terminated", {})
+    by_others = ended.get("exitCode") in ENDED_BY_OTHERS and ended.get("reason") != "OOMKilled"
+    if reason == CRASHES and container["restartCount"] >= RESTARTS and not by_others:
+        code, why = ended.get("exitCode"), ended.get("message") or ended.get("reason", "")
+        return f"crashes again and again, last with exit code {code} ({why.strip()})"
+    return None
+
+
+def summary(documents: Mapping[str, Sequence[Object]], lines: int = 8) -> str:
+    """Return what a person wants to see first of a cluster that stands still."""
+    waiting = [
+        f"pod {pod['metadata']['namespace']}/{pod['metadata']['name']} is {status.get('phase')}"
+        for pod in documents.get("pods", ())
+        if not is_ready(pod) and (status := pod.get("status", {})).get("phase") != "Succeeded"
+    ]
+    warnings = sorted(
+        (event.get("lastTimestamp") or event.get("eventTime") or "", event)
+        for event in documents.get("events", ())
+        if event.get("type") == "Warning"
+    )
+    notes = [
+        f"{event['involvedObject']['name']}: {event['reason']}: {event.get('message')}"
+        for _, event in warnings[-lines:]
+    ]
+    return "\n".join(f"    {line}" for line in (*waiting[:lines], *notes))
+
+
+def is_ready(item: Object) -> bool:
+    """Return whether the condition Ready of a node or pod is true."""
+    conditions = item.get("status", {}).get("conditions", ())
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)

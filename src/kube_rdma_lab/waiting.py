@@ -1,0 +1,118 @@
+"""Waiting for something in a running lab, for as long as anything moves there.
+
+No wait has a deadline of its own: it ends when its condition holds, when the condition can never
+hold (signs.py), or when nothing new was seen for longer than this machine needs (patience.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import signs
+from kube_rdma_lab.api_client import ApiClient
+from kube_rdma_lab.patience import Patience
+
+if TYPE_CHECKING:
+    from kube_rdma_lab.lab import Lab
+
+LOOK_SECONDS = 2.0  # between two looks at the whole cluster
+ASK_SECONDS = 0.3  # between two questions whether the condition holds
+
+Result = TypeVar("Result")
+
+
+class Vigil:
+    """One wait: looks at the cluster now and then, and raises Unavailable when it is in vain."""
+
+    def __init__(self, lab: Lab, purpose: str, concerns: Collection[str] = ()) -> None:
+        """`concerns`, if any: end also when these can never become ready (signs.hopeless)."""
+        self._lab = lab
+        self._purpose = purpose
+        self._concerns = concerns
+        self._patience = Patience(lab.state.pace)
+        self._since = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        self._next = time.monotonic() + LOOK_SECONDS
+
+    def check(self) -> None:
+        """Look, if it is time to; Unavailable says why there is nothing to wait for any more."""
+        if time.monotonic() < self._next:
+            return
+        documents = self._look()
+        if self._concerns:
+            reason = signs.hopeless(documents, self._concerns, self._since)
+            if reason:
+                raise Unavailable(f"{self._purpose} waits in vain. {reason}")
+        consoles = ((log.name, log.stat().st_size) for log in self._lab.consoles())
+        if self._patience.lost([*signs.facts(documents), *consoles]):
+            raise Unavailable(
+                f"{self._purpose}: nothing moved for {self._patience.seconds:.0f} s\n"
+                + signs.summary(documents)
+            )
+        self._next = time.monotonic() + LOOK_SECONDS
+
+    def _look(self) -> dict[str, Sequence[signs.Object]]:
+        """Return the objects; none while the API server does not answer, which is no news."""
+        try:
+            return {kind: self._client.items(path) for kind, path in signs.PATHS.items()}
+        except Unavailable:
+            return {}
+
+    @functools.cached_property
+    def _client(self) -> ApiClient:
+        """Made when the first look is due, which most commands never see."""
+        return ApiClient(self._lab.home / "pki", self._lab.api)
+
+
+def run(lab: Lab, argv: Sequence[str], *, stdin: str = "", concerns: Collection[str] = ()) -> str:
+    """Run a command line to its end and return what it printed.
+
+    Unavailable when it fails, when it does not end and nothing moves in the lab any more, or at
+    once when what it `concerns` can never come.
+    """
+    shown = shlex.join(argv)
+    vigil = Vigil(lab, f"`{shown}`", concerns)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        rest: str | None = stdin
+        while True:
+            try:
+                output, errors = process.communicate(rest, timeout=LOOK_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                rest = None  # communicate goes on with what it was given
+            try:
+                vigil.check()
+            except BaseException:
+                process.kill()
+                raise
+    if process.returncode:
+        raise Unavailable(f"`{shown}` failed: {errors.strip()}")
+    return output
+
+
+def until(lab: Lab, purpose: str, condition: Callable[[], Result]) -> Result:
+    """Ask until the condition returns something true, and return that.
+
+    `purpose` says in an error what was waited for: "the event NetworksAttachedLate". A condition
+    that raises Unavailable does not hold yet.
+    """
+    vigil = Vigil(lab, purpose)
+    while True:
+        last: Unavailable | None = None
+        try:
+            if result := condition():
+                return result
+        except Unavailable as error:
+            last = error
+        try:
+            vigil.check()
+        except Unavailable as error:
+            raise error from last
+        time.sleep(ASK_SECONDS)

@@ -1,0 +1,141 @@
+"""A loop that hangs ends its process, with the place in the log; any other one lives."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kube_rdma.programs import watchdog
+
+PATIENCE = 0.5
+# Looks often and is patient for a moment, so that a test need not wait; `work` is the test's.
+PROGRAM = """
+import asyncio, os, socket, sys, threading, time
+from kube_rdma.programs.watchdog import watched
+
+async def main():
+    with watched(tick=0.05, patience={patience}):
+        await work()
+
+{work}
+asyncio.run(main())
+"""
+BLOCKED = {
+    "lock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "socket": "here, _there = socket.socketpair(); here.recv(1)",
+    "spinning": "while True: pass",
+    "log": "read, write = os.pipe(); os.dup2(write, 2)\n    while True: os.write(2, bytes(4096))",
+}
+# A step of the loop, 15 ms of work, with the leavings of a processor. Prints what it took.
+STEP = """
+async def work():
+    os.sched_setaffinity(0, {{{processor}}})
+    os.nice(19)
+    begun, end = time.monotonic(), time.thread_time() + 0.015
+    while time.thread_time() < end: pass
+    print(time.monotonic() - begun)
+    await asyncio.sleep(0)
+"""
+IDLE = """
+async def work():
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        print(line.decode(), end="", flush=True)
+"""
+
+
+@contextmanager
+def running(work):
+    """A process that does `work` below the watchdog."""
+    command = [sys.executable, "-c", PROGRAM.format(work=work, patience=PATIENCE)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def answers(process):
+    """Whether its loop makes a step now."""
+    process.stdin.write(b"there?\n")
+    process.stdin.flush()
+    return process.stdout.readline() == b"there?\n"
+
+
+def state(process):
+    """How the kernel calls what the process does: T is stopped."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("how", BLOCKED)
+def test_a_loop_that_hangs_ends_its_process(how):
+    """Where it waits and where it spins, and even if nobody takes its log."""
+    work = f"async def work():\n    await hangs()\n\nasync def hangs():\n    {BLOCKED[how]}\n"
+    with running(work) as process:
+        _, log = process.communicate()
+    assert process.returncode == watchdog.EXIT_CODE
+    if how != "log":
+        assert log.startswith(b'level=critical event="the event loop hangs, the program ends"')
+        assert re.search(rb'File "<string>", line \d+ in hangs', log)
+
+
+def test_a_loop_with_nothing_to_do_lives():
+    """It answers the watchdog, and is well after many times its patience."""
+    with running(IDLE) as process:
+        assert answers(process)
+        begun = time.monotonic()
+        while time.monotonic() < begun + 4 * PATIENCE:
+            assert answers(process)
+        _, log = process.communicate()
+    assert (process.returncode, log) == (0, b"")
+
+
+def test_a_process_that_was_stopped_lives():
+    """Stopped for longer than its patience, and again; it never could have answered."""
+    with running(IDLE) as process:
+        assert answers(process)
+        for _ in range(2):
+            process.send_signal(signal.SIGSTOP)
+            stopped = time.monotonic()
+            while state(process) != "T" or time.monotonic() < stopped + 2 * PATIENCE:
+                os.sched_yield()
+            process.send_signal(signal.SIGCONT)
+            assert answers(process)
+        process.communicate()
+    assert process.returncode == 0
+
+
+def test_a_starved_process_lives():
+    """A step that takes longer than its patience, for others take the processor."""
+    processor = min(os.sched_getaffinity(0))
+    spin = f"import os; os.sched_setaffinity(0, {{{processor}}})\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", spin]) as other:
+        try:
+            with running(STEP.format(processor=processor)) as process:
+                taken, log = process.communicate()
+        finally:
+            other.kill()
+    assert (process.returncode, log) == (0, b"")
+    assert float(taken) > PATIENCE, "the other process did not starve it"
+
+
+async def test_it_ends_with_the_block():
+    """No thread is left behind."""
+    with watchdog.watched():
+        assert "watchdog" in watchers()
+    assert "watchdog" not in watchers()
+
+
+def watchers():
+    """The names of this process's threads."""
+    return {thread.name for thread in threading.enumerate()}

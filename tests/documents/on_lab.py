@@ -1,0 +1,66 @@
+"""Following a page on a lab: to its end, or up to where it takes away what it made.
+
+For tests/lab: test_documents.py follows whole pages; a file that proves more of an example stops
+before the page's last block, which runs behind its tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from kube_rdma_lab import cluster
+from kube_rdma_lab.ghost.install import NAMESPACE
+from kube_rdma_lab.lab import Lab
+
+from .pages import Block, blocks, pages
+from .rules import Runs, runs
+from .shell import Failed, Shell
+
+
+def on_lab(page: str, kind: Runs = Runs.LAB) -> tuple[Block, ...]:
+    """Return the blocks of a page that a lab of this kind runs."""
+    return tuple(block for block in blocks(page, pages()[page]) if runs(block) is kind)
+
+
+@contextmanager
+def followed(lab: Lab, page: str, kind: Runs = Runs.LAB) -> Iterator[None]:
+    """Follow a page to its last block, and through that at the end; then nothing of it is left."""
+    *first, last = on_lab(page, kind)
+    before = _standing(lab)
+    # Which lab is meant; and for commands on other clusters, kubectl and where the cluster is.
+    person = {"KUBE_RDMA_LAB": lab.state.name, "KUBECONFIG": str(lab.kubeconfig)}
+    with Shell(person, lab.state.binaries) as shell:
+        try:
+            _walk(lab, shell, first)
+            yield
+        finally:
+            _walk(lab, shell, [last])
+    left = _standing(lab) - before
+    missing = before - _standing(lab)
+    assert not left | missing, f"{page} leaves {left} and takes away {missing}"
+
+
+def _walk(lab: Lab, shell: Shell, listed: Iterable[Block]) -> None:
+    """Run blocks; a failure shows the pods and the last events too."""
+    try:
+        shell.walk(command for block in listed for command in block.commands)
+    except Failed as failed:
+        pods = cluster.kubectl(lab, "get", "pods", "-A", "-o", "wide")
+        events = cluster.kubectl(lab, "get", "events", "-A", "--sort-by=.lastTimestamp")
+        raise Failed("\n".join([str(failed), pods, *events.splitlines()[-20:]])) from None
+
+
+def _standing(lab: Lab) -> set[tuple[str, ...]]:
+    """What pages make, as far as it would be in the way of others; not the lab's own things."""
+    kinds = "namespaces,daemonsets,deployments,jobs,pods"
+    made = {
+        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+        for item in cluster.get(lab, kinds, "-A")["items"]
+    }
+    labels = {
+        (node["metadata"]["name"], *label)
+        for node in cluster.get(lab, "nodes")["items"]
+        for label in node["metadata"]["labels"].items()
+    }
+    return {thing for thing in made if thing[1] != NAMESPACE} | labels

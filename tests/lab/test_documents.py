@@ -1,0 +1,42 @@
+"""Each page with commands for a lab, followed line by line to its end, as a stranger would.
+
+The first file of the run (conftest.py), on labs where nothing is installed. What a page makes it
+takes away again. README comes last: it begins where `make demo` ends.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.documents.on_lab import followed, on_lab
+from tests.documents.pages import pages
+from tests.documents.rules import Runs
+
+README = "README.md"
+# Followed by a file that proves more of the example while it stands.
+BY_OTHERS = {"examples/s4-infiniband/README.md": "test_training.py"}
+# The examples first: there is something to see then for the pages about one part of it.
+HERE = sorted(
+    (page for page in pages() if on_lab(page) and page not in BY_OTHERS),
+    key=lambda page: (page == README, not page.startswith("examples/")),
+)
+
+
+@pytest.mark.parametrize("page", HERE)
+def test_a_page_is_followed_to_its_end_and_leaves_nothing(request, lab, page):
+    if page == README:
+        request.getfixturevalue("proof")
+    with followed(lab, page):
+        pass
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if on_lab(page, Runs.NATIVE)])
+def test_what_needs_no_machine_is_followed_on_native_nodes(native, page):
+    with followed(native, page, Runs.NATIVE):
+        pass
+
+
+@pytest.mark.parametrize("page", BY_OTHERS)
+def test_a_page_is_followed_by_the_file_that_says_so(page):
+    text = (Path(__file__).parent / BY_OTHERS[page]).read_text()
+    assert f'followed(lab, "{page}")' in text
