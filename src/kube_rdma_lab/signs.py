@@ -25,6 +25,7 @@ CRASHES = "CrashLoopBackOff"
 RESTARTS = 2  # a first crash may be a neighbour's that was not up yet
 # How a process ends that somebody else ended: SIGKILL, SIGTERM, and a call of its own will.
 ENDED_BY_OTHERS = frozenset((0, 128 + 9, 128 + 15))
+READY = "--for=condition=Ready"  # the word of a wait that a pod that has failed ends
 REFUSED = "Refused"  # how the reasons of kube-rdma's events end that need a change by a person
 
 
@@ -97,16 +98,27 @@ def hopeless(
     `since` is an RFC 3339 time: events before it belong to somebody else's story.
     """
     for pod in documents.get("pods", ()):
+        name = pod["metadata"]["name"]
+        awaited = READY in concerns and f"pod/{name}" in concerns
+        if awaited and (reason := _failure(pod["status"])):
+            return f"pod {name} {reason}"
         for container in _containers(pod):
             if reason := _dead_end(container):
-                return f"pod {pod['metadata']['name']}: container {container['name']} {reason}"
+                return f"pod {name}: container {container['name']} {reason}"
     for event in documents.get("events", ()):
-        about, when = event["involvedObject"], event.get("lastTimestamp") or event.get("eventTime")
+        about = event["involvedObject"]
         kind = about["kind"].lower()
         meant = kind in concerns or f"{kind}/{about.get('name')}" in concerns
-        if meant and event["reason"].endswith(REFUSED) and (when or "") >= since:
+        if meant and event["reason"].endswith(REFUSED) and _when(event) >= since:
             return f"{about['kind']} {about['name']}: {event['reason']}: {event.get('message')}"
     return None
+
+
+def _failure(status: Object) -> str | None:
+    """Return how a pod ended that never becomes Ready again; the kubelet's refusal is one way."""
+    if status.get("phase") != "Failed":
+        return None
+    return f"failed: {status.get('reason', '')} {status.get('message', '')}".rstrip(": ")
 
 
 def _dead_end(container: Object) -> str | None:
@@ -122,6 +134,11 @@ def _dead_end(container: Object) -> str | None:
     return None
 
 
+def _when(event: Object) -> str:
+    """Return the time of an Event's last occurrence; an event of either API has it elsewhere."""
+    return event.get("lastTimestamp") or event.get("eventTime") or ""
+
+
 def summary(documents: Mapping[str, Sequence[Object]], lines: int = 8) -> str:
     """Return what a person wants to see first of a cluster that stands still."""
     waiting = [
@@ -129,14 +146,10 @@ def summary(documents: Mapping[str, Sequence[Object]], lines: int = 8) -> str:
         for pod in documents.get("pods", ())
         if not is_ready(pod) and (status := pod.get("status", {})).get("phase") != "Succeeded"
     ]
-    warnings = sorted(
-        (event.get("lastTimestamp") or event.get("eventTime") or "", event)
-        for event in documents.get("events", ())
-        if event.get("type") == "Warning"
-    )
+    warnings = [event for event in documents.get("events", ()) if event.get("type") == "Warning"]
     notes = [
         f"{event['involvedObject']['name']}: {event['reason']}: {event.get('message')}"
-        for _, event in warnings[-lines:]
+        for event in sorted(warnings, key=_when)[-lines:]
     ]
     return "\n".join(f"    {line}" for line in (*waiting[:lines], *notes))
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma_lab import cluster
+from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 
 
@@ -59,13 +59,15 @@ def test_more_shares_than_there_are_is_refused_by_the_kubelet(lab, run_pod):
 
 
 def plugin_log(lab):
-    """Where node-1 keeps the log of the plugin that runs now; those of earlier pods lie beside it.
+    """Where node-1 keeps the log of the plugin's pod, None while there is no pod.
 
-    The node's own file, because `kubectl logs` asks the kubelet.
+    Those of earlier pods lie beside it. It is the node's own file, because `kubectl logs` asks
+    the kubelet.
     """
     pods = cluster.get(lab, "pods", "-n", "kube-system", "--field-selector=spec.nodeName=node-1")
-    (agent,) = (each["metadata"] for each in pods["items"])
-    return f"/var/log/pods/kube-system_{agent['name']}_{agent['uid']}/*/*.log"
+    for agent in (pod["metadata"] for pod in pods["items"]):
+        return f"/var/log/pods/kube-system_{agent['name']}_{agent['uid']}/*/*.log"
+    return None
 
 
 def test_a_kubelet_restart_loses_nothing(lab, run_pod):
@@ -78,8 +80,10 @@ def test_a_kubelet_restart_loses_nothing(lab, run_pod):
 
 
 def test_the_resource_returns_after_the_plugin_s_pod_was_replaced(lab, run_pod):
+    """The kubelet's word counts: the API server shows the resource of before for a while."""
     words = ("-n", "kube-system", "delete", "pods", "-l", "name=rdma-sriov-dp-ds")
     cluster.kubectl(lab, *words)
-    cluster.kubectl(lab, "rollout", "status", "daemonset/rdma-device-plugin", "-n", "kube-system")
+    log = waiting.until(lab, "a new pod of the device plugin", lambda: plugin_log(lab))
+    cluster.until_on_node(lab, "node-1", f"cat {log} 2>/dev/null | grep -q registered")
     cluster.wait_for_resource(lab, scc.RESOURCE, "1k")
     run_pod(pod("after-replacement", shares=1), "condition=Ready")

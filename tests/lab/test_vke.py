@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kube_rdma_lab import cluster
+from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.native.replay import Replay
 
 RESOURCE = "vke.volcengine.com/rdma"
@@ -157,8 +157,11 @@ def test_a_kubelet_killed_at_once_gets_everything_again(vke, tmp_path):
         cluster.shell(vke, NODE, "kill -9 $(pidof kubelet)")
         wait_for_log(vke, "event=registered", before + 1)
         wait_for(vke, CARDS)
-        nodes = cluster.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband")
-        assert "uverbs" in nodes
+
+        def nodes():  # a kubelet that has just begun does not know its pods yet
+            return cluster.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband")
+
+        assert "uverbs" in waiting.until(vke, "the kubelet knows its pod", nodes)
 
 
 def wait_for_log(lab, text, count):

@@ -75,6 +75,15 @@ def test_who_needs_more_memory_than_it_gets_does_not_come_back():
     assert reason_for({"pods": [pod(waiting=CRASHING, restarts=2, ended=ended)]})
 
 
+def test_a_pod_that_failed_is_never_ready_again_but_may_be_waited_for_as_failed():
+    refused = {"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no rdma/hca"}
+    documents = {"pods": [pod("job", **refused)]}
+    expected = "pod job failed: UnexpectedAdmissionError no rdma/hca"
+    assert reason_for(documents, "pod/job", "--for=condition=Ready") == expected
+    assert reason_for(documents, "pod/other", "--for=condition=Ready") is None
+    assert reason_for(documents, "pod/job", "--for=jsonpath={.status.phase}=Failed") is None
+
+
 def test_a_refusal_of_what_is_waited_for_ends_the_wait():
     documents = {"events": [event("NetworksRefused", "there is no network x")]}
     expected = "Pod agent: NetworksRefused: there is no network x"
@@ -131,3 +140,10 @@ def test_the_summary_names_what_is_not_ready_and_the_last_warnings():
         "    pod default/waits is Pending",
         "    waits: FailedScheduling: Insufficient rdma/hca",
     ]
+
+
+def test_the_summary_shows_the_last_of_warnings_even_of_one_moment():
+    warnings = [event("FailedMount", f"volume {number}") for number in range(9)]
+    documents = {"events": [event("FailedScheduling", "first", when="2026-11-22"), *warnings]}
+    assert signs.summary(documents, lines=9).count("FailedMount: volume") == len(warnings)
+    assert "first" not in signs.summary(documents, lines=9)
