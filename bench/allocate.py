@@ -23,12 +23,12 @@ from pathlib import Path
 from bench.context import Context
 from bench.figures import Figure
 from bench.standin import RESOURCE, TREE, Cost, card, write_config, write_node
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
 from kube_rdma.adapters.kubelet.folders import DEVICE_PLUGINS
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab.build.go import build_module
 from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import cache_root
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 MODULES = Path(__file__).with_name("go")
 LOG = "log"

@@ -20,17 +20,17 @@ from socket import socket
 from typing import Any
 
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.kernel import rtnl_vf, rtnl_write
-from kube_rdma.adapters.kernel.announce import arp_announcement, packet_socket
-from kube_rdma.adapters.kernel.gids import await_gid
-from kube_rdma.adapters.kernel.namespaces import open_inside
-from kube_rdma.adapters.kernel.netlink import Netlink
-from kube_rdma.adapters.kernel.rdma_netlink import NETLINK_RDMA
-from kube_rdma.adapters.kernel.rdma_write import make_device
-from kube_rdma.adapters.kernel.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.rtnl_view import Interface, interface_named
-from kube_rdma.adapters.kernel.rtnl_write import Request
-from kube_rdma.adapters.kernel.steps import open_pod
+from kube_rdma.adapters.kernel.netlink import rtnl_vf, rtnl_write
+from kube_rdma.adapters.kernel.netlink.codec import Netlink
+from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA
+from kube_rdma.adapters.kernel.netlink.rdma_write import make_device
+from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interface_named
+from kube_rdma.adapters.kernel.netlink.rtnl_write import Request
+from kube_rdma.adapters.kernel.pod.announce import arp_announcement, packet_socket
+from kube_rdma.adapters.kernel.pod.gids import await_gid
+from kube_rdma.adapters.kernel.pod.namespaces import open_inside
+from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.model.attachment import Plan
 from kube_rdma.model.errors import Broken
 from kube_rdma.model.function_step import SetFunction
@@ -47,7 +47,7 @@ from kube_rdma.model.step import (
     Step,
     TakeLink,
 )
-from kube_rdma.rules.attach_undo import undo_by_plan
+from kube_rdma.rules.attach.undo import undo_by_plan
 
 _ARP = 0x0806  # ETH_P_ARP
 

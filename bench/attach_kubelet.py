@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
-from kube_rdma.adapters.kubelet.fake_pod_resources import FakePodResources
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
+from kube_rdma_testing.kubelet.pod_resources import FakePodResources
 
 
 class OneShare(FakePodResources):

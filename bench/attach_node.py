@@ -33,23 +33,22 @@ from typing import Any
 
 from bench.attach_floor import Noting, Trace, run
 from bench.standin import card, write_node
-from kube_rdma.adapters.cluster.fake import FakeServer, Line
-from kube_rdma.adapters.cluster.ip import IP_BLOCK, IP_POOL, LEASE
+from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.adapters.cluster.networks import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
-from kube_rdma.adapters.cni_conf.places import inside
-from kube_rdma.adapters.cni_exec.plugins import Host, Plugins
+from kube_rdma.adapters.cni.conf.places import inside
+from kube_rdma.adapters.cni.exec.plugins import Host, Plugins
+from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS, BINDINGS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.namespaces import links_inside
-from kube_rdma.adapters.kernel.steps import open_pod
+from kube_rdma.adapters.kernel.pod.namespaces import links_inside
+from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
 from kube_rdma.adapters.kubelet.folders import POD_RESOURCES
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cdi import CdiFolder
-from kube_rdma.adapters.runtime.cni_socket import CniSocket
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.cni import Call, Verb
 from kube_rdma.model.errors import Unavailable
@@ -57,16 +56,18 @@ from kube_rdma.model.ip import BootId, InterfaceName, NodeName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs.agent import binder, logs
-from kube_rdma.programs.agent.attaching import Attaching
-from kube_rdma.programs.agent.kept import KeptSurvey
-from kube_rdma.programs.agent.kubelet import KubeletView
-from kube_rdma.programs.agent.network_node import Asked, NetworkNode
-from kube_rdma.programs.agent.network_side import host_functions, host_links
-from kube_rdma.programs.agent.networks import Neighbours, PodNetworks
+from kube_rdma.programs import logs
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.late_binding import binder
+from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.pod_networks.chain import Neighbours, PodNetworks
+from kube_rdma.programs.agent.pod_networks.executor import Attaching
+from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
+from kube_rdma.programs.agent.pod_networks.service import host_functions, host_links
 from kube_rdma.programs.ipam.node import Addresses, Doors
 from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.networks import ANNOTATION
+from kube_rdma.rules.attach.requests import ANNOTATION
+from kube_rdma_testing.cluster.server import FakeServer, Line
 
 RAILS, SETTLE_SECONDS = 8, 0.1
 SOCKET, KUBELET, TREE = "run/kube-rdma/agent.sock", "kubelet", "tree"
@@ -277,7 +278,7 @@ def documents(server: FakeServer, scene: Scene) -> None:
 
 @asynccontextmanager
 async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
-    """Pod networks, wired as in programs/agent/network_side; they give addresses."""
+    """Pod networks, wired as in programs/agent/pod_networks/service; they give addresses."""
     server, sizes = FakeServer([IP_POOL, IP_BLOCK, LEASE, DEFINITION]), list[int]()
     documents(server, scene)
     line = server.line()
@@ -316,7 +317,7 @@ async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
 
 
 async def read_pod(pods: Pods, name: PodName) -> PodState | None:
-    """For late binding, as programs/agent/opening has it."""
+    """For late binding, as programs/agent/compose has it."""
     return await pods.read(name.namespace, name.name)
 
 

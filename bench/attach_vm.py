@@ -1,8 +1,8 @@
 """How long a pod waits for a NIC of a card: `attach` in the bare machine, which has cards.
 
-One NIC of each kind, beside the same floor as in attach.py; attach_inside.py is what runs there.
-Where the machine is emulated, so are the agent and its floor: of the times only the ratio says
-something. No disk is written to, which makes the floor lower than on a node.
+One NIC of each kind, beside the same floor as in attach.py; attach_inside.py is what
+runs there. Where the machine is emulated, so are the agent and its floor: of the times only the
+ratio says something. No disk is written to, which makes the floor lower than on a node.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from statistics import median
 
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma.adapters.kernel.fake import unpack
+from kube_rdma_lab.native.tree_text import unpack
 
 ROUNDS = 15
 TREES = Path(__file__).parents[1] / "tests" / "data" / "trees"

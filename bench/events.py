@@ -3,8 +3,8 @@
 The agent, with everything real but the kernel (standin.py), and a fake kubelet share this process,
 so a figure includes the kubelet's own work on the list. It counts from the announcement, or, where
 nothing is announced, from the change. Cards come one after the other, lose their links and go:
-none returns, for a card that does is held back on purpose (rules/health). What the real kernel
-takes to announce is not in here; a figure of the lab's nodes would stand beside these.
+none returns, for a card that does is held back on purpose (rules/health/damping). What the real
+kernel takes to announce is not in here; a figure of the lab's nodes would stand beside these.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from statistics import median
 from bench.context import Context
 from bench.figures import Figure
 from bench.standin import RESOURCE, Standin, card, write_config, write_node
-from kube_rdma.adapters.kernel.rtnl_events import News, RtnlEvent
-from kube_rdma.adapters.kernel.uevents import Uevent
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
+from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
+from kube_rdma.adapters.kernel.netlink.uevents import Uevent
 from kube_rdma.model.device import Device, LinkLayer
-from kube_rdma.programs.agent import logs
-from kube_rdma.programs.agent.debounce import SETTLE
-from kube_rdma.programs.agent.plugin import FABRIC_SECONDS, run_plugin
+from kube_rdma.programs import logs
+from kube_rdma.programs.agent.device_plugin.loop import FABRIC_SECONDS, run_plugin
+from kube_rdma.programs.agent.node.debounce import SETTLE
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 ROUNDS = 10  # as many as there are cards
 SHARES = 1000 // ROUNDS  # of each card

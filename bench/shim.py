@@ -17,7 +17,7 @@ from statistics import median, quantiles
 
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma.adapters.runtime.cni_socket import CniSocket
+from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.model.cni import Call, Result
 
 ROUNDS = 300

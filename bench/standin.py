@@ -20,10 +20,9 @@ from functools import partial
 from pathlib import Path
 from selectors import DefaultSelector, SelectorKey
 
-from kube_rdma.adapters.kernel.fake import write_tree
-from kube_rdma.adapters.kernel.port_watch import read_states
-from kube_rdma.adapters.kernel.rtnl_events import FakeRtnlEvents
-from kube_rdma.adapters.kernel.uevents import FakeUevents
+from kube_rdma.adapters.kernel.netlink.rtnl_events import FakeRtnlEvents
+from kube_rdma.adapters.kernel.netlink.uevents import FakeUevents
+from kube_rdma.adapters.kernel.sysfs.port_watch import read_states
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
 from kube_rdma.adapters.kubelet.folders import (
     DEVICE_PLUGINS,
@@ -47,13 +46,14 @@ from kube_rdma.model.device import (
     PortState,
     Seat,
 )
-from kube_rdma.programs.agent import logs
-from kube_rdma.programs.agent.doors import Doors
-from kube_rdma.programs.agent.kernel import Kernel
-from kube_rdma.programs.agent.kubelet import KubeletView
-from kube_rdma.programs.agent.plugin import run_plugin
-from kube_rdma.programs.agent.process import until_signal
+from kube_rdma.programs import logs
+from kube_rdma.programs.agent.dependencies import Doors
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.device_plugin.loop import run_plugin
+from kube_rdma.programs.agent.node.kernel_events import Kernel
+from kube_rdma.programs.process import until_signal
 from kube_rdma.programs.survey import take_survey
+from kube_rdma_testing.kernel.tree import write_tree
 
 RESOURCE = "rdma/hca"
 CONFIG, TREE = "config.json", "tree"

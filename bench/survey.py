@@ -14,8 +14,7 @@ from statistics import median
 
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma.adapters.kernel.fake import write_tree
-from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import (
     CharDevice,
@@ -30,6 +29,7 @@ from kube_rdma.model.device import (
     PortState,
     Seat,
 )
+from kube_rdma_testing.kernel.tree import write_tree
 
 CARDS, GIDS, VIRTUAL = 16, 256, 128
 ROUNDS = 7

@@ -14,10 +14,11 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
-from kube_rdma_lab import accelerator, network, node_files, signs, state, watchdog
+from kube_rdma_lab import accelerator, network, node_files, pace, signs, state, watchdog
 from kube_rdma_lab.api_client import ApiClient
 from kube_rdma_lab.build.parts import Parts
 from kube_rdma_lab.console import Console
@@ -74,7 +75,9 @@ class Supervisor:
             async with asyncio.TaskGroup() as group:
                 for node, program in nodes.items():
                     group.create_task(self._follow(node, program))
-            state.update(self._home, phase="up")
+            if boot:
+                self._report(Event(pace.describe(self._slowness, "machines"), Phase.DONE))
+            state.update(self._home, phase="up", pace=self._slowness)
             self.ready = True
             self._report(Event("lab", Phase.READY))
             await self._watch((*plane.programs, *nodes.values()))
@@ -114,7 +117,11 @@ class Supervisor:
         console = Console(node.name, program.log)
         with step(self._report, f"{node.name} booted"):
             if node.kind is NodeKind.MACHINE:
+                begin = time.monotonic()
                 await watchdog.awake(program, console, self._report, self._slowness)
+                # Emulation may be slower than the pace says; all later waits know that.
+                booted_in = pace.of_boot(time.monotonic() - begin)
+                self._slowness = max(self._slowness, booted_in)
             else:
                 booted = functools.partial(console.reached, watchdog.BOOTED)
                 await program.until(booted, Patience(self._slowness))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.uevents import FakeUevents, Uevent
+from kube_rdma.adapters.kernel.netlink.uevents import FakeUevents, Uevent
 from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.model.device import (
     CharDevice,
@@ -22,10 +22,10 @@ from kube_rdma.model.device import (
     PortState,
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.programs.agent.doors import Doors
-from kube_rdma.programs.agent.kernel import Kernel
-from kube_rdma.programs.agent.logs import recorded
-from kube_rdma.programs.agent.plugin import run_plugin
+from kube_rdma.programs.agent.dependencies import Doors
+from kube_rdma.programs.agent.device_plugin.loop import run_plugin
+from kube_rdma.programs.agent.node.kernel_events import Kernel
+from kube_rdma.programs.logs import recorded
 
 RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
 

@@ -2,20 +2,20 @@
 
 import json
 
-from kube_rdma.adapters.cni_exec.plugins import Plugins
-from kube_rdma.adapters.journal.fake import FakeDisk
+from kube_rdma.adapters.cni.exec.plugins import Plugins
+from kube_rdma.adapters.cni.protocol import decode
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.runtime.cni_wire import decode
 from kube_rdma.api import cni_conf_network, network_status
 from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.programs.agent import networks
-from kube_rdma.programs.agent.attaching import Attaching
-from kube_rdma.programs.agent.calls import Calls
-from kube_rdma.programs.agent.delegate import Delegates, Neighbours
-from kube_rdma.programs.agent.guids import Guids
-from kube_rdma.programs.agent.networks import PodNetworks
-from kube_rdma.rules.conflist import ENTRY
+from kube_rdma.programs.agent.pod_networks import chain as networks
+from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
+from kube_rdma.programs.agent.pod_networks.delegate import Delegates, Neighbours
+from kube_rdma.programs.agent.pod_networks.executor import Attaching
+from kube_rdma.programs.agent.pod_networks.guid_claims import Guids
+from kube_rdma.programs.agent.pod_networks.router import Calls
+from kube_rdma.rules.cni_conf.conflist import ENTRY
+from kube_rdma_testing.disk import FakeDisk
 
 from .network_world import RANGE, Addresses, Disk, Late, Node, World, container
 

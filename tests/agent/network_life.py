@@ -7,9 +7,9 @@ nothing more, so no handler of an error cleans up behind a crash.
 import asyncio
 from errno import EIO
 
-from kube_rdma.adapters.kernel.fake_network import FakeNetwork, KilledError
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.programs.ipam.fake import FakeAddresses
+from kube_rdma_testing.ipam import FakeAddresses
+from kube_rdma_testing.kernel.network import FakeNetwork, KilledError
 
 
 class Life:

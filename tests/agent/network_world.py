@@ -10,13 +10,10 @@ from dataclasses import replace
 from ipaddress import IPv6Address
 from itertools import count
 
-from kube_rdma.adapters.cni_exec.fake import FakeHost
-from kube_rdma.adapters.cni_exec.plugins import Plugins
-from kube_rdma.adapters.journal.fake import FakeDisk
+from kube_rdma.adapters.cni.exec.plugins import Plugins
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.fake_network_vf import seen_functions
-from kube_rdma.adapters.kernel.step_errors import INFINIBAND
+from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.api import cni_conf_network, network_definition
 from kube_rdma.model.attachment import GidTable, GrantedShare, HostLink, HostNetwork
 from kube_rdma.model.binding import ContainerId, PodName
@@ -30,13 +27,16 @@ from kube_rdma.model.link import Host
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.programs.agent.asking import statuses
-from kube_rdma.programs.agent.attaching import Attaching
-from kube_rdma.programs.agent.networks import Neighbours, PodNetworks
-from kube_rdma.programs.ipam.fake import FakeAddresses
-from kube_rdma.rules.attach import gid_room, gids_wanted
-from kube_rdma.rules.attach_vf import places, with_settings
-from kube_rdma.rules.networks import ANNOTATION
+from kube_rdma.programs.agent.pod_networks.chain import Neighbours, PodNetworks
+from kube_rdma.programs.agent.pod_networks.executor import Attaching
+from kube_rdma.programs.agent.pod_networks.requests import statuses
+from kube_rdma.rules.attach.plan import gid_room, gids_wanted
+from kube_rdma.rules.attach.requests import ANNOTATION
+from kube_rdma.rules.attach.vf import places, with_settings
+from kube_rdma_testing.cni.plugins import FakeHost
+from kube_rdma_testing.disk import FakeDisk
+from kube_rdma_testing.ipam import FakeAddresses
+from kube_rdma_testing.kernel.network_vf import seen_functions
 from tests.rules.pod_networks import AS_MADE, WIDE_MADE
 
 from .conftest import card as device

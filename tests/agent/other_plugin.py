@@ -4,7 +4,7 @@ import json
 from ipaddress import ip_address
 from pathlib import Path
 
-from kube_rdma.adapters.cni_exec.process import Outcome
+from kube_rdma.adapters.cni.exec.process import Outcome
 
 ADDRESS = ip_address("10.5.0.2")
 

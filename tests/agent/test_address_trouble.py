@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 from kube_rdma.model.errors import Broken, Unavailable
-from kube_rdma.programs.agent.address_trouble import tell_trouble
+from kube_rdma.programs.agent.node.address_health import tell_trouble
 
 from .world import until
 

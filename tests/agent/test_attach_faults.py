@@ -8,10 +8,10 @@ from itertools import count
 
 import pytest
 
-from kube_rdma.adapters.kernel.fake_network import KilledError
 from kube_rdma.model.cni import Result
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.pool import Mode
+from kube_rdma_testing.kernel.network import KilledError
 
 from .network_world import World, card, config, container, share
 

@@ -9,8 +9,8 @@ from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.programs.agent.kept import KeptSurvey
-from kube_rdma.programs.agent.network_node import Asked, NetworkNode
+from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
 
 from .network_life import Halting
 from .network_world import RESOURCE, World, card, config, share

@@ -4,17 +4,17 @@ import json
 
 import pytest
 
-from kube_rdma.adapters.cluster.fake import FakeServer
 from kube_rdma.adapters.cluster.networks import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.runtime.cri_fake import FakeRuntime
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
-from kube_rdma.programs.agent.kept import KeptSurvey
-from kube_rdma.programs.agent.kubelet import KubeletView
-from kube_rdma.programs.agent.network_node import Asked, NetworkNode
-from kube_rdma.rules.meta_plugins import CELLO_RDMA, RDMA_CONF
-from kube_rdma.rules.networks import ANNOTATION, POD_NETWORKS
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
+from kube_rdma.rules.cni_conf.meta_plugins import CELLO_RDMA, RDMA_CONF
+from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.runtime.cri import FakeRuntime
 
 from .test_network_side import MULTUS, Node
 from .world import until

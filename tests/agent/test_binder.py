@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from grpclib import GRPCError
 
-from kube_rdma.adapters.kubelet.fake_devices import Place
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.errors import Refused
+from kube_rdma_testing.kubelet.devices import Place
 
 from .world import VKE, World, hard_card, running
 

@@ -11,7 +11,7 @@ from kube_rdma.model.cni_conf import ANNOTATIONS, Wiring
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.pool import Mode
-from kube_rdma.rules.networks import ANNOTATION
+from kube_rdma.rules.attach.requests import ANNOTATION
 
 from .delegate_world import NETWORK, PREVIOUS, DelegateWorld
 from .network_life import Halting

@@ -4,8 +4,8 @@ from itertools import count
 
 import pytest
 
-from kube_rdma.adapters.kernel.fake_network import KilledError
 from kube_rdma.model.pool import Mode
+from kube_rdma_testing.kernel.network import KilledError
 
 from .delegate_world import DelegateWorld
 from .network_world import card, share

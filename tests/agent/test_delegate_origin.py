@@ -14,9 +14,9 @@ from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ip import IPPool, IPRange, PoolName
 from kube_rdma.model.pool import Bind, Mode, ShareId
 from kube_rdma.model.step import AddRoute, AddRule
-from kube_rdma.programs.ipam.fake import FakeAddresses
-from kube_rdma.rules.meta_plugins import rdma_conf
-from kube_rdma.rules.networks import ANNOTATION, POD_NETWORKS
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
+from kube_rdma.rules.cni_conf.meta_plugins import rdma_conf
+from kube_rdma_testing.ipam import FakeAddresses
 
 from .delegate_world import NETWORK, DelegateWorld
 from .network_world import card, container, share

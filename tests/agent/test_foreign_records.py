@@ -9,10 +9,8 @@ from contextlib import contextmanager
 import pytest
 from grpclib import GRPCError
 
-from kube_rdma.adapters.journal.fake import FakeDisk
 from kube_rdma.adapters.journal.format import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kubelet.fake_devices import Place
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.cni import Result
@@ -21,6 +19,8 @@ from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.pool import Mode
 from kube_rdma.programs.records import Records
+from kube_rdma_testing.disk import FakeDisk
+from kube_rdma_testing.kubelet.devices import Place
 
 from .delegate_world import DelegateWorld
 from .network_world import World, card, config, container, share

@@ -8,17 +8,17 @@ import pytest
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.fake import write_tree
-from kube_rdma.adapters.kernel.fake_sriov import FakeSriov
-from kube_rdma.adapters.kernel.sriov import Sriov
-from kube_rdma.adapters.kernel.uevents import Uevent
-from kube_rdma.adapters.kubelet.fake_devices import Place
+from kube_rdma.adapters.kernel.netlink.uevents import Uevent
+from kube_rdma.adapters.kernel.sriov.functions import Sriov
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PciAddress, Seat
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.programs.agent import functions
-from kube_rdma.programs.agent.functions import Sources
+from kube_rdma.programs.agent import virtual_functions
+from kube_rdma.programs.agent.virtual_functions import Sources
 from kube_rdma.programs.survey import take_survey
+from kube_rdma_testing.kernel.sriov import FakeSriov
+from kube_rdma_testing.kernel.tree import write_tree
+from kube_rdma_testing.kubelet.devices import Place
 
 from .world import World, until
 
@@ -29,7 +29,7 @@ CARDS = [PciAddress("0000:81:00.0"), PciAddress("0000:81:00.1")]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     for name in ("DRAIN_SECONDS", "POD_SECONDS", "RETRY_SECONDS"):
-        monkeypatch.setattr(functions, name, 0.05)
+        monkeypatch.setattr(virtual_functions, name, 0.05)
 
 
 class VfWorld(World):
@@ -223,7 +223,7 @@ async def test_a_range_of_functions_that_will_not_be_there_is_told_once(world, r
 
 async def test_functions_that_are_to_go_are_offered_to_nobody_first(world, monkeypatch):
     """A pod that got one at the last moment keeps it: whoever holds one is asked again."""
-    monkeypatch.setattr(functions, "DRAIN_SECONDS", 1000.0)
+    monkeypatch.setattr(virtual_functions, "DRAIN_SECONDS", 1000.0)
     world.policy(wish(2))
     async with world.agent():
         await world.offered(2)
@@ -234,7 +234,7 @@ async def test_functions_that_are_to_go_are_offered_to_nobody_first(world, monke
         await world.looked_again()
         assert len(world.kubelet.devices[RESOURCE]) == 2
         assert [text for _, text in world.sysfs.writes] == ["2"]
-        monkeypatch.setattr(functions, "DRAIN_SECONDS", 0.0)
+        monkeypatch.setattr(virtual_functions, "DRAIN_SECONDS", 0.0)
         world.announce()
         await world.offered(4)
 
@@ -316,7 +316,7 @@ async def test_what_the_kernel_refuses_is_said_once_and_tried_again(world, recor
 
 async def test_what_the_kernel_refused_is_not_tried_at_every_look(world, monkeypatch):
     """Another wish is."""
-    monkeypatch.setattr(functions, "RETRY_SECONDS", 1000.0)
+    monkeypatch.setattr(virtual_functions, "RETRY_SECONDS", 1000.0)
     world.sysfs.readonly = True
     world.policy(wish(4))
     async with world.agent():

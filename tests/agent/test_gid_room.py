@@ -5,8 +5,8 @@ import pytest
 from kube_rdma.model.attachment import GidTable, NetworkKind
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pool import Mode
-from kube_rdma.programs.agent.network_node import Asked, NetworkNode
-from kube_rdma.rules.attach import gids_wanted
+from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
+from kube_rdma.rules.attach.plan import gids_wanted
 from tests.rules import pod_networks as pods
 
 from .network_world import World, card, config, share

@@ -5,7 +5,7 @@ import pytest
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Mode, Pool, PoolSpec, Share, ShareId
-from kube_rdma.programs.agent.network_node import Asked, NetworkNode
+from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
 
 from .network_world import card
 

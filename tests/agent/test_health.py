@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.adapters.kubelet.fake_devices import Place
 from kube_rdma.model.device import PortState
 from kube_rdma.model.pool import Mode, PoolSpec
-from kube_rdma.programs.agent.desk import Desk
-from kube_rdma.programs.agent.offers import Offers
-from kube_rdma.rules.cards import cards
-from kube_rdma.rules.discovery import judge
-from kube_rdma.rules.pools import resolve
+from kube_rdma.programs.agent.device_plugin.handlers import Desk
+from kube_rdma.programs.agent.device_plugin.servers import Offers
+from kube_rdma.rules.health.discovery import judge
+from kube_rdma.rules.pools.cards import cards
+from kube_rdma.rules.pools.pools import resolve
+from kube_rdma_testing.kubelet.devices import Place
 
 from .world import VKE, World, hard_card, until
 

@@ -4,9 +4,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from kube_rdma.adapters.runtime.cri_fake import FakeRuntime
 from kube_rdma.model.errors import Refused
-from kube_rdma.programs.agent.host_places import HostPlaces
+from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces
+from kube_rdma_testing.runtime.cri import FakeRuntime
 
 SAID = {"PluginDirs": ["/data/cni"], "PluginConfDir": "/etc/cni/net.d", "Prefix": "eth"}
 

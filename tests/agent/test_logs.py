@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import logging, structlog
-from kube_rdma.programs.agent import logs
+from kube_rdma.programs import logs
 logs.configure()
 structlog.get_logger().warning("two lines", why="a\\nb", resource="rdma/hca")
 logging.getLogger("grpclib.server").error("foreign")

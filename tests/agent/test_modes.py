@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.adapters.journal.fake import FakeDisk
 from kube_rdma.adapters.journal.format import POOLS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kubelet.fake_devices import Place
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.programs.agent import plugin
+from kube_rdma.programs.agent.device_plugin import loop
+from kube_rdma_testing.disk import FakeDisk
+from kube_rdma_testing.kubelet.devices import Place
 
 from .world import VKE, World, hard_card, running, until
 
@@ -20,8 +20,8 @@ CARDS = [hard_card(n) for n in range(4)]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(plugin, "PENDING_SECONDS", 0.02)
-    monkeypatch.setattr(plugin, "KEPT_SECONDS", 0.02)
+    monkeypatch.setattr(loop, "PENDING_SECONDS", 0.02)
+    monkeypatch.setattr(loop, "KEPT_SECONDS", 0.02)
 
 
 @pytest.fixture

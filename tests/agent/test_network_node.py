@@ -5,8 +5,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from kube_rdma.adapters.cluster.fake import FakeServer
-from kube_rdma.adapters.cluster.ip import IP_POOL
+from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
@@ -20,9 +19,10 @@ from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.programs.agent.kept import KeptSurvey
-from kube_rdma.programs.agent.network_node import Asked, NetworkNode, host_network
-from kube_rdma.rules.attach_cards import seats
+from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode, host_network
+from kube_rdma.rules.attach.seats import seats
+from kube_rdma_testing.cluster.server import FakeServer
 from tests.rules.nodes import device, physical_with_virtual, seat
 from tests.rules.nodes import node as survey_of
 from tests.rules.pod_networks import card, network, share, wish

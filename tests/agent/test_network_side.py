@@ -10,26 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.cluster import ip
-from kube_rdma.adapters.cluster.fake import FakeServer
+from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.networks import DEFINITION
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.kernel.fake_network import FakeNetwork
-from kube_rdma.adapters.runtime.cni_state import AskingPods
-from kube_rdma.adapters.runtime.cri_fake import FakeRuntime
+from kube_rdma.adapters.cni.state import AskingPods
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.programs.agent.kept import KeptSurvey
-from kube_rdma.programs.agent.kubelet import KubeletView
-from kube_rdma.programs.agent.network_side import Machine, NetworkSide, Site
-from kube_rdma.programs.agent.sandboxes import Pace
-from kube_rdma.rules.networks import ANNOTATION, POD_NETWORKS
-from kube_rdma.rules.sandboxes import FAILURES
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.pod_networks.repair import Pace
+from kube_rdma.programs.agent.pod_networks.service import Machine, NetworkSide, Site
+from kube_rdma.rules.attach.repair import FAILURES
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
+from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.kernel.network import FakeNetwork
+from kube_rdma_testing.runtime.cri import FakeRuntime
 
 from .world import NODE_NAME, until
 
@@ -76,7 +76,9 @@ class Node:
         self.kernel = FakeNetwork()
         pci = PciAddress("0000:10:00.0")
         self.kernel.add_link("ens0f0", mac="02:00:00:00:00:10", pci=pci, mtu=9000, up=True)
-        self.server = FakeServer([ip.IP_POOL, ip.IP_BLOCK, ip.LEASE, DEFINITION])
+        self.server = FakeServer(
+            [ipam_objects.IP_POOL, ipam_objects.IP_BLOCK, ipam_objects.LEASE, DEFINITION]
+        )
         meta = {"name": "rdma", "namespace": "default"}
         self.server.put(DEFINITION, {"metadata": meta, "spec": {"config": json.dumps(NETWORK)}})
         runtime.run(OWN_POD)

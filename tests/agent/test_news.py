@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from kube_rdma.model.device import PortState
 from kube_rdma.model.pool import Mode, PoolSpec
 from kube_rdma.model.survey import Fault
-from kube_rdma.programs.agent import news
-from kube_rdma.rules.cards import cards as cards_of
-from kube_rdma.rules.discovery import judge
-from kube_rdma.rules.health import Change
-from kube_rdma.rules.pools import resolve
+from kube_rdma.programs.agent.device_plugin import log_lines
+from kube_rdma.rules.health.damping import Change
+from kube_rdma.rules.health.discovery import judge
+from kube_rdma.rules.pools.cards import cards as cards_of
+from kube_rdma.rules.pools.pools import resolve
 
 from .conftest import Node, card
 
@@ -39,7 +39,7 @@ def pool(cards):
 )
 def test_what_became_of_a_card(healthy, known, present, event):
     change = Change("0000:81:00.0", healthy, () if healthy else ("its cable", "its fan"))
-    line = news.of_card(change, "mlx5_0", known=known, present=present)
+    line = log_lines.of_card(change, "mlx5_0", known=known, present=present)
     assert line.event == event
     assert line.facts["card"] == "mlx5_0"
     assert line.level == ("info" if healthy else "warning")
@@ -48,11 +48,11 @@ def test_what_became_of_a_card(healthy, known, present, event):
 
 @given(CARDS)
 def test_no_change_is_no_news(cards):
-    assert not list(news.of_pool(pool(cards), pool(cards)))
+    assert not list(log_lines.of_pool(pool(cards), pool(cards)))
 
 
 def test_the_first_look_tells_the_pool():
-    lines = list(news.of_pool(None, pool({0: PortState.ACTIVE, 1: PortState.DOWN})))
+    lines = list(log_lines.of_pool(None, pool({0: PortState.ACTIVE, 1: PortState.DOWN})))
     assert [line.event for line in lines] == ["pool"]
     assert lines[0].facts == {
         "resource": "rdma/hca",
@@ -63,20 +63,20 @@ def test_the_first_look_tells_the_pool():
 
 
 def test_a_node_without_cards_is_a_warning():
-    (line,) = news.of_pool(None, pool({}))
+    (line,) = log_lines.of_pool(None, pool({}))
     assert line.level == "warning"
 
 
 def test_faults_are_told_when_they_are_new():
     first = replace(Node().survey, faults=(Fault("a", "x"),))
     second = replace(Node().survey, faults=(Fault("a", "x"), Fault("b", "y")))
-    assert [line.facts["what"] for line in news.of_survey(first, second)] == ["b"]
-    assert [line.facts["what"] for line in news.of_survey(None, second)] == ["a", "b"]
+    assert [line.facts["what"] for line in log_lines.of_survey(first, second)] == ["b"]
+    assert [line.facts["what"] for line in log_lines.of_survey(None, second)] == ["a", "b"]
 
 
 def test_cards_that_join_or_leave_the_pools_are_told_unless_their_health_was():
     before, after = {"a": "rxe0", "b": "rxe1"}, {"b": "rxe1", "c": "rxe2", "d": "rxe3"}
-    lines = list(news.of_cards(before, after, told={"d"}))
+    lines = list(log_lines.of_cards(before, after, told={"d"}))
     assert [(line.event, line.facts["card"]) for line in lines] == [
         ("card appeared", "rxe2"),
         ("card vanished", "rxe0"),

@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from kube_rdma.adapters.cluster.fake import FakeServer
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.watching import Changed, Gone, Synced
-from kube_rdma.adapters.runtime.cni_state import AskingPods
+from kube_rdma.adapters.cni.state import AskingPods
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.runtime import PodSandbox
-from kube_rdma.programs.agent.node_pods import Neighbours, NodePods
-from kube_rdma.rules.networks import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma.programs.agent.pod_networks.pod_watch import Neighbours, NodePods
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma_testing.cluster.server import FakeServer
 
 from .world import NODE_NAME, until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.adapters.cni_exec.process import Outcome
+from kube_rdma.adapters.cni.exec.process import Outcome
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.pool import Mode
 

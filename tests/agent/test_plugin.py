@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from grpclib import GRPCError
 
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
 from kube_rdma.model.device import PortState
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.survey import Fault
-from kube_rdma.programs.agent import plugin
+from kube_rdma.programs.agent.device_plugin import loop
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 from .conftest import Node, card, serving
 
@@ -74,7 +74,7 @@ async def refused():
 
 async def test_a_port_that_comes_up_unheard(settings, recording, monkeypatch):
     """Where the kernel lets us hear nothing, the node is looked at again by the clock."""
-    monkeypatch.setattr(plugin, "DEAF_SECONDS", 0.01)
+    monkeypatch.setattr(loop, "DEAF_SECONDS", 0.01)
     node = Node(card(0, PortState.DOWN), card(1, PortState.DOWN))
     kernel = replace(node.kernel, announcements=(("devices", refused),))
     async with FakeKubelet(settings.kubelet_dir) as kubelet, serving(settings, kernel):
@@ -127,7 +127,7 @@ async def test_announcements_that_break_off_end_the_agent(settings, recording):
 
     kernel = replace(Node().kernel, announcements=(("devices", broken),))
     with pytest.raises(Unavailable, match="broke off"):
-        await asyncio.wait_for(plugin.run_plugin(settings.doors(kernel)), 30)
+        await asyncio.wait_for(loop.run_plugin(settings.doors(kernel)), 30)
 
 
 @pytest.mark.parametrize("fault", ["no file", "no mode", "no folder of the kubelet"])
@@ -140,7 +140,7 @@ async def test_what_a_person_has_to_mend(settings, fault):
     else:
         settings.kubelet_dir.rmdir()
     with pytest.raises(Refused) as caught:
-        await asyncio.wait_for(plugin.run_plugin(settings.doors(Node(card(0)).kernel)), 30)
+        await asyncio.wait_for(loop.run_plugin(settings.doors(Node(card(0)).kernel)), 30)
     assert caught.value.where.startswith(
         str(settings.kubelet_dir if fault == "no folder of the kubelet" else settings.config)
     )
@@ -153,5 +153,5 @@ async def test_a_fault_of_ours_is_not_dressed_up(settings):
     kernel = replace(node.kernel, survey=lambda: next(looks, None))
     node.change(announcements=1)
     with pytest.raises(ExceptionGroup) as caught:
-        await asyncio.wait_for(plugin.run_plugin(settings.doors(kernel)), 30)
+        await asyncio.wait_for(loop.run_plugin(settings.doors(kernel)), 30)
     assert caught.group_contains(AttributeError)

@@ -6,8 +6,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 import pytest
 
-from kube_rdma.adapters.cluster.fake import FakeServer
-from kube_rdma.adapters.cluster.ip import IP_POOL
+from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.networks import DEFINITION as DEFINED
 from kube_rdma.adapters.cluster.networks import DefinitionSpec
@@ -22,9 +21,10 @@ from kube_rdma.model.pod import PodState
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.programs.agent.asking import asking, meant
-from kube_rdma.programs.agent.network_node import Asked, NetworkNode, host_network
-from kube_rdma.programs.ipam.fake import FakeAddresses
+from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode, host_network
+from kube_rdma.programs.agent.pod_networks.requests import asking, meant
+from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.ipam import FakeAddresses
 
 from .network_world import World, card, config, share
 

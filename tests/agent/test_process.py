@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 HCA = "rdma/hca"
 COMMAND = [str(Path(sys.executable).with_name("kube-rdma")), "agent"]

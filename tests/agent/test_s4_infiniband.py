@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kube_rdma.adapters.kernel.vf_addresses import settings
+from kube_rdma.adapters.kernel.sriov.addresses import settings
 from kube_rdma.api import ip_pool, node_policy
 from kube_rdma.api.document import read
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pool import Attach, Mode
-from kube_rdma.programs.ipam.fake import FakeAddresses
-from kube_rdma.rules import guids
-from kube_rdma.rules.modes import terms
+from kube_rdma.rules.attach import guids
+from kube_rdma.rules.pools.modes import terms
+from kube_rdma_testing.ipam import FakeAddresses
 
 from .network_world import World, card, share
 

@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
-from kube_rdma.adapters.runtime.cri_fake import FakeRuntime
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni import Verb
 from kube_rdma.model.errors import Unavailable
@@ -16,8 +15,9 @@ from kube_rdma.model.ip import Ask, NicAsk
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.runtime import PodSandbox
-from kube_rdma.programs.agent.sandboxes import Neighbours, Pace, Sandboxes, open_netns
-from kube_rdma.rules.sandboxes import ABSENT, FAILURES, GRACE, LONGEST, REFUSALS
+from kube_rdma.programs.agent.pod_networks.repair import Neighbours, Pace, Sandboxes, open_netns
+from kube_rdma.rules.attach.repair import ABSENT, FAILURES, GRACE, LONGEST, REFUSALS
+from kube_rdma_testing.runtime.cri import FakeRuntime
 
 from .network_world import POD, UID, World, card, config, container, eth0, share
 from .world import until

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from kube_rdma.adapters.journal.fake import FakeDisk
 from kube_rdma.adapters.journal.format import POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.device import PciAddress
@@ -17,9 +16,10 @@ from kube_rdma.model.pool import (
     Selector,
     Variables,
 )
-from kube_rdma.programs.agent.late import Never
-from kube_rdma.programs.agent.node import Alone
-from kube_rdma.programs.agent.staged import Staged
+from kube_rdma.programs.agent.device_plugin.mode_changes import Staged
+from kube_rdma.programs.agent.late_binding.late import Never
+from kube_rdma.programs.agent.node.interface import Alone
+from kube_rdma_testing.disk import FakeDisk
 
 OLD = PoolSpec("rdma/a", Mode.HCA, "c:1")
 NEW = PoolSpec("rdma/a", Mode.SHARED, "c:2")

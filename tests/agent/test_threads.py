@@ -8,8 +8,8 @@ import pytest
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pool import Mode
-from kube_rdma.programs.agent.process import BLOCKING
-from kube_rdma.programs.agent.threads import Threads
+from kube_rdma.programs.agent.pod_networks.worker_pools import Threads
+from kube_rdma.programs.process import BLOCKING
 
 from .network_world import World, card, config, share
 from .world import until

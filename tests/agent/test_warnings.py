@@ -4,14 +4,14 @@ import json
 
 from structlog.testing import capture_logs
 
-from kube_rdma.adapters.cluster.fake import FakeServer
-from kube_rdma.adapters.cluster.ip import IP_POOL
+from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.networks import DEFINITION
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api.networks import ANNOTATION
 from kube_rdma.model.pod import PodState
-from kube_rdma.programs.agent.asking import asking
-from kube_rdma.programs.agent.network_node import Asked, NetworkNode
+from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
+from kube_rdma.programs.agent.pod_networks.requests import asking
+from kube_rdma_testing.cluster.server import FakeServer
 
 META = {"name": "rdma", "namespace": "default"}
 

@@ -5,26 +5,26 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
-from kube_rdma.adapters.cluster.fake import FakeServer
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import BINDINGS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
 from kube_rdma.adapters.kubelet.folders import Folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.registry import Registry, serve
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PortState, Seat
-from kube_rdma.programs.agent.binder import Binder, Neighbours
-from kube_rdma.programs.agent.doors import Doors
-from kube_rdma.programs.agent.kubelet import KubeletView
-from kube_rdma.programs.agent.late import Never
-from kube_rdma.programs.agent.online import Online
-from kube_rdma.programs.agent.plugin import run_plugin
+from kube_rdma.programs.agent.dependencies import Doors
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.device_plugin.loop import run_plugin
+from kube_rdma.programs.agent.late_binding.binder import Binder, Neighbours
+from kube_rdma.programs.agent.late_binding.late import Never
+from kube_rdma.programs.agent.node.online import Online
+from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 from .conftest import Node, card
 

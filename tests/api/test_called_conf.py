@@ -79,7 +79,7 @@ def test_where_the_caller_wants_to_be_told_of_the_device():
 
 
 def test_what_others_would_do_is_kept_for_the_refusal():
-    """rules/networks says why ports and rates have no effect."""
+    """rules/attach/requests says why ports and rates have no effect."""
     _, ask = called(runtimeConfig={"portMappings": [{"hostPort": 1}], "io.x/other": 1})
     assert ask.capabilities == (("portMappings", b'[{"hostPort": 1}]'),)
 

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster import ip as kinds
+from kube_rdma.adapters.cluster import ipam_objects as kinds
 from kube_rdma.adapters.cluster import whereabouts
-from kube_rdma.adapters.cluster.fake import FakeServer
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.programs.cli.ip import ip
+from kube_rdma_testing.cluster.server import FakeServer
 
 KINDS = [kinds.IP_POOL, kinds.IP_BLOCK, kinds.LEASE]
 LEGACY = [whereabouts.POOL, whereabouts.RESERVATION, whereabouts.ATTACHMENT]

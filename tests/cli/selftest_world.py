@@ -7,9 +7,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from kube_rdma.adapters.kernel.fake_network import FakeNetwork
-from kube_rdma.adapters.kernel.fake_network_vf import seen_functions
-from kube_rdma.adapters.kernel.step_errors import INFINIBAND
+from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.model.attachment import HostLink, HostNetwork
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function_step import FunctionPlace
@@ -17,6 +15,8 @@ from kube_rdma.model.link import Host
 from kube_rdma.model.selftest import Scene
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.selftest import Doors
+from kube_rdma_testing.kernel.network import FakeNetwork
+from kube_rdma_testing.kernel.network_vf import seen_functions
 from tests.rules.pod_networks import AS_MADE, WIDE_MADE
 
 GUID = "02:00:00:00:00:00"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.kernel.fake import unpack
 from kube_rdma.api.config import DIALECTS, schema
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.cli.config import config
+from kube_rdma_lab.native.tree_text import unpack
 
 TREES = Path(__file__).parents[1] / "data/trees"
 HCA = '{"mode": "hca"}'

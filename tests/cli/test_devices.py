@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.kernel.fake import unpack
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.cli.devices import devices
+from kube_rdma_lab.native.tree_text import unpack
 
 TREES = Path(__file__).parents[1] / "data/trees"
 

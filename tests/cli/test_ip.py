@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cluster import ip as kinds
+from kube_rdma.adapters.cluster import ipam_objects as kinds
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.programs.cli.ip import ip

@@ -6,12 +6,12 @@ import socket
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.adapters.cni_conf.binary import NAMES, install
-from kube_rdma.adapters.cni_conf.folder import ConfFolder
+from kube_rdma.adapters.cni.conf.binary import NAMES, install
+from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.cli.main import cli
-from kube_rdma.rules.conflist import plan
-from kube_rdma.rules.meta_plugins import RDMA_CONF
+from kube_rdma.rules.cni_conf.conflist import plan
+from kube_rdma.rules.cni_conf.meta_plugins import RDMA_CONF
 
 LIST = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "plugins": [{"type": "bridge"}]})
 LONE = json.dumps({"cniVersion": "1.0.0", "name": "cbr0", "type": "bridge"})

@@ -17,11 +17,11 @@ import pytest
 from kube_rdma.adapters.cluster.calls import Pace
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.errors import Conflict
-from kube_rdma.adapters.cluster.fake import FakeServer
 from kube_rdma.adapters.cluster.kinds import EVERYWHERE, NOTHING, Codec, Kind, Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Synced
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma_testing.cluster.server import FakeServer
 
 REAL = os.environ.get("KUBE_RDMA_TEST_KUBECONFIG")
 POWERLESS = os.environ.get("KUBE_RDMA_TEST_POWERLESS")

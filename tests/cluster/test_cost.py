@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "module", ["kube_rdma.programs.agent.plugin", "kube_rdma.adapters.cluster.events"]
+    "module", ["kube_rdma.programs.agent.device_plugin.loop", "kube_rdma.adapters.cluster.events"]
 )
 def test_the_client_is_imported_only_to_connect(module):
     """Neither role plugin nor what it says Events with imports lightkube and its HTTP."""

@@ -10,13 +10,13 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from kube_rdma.adapters.cni_conf import binary
-from kube_rdma.adapters.cni_conf.folder import ConfFolder, Keeper, Pace, remove
-from kube_rdma.adapters.cni_conf.places import Places
+from kube_rdma.adapters.cni.conf import binary
+from kube_rdma.adapters.cni.conf.folder import ConfFolder, Keeper, Pace, remove
+from kube_rdma.adapters.cni.conf.places import Places
 from kube_rdma.model.cni_conf import IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.rules.conf_binaries import proven
-from kube_rdma.rules.conflist import plan, unplan
+from kube_rdma.rules.cni_conf.binaries import proven
+from kube_rdma.rules.cni_conf.conflist import plan, unplan
 
 LIST = '{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "bridge"}]}'
 LONE = '{"cniVersion": "1.0.0", "name": "net", "type": "bridge"}'

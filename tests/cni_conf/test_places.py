@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kube_rdma.adapters.cni_conf.places import find, inside
+from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.model.errors import Refused
 
 CONTAINERD = "/etc/containerd/config.toml"

@@ -14,13 +14,13 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kube_rdma.adapters.cni_exec.fake import FakeHost
-from kube_rdma.adapters.cni_exec.plugins import Host, Plugins
-from kube_rdma.adapters.cni_exec.process import Outcome
+from kube_rdma.adapters.cni.exec.plugins import Host, Plugins
+from kube_rdma.adapters.cni.exec.process import Outcome
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.step import CallPlugin, PluginConf
+from kube_rdma_testing.cni.plugins import FakeHost
 
 # It reads its environment as it was given: Python adds to its own.
 PROGRAM = """\

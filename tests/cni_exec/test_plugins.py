@@ -11,7 +11,7 @@ from select import select
 
 import pytest
 
-from kube_rdma.adapters.cni_exec.process import MOST
+from kube_rdma.adapters.cni.exec.process import MOST
 from kube_rdma.model.attachment import PluginResult
 from kube_rdma.model.cni import Dns
 from kube_rdma.model.errors import Refused, Unavailable

@@ -1,4 +1,4 @@
-"""What a mode means stands in the table of rules/modes: no other rule names a mode."""
+"""What a mode means stands in the table of rules/pools/modes: no other rule names a mode."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from .tree import texts
 
 # The table itself, and the rule that chooses a mode to try.
-ALLOWED = ("src/kube_rdma/rules/modes.py", "src/kube_rdma/rules/selftest.py")
+ALLOWED = ("src/kube_rdma/rules/pools/modes.py", "src/kube_rdma/rules/selftest.py")
 
 
 def named_modes(name: str, text: str) -> Iterator[str]:

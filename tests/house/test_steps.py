@@ -11,27 +11,30 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import CallPlugin, EndPlugin, MakeLink, RemoveLink, SetLink, Step, Undo
-from kube_rdma.rules.attach_steps import ROWS, lacks, undone
+from kube_rdma.rules.attach.step_table import ROWS, lacks, undone
 from kube_rdma.views.steps import TEXTS, describe
 from tests.journal.values import values
 
 from .tree import ROOT
 
 STEPS, UNDOS = get_args(Step), get_args(Undo)
-KERNEL = ROOT / "src/kube_rdma/adapters/kernel/steps.py"  # the fake has the same tests
-PLUGINS = {CallPlugin, EndPlugin}  # run by binaries of others, in programs/agent/attaching
+KERNEL = ROOT / "src/kube_rdma/adapters/kernel/pod/steps.py"  # the fake has the same tests
+PLUGINS = {
+    CallPlugin,
+    EndPlugin,
+}  # run by binaries of others, in programs/agent/pod_networks/executor
 
 
 def faults(rows: Collection[type], texts: Collection[type], runner: str) -> Iterator[str]:
     """One sentence for each kind that is forgotten somewhere; `runner` is the source of KERNEL."""
     for kind in STEPS:
         if kind not in rows:
-            yield f"{kind.__name__} has no row in rules/attach_steps"
+            yield f"{kind.__name__} has no row in rules/attach/step_table"
     for kind in dict.fromkeys((*STEPS, *UNDOS)):
         if kind not in texts:
             yield f"{kind.__name__} has no sentence in views/steps"
         if kind not in PLUGINS and f" {kind.__name__}: " not in runner:
-            yield f"{kind.__name__} is not run in adapters/kernel/steps"
+            yield f"{kind.__name__} is not run in adapters/kernel/pod/steps"
 
 
 def test_no_kind_is_forgotten() -> None:
@@ -44,16 +47,16 @@ def test_no_kind_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("kind", "sentences"),
     [
-        (SetLink, ["has no row in rules/attach_steps", "has no sentence in views/steps"]),
+        (SetLink, ["has no row in rules/attach/step_table", "has no sentence in views/steps"]),
         (RemoveLink, ["has no sentence in views/steps"]),
-        (MakeLink, ["has no row in rules/attach_steps", "has no sentence in views/steps"]),
+        (MakeLink, ["has no row in rules/attach/step_table", "has no sentence in views/steps"]),
     ],
 )
 def test_a_planted_fault_is_found(kind: type, sentences: list[str]) -> None:
     """A kind that is left out of a table, and out of the source of whoever runs it, is named."""
     rows, texts = set(ROWS) - {kind}, set(TEXTS) - {kind}
     runner = KERNEL.read_text(encoding="utf-8").replace(f" {kind.__name__}: ", " ")
-    wanted = [*sentences, "is not run in adapters/kernel/steps"]
+    wanted = [*sentences, "is not run in adapters/kernel/pod/steps"]
     assert list(faults(rows, texts, runner)) == [f"{kind.__name__} {each}" for each in wanted]
 
 

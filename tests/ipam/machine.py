@@ -12,7 +12,7 @@ from typing import Any
 
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.ip import Booking, BootId, ContainerId, JournalId, NodeName
-from kube_rdma.rules.ip_talk import Act, Desk, Talk
+from kube_rdma.rules.ipam.effects import Act, Desk, Talk
 
 NOTHING = object()
 

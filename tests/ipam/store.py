@@ -13,7 +13,7 @@ from random import Random
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ip import Block, Board, Cell, NodeLease, NodeName, PoolName
-from kube_rdma.rules import ip_talk as talk
+from kube_rdma.rules.ipam import effects as talk
 
 Stored = Block | NodeLease | Board
 Write = talk.WriteBlock | talk.WriteLease | talk.WriteBoard | talk.DropBlock | talk.DropLease

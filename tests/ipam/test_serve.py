@@ -10,10 +10,10 @@ import pytest
 
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ip import Ask, IPPool, IPRange, NicAsk, NodeLease, Timing
-from kube_rdma.rules import ip_serve as serve
-from kube_rdma.rules import ip_talk as talk
-from kube_rdma.rules.ip_cells import zones
-from kube_rdma.rules.ip_node import load
+from kube_rdma.rules.ipam import agent as serve
+from kube_rdma.rules.ipam import effects as talk
+from kube_rdma.rules.ipam.cells import zones
+from kube_rdma.rules.ipam.node_state import load
 
 from .store import Store
 

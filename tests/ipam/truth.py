@@ -20,10 +20,10 @@ from kube_rdma.model.ip import (
     Owner,
     PoolName,
 )
-from kube_rdma.rules.ip_blocks import holds_of
-from kube_rdma.rules.ip_cells import cell_of, mask
-from kube_rdma.rules.ip_grant import Catalog
-from kube_rdma.rules.ip_reclaim import conflicts
+from kube_rdma.rules.ipam.blocks import holds_of
+from kube_rdma.rules.ipam.cells import cell_of, mask
+from kube_rdma.rules.ipam.grant import Catalog
+from kube_rdma.rules.ipam.reclaim import conflicts
 
 from .store import Store
 

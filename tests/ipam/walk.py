@@ -26,8 +26,8 @@ from kube_rdma.model.ip import (
     PoolName,
     Span,
 )
-from kube_rdma.rules.ip_cells import mask
-from kube_rdma.rules.ip_node import lost
+from kube_rdma.rules.ipam.cells import mask
+from kube_rdma.rules.ipam.node_state import lost
 
 from .machine import Machine
 from .truth import Breach

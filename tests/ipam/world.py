@@ -23,12 +23,12 @@ from kube_rdma.model.ip import (
     NodeName,
     Timing,
 )
-from kube_rdma.rules import ip_serve as serve
-from kube_rdma.rules import ip_talk as talk
-from kube_rdma.rules.ip_cells import zones
-from kube_rdma.rules.ip_grant import Granted
-from kube_rdma.rules.ip_node import load
-from kube_rdma.rules.ip_patrol import Post, Scene, patrol
+from kube_rdma.rules.ipam import agent as serve
+from kube_rdma.rules.ipam import effects as talk
+from kube_rdma.rules.ipam.cells import zones
+from kube_rdma.rules.ipam.gc import Post, Scene, patrol
+from kube_rdma.rules.ipam.grant import Granted
+from kube_rdma.rules.ipam.node_state import load
 
 from .machine import NOTHING, Machine, Task
 from .store import Store

@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube_rdma.adapters.cluster import ip
+from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.calls import Pace as WatchPace
-from kube_rdma.adapters.cluster.fake import FakeServer
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.journal.fake import FakeDisk
 from kube_rdma.api import ip_objects
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ip import Ask, NicAsk, Timing
 from kube_rdma.programs.ipam.node import Addresses, Doors
 from kube_rdma.programs.ipam.pace import Pace
+from kube_rdma_testing.cluster.server import FakeServer
+from kube_rdma_testing.disk import FakeDisk
 
 SPACE = "kube-rdma"
 TIMING = Timing(contact=30.0, margin=3.0, patience=2.0)
@@ -43,7 +43,7 @@ class World:
     """One API server, one clock, and what each node has on its disk."""
 
     def __init__(self):
-        self.server = FakeServer([ip.IP_POOL, ip.IP_BLOCK, ip.LEASE])
+        self.server = FakeServer([ipam_objects.IP_POOL, ipam_objects.IP_BLOCK, ipam_objects.LEASE])
         self.clock = Clock()
         self.pace = Pace(TIMING, self.clock, call=1.0, tick=0.005, patrol=0.005, pause=at_once)
         self.disks = {}
@@ -55,7 +55,7 @@ class World:
             "restSeconds": rest,
             "blockSize": block,
         }
-        self.server.put(ip.IP_POOL, self.document("IPPool", name, spec))
+        self.server.put(ipam_objects.IP_POOL, self.document("IPPool", name, spec))
 
     def document(self, kind, name, spec):
         version = "kube-rdma.io/v1alpha1"

@@ -6,7 +6,7 @@ import pytest
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import IPPool, IPRange, NicAsk
-from kube_rdma.programs.ipam.fake import FakeAddresses
+from kube_rdma_testing.ipam import FakeAddresses
 
 from .conftest import ask, texts
 

@@ -6,13 +6,13 @@ from itertools import count
 
 import pytest
 
-from kube_rdma.adapters.cluster import ip
+from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.journal.fake import Failing, FakeDisk, Killed
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ip import JournalId, NicAsk, NodeLease
 from kube_rdma.programs.ipam.runner import Runner
-from kube_rdma.rules.ip_talk import WriteLease
+from kube_rdma.rules.ipam.effects import WriteLease
+from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 
 from .conftest import SPACE, TIMING, ask, gives, texts, until
 
@@ -271,7 +271,9 @@ async def test_a_block_that_was_garbled(world):
         await addresses.add(ask("c1", NicAsk("net1", "p")))
         (block,) = world.server.documents("ipblocks")
         spec = {**block["spec"], "edition": "many"}
-        world.server.put(ip.IP_BLOCK, world.document("IPBlock", block["metadata"]["name"], spec))
+        world.server.put(
+            ipam_objects.IP_BLOCK, world.document("IPBlock", block["metadata"]["name"], spec)
+        )
         found = [texts(await _patiently(addresses, f"d{n}")) for n in range(60)]
         assert len({*map(tuple, found)}) == 60
         await addresses.delete("d59")
@@ -295,7 +297,7 @@ class Held:
 async def test_a_write_that_was_given_up_is_never_answered(world):
     """Its outcome is unknown, which is None, and what comes later reaches nobody."""
     held = Held(world.server.line())
-    runner = Runner(ip.Addresses(Cluster(held), SPACE), replace(world.pace, call=0.02))
+    runner = Runner(ipam_objects.Addresses(Cluster(held), SPACE), replace(world.pace, call=0.02))
 
     def renewal():
         return (yield WriteLease(NodeLease("node-1", JournalId("j"), "b")))

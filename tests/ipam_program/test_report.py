@@ -5,12 +5,12 @@ from ipaddress import ip_network
 
 import pytest
 
-from kube_rdma.adapters.cluster.fake import FakeServer
-from kube_rdma.adapters.cluster.ip import IP_BLOCK, IP_POOL, LEASE
+from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.ip import Block, Cell, Family, Holding, IPPool, IPRange
 from kube_rdma.programs.ipam.report import Reporter
+from kube_rdma_testing.cluster.server import FakeServer
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 SUBNET = ip_network("10.0.0.0/26")

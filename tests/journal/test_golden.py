@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.fake import FakeDisk
 from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma_testing.disk import FakeDisk
 
 from .recorded import dataclasses, parts, words
 from .samples import RECORDS

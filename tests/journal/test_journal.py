@@ -12,11 +12,11 @@ import pytest
 
 from kube_rdma.adapters.journal.codec import Codec, form
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.fake import Failing, FakeDisk, Killed
 from kube_rdma.adapters.journal.format import FORMS
 from kube_rdma.adapters.journal.journal import Journal, Loaded
 from kube_rdma.model.binding import Promise
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kube_rdma.adapters.kernel.char_nodes import FOLDER, CharNodes, FakeCharNodes, missing
+from kube_rdma.adapters.kernel.device_nodes import FOLDER, CharNodes, FakeCharNodes, missing
 from kube_rdma.model.errors import Refused, Unavailable
 
 UVERBS, RDMA_CM = "/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.fake import unpack, write_tree
-from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import GidType, Gpu, LinkLayer, PciAddress
+from kube_rdma_lab.native.tree_text import unpack
+from kube_rdma_testing.kernel.tree import write_tree
 
 TREES = Path(__file__).parents[1] / "data/trees"
 

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.default_routes import merge_routes
-from kube_rdma.adapters.kernel.fake import unpack, write_tree
-from kube_rdma.adapters.kernel.record import ROUTES_FILE
-from kube_rdma.adapters.kernel.sysfs import read_survey, survey_tree
-from kube_rdma.adapters.kernel.sysfs_tree import Tree
+from kube_rdma.adapters.kernel.netlink.default_routes import merge_routes
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey, survey_tree
+from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
+from kube_rdma.adapters.kernel.sysfs.tree import Tree
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, Seat
 from kube_rdma.model.survey import Fault
 from kube_rdma.programs.survey import take_survey
+from kube_rdma_lab.native.tree_text import unpack
+from kube_rdma_testing.kernel.tree import write_tree
 
 TREES = Path(__file__).parents[1] / "data/trees"
 PF, VF0, VF1 = (PciAddress(f"0000:81:00.{number}") for number in (0, 2, 3))

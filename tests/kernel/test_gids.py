@@ -7,7 +7,7 @@ from threading import Thread
 
 import pytest
 
-from kube_rdma.adapters.kernel.gids import await_gid, crowded, gid_table, listed, pci_of
+from kube_rdma.adapters.kernel.pod.gids import await_gid, crowded, gid_table, listed, pci_of
 from kube_rdma.model.attachment import GidTable
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ip import gid_of

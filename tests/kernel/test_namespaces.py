@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 import kube_rdma
-from kube_rdma.adapters.kernel import namespaces
-from kube_rdma.adapters.kernel.namespaces import (
+from kube_rdma.adapters.kernel.pod import namespaces
+from kube_rdma.adapters.kernel.pod.namespaces import (
     FakeNamespaces,
     links_inside,
     make_namespace,
@@ -164,7 +164,7 @@ def test_an_interface_is_found_by_the_namespace_it_is_in(tmp_path):
 UNPRIVILEGED = """
 import os
 from pathlib import Path
-from kube_rdma.adapters.kernel.namespaces import links_inside
+from kube_rdma.adapters.kernel.pod.namespaces import links_inside
 from kube_rdma.model.errors import Refused
 if os.getuid() == 0:
     os.setuid(65534)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.netlink import (
+from kube_rdma.adapters.kernel.netlink.codec import (
     Attribute,
     ChangedMeanwhileError,
     Control,

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.fake import remove_device, unpack
-from kube_rdma.adapters.kernel.port_watch import PortReading, read_states
-from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
+from kube_rdma.adapters.kernel.sysfs.port_watch import PortReading, read_states
 from kube_rdma.model.device import PhysicalState, PortState
+from kube_rdma_lab.native.tree_text import unpack
+from kube_rdma_testing.kernel.tree import remove_device
 
 TREE = Path(__file__).parents[1] / "data/trees/mlx5-ib-pf-vfs/tree.txt"
 

@@ -6,8 +6,8 @@ from ipaddress import ip_address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.announce import advertisement, arp_announcement
-from kube_rdma.adapters.kernel.probe import advertiser, arp_probe, arp_speaker, solicitation
+from kube_rdma.adapters.kernel.pod.announce import advertisement, arp_announcement
+from kube_rdma.adapters.kernel.pod.probe import advertiser, arp_probe, arp_speaker, solicitation
 
 MAC = bytes.fromhex("020000000001")
 V4, V6 = ip_address("10.9.0.1"), ip_address("fd00:9::1:2345")

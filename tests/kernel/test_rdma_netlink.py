@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.fake import unpack
-from kube_rdma.adapters.kernel.netlink import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.rdma_netlink import (
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
+from kube_rdma.adapters.kernel.netlink.rdma_read import (
     Attr,
     LinkDevice,
     LinkPort,
@@ -24,10 +23,11 @@ from kube_rdma.adapters.kernel.rdma_netlink import (
     merge,
     read_links,
 )
-from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import PhysicalState, PortState
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.survey import Fault, NamespaceMode
+from kube_rdma_lab.native.tree_text import unpack
 
 TREES = Path(__file__).parents[1] / "data/trees"
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.fake import unpack
-from kube_rdma.adapters.kernel.rebind import Functions
-from kube_rdma.adapters.kernel.sriov import locked
-from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.adapters.kernel.sriov.functions import locked
+from kube_rdma.adapters.kernel.sriov.rebind import Functions
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.function_step import RebindFunction
 from kube_rdma.model.step import AwaitPartition
+from kube_rdma_lab.native.tree_text import unpack
 
 TREE = Path(__file__).parents[1] / "data/trees/mlx5-ib-pf-vfs/tree.txt"
 PCI, PHYSICAL = PciAddress("0000:41:00.2"), PciAddress("0000:41:00.0")

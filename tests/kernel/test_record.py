@@ -12,19 +12,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.fake import Damage, damaged, remove_device, unpack, write_tree
-from kube_rdma.adapters.kernel.rdma_netlink import LinkDevice, LinkPort, LinkView, merge
-from kube_rdma.adapters.kernel.record import (
+from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, LinkView, merge
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
+from kube_rdma.adapters.kernel.sysfs.record import (
     NETLINK_FILE,
     ROUTES_FILE,
     record,
     recorded_links,
     recorded_routes,
 )
-from kube_rdma.adapters.kernel.sysfs import read_survey
 from kube_rdma.model.device import PhysicalState, PortState
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.survey import Fault, NamespaceMode
+from kube_rdma_lab.native.tree_text import unpack
+from kube_rdma_testing.kernel.tree import Damage, damaged, remove_device, write_tree
 
 from .worlds import RDMA_CM, functions, worlds
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.default_routes import read_default_routes
-from kube_rdma.adapters.kernel.netlink import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.rtnl import (
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
+from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
+from kube_rdma.adapters.kernel.netlink.rtnl import (
     Link,
     decode_default_route,
     decode_link,

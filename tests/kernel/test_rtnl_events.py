@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.netlink import Message, encode
-from kube_rdma.adapters.kernel.rtnl_events import (
+from kube_rdma.adapters.kernel.netlink.codec import Message, encode
+from kube_rdma.adapters.kernel.netlink.rtnl_events import (
     FakeRtnlEvents,
     News,
     RtnlEvent,
@@ -75,7 +75,7 @@ async def test_the_listener_opens_and_closes_and_can_be_cancelled():
 # answers with two events, of the link and of the address 127.0.0.1 that it gives itself.
 SCRIPT = """
 import asyncio, fcntl, socket, struct
-from kube_rdma.adapters.kernel.rtnl_events import News, RtnlEvents
+from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvents
 
 async def main():
     heard = set()

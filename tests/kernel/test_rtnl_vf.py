@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.netlink import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.rtnl_vf import (
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
+from kube_rdma.adapters.kernel.netlink.rtnl_vf import (
     changes,
     decode_physical,
     reset_function,

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel import rtnl_write
-from kube_rdma.adapters.kernel.announce import advertisement, arp_announcement
-from kube_rdma.adapters.kernel.netlink import Attribute, decode_attributes, encode_attributes
-from kube_rdma.adapters.kernel.rdma_write import new_device
-from kube_rdma.adapters.kernel.rtnl_view import (
+from kube_rdma.adapters.kernel.netlink import rtnl_write
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, decode_attributes, encode_attributes
+from kube_rdma.adapters.kernel.netlink.rdma_write import new_device
+from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     decode_address,
     decode_interface,
     decode_route,
     decode_rule,
 )
+from kube_rdma.adapters.kernel.pod.announce import advertisement, arp_announcement
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.link import Host
 from kube_rdma.model.pod_view import SeenRoute, SeenRule

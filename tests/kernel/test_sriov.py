@@ -12,15 +12,15 @@ from threading import Event
 import pytest
 from structlog.testing import capture_logs
 
-from kube_rdma.adapters.kernel.fake import write_tree
-from kube_rdma.adapters.kernel.fake_network import KilledError
-from kube_rdma.adapters.kernel.fake_sriov import FakeSriov
-from kube_rdma.adapters.kernel.sriov import Sriov
-from kube_rdma.adapters.kernel.vf_addresses import made_of
+from kube_rdma.adapters.kernel.sriov.addresses import made_of
+from kube_rdma.adapters.kernel.sriov.functions import Sriov
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, Seat
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.programs.survey import take_survey
+from kube_rdma_testing.kernel.network import KilledError
+from kube_rdma_testing.kernel.sriov import FakeSriov
+from kube_rdma_testing.kernel.tree import write_tree
 from tests.bare.vm.sriov_contract import Making, act, functions, locked
 
 CARD = PciAddress("0000:81:00.0")

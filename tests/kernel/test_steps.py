@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.announce import arp_announcement
-from kube_rdma.adapters.kernel.fake_network import FakeNetwork, KilledError
-from kube_rdma.adapters.kernel.step_errors import judged, refusal
-from kube_rdma.adapters.kernel.steps import open_pod
+from kube_rdma.adapters.kernel.pod.announce import arp_announcement
+from kube_rdma.adapters.kernel.pod.errors import judged, refusal
+from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.function_step import FunctionPlace
 from kube_rdma.model.link import Host
@@ -33,6 +32,7 @@ from kube_rdma.model.step import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma_testing.kernel.network import FakeNetwork, KilledError
 from tests.bare.vm.steps_contract import (
     MAC,
     MARK,

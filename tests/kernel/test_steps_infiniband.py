@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.fake_network import FakeNetwork
-from kube_rdma.adapters.kernel.netlink import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.pod_links import PodLinks, remove_returned, restore_on_node
-from kube_rdma.adapters.kernel.rdma_netlink import decode_device
-from kube_rdma.adapters.kernel.rdma_write import PodRdma
-from kube_rdma.adapters.kernel.step_errors import INFINIBAND, refusal
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
+from kube_rdma.adapters.kernel.netlink.rdma_read import decode_device
+from kube_rdma.adapters.kernel.netlink.rdma_write import PodRdma
+from kube_rdma.adapters.kernel.pod.errors import INFINIBAND, refusal
+from kube_rdma.adapters.kernel.pod.links import PodLinks, remove_returned, restore_on_node
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.function_step import (
@@ -43,6 +42,7 @@ from kube_rdma.model.step import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma_testing.kernel.network import FakeNetwork
 from tests.rules.pod_networks import WIDE_MADE
 
 POD = Path("/run/netns/pod")

@@ -7,8 +7,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from kube_rdma.adapters.kernel.fake_network import KilledError
-from kube_rdma.adapters.kernel.sriov import Sriov
+from kube_rdma.adapters.kernel.sriov.functions import Sriov
+from kube_rdma_testing.kernel.network import KilledError
 from tests.bare.vm.sriov_contract import KilledMaking
 from tests.bare.vm.steps_contract_killed import Killed
 from tests.cli.selftest_world import World

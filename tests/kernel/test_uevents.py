@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.uevents import LOST, FakeUevents, Uevent, Uevents, decode
+from kube_rdma.adapters.kernel.netlink.uevents import LOST, FakeUevents, Uevent, Uevents, decode
 
 KERNEL = 0
 LOOPBACK = Path("/sys/class/net/lo/uevent")

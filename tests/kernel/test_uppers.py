@@ -1,7 +1,7 @@
 """What stands on an interface, by sysfs: a card below a bond is not idle."""
 
-from kube_rdma.adapters.kernel.sysfs_seat import upper_netdevs
-from kube_rdma.adapters.kernel.sysfs_tree import Tree
+from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
+from kube_rdma.adapters.kernel.sysfs.tree import Tree
 
 
 def test_bond_and_vlan_are_above_and_its_own_card_is_not(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.netlink import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.uses import decode_guest, read_uses
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
+from kube_rdma.adapters.kernel.sriov.netdev_usage import decode_guest, read_uses
 from kube_rdma.model.errors import Unavailable
 
 from .test_namespaces import needs_root
@@ -68,7 +68,7 @@ def test_an_interface_that_sysfs_and_netlink_do_not_tell_alike_is_left_out(tmp_p
 SCRIPT = """
 import json, subprocess
 from dataclasses import asdict
-from kube_rdma.adapters.kernel.uses import read_uses
+from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 
 def do(*words):
     subprocess.run(words, check=True)

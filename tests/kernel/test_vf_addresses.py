@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.kernel.vf_addresses import made_of, tell
+from kube_rdma.adapters.kernel.sriov.addresses import made_of, tell
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.function import SetFunctions
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.link import Host
-from kube_rdma.rules.guids import usable
+from kube_rdma.rules.attach.guids import usable
 
 from .vf_answers import INDEX, PLACE, Kernel, answer, function
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import struct
 
-from kube_rdma.adapters.kernel.netlink import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.rtnl_vf import sent
-from kube_rdma.adapters.kernel.step_errors import refusal
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
+from kube_rdma.adapters.kernel.netlink.rtnl_vf import sent
+from kube_rdma.adapters.kernel.pod.errors import refusal
 from kube_rdma.model.function_step import FunctionPlace
 from kube_rdma.model.link import Host
 

@@ -11,9 +11,9 @@ from grpclib.const import Cardinality, Handler
 from grpclib.encoding.base import CodecBase
 from grpclib.server import Server
 
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginStub
 from kube_rdma.adapters.kubelet.rpc import LONGEST
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 from .conftest import make_offer, running
 

@@ -3,11 +3,11 @@
 import pytest
 from grpclib import GRPCError, Status
 
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
-from kube_rdma.adapters.kubelet.fake_devices import Place
 from kube_rdma.adapters.kubelet.service import Choice
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pool import Share
+from kube_rdma_testing.kubelet.devices import Place
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 from .conftest import Desk, make_offer, running
 

@@ -4,9 +4,9 @@ import pytest
 from grpclib import GRPCError, Status
 from grpclib.client import Channel
 
-from kube_rdma.adapters.kubelet.fake import FakeKubelet, is_extended_resource
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import RegistrationStub
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet, is_extended_resource
 
 from .conftest import make_offer, running
 

@@ -6,14 +6,14 @@ import pytest
 from grpclib import GRPCError, Status
 from grpclib.server import Server
 
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
-from kube_rdma.adapters.kubelet.fake_devices import Devices, Place
-from kube_rdma.adapters.kubelet.fake_pod_resources import FakePodResources
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.holding import Allocatable, Holding
 from kube_rdma.model.pool import Share
+from kube_rdma_testing.kubelet.devices import Devices, Place
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
+from kube_rdma_testing.kubelet.pod_resources import FakePodResources
 
 from .conftest import make_offer, running
 

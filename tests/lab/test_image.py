@@ -11,7 +11,7 @@ from kube_rdma_lab.build.parts import open_store
 
 LOADED = "# code object from "
 # Everything that the example's agent imports, as its first seconds do.
-AGENT = "kube_rdma.programs.agent.opening, kube_rdma.programs.agent.network_side"
+AGENT = "kube_rdma.programs.agent.compose, kube_rdma.programs.agent.pod_networks.service"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import re
 import pytest
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.rules.conflist import without
+from kube_rdma.rules.cni_conf.conflist import without
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import Endpoint, measure

@@ -58,6 +58,7 @@ def test_what_swings_to_and_fro_is_no_progress():
 def test_the_machine_s_pace_is_told_in_words():
     assert pace.describe(2.52) == "slow machine: 2.5 × the reference"
     assert pace.describe(0.96) == "machine: 1.0 × the reference"
+    assert pace.describe(pace.of_boot(30), "machines") == "slow machines: 2.5 × the reference"
 
 
 def test_the_pace_is_measured_in_work_that_was_done():

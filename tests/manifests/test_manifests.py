@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 import yaml
 
-from kube_rdma.adapters.cni_conf.places import find
+from kube_rdma.adapters.cni.conf.places import find
 from kube_rdma.adapters.runtime.cri import SOCKETS
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from kube_rdma.model.binding import PodName
 from kube_rdma.model.function_step import FunctionSettings
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.attach_cards import with_pods
+from kube_rdma.rules.attach.seats import with_pods
 
 from .pod_networks import SANDBOX, card, given, network, node, planned, share, wish
 

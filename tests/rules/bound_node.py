@@ -8,13 +8,13 @@ manager does: init containers and containers of a pod share ids, a dead pod's go
 from dataclasses import dataclass, field
 from itertools import count
 
-from kube_rdma.adapters.journal.fake import Failing, FakeDisk, Killed
 from kube_rdma.adapters.journal.format import BINDINGS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.binding import Binding, CdiFile, PodName, Promise, at_start
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Grant
-from kube_rdma.rules import binding as rules
+from kube_rdma.rules.late_binding import binding as rules
+from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 
 RESOURCE = "rdma/hca"
 

@@ -27,8 +27,8 @@ from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.link import Host
 from kube_rdma.model.pool import Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.attach import plans
-from kube_rdma.rules.attach_cards import seats
+from kube_rdma.rules.attach.plan import plans
+from kube_rdma.rules.attach.seats import seats
 
 from .nodes import device, seat
 

@@ -33,7 +33,7 @@ from kube_rdma.model.step import (
     TakeLink,
 )
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.guids import of_sysfs
+from kube_rdma.rules.attach.guids import of_sysfs
 
 INFINIBAND_MAC = 59  # characters of a MAC of 20 octets
 NO_MAC = "00:00:00:00:00:00"
@@ -77,7 +77,7 @@ class World:
         return links, set(self.routes), set(self.rules), dict(self.sysctls), devices, functions
 
     def view(self):
-        """The fresh look that rules/attach_undo compares with."""
+        """The fresh look that rules/attach/undo compares with."""
         devices = []
         for name, (there, on) in self.rdma.items():
             if there == "pod" or not self.exclusive:

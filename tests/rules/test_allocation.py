@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pool import Bind, DeviceInfo, ExtraInfo, Mode, PoolSpec, Variables
-from kube_rdma.rules.allocation import allocate, card_facts, device_infos, grant, granted_cards
-from kube_rdma.rules.modes import terms
-from kube_rdma.rules.pools import resolve
+from kube_rdma.rules.pools.allocation import (
+    allocate,
+    card_facts,
+    device_infos,
+    grant,
+    granted_cards,
+)
+from kube_rdma.rules.pools.modes import terms
+from kube_rdma.rules.pools.pools import resolve
 
 from .nodes import (
     DOORS,

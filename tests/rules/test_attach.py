@@ -35,8 +35,8 @@ from kube_rdma.model.step import (
     VirtualKind,
 )
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.attach import gid_room, soft_name
-from kube_rdma.rules.attach_undo import undo
+from kube_rdma.rules.attach.plan import gid_room, soft_name
+from kube_rdma.rules.attach.undo import undo
 from kube_rdma.views.steps import describe
 
 from .pod_networks import SANDBOX, card, network, node, planned, pods, share, wish

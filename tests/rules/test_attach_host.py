@@ -7,7 +7,7 @@ import pytest
 from kube_rdma.model.attachment import NetworkKind
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Mode
-from kube_rdma.rules.attach_host import agree, may_leave, wanted
+from kube_rdma.rules.attach.host_links import agree, may_leave, wanted
 
 from .nodes import node, physical_with_virtual
 from .pod_networks import card, network, share, wish

@@ -18,11 +18,11 @@ from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.step import AwaitPartition, MakeLink, MoveRdma
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules import guids
-from kube_rdma.rules.attach_cards import seats
-from kube_rdma.rules.attach_infiniband import refuse_taken
-from kube_rdma.rules.attach_seen import as_named
-from kube_rdma.rules.attach_undo import check, undo
+from kube_rdma.rules.attach import guids
+from kube_rdma.rules.attach.infiniband import refuse_taken
+from kube_rdma.rules.attach.result import as_named
+from kube_rdma.rules.attach.seats import seats
+from kube_rdma.rules.attach.undo import check, undo
 from kube_rdma.views.steps import describe
 
 from .pod_networks import SANDBOX, card, guid, network, node, place, planned, share, wish

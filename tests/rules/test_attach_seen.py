@@ -9,9 +9,9 @@ from kube_rdma.model.attachment import NetworkKind
 from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType
 from kube_rdma.model.pod_view import PodView, SeenLink
 from kube_rdma.model.pool import Mode
-from kube_rdma.rules.attach import plans, soft_name
-from kube_rdma.rules.attach_cards import seats
-from kube_rdma.rules.attach_seen import attached, char_paths, rdma_names
+from kube_rdma.rules.attach.plan import plans, soft_name
+from kube_rdma.rules.attach.result import attached, char_paths, rdma_names
+from kube_rdma.rules.attach.seats import seats
 
 from .nodes import DOORS, RDMA_CM, device
 from .pod_networks import SANDBOX, card, network, node, share, wish

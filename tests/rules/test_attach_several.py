@@ -7,9 +7,9 @@ import pytest
 from kube_rdma.model.attachment import NetworkKind, NetworkRoute, Plan
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.step import AddRoute, AddRule, SetSysctl
-from kube_rdma.rules.attach import plans as attach_plans
-from kube_rdma.rules.attach_cards import seats
-from kube_rdma.rules.attach_undo import check
+from kube_rdma.rules.attach.plan import plans as attach_plans
+from kube_rdma.rules.attach.seats import seats
+from kube_rdma.rules.attach.undo import check
 
 from .pod_networks import SANDBOX, card, network, node, planned, share, wish
 from .pod_networks import given as leased

@@ -21,8 +21,8 @@ from kube_rdma.model.step import (
     SetSysctl,
     TakeLink,
 )
-from kube_rdma.rules.attach_steps import lacks
-from kube_rdma.rules.attach_undo import check, undo, undo_by_plan
+from kube_rdma.rules.attach.step_table import lacks
+from kube_rdma.rules.attach.undo import check, undo, undo_by_plan
 
 from .pod_networks import card, network, node, planned, pods, share, wish
 from .pod_networks import given as leased

@@ -17,9 +17,9 @@ from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.step import MoveRdma, SetLink
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.attach_cards import seats
-from kube_rdma.rules.attach_undo import check, undo
-from kube_rdma.rules.attach_vf import places, with_settings
+from kube_rdma.rules.attach.seats import seats
+from kube_rdma.rules.attach.undo import check, undo
+from kube_rdma.rules.attach.vf import places, with_settings
 from kube_rdma.views.steps import describe
 
 from .pod_networks import AS_MADE, card, network, node, place, planned, share, wish

@@ -8,7 +8,7 @@ from kube_rdma.model.binding import Binding, CdiFile, PodName, Promise, at_start
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Grant
-from kube_rdma.rules.binding import (
+from kube_rdma.rules.late_binding.binding import (
     GRACE,
     SETTLED,
     Bind,

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kube_rdma.model.binding import at_start
 from kube_rdma.model.errors import Refused
-from kube_rdma.rules.binding import GRACE, SETTLED, Start, Write
+from kube_rdma.rules.late_binding.binding import GRACE, SETTLED, Start, Write
 
 from .bound_node import Node, Pod
 

@@ -6,7 +6,7 @@ from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.cni import Call, Result, Verb
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import InterfaceName
-from kube_rdma.rules.callers import Role, role
+from kube_rdma.rules.cni_conf.callers import Role, role
 
 
 def call(verb, interface="net1", **facts):

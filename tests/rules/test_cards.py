@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.survey import Verdict
-from kube_rdma.rules.cards import cards, carries_default_route
+from kube_rdma.rules.pools.cards import cards, carries_default_route
 
 from .nodes import DOWN, device, function, node, nodes, physical_with_virtual, seat
 

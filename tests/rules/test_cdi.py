@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.runtime import Runtime
-from kube_rdma.rules.cdi import cdi_works
+from kube_rdma.rules.late_binding.cdi import cdi_works
 
 
 @pytest.mark.parametrize(

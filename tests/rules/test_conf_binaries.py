@@ -5,8 +5,8 @@ import json
 import pytest
 
 from kube_rdma.model.cni_conf import IPAM_PLUGIN, PLUGIN, ConfFile, Wiring
-from kube_rdma.rules.conf_binaries import proven
-from kube_rdma.rules.conflist import plan
+from kube_rdma.rules.cni_conf.binaries import proven
+from kube_rdma.rules.cni_conf.conflist import plan
 
 OURS = {PLUGIN, IPAM_PLUGIN}
 MULTUS = '{"cniVersion": "1.1.0", "name": "m", "type": "multus-shim"}'

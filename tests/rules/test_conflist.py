@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused
-from kube_rdma.rules.conflist import ENTRY, chained, plan, told, unplan, without
+from kube_rdma.rules.cni_conf.conflist import ENTRY, chained, plan, told, unplan, without
 
 FLANNEL = """{
   "name": "cbr0",

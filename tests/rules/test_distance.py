@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress, Seat
 from kube_rdma.model.gpu_use import HeldGpu
-from kube_rdma.rules.distance import Distance, Side, got, rank, way
-from kube_rdma.rules.topology import Nearness
+from kube_rdma.rules.pools.distance import Distance, Side, got, rank, way
+from kube_rdma.rules.pools.topology import Nearness
 
 from .nodes import device, hard_card, seat
 

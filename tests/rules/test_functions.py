@@ -10,7 +10,7 @@ from kube_rdma.model.card import CardId, Netdev, Use
 from kube_rdma.model.function import FunctionsPlan, FunctionsWish, SetFunctions
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Bind, Mode, Pool, PoolSpec, Selector
-from kube_rdma.rules.functions import (
+from kube_rdma.rules.functions.plan import (
     function_faults,
     held_functions,
     in_question,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.device import CharKind, PciAddress
 from kube_rdma.model.link import PodLink
-from kube_rdma.rules.health import (
+from kube_rdma.rules.health.damping import (
     HOLD,
     LONGEST_HOLD,
     WINDOW,

@@ -7,10 +7,10 @@ import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ip import Ask, Block, Cell, Family, Holding, IPPool, IPRange, NicAsk
-from kube_rdma.rules.ip_blocks import choose, confirmed, held, holds_of, plan, unsettled
-from kube_rdma.rules.ip_cells import zones
-from kube_rdma.rules.ip_grant import Granted, Short, ask
-from kube_rdma.rules.ip_node import (
+from kube_rdma.rules.ipam.blocks import choose, confirmed, held, holds_of, plan, unsettled
+from kube_rdma.rules.ipam.cells import zones
+from kube_rdma.rules.ipam.grant import Granted, Short, ask
+from kube_rdma.rules.ipam.node_state import (
     NodeState,
     abandoned,
     cut,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.ip import Block, Holding, IPPool, IPRange, Span
-from kube_rdma.rules.ip_cells import cell_of
-from kube_rdma.rules.ip_pools import lost, overlaps
+from kube_rdma.rules.ipam.cells import cell_of
+from kube_rdma.rules.ipam.pools import lost, overlaps
 
 
 def pool(name, *subnets, network="default", **more):

@@ -18,12 +18,13 @@ from kube_rdma.model.ip import (
     Timing,
     Want,
 )
-from kube_rdma.rules.ip_blocks import confirmed, plan
-from kube_rdma.rules.ip_cells import zones
-from kube_rdma.rules.ip_grant import Lack
-from kube_rdma.rules.ip_lease import entry, fence, is_ours, renewal
-from kube_rdma.rules.ip_node import NodeState
-from kube_rdma.rules.ip_reclaim import (
+from kube_rdma.rules.ipam.blocks import confirmed, plan
+from kube_rdma.rules.ipam.borrowing import gifts, is_posted, is_wanted, posted, surplus
+from kube_rdma.rules.ipam.cells import zones
+from kube_rdma.rules.ipam.grant import Lack
+from kube_rdma.rules.ipam.node_lease import entry, fence, is_ours, renewal
+from kube_rdma.rules.ipam.node_state import NodeState
+from kube_rdma.rules.ipam.reclaim import (
     EMPTY,
     conflicts,
     ended,
@@ -35,7 +36,6 @@ from kube_rdma.rules.ip_reclaim import (
     stale_wants,
     usage,
 )
-from kube_rdma.rules.ip_wants import gifts, is_posted, is_wanted, posted, surplus
 
 TIMING = Timing(contact=600.0, margin=60.0, patience=5.0)
 MINE = NodeLease("n1", "journal", "boot-2")

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from kube_rdma.model.card import CardId, Netdev
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
 from kube_rdma.model.pool import Attach, Mode, PoolSpec, Selector, Variables
-from kube_rdma.rules.cards import cards
-from kube_rdma.rules.discovery import judge
-from kube_rdma.rules.membership import as_members, not_free
-from kube_rdma.rules.pools import resolve
+from kube_rdma.rules.health.discovery import judge
+from kube_rdma.rules.health.membership import as_members, not_free
+from kube_rdma.rules.pools.cards import cards
+from kube_rdma.rules.pools.pools import resolve
 
 from .nodes import device, function, node, nodes, physical_with_virtual, seat, specs
 

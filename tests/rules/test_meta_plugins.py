@@ -8,9 +8,15 @@ from kube_rdma.api import cni_conf_network
 from kube_rdma.model.cni_conf import BUILT_IN, PLUGIN, ConfFile, Wiring
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
-from kube_rdma.rules.conflist import ENTRY, named_by_pods, plan, told, unplan
-from kube_rdma.rules.meta_plugins import CELLO_RDMA, META_PLUGINS, RDMA_CONF, rdma_conf, unread
-from kube_rdma.rules.networks import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma.rules.cni_conf.conflist import ENTRY, named_by_pods, plan, told, unplan
+from kube_rdma.rules.cni_conf.meta_plugins import (
+    CELLO_RDMA,
+    META_PLUGINS,
+    RDMA_CONF,
+    rdma_conf,
+    unread,
+)
 
 LONE = {"cniVersion": "0.4.0", "name": "ovn-kubernetes", "type": "ovn-k8s-cni-overlay"}
 OWN = "00-kube-rdma.conflist"

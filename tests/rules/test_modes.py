@@ -6,7 +6,7 @@ import pytest
 
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Preference
-from kube_rdma.rules.modes import MODES, Takes, terms
+from kube_rdma.rules.pools.modes import MODES, Takes, terms
 
 SPEC = PoolSpec("rdma/hca", Mode.SHARED_MULTI, "c:1:1")
 

@@ -7,7 +7,7 @@ import pytest
 from kube_rdma.model.attachment import NetworkKind
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
-from kube_rdma.rules.networks import refuse_host_network, wishes
+from kube_rdma.rules.attach.requests import refuse_host_network, wishes
 
 from .bad_pod_networks import CASES
 from .pod_networks import network, planned, wish

@@ -8,7 +8,7 @@ import pytest
 from kube_rdma.api.network_definition import load
 from kube_rdma.model.attachment import AskedAddress, NetworkKind
 from kube_rdma.model.errors import Refused
-from kube_rdma.rules.networks import wishes
+from kube_rdma.rules.attach.requests import wishes
 
 from .pod_networks import network, wish
 

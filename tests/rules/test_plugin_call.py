@@ -13,9 +13,9 @@ from kube_rdma.model.errors import Broken, Refused
 from kube_rdma.model.pod_view import PodView, SeenLink
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.step import AddRoute, CallPlugin
-from kube_rdma.rules.attach_undo import undo
-from kube_rdma.rules.networks import in_order
-from kube_rdma.rules.plugin_call import attached, plans, refuse_missing
+from kube_rdma.rules.attach.foreign_plugins import attached, plans, refuse_missing
+from kube_rdma.rules.attach.requests import in_order
+from kube_rdma.rules.attach.undo import undo
 from kube_rdma.views.steps import describe
 
 from .pod_networks import RESOURCE, card, network, node, planned, share, wish

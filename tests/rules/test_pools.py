@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Selector
-from kube_rdma.rules.cards import cards
-from kube_rdma.rules.modes import terms
-from kube_rdma.rules.pools import offer, resolve
-from kube_rdma.rules.selection import why_not
+from kube_rdma.rules.pools.cards import cards
+from kube_rdma.rules.pools.modes import terms
+from kube_rdma.rules.pools.pools import offer, resolve
+from kube_rdma.rules.pools.selection import why_not
 
 from .nodes import (
     DOWN,

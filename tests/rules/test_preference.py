@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.gpu_use import FreeGpu
 from kube_rdma.model.pool import Bind, Mode, PoolSpec, Preference
-from kube_rdma.rules.modes import terms
-from kube_rdma.rules.pools import resolve
-from kube_rdma.rules.preference import prefer
+from kube_rdma.rules.pools.modes import terms
+from kube_rdma.rules.pools.pools import resolve
+from kube_rdma.rules.pools.preference import prefer
 
 from .nodes import DOWN, device, hard_card, node, nodes, physical_with_virtual, seat, specs
 

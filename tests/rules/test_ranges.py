@@ -8,7 +8,7 @@ import pytest
 
 from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import FunctionRange, Mode, PoolSpec, Selector
-from kube_rdma.rules.ranges import outside, range_faults
+from kube_rdma.rules.functions.ranges import outside, range_faults
 
 from .nodes import device, function, node, physical_with_virtual, seat
 

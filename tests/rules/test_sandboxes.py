@@ -11,8 +11,7 @@ from kube_rdma.model.attachment import Attachment, Sandbox
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.pod import MIRROR, PodState
 from kube_rdma.model.runtime import PodSandbox
-from kube_rdma.rules.networks import ANNOTATION, POD_NETWORKS
-from kube_rdma.rules.sandboxes import (
+from kube_rdma.rules.attach.repair import (
     ABSENT,
     FAILURES,
     FIRST,
@@ -31,6 +30,7 @@ from kube_rdma.rules.sandboxes import (
     is_others,
     is_owed,
 )
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
 
 ASKS = ((ANNOTATION, "rdma"),)
 STATIC = (*ASKS, (MIRROR, "abc"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kube_rdma.model.card import Card, CardId, Netdev
 from kube_rdma.model.device import LinkLayer
 from kube_rdma.model.pool import FunctionRange, Mode, PoolSpec, Selector
-from kube_rdma.rules.selection import why_not
+from kube_rdma.rules.pools.selection import why_not
 
 from .nodes import SELECTORS, device, function, nodes, physical_with_virtual, seat
 

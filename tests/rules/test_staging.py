@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec
-from kube_rdma.rules.modes import terms
-from kube_rdma.rules.staging import Stage, stage
+from kube_rdma.rules.pools.modes import terms
+from kube_rdma.rules.pools.staging import Stage, stage
 
 CARD = "0000:81:00.0"
 IDS = {

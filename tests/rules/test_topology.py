@@ -19,7 +19,7 @@ from kube_rdma.model.device import (
     Seat,
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.rules.topology import Nearness, matrix, nearness
+from kube_rdma.rules.pools.topology import Nearness, matrix, nearness
 
 SELF, PIX, PXB, PHB, NODE, SYS = Nearness
 

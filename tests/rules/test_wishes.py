@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.pool import Bind, FunctionRange, Mode, PoolSpec, Preference, Selector
-from kube_rdma.rules.modes import MODES, terms
-from kube_rdma.rules.wishes import faults, said, warnings
+from kube_rdma.rules.pools.modes import MODES, terms
+from kube_rdma.rules.pools.wishes import faults, said, warnings
 
 ONE = PciAddress("0000:81:00.0")
 TWO = PciAddress("0000:81:00.1")

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.runtime.cdi import CdiFolder, document, file_name
-from kube_rdma.adapters.runtime.cdi_fake import FakeRuntime
 from kube_rdma.model.binding import (
     Binding,
     CdiFile,
@@ -18,6 +17,7 @@ from kube_rdma.model.binding import (
     cdi_name,
 )
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma_testing.runtime.cdi import FakeRuntime
 
 EDITS = Edits(
     ("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"),

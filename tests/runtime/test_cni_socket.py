@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.runtime import cni_frames as frames
-from kube_rdma.adapters.runtime.cni_fake import FakeShim
-from kube_rdma.adapters.runtime.cni_socket import CniSocket, Limits
+from kube_rdma.adapters.cni import frames
+from kube_rdma.adapters.cni.socket import CniSocket, Limits
 from kube_rdma.model.cni import Result
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.programs.agent.logs import recorded
+from kube_rdma.programs.logs import recorded
+from kube_rdma_testing.cni.shim import FakeShim
+
+# Not the checkout's own Python: that may lie below a home that only root may enter.
+PYTHON = Path(sys.executable).resolve()
 
 CONFIG = json.dumps({"cniVersion": "1.0.0", "name": "pods"}).encode()
 DELETE = {"CNI_COMMAND": "DEL", "CNI_CONTAINERID": "c", "CNI_IFNAME": "eth0"}
@@ -133,7 +136,7 @@ async def test_only_root_may_call(root):
             path(root).chmod(0o666)
             path(root).parent.chmod(0o755)
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-c", script, str(path(root))), user=65534
+                PYTHON, "-I", "-c", script, path(root), user=65534
             )
             assert await process.wait() == 0
     assert calls == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.runtime.cni_state import AskingPods, Mark, MissedDeletes
+from kube_rdma.adapters.cni.state import AskingPods, Mark, MissedDeletes
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni import Attachment
 from kube_rdma.model.errors import Unavailable

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.adapters.runtime import cni_wire as wire
+from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.model import cni
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni_conf import ANNOTATIONS

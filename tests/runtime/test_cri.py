@@ -10,10 +10,10 @@ from kube_rdma.adapters.runtime.cri import (
     read_runtime,
     read_sandboxes,
 )
-from kube_rdma.adapters.runtime.cri_fake import FakeRuntime
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.runtime import PodSandbox, Runtime
+from kube_rdma_testing.runtime.cri import FakeRuntime
 
 DIRS = ["/etc/cdi", "/var/run/cdi"]
 

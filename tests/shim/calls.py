@@ -4,10 +4,10 @@ import asyncio
 import json
 from contextlib import asynccontextmanager, suppress
 
-from kube_rdma.adapters.runtime.cni_socket import CniSocket
-from kube_rdma.adapters.runtime.cni_state import AskingPods
+from kube_rdma.adapters.cni.socket import CniSocket
+from kube_rdma.adapters.cni.state import AskingPods
 from kube_rdma.model.cni_conf import ANNOTATIONS
-from kube_rdma.rules.conflist import ENTRY
+from kube_rdma.rules.cni_conf.conflist import ENTRY
 
 NETNS = "/proc/self/ns/net"
 PREVIOUS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.runtime.cni_fake import FakeShim, Outcome
+from kube_rdma_testing.cni.shim import FakeShim, Outcome
 
 BUILD = Path(__file__).parents[2] / "shim" / "build.py"
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.runtime import cni_frames as frames
-from kube_rdma.adapters.runtime.cni_state import MissedDeletes
+from kube_rdma.adapters.cni import frames
+from kube_rdma.adapters.cni.state import MissedDeletes
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni import Attachment, Link, Result, Verb
 from kube_rdma.model.errors import Refused
-from kube_rdma.rules.conflist import ENTRY
+from kube_rdma.rules.cni_conf.conflist import ENTRY
 
 from .calls import NETNS, PREVIOUS, asking, environment, serving, text
 

@@ -8,8 +8,8 @@ import pytest
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni import Link, Result
 from kube_rdma.model.cni_conf import ANNOTATIONS
-from kube_rdma.rules.conflist import ENTRY
-from kube_rdma.rules.networks import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma.rules.cni_conf.conflist import ENTRY
 
 from .calls import PREVIOUS, asking, chained, environment, serving, text
 

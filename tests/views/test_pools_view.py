@@ -22,7 +22,7 @@ from kube_rdma.model.pool import (
     ShareId,
     Variables,
 )
-from kube_rdma.rules.modes import MODES
+from kube_rdma.rules.pools.modes import MODES
 from kube_rdma.views.modes import modes_page
 from kube_rdma.views.pools import LeftOut, OnNode, node_text, pools_document, wishes_text
 

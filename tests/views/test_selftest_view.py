@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from kube_rdma.model.selftest import Asked, Kind, LeftOut, Result, Stage, Trouble
-from kube_rdma.rules.attach_undo import undo
+from kube_rdma.rules.attach.undo import undo
 from kube_rdma.rules.selftest import trials
 from kube_rdma.views.selftest import Table, dry_run, summary
 from tests.rules.pod_networks import card

@@ -2,7 +2,7 @@
 
 The same check serves a file, admission and the controller: each gives a Document and gets the
 IPPool value, or a Refused with every fault of it. Whether anything is left to give is arithmetic
-and stays with rules/ip_cells.zones; what a change does to pods with rules/ip_pools.
+and stays with rules/ipam/cells.zones; what a change does to pods with rules/ipam/pools.
 """
 
 from __future__ import annotations

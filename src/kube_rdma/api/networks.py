@@ -3,9 +3,9 @@
 It has two forms, names with commas (``ns/net@ifname, other``) and a JSON list of objects; both
 become one Document, so that both are checked once and every fault has its place and entry. Form and
 meaning are those of the Network Plumbing Working Group's specification, version 1.3, and of Multus.
-What only other plugins can do with an entry is kept for them, rules/networks refuses it for ours.
-Programs in Go write such lists too: null and an empty text mean there that nothing was said, and a
-key that is nobody's is passed over, here with a warning.
+What only other plugins can do with an entry is kept for them, rules/attach/requests refuses it for
+ours. Programs in Go write such lists too: null and an empty text mean there that nothing was said,
+and a key that is nobody's is passed over, here with a warning.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A pod's further network: what was asked for, which network that is, what was attached.
 
-api compiles annotations and NetworkAttachmentDefinitions to NetworkAsk and Network. rules/networks
-brings the two together (Wish), rules/attach_cards finds card and link for each (Seat), rules/attach
-plans Steps (Plan). The agent journals the Plans and tells the pod's status out of Attached.
+api compiles annotations and NetworkAttachmentDefinitions to NetworkAsk and Network.
+rules/attach/requests brings the two together (Wish), rules/attach/seats finds card and link for
+each (Seat), rules/attach/plan plans Steps (Plan). The agent journals the Plans and tells the pod's
+status out of Attached.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class NetworkKind(StrEnum):
     """How an interface comes into the pod.
 
     MACVLAN, IPVLAN, IPOIB: a virtual link on a card, the last one on InfiniBand. DEVICE: the card's
-    or function's own link. CARD: what the mode of the granted card means (rules/modes). OTHER: the
-    binaries of the host's CNI folder make it (rules/plugin_call).
+    or function's own link. CARD: what the mode of the granted card means (rules/pools/modes).
+    OTHER: the binaries of the host's CNI folder make it (rules/attach/foreign_plugins).
     """
 
     MACVLAN = "macvlan"

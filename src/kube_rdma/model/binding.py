@@ -2,8 +2,8 @@
 
 The kubelet asks for a container's devices before the pod has a network, so Allocate only names a
 CDI device (Promise); what that name stands for is written later (Binding) and looked up by the
-runtime when it creates the container (DESIGN, decision 2). Both are journalled. rules/binding
-decides about them, adapters/runtime writes the CDI files.
+runtime when it creates the container (DESIGN, decision 2). Both are journalled.
+rules/late_binding/binding decides about them, adapters/runtime writes the CDI files.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A call of the Container Network Interface, and what is answered.
 
-The shim hands calls over, adapters/runtime/cni_wire decodes them to a Call and encodes a Result,
+The shim hands calls over, adapters/cni/protocol decodes them to a Call and encodes a Result,
 for the versions 0.3.1 to 1.1.0 of the specification. Names are those of the specification.
 """
 
@@ -121,7 +121,8 @@ class Call:
     `args` all of CNI_ARGS. `previous` is what the plugins before us made, `valid` what GC must
     leave, `config` the whole configuration as it came, for the keys that only some callers know.
     `plugin` is the type of that configuration, `marked` says that it is our entry in the cluster's
-    list (rules/conflist). `annotations` are the pod's where the runtime tells them to that entry.
+    list (rules/cni_conf/conflist). `annotations` are the pod's where the runtime tells them to that
+    entry.
     """
 
     verb: Verb

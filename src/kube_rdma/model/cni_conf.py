@@ -1,6 +1,6 @@
 """The CNI configuration of a node: its files, who calls us, and what has to change for it.
 
-adapters/cni_conf reads and writes the folder, rules/conflist decides what it should hold.
+adapters/cni_conf reads and writes the folder, rules/cni_conf/conflist decides what it should hold.
 """
 
 from __future__ import annotations

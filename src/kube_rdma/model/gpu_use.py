@@ -1,8 +1,8 @@
 """Where GPUs sit, as far as it matters for the cards beside them.
 
 A program learns from the kubelet which GPUs are free and which a container holds, and from the
-survey where they sit; rules/preference and rules/distance take them. A kubelet may know no more of
-a GPU than its NUMA nodes, so the seat can be missing.
+survey where they sit; rules/pools/preference and rules/pools/distance take them. A kubelet may know
+no more of a GPU than its NUMA nodes, so the seat can be missing.
 """
 
 from __future__ import annotations

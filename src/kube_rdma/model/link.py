@@ -1,6 +1,6 @@
 """A network interface: as a plan found it on the node, and as a pod's namespace shows it.
 
-Steps name a Host. adapters/kernel looks into namespaces, rules/health judges what a card's
+Steps name a Host. adapters/kernel looks into namespaces, rules/health/damping judges what a card's
 interface does there.
 """
 

@@ -1,8 +1,8 @@
 """What is offered to the kubelet and what a container got of it: PoolSpec, Pool, Offer, Grant.
 
-The few values that cross between neighbours: api makes a PoolSpec out of a document, rules/pools
-meets it with the node's cards, adapters/kubelet tells the Offer of the Pool, rules/allocation
-answers with a Grant.
+The few values that cross between neighbours: api makes a PoolSpec out of a document,
+rules/pools/pools meets it with the node's cards, adapters/kubelet tells the Offer of the Pool,
+rules/pools/allocation answers with a Grant.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it all
 
 
 class Mode(StrEnum):
-    """How cards are given to pods; what each mode means is one row of the table in rules/modes."""
+    """How cards are given to pods; a row of the table in rules/pools/modes says what each means."""
 
     HCA = "hca"
     EXCLUSIVE = "exclusive"

@@ -12,9 +12,9 @@ from pathlib import Path
 from kube_rdma.api import config, document
 from kube_rdma.api.dialect import Config
 from kube_rdma.model.errors import Refused
-from kube_rdma.rules import wishes
-from kube_rdma.rules.functions import function_faults
-from kube_rdma.rules.ranges import range_faults
+from kube_rdma.rules.functions.plan import function_faults
+from kube_rdma.rules.functions.ranges import range_faults
+from kube_rdma.rules.pools import wishes
 
 
 def read_config(path: Path) -> Config:

@@ -18,25 +18,25 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube_rdma.adapters.kernel.default_routes import read_default_routes
-from kube_rdma.adapters.kernel.namespaces import Namespace, make_namespace
-from kube_rdma.adapters.kernel.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.rtnl_vf import seen_functions
-from kube_rdma.adapters.kernel.rtnl_view import seen_links
-from kube_rdma.adapters.kernel.steps import PodNetwork, open_pod
-from kube_rdma.adapters.kernel.sysfs_seat import upper_netdevs
-from kube_rdma.adapters.kernel.sysfs_tree import Tree
+from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
+from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links
+from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
+from kube_rdma.adapters.kernel.pod.namespaces import Namespace, make_namespace
+from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
+from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
+from kube_rdma.adapters.kernel.sysfs.tree import Tree
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.function_step import SetFunction
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.selftest import Asked, LeftOut, Result, Scene, Stage, Trial, Trouble
 from kube_rdma.model.step import SetSysctl, Step, Undo
-from kube_rdma.programs.agent.network_node import host_network
+from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.attach_undo import check, undo
-from kube_rdma.rules.cards import cards
-from kube_rdma.rules.discovery import judge
+from kube_rdma.rules.attach.undo import check, undo
+from kube_rdma.rules.health.discovery import judge
+from kube_rdma.rules.pools.cards import cards
 from kube_rdma.rules.selftest import differences, trials
 
 PATIENCE = 15.0  # seconds; the kernel ends a namespace in its own time

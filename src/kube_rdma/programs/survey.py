@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kube_rdma.adapters.kernel.default_routes import merge_routes, read_default_routes
-from kube_rdma.adapters.kernel.rdma_netlink import merge, read_links
-from kube_rdma.adapters.kernel.record import recorded_links, recorded_routes
-from kube_rdma.adapters.kernel.sysfs import read_devices, read_survey
+from kube_rdma.adapters.kernel.netlink.default_routes import merge_routes, read_default_routes
+from kube_rdma.adapters.kernel.netlink.rdma_read import merge, read_links
+from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
+from kube_rdma.adapters.kernel.sysfs.record import recorded_links, recorded_routes
 from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused, Unavailable

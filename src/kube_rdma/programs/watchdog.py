@@ -1,6 +1,6 @@
 """Ends a program of ours whose event loop hangs, with the stacks of all threads in its log.
 
-Runs beside the loop of each program that stays (agent/process.until_signal), in a thread that asks
+Runs beside the loop of each program that stays (process.until_signal), in a thread that asks
 the loop to answer. It takes the place of a liveness probe: a probe starts a process each time and
 takes a starved program for a hung one (docs/decisions/0013-liveness.md). The kubelet starts an
 ended container anew, and the journal says where to go on.

@@ -33,13 +33,13 @@ from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.pool import Bind, Mode, ShareId
 from kube_rdma.model.selftest import Asked, Kind, LeftOut, Scene, Trial
 from kube_rdma.model.step import MakeRdma
-from kube_rdma.rules.attach import plans
-from kube_rdma.rules.attach_cards import link_of, seats
-from kube_rdma.rules.attach_infiniband import refuse_taken
-from kube_rdma.rules.attach_vf import with_settings
-from kube_rdma.rules.cards import carries_default_route
-from kube_rdma.rules.networks import wishes
-from kube_rdma.rules.sentences import listed
+from kube_rdma.rules.attach.infiniband import refuse_taken
+from kube_rdma.rules.attach.plan import plans
+from kube_rdma.rules.attach.requests import wishes
+from kube_rdma.rules.attach.seats import link_of, seats
+from kube_rdma.rules.attach.vf import with_settings
+from kube_rdma.rules.phrases import listed
+from kube_rdma.rules.pools.cards import carries_default_route
 
 INTERFACE = InterfaceName("kr-selftest")  # the node has none of this name (see step_errors)
 

@@ -1,8 +1,8 @@
 """The node's RDMA devices for people: a table.
 
 The last step of `kube-rdma devices`: everything shown was found by the survey and judged by
-rules/discovery. Plain text, because importing a table library would cost more than the survey.
-views/documents has the same for programs.
+rules/health/discovery. Plain text, because importing a table library would cost more than the
+survey. views/documents has the same for programs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The page docs/modes.md, written from the table of modes so that it cannot tell something else."""
 
-# ruff: noqa: D102  what the fields of a row mean is said in rules/modes, once
+# ruff: noqa: D102  what the fields of a row mean is said in rules/pools/modes, once
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kube_rdma.model.pool import Attach, Bind, Mode, Preference
 
 
 class Row(Protocol):
-    """What the page shows of one row of rules/modes."""
+    """What the page shows of one row of rules/pools/modes."""
 
     @property
     def takes(self) -> str: ...
@@ -44,8 +44,8 @@ _OPENING = """\
 # Modes
 
 What a container gets when it asks for a share, mode by mode. Written from the table in
-[rules/modes.py](../src/kube_rdma/rules/modes.py); a configuration ([config.md](config.md)) can
-change the shares, `bind`, `attach` and `prefer` of a pool.
+[rules/pools/modes.py](../src/kube_rdma/rules/pools/modes.py); a configuration
+([config.md](config.md)) can change the shares, `bind`, `attach` and `prefer` of a pool.
 """
 
 

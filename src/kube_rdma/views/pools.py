@@ -1,7 +1,7 @@
 """The pools that a configuration means, and what they are on a node: `kube-rdma config check`.
 
 The last step of that command. The wishes come with nothing left unsaid, what the node makes of them
-comes from rules/pools and rules/selection.
+comes from rules/pools/pools and rules/pools/selection.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Steps and what takes them back, as people read them: for explain and for a dry run.
 
-What each kind comes to stands in rules/attach_steps, row by row.
+What each kind comes to stands in rules/attach/step_table, row by row.
 """
 
 from __future__ import annotations

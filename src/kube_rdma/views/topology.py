@@ -2,7 +2,8 @@
 
 Rows, columns, marks and the two-space ``NIC0: mlx5_0`` lines are nvidia-smi's, so that what reads
 its output by fields reads this. Ours in addition: the NUMA node of NICs, and a legend of the GPUs,
-for their numbers follow the PCI address here. rules/topology finds the marks; they come as text.
+for their numbers follow the PCI address here. rules/pools/topology finds the marks; they come as
+text.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _NOTHING = "No GPUs and no RDMA devices, so there is nothing to be near to."
 
 
 def topology_text(survey: Survey, marks: Marks) -> str:
-    """The matrix with its legends; `marks` as rules/topology.matrix orders them."""
+    """The matrix with its legends; `marks` as rules/pools/topology.matrix orders them."""
     gpus, nics = _labels(survey)
     if not marks:
         return _NOTHING

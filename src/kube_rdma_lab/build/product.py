@@ -28,7 +28,7 @@ RECIPE = "2"
 SOURCE = PACKAGE.parent / "kube_rdma"
 # In a wheel the compiled shim lies in the package already; in a checkout it is compiled here.
 SHIM_SOURCE = PACKAGE.parents[1] / "shim"
-SHIM_PLACE = "kube_rdma/adapters/cni_conf/shim/x86_64/kube-rdma"
+SHIM_PLACE = "kube_rdma/adapters/cni/conf/shim/x86_64/kube-rdma"
 # In a wheel the lock lies in the package, in a checkout where the other locks are.
 LOCKS = (PACKAGE / "runtime.txt", PACKAGE.parents[1] / "locks/runtime.txt")
 # Isolated: neither the container's environment nor its working folder changes what is imported.
@@ -121,11 +121,11 @@ def _shim(store: Store) -> dict[str, bytes]:
     return {SHIM_PLACE: built.read_bytes()}
 
 
-def source_files() -> dict[str, bytes]:
-    """Return the files of the product's package by their place in site-packages, sorted."""
+def source_files(package: Path = SOURCE) -> dict[str, bytes]:
+    """Return the files of a package, the product's, by their place in site-packages, sorted."""
     return {
-        str(path.relative_to(SOURCE.parent)): path.read_bytes()
-        for path in sorted(SOURCE.rglob("*"))
+        str(path.relative_to(package.parent)): path.read_bytes()
+        for path in sorted(package.rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
 

@@ -35,7 +35,8 @@ TREE = debian.Tree(root.TREE.suite, "extract", ("python3",))
 # What the tests want beside the product's own dependencies, and what that needs in turn.
 PYTEST = ("pytest", "pytest-asyncio", "iniconfig", "packaging", "pluggy", "pygments")
 RECIPE = "1"
-SOURCES = "lab/src"  # where the machine has the product's package
+SOURCES = "lab/src"  # where the machine has the packages of the checkout
+FAKES = product.SOURCE.with_name("kube_rdma_testing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,8 @@ def _python(store: Store, stamp: str, locks: Path) -> Path:
 
 
 def _sources(store: Store, python: Path) -> Path:
-    """Return a tree with the product's package, compiled by the Python of the machine."""
-    files = product.source_files()
+    """Return a tree with the product's package and its fakes, compiled by the machine's Python."""
+    files = product.source_files() | product.source_files(FAKES)
 
     def make(folder: Path, shell: Shell) -> None:
         tree = folder / "tree"

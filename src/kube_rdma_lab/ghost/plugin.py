@@ -17,8 +17,8 @@ from kube_rdma.adapters.kubelet.device_plugin import DevicePlugin
 from kube_rdma.adapters.kubelet.service import Answers
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pool import Grant, Offer, Share, ShareId
-from kube_rdma.programs.agent import logs
-from kube_rdma.programs.agent.process import until_signal
+from kube_rdma.programs import logs
+from kube_rdma.programs.process import until_signal
 
 RESOURCE = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"

@@ -11,7 +11,7 @@ import json
 import socket
 import sys
 
-from kube_rdma.adapters.kernel.netlink import Flag, Message, encode
+from kube_rdma.adapters.kernel.netlink.codec import Flag, Message, encode
 
 NETLINK_KOBJECT_UEVENT = 15  # include/uapi/linux/netlink.h
 DATA = 16  # NLMSG_MIN_TYPE: the lowest type that is not netlink's own

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube_rdma.adapters.kernel.sysfs import read_survey
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import CharDevice
 from kube_rdma_lab.native import trees
 

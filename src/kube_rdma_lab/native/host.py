@@ -1,6 +1,7 @@
 """Whether this machine's kernel can carry native nodes: each feature is tried, none is looked up.
 
-preflight.py asks before anything is built. A try runs in namespaces of its own and leaves nothing.
+kube_rdma_lab/preflight.py asks before anything is built. A try runs in namespaces of its own and
+leaves nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Recorded sysfs trees: what the cards of native nodes are made of.
 
 A tree is a folder that `kube-rdma devices --record` wrote, or one of those that the tests of the
-survey read as well (tests/data/trees), by name. topology_file.py asks whether one exists, cards.py
-writes it out for a node.
+survey read as well (tests/data/trees), by name. kube_rdma_lab/topology_file.py asks whether one
+exists, cards.py writes it out for a node.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from kube_rdma.adapters.kernel.fake import unpack
 from kube_rdma.model.errors import Refused
+from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_lab.paths import PACKAGE
 
 # In a wheel the trees lie in the package, in a checkout where the tests have them.

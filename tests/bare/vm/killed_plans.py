@@ -22,10 +22,10 @@ from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.function_step import FunctionSettings
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.pool import Bind, Mode, ShareId
-from kube_rdma.rules.attach import plans
-from kube_rdma.rules.attach_cards import link_of, seats
-from kube_rdma.rules.attach_vf import with_settings
-from kube_rdma.rules.networks import wishes
+from kube_rdma.rules.attach.plan import plans
+from kube_rdma.rules.attach.requests import wishes
+from kube_rdma.rules.attach.seats import link_of, seats
+from kube_rdma.rules.attach.vf import with_settings
 
 SANDBOX = Sandbox(ContainerId("5a0e" * 16), PodName("default", "train-0"), "uid-1", "", 0)
 CARD, FUNCTION = "card", "function"  # of a world

@@ -16,11 +16,11 @@ from typing import Protocol
 
 import pytest
 
-from kube_rdma.adapters.kernel.fake_network import KilledError
-from kube_rdma.adapters.kernel.sriov import NUMBER, Sriov
+from kube_rdma.adapters.kernel.sriov.functions import NUMBER, Sriov
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.function import SetFunctions
+from kube_rdma_testing.kernel.network import KilledError
 
 
 class World(Protocol):

@@ -18,7 +18,7 @@ from kube_rdma.model.function_step import SetFunction
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.selftest import Scene
 from kube_rdma.model.step import AwaitGid, SetSysctl, TakeLink
-from kube_rdma.rules.attach_undo import check, undo_by_plan
+from kube_rdma.rules.attach.undo import check, undo_by_plan
 
 from .killed_plans import ONE_LINK, PLANS, planned
 

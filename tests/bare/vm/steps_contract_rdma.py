@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from kube_rdma.adapters.kernel.rtnl_write import interim_name
+from kube_rdma.adapters.kernel.netlink.rtnl_write import interim_name
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.link import Host
 from kube_rdma.model.step import (

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kube_rdma.adapters.kubelet.fake import FakeKubelet
 from kube_rdma.model.device import PortState
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 from .world import PATIENCE, port_of, run, until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kube_rdma.adapters.kernel.char_nodes import CharNodes, missing
+from kube_rdma.adapters.kernel.device_nodes import CharNodes, missing
 from kube_rdma.programs.survey import take_survey
 
 from .world import PATIENCE, device, run

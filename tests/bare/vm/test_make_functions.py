@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.sriov import Sriov, write_attribute
-from kube_rdma.adapters.kernel.vf_addresses import give_addresses
+from kube_rdma.adapters.kernel.sriov.addresses import give_addresses
+from kube_rdma.adapters.kernel.sriov.functions import Sriov, write_attribute
 from kube_rdma.model.device import PciAddress
 from kube_rdma.programs.survey import take_survey
 

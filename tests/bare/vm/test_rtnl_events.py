@@ -6,8 +6,8 @@ import asyncio
 import socket
 import struct
 
-from kube_rdma.adapters.kernel.netlink import Message, encode
-from kube_rdma.adapters.kernel.rtnl_events import News, RtnlEvent, RtnlEvents
+from kube_rdma.adapters.kernel.netlink.codec import Message, encode
+from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent, RtnlEvents
 
 from .world import PATIENCE, run
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.namespaces import links_inside
-from kube_rdma.adapters.kernel.sysfs_pci import PciTree
-from kube_rdma.adapters.kernel.sysfs_tree import Tree
+from kube_rdma.adapters.kernel.pod.namespaces import links_inside
+from kube_rdma.adapters.kernel.sysfs.pci import PciTree
+from kube_rdma.adapters.kernel.sysfs.tree import Tree
 from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.programs.survey import take_survey
 

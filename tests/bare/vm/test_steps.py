@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.namespaces import open_inside
-from kube_rdma.adapters.kernel.pod_sysfs import PodSysfs
-from kube_rdma.adapters.kernel.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.rtnl_write import make_link
-from kube_rdma.adapters.kernel.steps import open_pod
+from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_write import make_link
+from kube_rdma.adapters.kernel.pod.namespaces import open_inside
+from kube_rdma.adapters.kernel.pod.steps import open_pod
+from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.function_step import FunctionPlace
 from kube_rdma.model.link import Host

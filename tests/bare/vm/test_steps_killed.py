@@ -19,29 +19,29 @@ from itertools import count
 
 import pytest
 
-from kube_rdma.adapters.cni_exec.fake import FakeHost
-from kube_rdma.adapters.cni_exec.plugins import Plugins
+from kube_rdma.adapters.cni.exec.plugins import Plugins
 from kube_rdma.adapters.journal.disk import LOCK, Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.adapters.kernel.fake_network import KilledError
-from kube_rdma.adapters.kernel.namespaces import make_namespace, open_inside
-from kube_rdma.adapters.kernel.netlink import Attribute, Netlink, encode_attributes
-from kube_rdma.adapters.kernel.rdma_netlink import NETLINK_RDMA
-from kube_rdma.adapters.kernel.rdma_write import devices, netdev_of
-from kube_rdma.adapters.kernel.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.rtnl_vf import seen_functions
-from kube_rdma.adapters.kernel.rtnl_view import seen_links, seen_routes, seen_rules
-from kube_rdma.adapters.kernel.steps import open_pod
-from kube_rdma.adapters.kernel.sysctl import read_sysctl
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_attributes
+from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA
+from kube_rdma.adapters.kernel.netlink.rdma_write import devices, netdev_of
+from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links, seen_routes, seen_rules
+from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
+from kube_rdma.adapters.kernel.pod.namespaces import make_namespace, open_inside
+from kube_rdma.adapters.kernel.pod.steps import open_pod
+from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl
 from kube_rdma.model.attachment import Attachment
 from kube_rdma.model.pod_view import PodView, SeenRdma
 from kube_rdma.model.selftest import Scene
-from kube_rdma.programs.agent.attaching import Attaching
-from kube_rdma.programs.agent.network_node import host_network
+from kube_rdma.programs.agent.pod_networks.executor import Attaching
+from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.cards import cards
-from kube_rdma.rules.discovery import judge
+from kube_rdma.rules.health.discovery import judge
+from kube_rdma.rules.pools.cards import cards
+from kube_rdma_testing.cni.plugins import FakeHost
+from kube_rdma_testing.kernel.network import KilledError
 
 from .killed_plans import PLANS, SANDBOX, planned
 from .steps_contract_killed import Killed, clean, each_death

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from kube_rdma.adapters.kernel.uevents import Uevent, Uevents
+from kube_rdma.adapters.kernel.netlink.uevents import Uevent, Uevents
 
 from .world import PATIENCE, run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kube_rdma.adapters.kernel.uses import read_uses
+from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 from kube_rdma.model.card import Use
 
 from .world import run

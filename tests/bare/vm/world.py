@@ -7,8 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from kube_rdma.adapters.kernel.netlink import Netlink, decode_attributes
-from kube_rdma.adapters.kernel.step_errors import refusal
+from kube_rdma.adapters.kernel.netlink.codec import Netlink, decode_attributes
+from kube_rdma.adapters.kernel.pod.errors import refusal
 from kube_rdma.programs.survey import take_survey
 
 CARDS = ("52:54:00:00:00:01", "52:54:00:00:00:02")  # on NUMA nodes 0 and 1

@@ -1,7 +1,7 @@
 """The few things that the journal does with a folder, so that each can fail or be the last one.
 
-Folder is a real one; FakeDisk (fake.py) forgets on a crash what was not synced. The order of the
-steps, which makes a record durable, is decided in journal.py alone.
+Folder is a real one; FakeDisk (kube_rdma_testing/disk.py) forgets on a crash what was not synced.
+The order of the steps, which makes a record durable, is decided in journal.py alone.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from kube_rdma.adapters.kubelet import wire
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET, Identity, identity
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import RegistrationStub
+from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.adapters.kubelet.rpc import CallFailed, calling
-from kube_rdma.adapters.kubelet.served import Served
 from kube_rdma.adapters.kubelet.service import Answers
 from kube_rdma.model.pool import Offer
 

@@ -1,7 +1,8 @@
 """Asks the container runtime who it is, where it looks for CDI and CNI, which sandboxes it has.
 
 Four calls of the CRI v1 of the many that the kubelet makes. Whether CDI devices then reach a
-container is decided in rules/cdi, which sandbox lacks its network in rules/sandboxes.
+container is decided in rules/late_binding/cdi, which sandbox lacks its network in
+rules/attach/repair.
 """
 
 from __future__ import annotations

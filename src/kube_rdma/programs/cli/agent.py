@@ -120,10 +120,10 @@ def agent(
     """
     from kube_rdma.adapters.kubelet.registry import Registry
     from kube_rdma.adapters.runtime.cri import find_socket
-    from kube_rdma.programs.agent import logs
-    from kube_rdma.programs.agent.opening import Options, Places, opened
-    from kube_rdma.programs.agent.plugin import run_plugin
-    from kube_rdma.programs.agent.process import until_signal
+    from kube_rdma.programs import logs
+    from kube_rdma.programs.agent.compose import Options, Places, opened
+    from kube_rdma.programs.agent.device_plugin.loop import run_plugin
+    from kube_rdma.programs.process import until_signal
 
     if "plugin" not in roles:
         raise click.UsageError("role node works beside role plugin: give --role plugin too")

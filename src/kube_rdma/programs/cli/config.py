@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kube_rdma.api.dialect import Config
     from kube_rdma.model.errors import Refused
-    from kube_rdma.rules.pools import Clash
+    from kube_rdma.rules.pools.pools import Clash
     from kube_rdma.views.pools import OnNode
 
 _PAGE_WIDTH = 100  # columns, where the output is not a terminal
@@ -95,8 +95,8 @@ def _errors(error: Refused) -> Iterator[dict[str, str]]:
 
 
 def _show(found: Config, there: OnNode | None, title: str, output: str) -> None:
-    from kube_rdma.rules.modes import MODES
-    from kube_rdma.rules.wishes import said
+    from kube_rdma.rules.pools.modes import MODES
+    from kube_rdma.rules.pools.wishes import said
     from kube_rdma.views.pools import functions_text, node_text, pools_document, wishes_text
 
     specs = [said(spec) for spec in found.pools]
@@ -116,12 +116,12 @@ def _show(found: Config, there: OnNode | None, title: str, output: str) -> None:
 def _on_node(found: Config, sysfs: Path | None) -> OnNode:
     """What the pools are on this node, or on that of a recorded tree."""
     from kube_rdma.programs.survey import take_survey
-    from kube_rdma.rules.cards import cards
-    from kube_rdma.rules.discovery import judge
-    from kube_rdma.rules.membership import as_members
-    from kube_rdma.rules.pools import resolve
-    from kube_rdma.rules.ranges import outside
-    from kube_rdma.rules.selection import why_not
+    from kube_rdma.rules.functions.ranges import outside
+    from kube_rdma.rules.health.discovery import judge
+    from kube_rdma.rules.health.membership import as_members
+    from kube_rdma.rules.pools.cards import cards
+    from kube_rdma.rules.pools.pools import resolve
+    from kube_rdma.rules.pools.selection import why_not
     from kube_rdma.views.pools import LeftOut, OnNode
 
     survey = take_survey(sysfs)

@@ -29,10 +29,10 @@ def controller(kubeconfig: Path | None, namespace: str) -> None:
     Runs until SIGTERM or SIGINT. Two at a time do no harm.
     """
     from kube_rdma.adapters.cluster.connect import connect
-    from kube_rdma.programs.agent import logs
-    from kube_rdma.programs.agent.process import until_signal
-    from kube_rdma.programs.ipam.patrol import run_patrol
+    from kube_rdma.programs import logs
+    from kube_rdma.programs.ipam.gc import run_patrol
     from kube_rdma.programs.ipam.report import Reporter
+    from kube_rdma.programs.process import until_signal
 
     async def run() -> None:
         async with connect(kubeconfig) as cluster, asyncio.TaskGroup() as tasks:

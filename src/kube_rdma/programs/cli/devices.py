@@ -22,7 +22,7 @@ import click
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.discovery import judge, notes
+from kube_rdma.rules.health.discovery import judge, notes
 from kube_rdma.views.devices import table
 from kube_rdma.views.documents import document
 
@@ -101,7 +101,7 @@ def _show(survey: Survey, output: str) -> None:
 
 def _topology(survey: Survey, output: str) -> None:
     """The matrix, or the whole document with the key ``topology``."""
-    from kube_rdma.rules.topology import matrix
+    from kube_rdma.rules.pools.topology import matrix
     from kube_rdma.views.topology import topology_document, topology_text
 
     marks = matrix(survey)
@@ -116,8 +116,8 @@ def _topology(survey: Survey, output: str) -> None:
 def _watch(sysfs: Path | None, output: str) -> None:
     import asyncio
 
-    from kube_rdma.adapters.kernel.rtnl_events import RtnlEvents
-    from kube_rdma.adapters.kernel.uevents import Uevents
+    from kube_rdma.adapters.kernel.netlink.rtnl_events import RtnlEvents
+    from kube_rdma.adapters.kernel.netlink.uevents import Uevents
     from kube_rdma.programs.watch import watch
     from kube_rdma.views.changes import Change, entry, line
 
@@ -147,9 +147,9 @@ def _watch(sysfs: Path | None, output: str) -> None:
 
 
 def _record(sysfs: Path | None, to: Path) -> None:
-    from kube_rdma.adapters.kernel.default_routes import read_default_routes
-    from kube_rdma.adapters.kernel.rdma_netlink import LinkView, read_links
-    from kube_rdma.adapters.kernel.record import record, recorded_links, recorded_routes
+    from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
+    from kube_rdma.adapters.kernel.netlink.rdma_read import LinkView, read_links
+    from kube_rdma.adapters.kernel.sysfs.record import record, recorded_links, recorded_routes
 
     links: Callable[[], LinkView | None] = read_links
     routes: Callable[[], tuple[str, ...] | None] = read_default_routes

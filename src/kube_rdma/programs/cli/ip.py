@@ -20,7 +20,7 @@ import click
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.model.ip import Address
-    from kube_rdma.programs.ip_snapshot import Snapshot
+    from kube_rdma.programs.ipam.snapshot import Snapshot
     from kube_rdma.views.ip import PoolState
 
 _PAGE_WIDTH = 100  # columns, where the output is not a terminal
@@ -55,7 +55,7 @@ def ip() -> None:
 @click.pass_obj
 def list_(opener: Opener | None, kubeconfig: Path | None, output: str) -> None:
     """List all pools and how full they are."""
-    from kube_rdma.programs.ip_snapshot import states
+    from kube_rdma.programs.ipam.snapshot import states
     from kube_rdma.views.ip import pools_document, pools_text
 
     found = states(_snapshot(opener, kubeconfig))
@@ -90,7 +90,7 @@ def check(opener: Opener | None, kubeconfig: Path | None, output: str) -> None:
 
     Exits with 1 when there is something to do; warnings do not count.
     """
-    from kube_rdma.programs.ip_snapshot import findings
+    from kube_rdma.programs.ipam.snapshot import findings
     from kube_rdma.views.ip import findings_document, findings_text
 
     found = findings(_snapshot(opener, kubeconfig))
@@ -118,7 +118,7 @@ def release(
     output: str,
 ) -> None:
     """Take ADDRESS from the node that holds it, for a node that will never give it back."""
-    from kube_rdma.programs.ip_release import find, free
+    from kube_rdma.programs.ipam.release import find, free
 
     wanted = _address(address)
     held = _run(opener, kubeconfig, lambda cluster: find(cluster, network, wanted))
@@ -145,7 +145,7 @@ def migrate(opener: Opener | None, dry_run: bool, kubeconfig: Path | None, outpu
     Can be done again at any time: addresses of pods that have ended meanwhile come free. Exits
     with 1 when something could not be mapped.
     """
-    from kube_rdma.programs.ip_takeover import shown, take_over
+    from kube_rdma.programs.whereabouts.migrate import shown, take_over
     from kube_rdma.views.ip import migration_document, migration_text
 
     plan = _run(opener, kubeconfig, lambda cluster: take_over(cluster, is_dry=dry_run))
@@ -176,14 +176,14 @@ def _run(
 
 
 def _snapshot(opener: Opener | None, kubeconfig: Path | None) -> Snapshot:
-    from kube_rdma.programs.ip_snapshot import take
+    from kube_rdma.programs.ipam.snapshot import take
 
     return _run(opener, kubeconfig, take)
 
 
 def _named(snapshot: Snapshot, name: str) -> PoolState:
     from kube_rdma.model.errors import Refused
-    from kube_rdma.programs.ip_snapshot import states
+    from kube_rdma.programs.ipam.snapshot import states
 
     for state in states(snapshot):
         if state.pool.name == name:

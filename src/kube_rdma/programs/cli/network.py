@@ -34,10 +34,10 @@ def uninstall(host: Path) -> None:
     The last act on a node, after the agent's DaemonSet was deleted: an agent that runs would put
     both back. Says what it did; can be repeated.
     """
-    from kube_rdma.adapters.cni_conf import binary
-    from kube_rdma.adapters.cni_conf.folder import ConfFolder
-    from kube_rdma.adapters.cni_conf.places import find, inside
-    from kube_rdma.rules.conflist import unplan
+    from kube_rdma.adapters.cni.conf import binary
+    from kube_rdma.adapters.cni.conf.folder import ConfFolder
+    from kube_rdma.adapters.cni.conf.places import find, inside
+    from kube_rdma.rules.cni_conf.conflist import unplan
 
     _refuse_agent(inside(host, AGENT))
     places = find(host)

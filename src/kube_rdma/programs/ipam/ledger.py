@@ -17,7 +17,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.errors import Broken
 from kube_rdma.model.ip import Booking, JournalId, JournalIdentity
 from kube_rdma.programs.records import Records
-from kube_rdma.rules.ip_talk import Put, Remove
+from kube_rdma.rules.ipam.effects import Put, Remove
 
 _IDENTITY = "journal@id"  # CNI allows no @ in a container's id
 _THREADS = 4  # records that are on their way to the disk at a time

@@ -1,6 +1,6 @@
 """The node's side of IPAM, running: the one place where this node's pods get their addresses.
 
-The rules decide (rules/ip_serve); here they get their neighbours and their time. Two watches tell
+The rules decide (rules/ipam/agent); here they get their neighbours and their time. Two watches tell
 what the API server has: pools with their boards, and blocks. One task keeps the node's right to
 give addresses, one does what no request waits for, and each request is a task of its own, which
 nobody cancels: half a request would leave a want on a board.
@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 
 import structlog
 
-from kube_rdma.adapters.cluster import ip
+from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.kinds import Stored
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.journal.disk import Disk
@@ -40,11 +40,11 @@ from kube_rdma.programs.ipam.ledger import Ledger
 from kube_rdma.programs.ipam.mirror import Mirror
 from kube_rdma.programs.ipam.pace import Pace
 from kube_rdma.programs.ipam.runner import Handler, Runner
-from kube_rdma.rules import ip_serve as serve
-from kube_rdma.rules import ip_talk as talk
-from kube_rdma.rules.ip_cells import Zone, zones, zones_for
-from kube_rdma.rules.ip_grant import Granted, told
-from kube_rdma.rules.ip_node import load, lost, spare
+from kube_rdma.rules.ipam import agent as serve
+from kube_rdma.rules.ipam import effects as talk
+from kube_rdma.rules.ipam.cells import Zone, zones, zones_for
+from kube_rdma.rules.ipam.grant import Granted, told
+from kube_rdma.rules.ipam.node_state import load, lost, spare
 
 _TICKS = 20  # at most so many in the time of one, however much happens
 
@@ -101,13 +101,13 @@ class Addresses:
             self._desk = talk.Desk(mine, state, self._pace.timing)
             self._boards: dict[PoolName, Board] = {}
             self._desk.boards = self._boards
-            self._pools = Mirror(ip.IP_POOL, _pool, self._pool_changed)
+            self._pools = Mirror(ipam_objects.IP_POOL, _pool, self._pool_changed)
             own: dict[type[talk.Act], Handler] = {
                 talk.Put: ledger.put,
                 talk.Remove: ledger.remove,
                 talk.ListBlocks: self._list,
             }
-            door = ip.Addresses(self._doors.cluster, self._doors.namespace)
+            door = ipam_objects.Addresses(self._doors.cluster, self._doors.namespace)
             self._runner = Runner(door, self._pace, own)
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             loops = [
@@ -248,7 +248,7 @@ class Addresses:
         """Begin to watch the blocks anew: the watch's own list is the one that is asked for."""
         if self._watching:
             self._watching.cancel()
-        blocks = Mirror(ip.IP_BLOCK, ip.block, self._block_changed)
+        blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block, self._block_changed)
         follow = blocks.follow(self._doors.cluster, self._pace.pause)
         self._watching = self._tasks.create_task(follow)
         if not await _first(blocks.synced.wait(), self._pace.call):
@@ -293,8 +293,8 @@ class Addresses:
 
 
 def _pool(found: Stored[Any, Any]) -> _Pool:
-    value = ip.pool(found)
-    return _Pool(value, zones(value), ip.board(found))
+    value = ipam_objects.pool(found)
+    return _Pool(value, zones(value), ipam_objects.board(found))
 
 
 async def _first(waiting: Coroutine[Any, Any, object], seconds: float) -> bool:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from kube_rdma.model.errors import Broken
 from kube_rdma.model.ip import Ask, ContainerId, InterfaceName
-from kube_rdma.rules.ip_grant import Granted
+from kube_rdma.rules.ipam.grant import Granted
 
 
 class Giver(Protocol):

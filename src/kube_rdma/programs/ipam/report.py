@@ -1,6 +1,6 @@
 """Tells how full each pool is: in its status, and as an Event before it runs dry.
 
-The controller's other half of IPAM, beside patrol.py. Every few seconds it computes each pool's
+The controller's other half of IPAM, beside gc.py. Every few seconds it computes each pool's
 status anew out of blocks and pools and writes those that differ (level, not edge).
 """
 
@@ -12,14 +12,14 @@ from datetime import UTC, datetime
 
 import structlog
 
-from kube_rdma.adapters.cluster import ip
+from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api.ip_pool_status import Findings, IPPoolStatus, pool_status
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ip import Block, IPPool
-from kube_rdma.rules.ip_cells import zones
-from kube_rdma.rules.ip_reclaim import conflicts, near_dry, usage
+from kube_rdma.rules.ipam.cells import zones
+from kube_rdma.rules.ipam.reclaim import conflicts, near_dry, usage
 
 REPORT_SECONDS = 10.0
 
@@ -46,11 +46,11 @@ class Reporter:
 
     async def report(self, now: datetime) -> int:
         """Write the status of every pool whose status is another by now; how many were written."""
-        seen_blocks = await ip.see(self._cluster, ip.IP_BLOCK)
-        blocks = tuple(ip.block(found) for found in seen_blocks.objects)
+        seen_blocks = await ipam_objects.see(self._cluster, ipam_objects.IP_BLOCK)
+        blocks = tuple(ipam_objects.block(found) for found in seen_blocks.objects)
         written = 0
-        for found in (await ip.see(self._cluster, ip.IP_POOL)).objects:
-            pool = ip.pool(found)
+        for found in (await ipam_objects.see(self._cluster, ipam_objects.IP_POOL)).objects:
+            pool = ipam_objects.pool(found)
             findings = find(pool, blocks)
             status: IPPoolStatus = pool_status(found.status, pool, findings, _written(now))
             for sentence in findings.scarce:
@@ -59,7 +59,9 @@ class Reporter:
             if status == found.status:
                 continue
             try:
-                await self._cluster.replace_status(ip.IP_POOL, replace(found, status=status))
+                await self._cluster.replace_status(
+                    ipam_objects.IP_POOL, replace(found, status=status)
+                )
                 written += 1
             except Unavailable as error:
                 log.info("a pool's status was written by somebody else", why=str(error))

@@ -1,4 +1,4 @@
-"""Carries out what the rules of IPAM say, act by act: rules/ip_serve and rules/ip_patrol speak, the
+"""Carries out what the rules of IPAM say, act by act: rules/ipam/agent and rules/ipam/gc speak, the
 API server and the journal are spoken to.
 
 Here stands what the rules rely on. A read that fails throws Unavailable into its talk, whatever the
@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 import structlog
 
-from kube_rdma.adapters.cluster.ip import Addresses as Door
+from kube_rdma.adapters.cluster.ipam_objects import Addresses as Door
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ip import Block, Cell
 from kube_rdma.programs.ipam.pace import Pace
-from kube_rdma.rules import ip_talk as talk
-from kube_rdma.rules.ip_talk import Act, Talk
+from kube_rdma.rules.ipam import effects as talk
+from kube_rdma.rules.ipam.effects import Act, Talk
 
 _SPREAD = 0.1  # seconds over which those who wait for the same news look, or all would race
 

@@ -1,0 +1,215 @@
+"""Pools, blocks, boards and node leases at the API server: the kinds, and one door for all of them.
+
+`Addresses` does what the acts of rules/ipam/effects ask of the API server; values of model/ip go in
+and out. Reads raise Unavailable without an answer. A write answers with the object as stored, or
+None when it was lost or its outcome is unknown: then read, and decide anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from kube_rdma.adapters.cluster.kinds import (
+    EVERYWHERE,
+    NOTHING,
+    Codec,
+    Kind,
+    Pairs,
+    Stored,
+    Wanted,
+    Where,
+)
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.watching import Changed, Cut, Muddled, Synced
+from kube_rdma.api import ip_objects, ip_pool, ip_pool_status
+from kube_rdma.api.ip_pool_status import IPPoolStatus
+from kube_rdma.model.errors import Broken, Unavailable
+from kube_rdma.model.ip import (
+    Block,
+    Board,
+    Cell,
+    IPPool,
+    JournalId,
+    NodeLease,
+    NodeName,
+    PoolName,
+    Version,
+)
+
+LeaseSpec = tuple[JournalId, float]
+
+IP_POOL = Kind(
+    *("kube-rdma.io", "v1alpha1", "IPPool", "ippools"),
+    namespaced=False,
+    spec=Codec(ip_pool.decode, ip_pool.encode),
+    status=Codec(ip_pool_status.decode, ip_pool_status.encode),
+)
+IP_BLOCK = Kind(
+    *("kube-rdma.io", "v1alpha1", "IPBlock", "ipblocks"),
+    namespaced=False,
+    spec=Codec(ip_objects.decode_block, ip_objects.encode_block),
+    status=NOTHING,
+)
+LEASE = Kind(
+    *("coordination.k8s.io", "v1", "Lease", "leases"),
+    namespaced=True,
+    spec=Codec(ip_objects.decode_lease, ip_objects.encode_lease),
+    status=NOTHING,
+)
+LEASES = Where(labels="=".join(ip_objects.LEASE_LABEL))
+
+S = TypeVar("S")
+U = TypeVar("U")
+
+
+def pool(found: Stored[IPPool, IPPoolStatus]) -> IPPool:
+    """The value of an IPPool object."""
+    return ip_pool.named(found.spec, found.name)
+
+
+def block(found: Stored[Block, None]) -> Block:
+    """The value of an IPBlock object; raise Broken when its name is not that of its cell."""
+    if found.name != found.spec.cell.name:
+        raise Broken(
+            f"IPBlock {found.name}, spec.first: {found.spec.cell.address(0)} of network "
+            f"{found.spec.cell.network} belongs into the block {found.spec.cell.name}, so somebody "
+            "edited it; write back what it was, or delete it when no pod uses an address of it"
+        )
+    return replace(found.spec, version=Version(found.version))
+
+
+def board(found: Stored[IPPool, IPPoolStatus]) -> Board:
+    """The wants on an IPPool object."""
+    return ip_pool_status.board(PoolName(found.name), found.status, Version(found.version))
+
+
+def lease(found: Stored[LeaseSpec, None]) -> NodeLease:
+    """The value of a Lease object; raise Refused when its annotations were edited."""
+    notes = dict(found.annotations)
+    return ip_objects.lease(found.name, found.spec, notes, Version(found.version))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Objects of one kind that were understood, and a sentence for each that was not."""
+
+    objects: tuple[Stored[Any, Any], ...]
+    muddled: tuple[str, ...]
+
+
+async def see(cluster: Cluster, kind: Kind[S, U], where: Where = EVERYWHERE) -> Seen:
+    """What is there now; one garbled object does not hide the others, as it does from `list`."""
+    objects, muddled = [], []
+    async with aclosing(cluster.watch(kind, where)) as notices:
+        async for notice in notices:
+            match notice:
+                case Changed(found):
+                    objects.append(found)
+                case Muddled(why=why):
+                    muddled.append(why)
+                case Cut(why):
+                    raise Unavailable(why)
+                case Synced():
+                    break
+    return Seen(tuple(sorted(objects, key=lambda each: each.name)), tuple(sorted(muddled)))
+
+
+class Addresses:
+    """The door of IPAM. `namespace` is where the leases of the nodes are."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+
+    async def blocks(self) -> dict[Cell, Block]:
+        """All blocks, consistently; raise Refused or Broken when one of them is garbled."""
+        found = await self._cluster.list(IP_BLOCK)
+        return {each.spec.cell: block(each) for each in found}
+
+    async def block(self, cell: Cell) -> Block | None:
+        """One block, None where the cell has no object."""
+        found = await self._cluster.get(IP_BLOCK, cell.name)
+        return block(found) if found else None
+
+    async def write_block(self, written: Block) -> Block | None:
+        """Create it when it has no version, else replace that version."""
+        name = written.cell.name
+        if written.version is None:
+            made = self._cluster.create(IP_BLOCK, Wanted(name, spec=written))
+        else:
+            stored = _stored(name, "", written.version, written)
+            made = self._cluster.replace(IP_BLOCK, stored)
+        found = await _outcome(made)
+        return block(found) if found else None
+
+    async def drop_block(self, seen: Block) -> None:
+        """Delete exactly this version, if it is still there."""
+        found = await self._cluster.get(IP_BLOCK, seen.cell.name)
+        if found and found.version == seen.version:
+            await _outcome(self._cluster.delete(IP_BLOCK, found))
+
+    async def lease(self, node: NodeName) -> NodeLease | None:
+        """A node's lease, None when there is none."""
+        name = ip_objects.lease_name(node)
+        found = await self._cluster.get(LEASE, name, self._namespace)
+        return lease(found) if found else None
+
+    async def write_lease(self, written: NodeLease) -> NodeLease | None:
+        """Create it when it has no version, else replace that version."""
+        name = ip_objects.lease_name(written.node)
+        spec = (written.journal, written.duration)
+        notes = tuple(sorted(ip_objects.lease_annotations(written).items()))
+        labels = (ip_objects.LEASE_LABEL,)
+        if written.version is None:
+            wanted = Wanted(name, self._namespace, spec, labels, notes)
+            made = self._cluster.create(LEASE, wanted)
+        else:
+            stored = _stored(name, self._namespace, written.version, spec, labels, notes)
+            made = self._cluster.replace(LEASE, stored)
+        found = await _outcome(made)
+        return lease(found) if found else None
+
+    async def drop_lease(self, seen: NodeLease) -> None:
+        """Delete exactly this version, if it is still there."""
+        name = ip_objects.lease_name(seen.node)
+        found = await self._cluster.get(LEASE, name, self._namespace)
+        if found and found.version == seen.version:
+            await _outcome(self._cluster.delete(LEASE, found))
+
+    async def board(self, name: PoolName) -> Board:
+        """The wants on a pool; an empty board without a version where there is no pool."""
+        found = await self._cluster.get(IP_POOL, name)
+        return board(found) if found else Board(name)
+
+    async def write_board(self, written: Board) -> Board | None:
+        """Replace the wants on exactly this version of the pool; the rest of the status stays."""
+        found = await self._cluster.get(IP_POOL, written.pool)
+        if found is None or found.version != written.version:
+            return None
+        status = ip_pool_status.with_wants(found.status, written.wants)
+        made = self._cluster.replace_status(IP_POOL, replace(found, status=status))
+        stored = await _outcome(made)
+        return board(stored) if stored else None
+
+
+async def _outcome(writing: Awaitable[S]) -> S | None:
+    """What was written; None when it was lost, or nobody knows. Refused is raised: say so."""
+    try:
+        return await writing
+    except Unavailable:
+        return None
+
+
+def _stored(
+    name: str,
+    namespace: str,
+    version: Version,
+    spec: S,
+    labels: Pairs = (),
+    annotations: Pairs = (),
+) -> Stored[S, None]:
+    """What a replacement is made of: the version says which object is meant."""
+    return Stored(name, namespace, "", version, labels, annotations, spec, None)

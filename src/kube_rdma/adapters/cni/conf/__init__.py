@@ -1,0 +1,1 @@
+"""The CNI configuration and the CNI binaries of the host."""

@@ -1,0 +1,310 @@
+"""The folder of CNI configuration: read, changed as planned, and kept so when others rewrite it.
+
+Every network plugin writes its file when it starts, and forgets whoever was chained to it. So the
+folder is watched and the plan made anew. Two who keep undoing each other would never end: after
+each time the keeper waits longer, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from asyncinotify import Event, Inotify, Mask
+
+from kube_rdma.adapters.cni.conf import binary
+from kube_rdma.adapters.cni.conf.places import Places, inside
+from kube_rdma.adapters.inotify import open_inotify
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Wiring
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+
+ENDINGS = (".conf", ".conflist", ".json")  # what a runtime looks at
+LARGEST = 1 << 20  # bytes of a file; a larger one is no configuration
+
+_CHANGED = (
+    Mask.CREATE | Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.ATTRIB
+)
+_GONE = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT | Mask.IGNORED
+
+Files = tuple[ConfFile, ...]
+Find = Callable[[], Awaitable[Places]]
+Decide = Callable[[Files, frozenset[str]], ConfPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds: after a change until we look, between rounds of a quarrel, and until it is over.
+
+    `look` is how long at most until the next round: no runtime announces that it looks elsewhere.
+    """
+
+    settle: float = 0.3
+    first: float = 1.0
+    longest: float = 300.0
+    calm: float = 600.0
+    look: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a round came to. `quarrel` counts how often others undid what we wrote, in a row."""
+
+    plan: ConfPlan | None = None
+    error: KubeRdmaError | None = None
+    installed: bool = False  # the binary was missing, or another one
+    quarrel: int = 0
+
+
+class ConfFolder:
+    """The folder as we reach it, which may be under a prefix; it is made if it is missing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> Files:
+        """Every file that a runtime may look at, by name; raise Unavailable if that fails."""
+        try:
+            self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            paths = sorted(path for path in self.path.iterdir() if path.suffix in ENDINGS)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        return tuple(file for path in paths if (file := self._read(path)))
+
+    def apply(self, plan: ConfPlan, seen: Files) -> bool:
+        """Do what is planned for the files `seen`; False when one was changed meanwhile.
+
+        Raise Unavailable when the folder cannot be changed.
+        """
+        known = {file.name: file for file in seen}
+        try:
+            for file in plan.writes:
+                target = self.path / file.name
+                if self._read(target) != known.get(file.name):
+                    return False
+                binary.replace(target, file.text.encode(), _mode(target))
+            for name in plan.removes:
+                (self.path / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        return True
+
+    def _read(self, path: Path) -> ConfFile | None:
+        """None for what is no text, no file, or gone: a runtime passes over it too."""
+        with suppress(FileNotFoundError, UnicodeDecodeError):
+            found = path.stat()
+            if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST:
+                return ConfFile(path.name, path.read_text(encoding="utf-8"))
+        return None
+
+    def _unavailable(self, error: OSError) -> Unavailable:
+        return Unavailable(
+            f"{self.path} cannot be used ({error.strerror}): the folder of the CNI configuration "
+            "has to be the host's, writable and with room."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """Keeps one host wired: the binary first, then the configuration that names it.
+
+    `host` is the host's root as we see it. `find` says where its runtime looks, which may change
+    while we run; raise KubeRdmaError. `decide` is told of the files and of the binaries by name,
+    and plans after rules/cni_conf/conflist. `tell` hears of the first round and of every one that
+    changed something or found another wiring, and once of what hinders it, and when that is over.
+    """
+
+    host: Path
+    find: Find
+    shim: bytes
+    decide: Decide
+    tell: Callable[[Kept], None]
+    pace: Pace = Pace()
+
+    async def run(self) -> None:
+        """Run until cancelled; raise Unavailable when a folder is removed or cannot be watched."""
+        course = _Course(self.pace, self.tell)
+        found = await self._found()
+        while True:
+            folders = self._folders(found)
+            with _watching(folders) as changes:
+                while True:
+                    course.note(self._round(found, course.quarrel))
+                    await changes.wait(course.patience)
+                    await asyncio.sleep(course.settle)
+                    found = await self._found()
+                    if self._folders(found) != folders:
+                        break
+                    changes.raise_gone()
+
+    async def _found(self) -> Places | KubeRdmaError:
+        try:
+            return await self.find()
+        except KubeRdmaError as error:
+            return error
+
+    def _folders(self, found: Places | KubeRdmaError) -> tuple[Path, ...]:
+        """Those to watch. One that is not there and cannot be made is for the round to complain."""
+        if isinstance(found, KubeRdmaError):
+            return ()
+        folders = [inside(self.host, path) for path in (found.conf, found.binaries)]
+        for folder in folders:
+            with suppress(OSError):
+                folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return tuple(folder for folder in folders if folder.is_dir())
+
+    def _round(self, found: Places | KubeRdmaError, quarrel: int) -> Kept:
+        try:
+            if isinstance(found, KubeRdmaError):
+                raise found
+            folder, binaries = (inside(self.host, one) for one in (found.conf, found.binaries))
+            there = binary.names([binaries, *(inside(self.host, one) for one in found.more)])
+            while True:
+                seen = ConfFolder(folder).read()
+                plan, error = self._decided(seen, there)
+                if plan and plan.missing:
+                    installed, error = False, _elsewhere(plan, found, self.host)
+                else:  # also for what is refused, and may name us from before
+                    installed = binary.install(self.shim, binaries)
+                if plan is None or ConfFolder(folder).apply(plan, seen):
+                    return Kept(plan, error, installed=installed, quarrel=quarrel)
+        except KubeRdmaError as error:
+            return Kept(error=error, quarrel=quarrel)
+
+    def _decided(
+        self, seen: Files, there: frozenset[str]
+    ) -> tuple[ConfPlan | None, KubeRdmaError | None]:
+        try:
+            return self.decide(seen, there), None
+        except KubeRdmaError as error:
+            return None, error
+
+
+class _Course:
+    """What the rounds have come to: what was told of them, and how long to wait for the next."""
+
+    def __init__(self, pace: Pace, tell: Callable[[Kept], None]) -> None:
+        self._pace = pace
+        self._tell = tell
+        self._clock = asyncio.get_running_loop().time
+        self._wrote, self._undone, self._failures = 0.0, 0, 0
+        self._notices = Notices()
+        self._wiring: Wiring | None = None
+
+    def note(self, kept: Kept) -> None:
+        """Tell of a round if it brought news."""
+        plan = kept.plan
+        changed = plan is not None and plan.changes
+        turned = plan is not None and plan.wiring is not self._wiring
+        error = str(kept.error or "")
+        news = self._notices.news("round", error) if error else self._notices.over("round")
+        if kept.installed or changed or turned or news:
+            self._tell(kept)
+        if plan:
+            self._wiring = plan.wiring
+        if changed:
+            self._undone, self._wrote = self.quarrel + 1, self._clock()
+        # What is refused stays so until a file changes; what is down or missing may come back.
+        waits = isinstance(kept.error, Unavailable) or (plan is not None and bool(plan.missing))
+        self._failures = self._failures + 1 if waits else 0
+
+    @property
+    def quarrel(self) -> int:
+        """How often others undid what we wrote, in a row."""
+        return 0 if self._clock() - self._wrote > self._pace.calm else self._undone
+
+    @property
+    def patience(self) -> float:
+        """Seconds until the next round when no file changes."""
+        look = self._pace.look
+        return min(look, self._wait(self._failures)) if self._failures else look
+
+    @property
+    def settle(self) -> float:
+        """Seconds between a change and the round about it.
+
+        The first time anybody may rewrite a file; then we begin to wait.
+        """
+        return self._wait(self.quarrel) if self.quarrel > 1 else self._pace.settle
+
+    def _wait(self, times: int) -> float:
+        return min(self._pace.longest, self._pace.first * float(2 ** min(times, 16)))
+
+
+def _elsewhere(plan: ConfPlan, found: Places, host: Path) -> Refused:
+    """The folder of binaries, as we see it, cannot be the one that the runtime looks in."""
+    plugins, folders = ", ".join(plan.missing), " or ".join(map(str, (found.binaries, *found.more)))
+    return Refused(
+        f"it calls {plugins}, not to be found in {folders} as we see that below {host}; the "
+        "runtime would not find kube-rdma there either, so that stays out of it",
+        remedy=f"Mount the host's {found.binaries} at {host}{found.binaries}, which "
+        f"{found.source} named; if the runtime looks elsewhere, that folder (docs/agent.md has it "
+        "for each distribution)",
+        where=f"{found.conf / plan.default}",
+    )
+
+
+def remove(folder: ConfFolder, binaries: Path, decide: Callable[[Files], ConfPlan]) -> None:
+    """Undo it all, the configuration first; raise Unavailable when that is not possible."""
+    while True:
+        seen = folder.read()
+        if folder.apply(decide(seen), seen):
+            break
+    binary.uninstall(binaries)
+
+
+class _Changes:
+    def __init__(self, inotify: Inotify, folders: tuple[Path, ...]) -> None:
+        self._inotify = inotify
+        self._folders = folders
+        self._gone = False
+
+    async def wait(self, seconds: float) -> None:
+        """Return after a change that may concern us, or when the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._concerns(await self._inotify.get()):
+                    pass
+
+    def raise_gone(self) -> None:
+        """Raise Unavailable when a folder was removed that is still looked for."""
+        if self._gone:
+            raise Unavailable(
+                f"One of {' and '.join(map(str, self._folders))} was removed or moved; kube-rdma "
+                "has to start again to see the new one."
+            )
+
+    def _concerns(self, event: Event) -> bool:
+        if event.mask & _GONE:
+            self._gone = True
+            return True
+        # Without a name the kernel dropped events: anything may have changed.
+        if event.name is None:
+            return True
+        return event.name.suffix in ENDINGS or str(event.name) in binary.NAMES
+
+
+@contextmanager
+def _watching(folders: tuple[Path, ...]) -> Iterator[_Changes]:
+    with open_inotify() as inotify:
+        for folder in folders:
+            try:
+                inotify.add_watch(folder, _CHANGED | _GONE | Mask.ONLYDIR)
+            except OSError as error:
+                raise Unavailable(
+                    f"{folder} cannot be watched ({error.strerror}): it has to be a folder of the "
+                    "host."
+                ) from error
+        yield _Changes(inotify, folders)
+
+
+def _mode(target: Path) -> int:
+    """A file keeps its rights: whoever wrote it may read it as another user."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode)
+    except FileNotFoundError:
+        return 0o600

@@ -1,0 +1,161 @@
+"""Where the container runtime of a node looks for CNI, read from the runtime's own configuration.
+
+Distributions differ and change their minds between releases; what their containerd or CRI-O was
+told is the truth. Only where there is no such file the table's folders are tried. The agent asks
+the running one first (programs/agent/pod_networks/host_places), which knows without any file being
+mounted. The host's root is seen under a prefix, so links are followed inside of it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kube_rdma.model.errors import Refused
+
+_LINKS = 40  # as many as the kernel follows
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Folders as the host names them; `source` tells who said so.
+
+    The runtime looks for binaries in `binaries` first, and then in `more`.
+    """
+
+    conf: PurePosixPath
+    binaries: PurePosixPath
+    source: str
+    more: tuple[PurePosixPath, ...] = ()
+
+
+# Where runtimes look that are not told otherwise.
+_CONF, _BINARIES = "/etc/cni/net.d", "/opt/cni/bin"
+
+# The special ones first: a node of k3s may have a containerd of its own besides.
+_CONFIGS = (
+    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+    "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
+    "/var/snap/microk8s/current/args/containerd.toml",
+    "/etc/crio/crio.conf.d",
+    "/etc/crio/crio.conf",
+    "/etc/containerd/config.toml",
+)
+
+# Pairs that distributions use, for a host whose runtime has no file: conf, binaries.
+_KNOWN = (
+    ("/etc/kubernetes/cni/net.d", "/var/lib/cni/bin"),  # OpenShift
+    (_CONF, "/home/kubernetes/bin"),  # GKE
+    (_CONF, _BINARIES),
+)
+
+
+def places(conf: str, binaries: Sequence[str], source: str) -> Places:
+    """As somebody named them."""
+    first, *more = map(PurePosixPath, binaries)
+    return Places(PurePosixPath(conf), first, source, tuple(more))
+
+
+def find(host: Path = Path("/")) -> Places:
+    """The folders of this host by its files; raise Refused when none can be made out.
+
+    A runtime counts when the folder of its configuration is there: what was left of another one
+    usually names folders that are gone.
+    """
+    for found in _candidates(host):
+        if inside(host, found.conf).is_dir():
+            return found
+    raise Refused(
+        "no container runtime says where it looks for CNI, and no usual folder is there",
+        remedy="Mount the folders of the CNI configuration and of the CNI binaries below it, as "
+        "docs/agent.md has them for each distribution",
+        where=str(host),
+    )
+
+
+def inside(host: Path, path: PurePosixPath) -> Path:
+    """The path of the host as we reach it, with every link followed as the host would."""
+    done: list[str] = []
+    todo = list(reversed(path.parts[1:]))
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            done = done[:-1]
+            continue
+        here = host.joinpath(*done, part)
+        if links < _LINKS and here.is_symlink():
+            links += 1
+            target = PurePosixPath(here.readlink())
+            if target.is_absolute():
+                done = []
+            todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+            continue
+        done.append(part)
+    return host.joinpath(*done)
+
+
+def _candidates(host: Path) -> Iterator[Places]:
+    for name in _CONFIGS:
+        config = inside(host, PurePosixPath(name))
+        if config.exists():
+            said = _said_by_crio(config) if "crio" in name else _said_by_containerd(host, config)
+            yield places(said.conf or _CONF, said.binaries or (_BINARIES,), name)
+    for conf, binaries in _KNOWN:
+        if inside(host, PurePosixPath(binaries)).is_dir():
+            yield places(conf, (binaries,), "the list of usual folders")
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a configuration says, as far as it does."""
+
+    conf: str = ""
+    binaries: tuple[str, ...] = ()
+
+    def then(self, conf: object, *binaries: object) -> _Said:
+        """With what a later part says."""
+        folder = conf if isinstance(conf, str) else ""
+        folders = tuple(one for one in binaries if isinstance(one, str) and one)
+        return _Said(folder or self.conf, folders or self.binaries)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What cannot be read says nothing: the runtime would not run with it either."""
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _said_by_containerd(host: Path, config: Path) -> _Said:
+    """Of all versions of its format: the CRI plugin has had three names, the folder two."""
+    main = _read(config)
+    said = _Said()
+    imported = [
+        found
+        for pattern in main.get("imports", [])
+        if isinstance(pattern, str) and pattern.startswith("/")
+        for found in sorted(host.glob(pattern.lstrip("/")))
+    ]
+    for document in (main, *map(_read, imported)):
+        plugins = document.get("plugins", {})
+        for name in ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"):
+            cni = plugins.get(name, {}).get("cni", {})
+            said = said.then(cni.get("conf_dir"), *(cni.get("bin_dirs") or [cni.get("bin_dir")]))
+    return said
+
+
+def _said_by_crio(config: Path) -> _Said:
+    said = _Said()
+    files = sorted(config.iterdir()) if config.is_dir() else [config]
+    if config.is_dir():
+        files.insert(0, config.with_name("crio.conf"))
+    for file in files:
+        network = _read(file).get("crio", {}).get("network", {})
+        folders = network.get("plugin_dirs") or [network.get("plugin_dir")]
+        said = said.then(network.get("network_dir"), *folders)
+    return said

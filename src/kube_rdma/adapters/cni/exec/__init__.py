@@ -1,0 +1,1 @@
+"""The CNI plugins of others, in the host's folder of binaries."""

@@ -1,0 +1,162 @@
+"""What a CNI plugin is told and what it answers, as the specification 1.1.0 writes it.
+
+Bytes to values and nothing else; plugins.py calls. Results stay JSON: only the next plugin, CHECK
+and DEL read them, and each version of the specification has a form of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from kube_rdma.adapters.cni.exec.process import (
+    CANNOT_RUN,
+    CHROOT_FAILED,
+    NOT_FOUND,
+    PATH,
+    Outcome,
+)
+from kube_rdma.model.attachment import Sandbox
+from kube_rdma.model.cni import Code, Dns, Verb
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.step import PluginConf
+
+# Codes of the specification that the asker caused ("Error"); all others may pass.
+_CALLER = {
+    Code.VERSION: "the plugin does not speak this cniVersion",
+    2: "the plugin does not know a field of it",
+    Code.ENVIRONMENT: "the plugin does not accept what it was told about the pod",
+    Code.DECODE: "the plugin cannot read it",
+    Code.CONFIGURATION: "the plugin does not accept it",
+}
+_SHOWN = 300  # characters of what a plugin says without a form
+
+
+class _Dns(msgspec.Struct):
+    nameservers: list[str] | None = None
+    domain: str = ""
+    search: list[str] | None = None
+    options: list[str] | None = None
+
+
+class _Result(msgspec.Struct):
+    dns: _Dns | None = None
+
+
+class _Error(msgspec.Struct):
+    code: int
+    msg: str = ""
+    details: str = ""
+
+
+def environment(
+    verb: Verb, sandbox: Sandbox, interface: InterfaceName, netns: str, folder: str
+) -> dict[str, str]:
+    """All variables of a call; `netns` is empty when the namespace is gone."""
+    pod = sandbox.pod
+    arguments = {
+        "IgnoreUnknown": "1",
+        "K8S_POD_NAMESPACE": pod.namespace,
+        "K8S_POD_NAME": pod.name,
+        "K8S_POD_INFRA_CONTAINER_ID": sandbox.container,
+        "K8S_POD_UID": sandbox.uid,
+    }
+    return {
+        "CNI_COMMAND": str(verb),
+        "CNI_CONTAINERID": sandbox.container,
+        "CNI_NETNS": netns,
+        "CNI_IFNAME": interface,
+        "CNI_ARGS": ";".join(f"{key}={value}" for key, value in arguments.items()),
+        "CNI_PATH": folder,
+        "PATH": PATH,
+    }
+
+
+def asking(folder: str) -> dict[str, str]:
+    """The variables of the question which versions a plugin speaks."""
+    return {"CNI_COMMAND": "VERSION", "CNI_PATH": folder, "PATH": PATH}
+
+
+def config(plugin: PluginConf, previous: bytes | None) -> bytes:
+    """The configuration with the result of the plugins before."""
+    if previous is None:
+        return plugin.config
+    return json.dumps(json.loads(plugin.config) | {"prevResult": json.loads(previous)}).encode()
+
+
+def result(kind: str, answer: bytes) -> bytes:
+    """The result of an ADD, checked to be an object; raise Unavailable for anything else."""
+    try:
+        found: Any = json.loads(answer)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Unavailable(
+            f"The CNI plugin {kind} answered ADD with what is no result: {_words(answer)}."
+        )
+    return answer
+
+
+def dns(document: bytes) -> Dns | None:
+    """How the plugins want names to be resolved; None where they do not say."""
+    try:
+        found = msgspec.json.decode(document, type=_Result).dns
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None  # a form of before 0.3.0
+    if found is None or found == _Dns():
+        return None
+    lists = (found.nameservers, found.search, found.options)
+    nameservers, search, options = (tuple(one or ()) for one in lists)
+    return Dns(nameservers, found.domain, search, options)
+
+
+def failure(kind: str, verb: Verb, outcome: Outcome, root: str) -> KubeRdmaError:
+    """What a plugin that did not end with 0 says, and who has to act."""
+    try:
+        error = msgspec.json.decode(outcome.out, type=_Error)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _unformed(kind, verb, outcome, root)
+    said = ": ".join(filter(None, (_line(error.msg), _line(error.details)))) or "no reason"
+    act = f"CNI plugin {kind} refuses {verb} with code {error.code}: {said}"
+    if error.code in _CALLER:
+        remedy = f"Change the configuration of the network: {_CALLER[error.code]}"
+        return Refused(f"the {act}", remedy=remedy)
+    return Unavailable(f"The {act}.")
+
+
+def not_started(kind: str, outcome: Outcome, root: str) -> Refused | None:
+    """The refusal where chroot itself, or the way to the plugin's binary, has failed."""
+    if root == "/" or outcome.out or outcome.code not in _NOT_STARTED:
+        return None
+    problem = f"the CNI plugin {kind} cannot be run below {root}: {_words(outcome.errors)}"
+    return Refused(problem, remedy=_NOT_STARTED[outcome.code].format(root=root))
+
+
+def _unformed(kind: str, verb: Verb, outcome: Outcome, root: str) -> KubeRdmaError:
+    """It ended without a word in the form of the specification, or was never started."""
+    if error := not_started(kind, outcome, root):
+        return error
+    words = _words(outcome.errors or outcome.out)
+    by = f"was ended by signal {-outcome.code}" if outcome.code < 0 else f"ended {outcome.code}"
+    return Unavailable(f"The CNI plugin {kind} {by} at {verb} and said: {words}.")
+
+
+_NOT_STARTED: Mapping[int, str] = {
+    CHROOT_FAILED: "Give the agent the capability SYS_CHROOT, and mount the host's root, or "
+    "folders of it, at {root}",
+    CANNOT_RUN: "Make the file a program for this machine that may be executed",
+    NOT_FOUND: "Mount what it needs below {root} too: its loader and libraries, or its interpreter",
+}
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
+
+
+def _words(text: bytes) -> str:
+    """The end of what a plugin wrote, on one line."""
+    return _line(text.decode(errors="replace"))[-_SHOWN:] or "nothing"

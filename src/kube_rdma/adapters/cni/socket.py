@@ -1,0 +1,269 @@
+"""The agent's end of the shim: a unix socket that takes CNI calls and gives their answers.
+
+Each connection is one call. Sixty-four run at once, a bounded number waits, the kernel's queue
+holds the rest: a burst of pods costs time, never memory. Garbage, half a request or a client that
+hangs up harms nobody else. asyncio's streams drop descriptors, so sockets are read directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import socket
+import stat
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from kube_rdma.adapters.cni import frames
+from kube_rdma.adapters.cni import protocol as wire
+from kube_rdma.model.cni import Call, HookCall, Result, Verb
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+
+SOCKET = Path("/run/kube-rdma/agent.sock")
+
+_NS_GET_NSTYPE, _CLONE_NEWNET = 0xB703, 0x40000000  # linux/nsfs.h, linux/sched.h
+_BACKLOG = 1024
+_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+Handler = Callable[[Call], Awaitable[Result]]
+Hook = Callable[[HookCall], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`running` calls at once, `waiting` connections with them; seconds to send or take bytes."""
+
+    running: int = 64
+    waiting: int = 256
+    seconds: float = 10.0
+
+
+@dataclass(slots=True)
+class _Request:
+    mode: frames.Mode
+    environment: bytes
+    input: bytes
+    descriptors: list[int] = field(default_factory=list)
+
+
+async def no_hook(call: HookCall) -> None:
+    """Answer for an agent that asked for no hook."""
+    raise Refused(
+        f"no hook is served, and container {call.container[:64]} asks for one",
+        remedy="Create the pod again",
+        where="OCI createRuntime",
+    )
+
+
+class CniSocket:
+    """``async with CniSocket(path, handler) as cni: await cni.serve()``.
+
+    The socket is there from `async with` on and takes the place of an older one at once; serve()
+    runs until it is cancelled, and its calls with it. `hook` answers for OCI createRuntime.
+    """
+
+    def __init__(
+        self, path: Path, handler: Handler, hook: Hook = no_hook, limits: Limits | None = None
+    ) -> None:
+        self._path = path
+        self._handler = handler
+        self._hook = hook
+        self._limits = limits or Limits()
+        self._slots = asyncio.Semaphore(self._limits.running)
+        self._room = asyncio.Semaphore(self._limits.waiting)
+        self._log = structlog.get_logger().bind(socket=str(path))
+        self._socket: socket.socket | None = None
+        self._inode = 0
+
+    async def __aenter__(self) -> Self:
+        """Raise Unavailable when the socket cannot be made."""
+        self._socket = listener = socket.socket(socket.AF_UNIX)
+        listener.setblocking(False)
+        fresh = self._path.with_name(f".{self._path.name}.new")
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fresh.unlink(missing_ok=True)
+            listener.bind(str(fresh))
+            fresh.chmod(0o600)
+            listener.listen(_BACKLOG)
+            self._inode = fresh.stat().st_ino
+            fresh.rename(self._path)  # whoever finds it may connect
+        except OSError as error:
+            listener.close()
+            raise Unavailable(
+                f"{self._path} cannot be made ({error.strerror or error}): its folder has to be "
+                "the host's, writable."
+            ) from error
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._socket:
+            self._socket.close()
+            self._socket = None
+        with suppress(OSError):
+            if self._path.stat().st_ino == self._inode:  # else a newer agent's
+                self._path.unlink()
+
+    async def serve(self) -> None:
+        """Take calls for ever."""
+        assert self._socket, "open it with `async with` first"
+        loop = asyncio.get_running_loop()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._room.acquire()
+                try:
+                    connection, _ = await loop.sock_accept(self._socket)
+                except (
+                    OSError
+                ) as error:  # no descriptors left, most likely: calls that end free some
+                    self._log.warning("cannot take a call", error=error.strerror)
+                    self._room.release()
+                    await asyncio.sleep(0.1)
+                    continue
+                group.create_task(self._one(connection))
+
+    async def _one(self, connection: socket.socket) -> None:
+        descriptors: list[int] = []
+        try:
+            with closing(connection):
+                await self._exchange(connection, descriptors)
+        except (OSError, TimeoutError) as error:
+            self._log.info("a caller of CNI went away", error=str(error))
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+            self._room.release()
+
+    async def _exchange(self, connection: socket.socket, descriptors: list[int]) -> None:
+        connection.setblocking(False)
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        pid, uid, _ = _PEER.unpack(credentials)
+        if uid != 0:
+            self._log.warning("only root may call CNI", pid=pid, uid=uid)
+            return
+        async with asyncio.timeout(self._limits.seconds):
+            request = await _receive(connection, descriptors)
+        if request is None:
+            self._log.warning("this is no call of the shim", pid=pid)
+            return
+        async with self._slots:
+            if _hung_up(connection):  # while it waited: nobody would hear of what we do
+                return
+            code, output = await self._answer(request)
+        async with asyncio.timeout(self._limits.seconds):
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(connection, frames.answer(code, output))
+
+    async def _answer(self, request: _Request) -> tuple[int, bytes]:
+        if request.mode is frames.Mode.CREATE_RUNTIME:
+            return await self._answer_hook(request.input)
+        verb, version = None, wire.version_of(request.input)
+        try:
+            netns = _network_namespace(request.descriptors)
+            call = wire.decode(request.environment, request.input, netns)
+            verb = call.verb
+            result = await self._handler(call)
+            return 0, wire.encode(call, result) if verb is Verb.ADD else b""
+        except KubeRdmaError as error:
+            return 1, wire.failure(error, version, verb)
+        except Exception:  # noqa: BLE001  one pod's call must not end the agent for all others
+            self._log.exception("a CNI call met a fault", verb=verb)
+            return 1, wire.failure(None, version, verb)
+
+    async def _answer_hook(self, state: bytes) -> tuple[int, bytes]:
+        try:
+            call = wire.decode_hook(state)
+            await self._hook(call)
+        except KubeRdmaError as error:
+            return 1, f"{error}\n".encode()
+        except Exception:  # noqa: BLE001  as above
+            self._log.exception("an OCI hook met a fault")
+            return 1, b"kube-rdma's agent met a fault of its own; its log has more\n"
+        return 0, b""
+
+
+async def _receive(connection: socket.socket, descriptors: list[int]) -> _Request | None:
+    """The request; None when it is none, or ends early. Descriptors are the caller's to close."""
+    head = await _bytes(connection, frames.REQUEST_HEADER, descriptors)
+    announced = frames.request_head(head) if head is not None else None
+    if announced is None:
+        return None
+    rest = await _bytes(connection, announced.environment + announced.input, descriptors)
+    if rest is None:
+        return None
+    cut = announced.environment
+    return _Request(announced.mode, rest[:cut], rest[cut:], descriptors)
+
+
+async def _bytes(connection: socket.socket, count: int, descriptors: list[int]) -> bytes | None:
+    content = bytearray()
+    while len(content) < count:
+        try:
+            piece, found, _, _ = socket.recv_fds(
+                connection, min(count - len(content), 1 << 16), 1, socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            await _readable(connection)
+            continue
+        for extra in found:
+            if descriptors:
+                os.close(extra)
+            else:
+                descriptors.append(extra)
+        if not piece:
+            return None
+        content += piece
+    return bytes(content)
+
+
+async def _readable(connection: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(connection, _done, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(connection)
+
+
+def _done(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _hung_up(connection: socket.socket) -> bool:
+    try:
+        return not connection.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+
+
+def _network_namespace(descriptors: list[int]) -> int | None:
+    """The descriptor, if it is of a network namespace; raise Refused if it is of anything else."""
+    if not descriptors:
+        return None
+    netns = descriptors[0]
+    is_netns = False
+    if stat.S_ISREG(os.fstat(netns).st_mode):  # no ioctl on a device that a path led to
+        with suppress(OSError):
+            is_netns = fcntl.ioctl(netns, _NS_GET_NSTYPE) == _CLONE_NEWNET
+    if not is_netns:
+        raise Refused(
+            "CNI_NETNS is not a network namespace",
+            remedy="The container runtime has to name the one of the pod",
+            where=wire.ENVIRONMENT,
+        )
+    return netns

@@ -1,1 +1,0 @@
-"""Neighbour: the CNI configuration and the CNI binaries of the host."""

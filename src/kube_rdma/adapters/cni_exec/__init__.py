@@ -1,1 +1,0 @@
-"""Neighbour: the CNI plugins of others, in the host's folder of binaries."""

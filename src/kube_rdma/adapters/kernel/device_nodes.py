@@ -1,0 +1,146 @@
+"""The doors of the cards: nodes below /dev/infiniband, and when they come and go.
+
+A device can be there before its node is: devtmpfs makes it, udev may rename it, and the folder
+itself appears with the first RDMA module. The agent, where the host's /dev is mounted for it, looks
+again whenever a node comes or goes and grants no card whose node is missing. Nothing is polled:
+inotify tells (devtmpfs makes nodes by way of the VFS, drivers/base/devtmpfs.c).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from asyncinotify import Event, Inotify, Mask, Watch
+
+from kube_rdma.adapters.inotify import open_inotify
+from kube_rdma.adapters.kernel.netlink.multicast import FakeListener
+from kube_rdma.model.errors import Refused, Unavailable
+
+FOLDER = "infiniband"
+
+_CHANGED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ONLYDIR
+_LEFT = Mask.DELETE_SELF | Mask.MOVE_SELF
+_GONE = _LEFT | Mask.UNMOUNT | Mask.IGNORED  # the last two come unasked
+_NODE = re.compile(r"(uverbs|umad|issm)[0-9]+|rdma_cm")
+
+
+def missing(paths: Iterable[str], folder: Path) -> frozenset[str]:
+    """Those of `paths` (CharDevice.path) that have no node in `folder`.
+
+    `folder` is the host's /dev/infiniband as we see it, which may be mounted elsewhere.
+    """
+    return frozenset(path for path in paths if not (folder / path.rpartition("/")[2]).exists())
+
+
+class CharNodes:
+    """``async with CharNodes(folder) as changes: async for name in changes``.
+
+    `name` is what came or went; the folder's own or none stands for anything in it. It sees every
+    change since `async with`. A `folder` that does not exist is waited for through its parent,
+    which must exist and stay.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._inotify: Inotify | None = None
+        self._parent: Watch | None = None
+        self._inside: Watch | None = None
+
+    async def __aenter__(self) -> Self:
+        """Raise Refused when the parent folder cannot be watched, Unavailable without inotify."""
+        self._inotify = open_inotify()
+        parent = self._folder.parent
+        try:
+            self._parent = self._inotify.add_watch(parent, _CHANGED | _LEFT)
+        except OSError as error:
+            self._inotify.close()
+            raise Refused(
+                f"the folder of device nodes cannot be watched ({error.strerror})",
+                remedy="Mount the host's /dev there (hostPath), or leave the folder out",
+                where=str(parent),
+            ) from error
+        self._enter_folder()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._inotify:
+            self._inotify.close()
+            self._inotify = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        """Return after a change; raise Unavailable when the parent folder is gone."""
+        assert self._inotify, "watch with `async with` first"
+        while True:
+            event = await self._inotify.get()
+            if event.watch is self._parent and event.mask & _GONE:
+                raise Unavailable(
+                    f"{self._folder.parent} was removed or moved; kube-rdma has to start again to "
+                    "see the new one"
+                )
+            if self._is_news(event):
+                return str(event.name or "")
+
+    def _is_news(self, event: Event) -> bool:
+        if event.watch is self._inside:
+            if event.mask & _GONE:
+                self._inside = None
+                return False  # the parent tells of it, or of what is there now
+            return True
+        # Without a name the kernel dropped events: anything may have changed.
+        if event.name is not None and str(event.name) != self._folder.name:
+            return False
+        self._enter_folder()
+        return True
+
+    def _enter_folder(self) -> None:
+        """Watch the folder if it is there. Nodes made before that are seen by the look after it."""
+        assert self._inotify
+        with suppress(OSError):
+            self._inside = self._inotify.add_watch(self._folder, _CHANGED)
+
+
+class FakeCharNodes(FakeListener[str]):
+    """The same door over names; ValueError for what no /dev/infiniband shows."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        super().__init__(_check)
+        self.names = set[str]()
+        for name in names:
+            _check(name)
+            self.names.add(name)
+
+    def create(self, name: str) -> None:
+        """The kernel makes a node."""
+        if name in self.names:
+            raise ValueError(f"{name} is there already")
+        self.push(name)
+        self.names.add(name)
+
+    def delete(self, name: str) -> None:
+        """The kernel removes a node."""
+        if name not in self.names:
+            raise ValueError(f"{name} is not there")
+        self.names.remove(name)
+        self.push(name)
+
+    def missing(self, paths: Iterable[str]) -> frozenset[str]:
+        """As the function of this name."""
+        return frozenset(path for path in paths if path.rpartition("/")[2] not in self.names)
+
+
+def _check(name: str) -> None:
+    if not _NODE.fullmatch(name):
+        raise ValueError(f"the RDMA core makes no node {name!r}")

@@ -1,0 +1,1 @@
+"""Netlink: routing, RDMA and uevents, each message encoded and decoded here."""

@@ -1,0 +1,267 @@
+"""What RDMA netlink says about devices, ports and the namespace mode: the Survey's second half.
+
+programs/survey joins it with sysfs through `merge`. Command and attribute numbers are those of
+include/uapi/rdma/rdma_netlink.h; what fills them is drivers/infiniband/core/nldev.c.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from kube_rdma.adapters.kernel.netlink.codec import (
+    Attribute,
+    Netlink,
+    encode_attributes,
+    values_by_type,
+)
+from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
+from kube_rdma.adapters.kernel.sysfs.netdev import soft_identity
+from kube_rdma.model.device import Device, PhysicalState, Port, PortState
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.survey import Fault, NamespaceMode, Survey
+
+NETLINK_RDMA = 20  # include/uapi/linux/netlink.h
+_NLDEV = 5 << 10  # RDMA_NL_NLDEV, in the upper bits of the message type (RDMA_NL_GET_TYPE)
+_U8, _U32, _U64 = struct.Struct("=B"), struct.Struct("=I"), struct.Struct("=Q")
+
+
+class Command(IntEnum):
+    """enum rdma_nldev_command, as far as a survey needs it."""
+
+    GET = 1
+    PORT_GET = 5
+    SYS_GET = 6
+
+
+class Attr(IntEnum):
+    """enum rdma_nldev_attr, as far as a survey needs it."""
+
+    DEV_INDEX = 1  # u32
+    DEV_NAME = 2  # string
+    PORT_INDEX = 3  # u32; of a device: how many ports, of a port: which one
+    FW_VERSION = 5  # string
+    NODE_GUID = 6  # u64
+    PORT_STATE = 12  # u8, enum ib_port_state
+    PORT_PHYS_STATE = 13  # u8, enum ib_port_phys_state
+    NDEV_NAME = 51  # string; only when the interface is in the asker's network namespace
+    NETNS_MODE = 66  # u8, RDMA_NLDEV_SYS_ATTR_NETNS_MODE: 1 shared, 0 exclusive
+
+
+# None stands for an attribute that the answer does not carry.
+_STATES: dict[int | None, PortState] = {
+    0: PortState.NOP,
+    1: PortState.DOWN,
+    2: PortState.INIT,
+    3: PortState.ARMED,
+    4: PortState.ACTIVE,
+    5: PortState.ACTIVE_DEFER,
+}
+_PHYSICAL_STATES: dict[int | None, PhysicalState] = {
+    1: PhysicalState.SLEEP,
+    2: PhysicalState.POLLING,
+    3: PhysicalState.DISABLED,
+    4: PhysicalState.TRAINING,
+    5: PhysicalState.LINK_UP,
+    6: PhysicalState.ERROR_RECOVERY,
+    7: PhysicalState.PHY_TEST,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPort:
+    """A port in the kernel's words; None where the answer has no such attribute."""
+
+    number: int
+    state: PortState | None
+    physical_state: PhysicalState | None
+    netdev: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDevice:
+    """A device in the kernel's words; `index` is what further requests name it by."""
+
+    index: int
+    name: str
+    firmware: str | None
+    ports: tuple[LinkPort, ...] = ()
+    guid: str | None = None  # of the node, as FunctionSettings has it
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    """Everything one look through RDMA netlink shows."""
+
+    devices: tuple[LinkDevice, ...]
+    namespace_mode: NamespaceMode
+    faults: tuple[Fault, ...] = ()
+
+
+def read_links() -> LinkView:
+    """What RDMA netlink shows in this thread's network namespace.
+
+    Raise Unavailable when the kernel has no RDMA at all or does not list its devices; what fails
+    after that (an old kernel without a namespace mode, a device that has just gone) is a fault.
+    """
+    try:
+        netlink = Netlink(NETLINK_RDMA)
+    except OSError as error:
+        raise Unavailable(
+            f"the kernel offers no RDMA netlink ({error.strerror}); is ib_core loaded?"
+        ) from error
+    faults: list[Fault] = []
+    with netlink:
+        devices = []
+        for payload in netlink.ask(_NLDEV | Command.GET, dump=True):
+            device = decode_device(payload)
+            try:
+                which = encode_attributes([Attribute(Attr.DEV_INDEX, _U32.pack(device.index))])
+                ports = netlink.ask(_NLDEV | Command.PORT_GET, which, dump=True)
+                device = replace(device, ports=tuple(decode_port(port) for port in ports))
+            except Unavailable as error:
+                faults.append(Fault(f"RDMA netlink, ports of {device.name}", str(error)))
+            devices.append(device)
+        mode = NamespaceMode.UNKNOWN
+        try:
+            mode = decode_mode(*netlink.ask(_NLDEV | Command.SYS_GET))
+        except Unavailable as error:
+            faults.append(Fault("RDMA netlink, namespace mode", str(error)))
+    return LinkView(tuple(devices), mode, tuple(faults))
+
+
+def read_mode() -> NamespaceMode:
+    """The namespace mode alone; UNKNOWN where read_links says so too, or raises."""
+    try:
+        with Netlink(NETLINK_RDMA) as netlink:
+            return decode_mode(*netlink.ask(_NLDEV | Command.SYS_GET))
+    except (OSError, Unavailable):
+        return NamespaceMode.UNKNOWN
+
+
+def decode_device(payload: bytes) -> LinkDevice:
+    """A device out of one answer to GET; Unavailable when it is malformed or has no name."""
+    found = _found(payload)
+    index, name = _number(found, Attr.DEV_INDEX), _string(found, Attr.DEV_NAME)
+    if index is None or name is None:
+        raise Unavailable("RDMA netlink: a device without index or name")
+    guid = _number(found, Attr.NODE_GUID, _U64)
+    text = None if guid is None else guid.to_bytes(8).hex(":")
+    return LinkDevice(index, name, _string(found, Attr.FW_VERSION), guid=text)
+
+
+def decode_port(payload: bytes) -> LinkPort:
+    """A port out of one answer to PORT_GET; Unavailable when it is malformed or has no number."""
+    found = _found(payload)
+    number = _number(found, Attr.PORT_INDEX)
+    if number is None:
+        raise Unavailable("RDMA netlink: a port without a number")
+    return LinkPort(
+        number,
+        _STATES.get(_number(found, Attr.PORT_STATE, _U8)),
+        _PHYSICAL_STATES.get(_number(found, Attr.PORT_PHYS_STATE, _U8)),
+        _string(found, Attr.NDEV_NAME),
+    )
+
+
+def decode_mode(*payloads: bytes) -> NamespaceMode:
+    """The namespace mode out of the answer to SYS_GET; UNKNOWN before Linux 5.2, which has none."""
+    for payload in payloads:
+        shared = _number(_found(payload), Attr.NETNS_MODE, _U8)
+        if shared is not None:
+            return NamespaceMode.SHARED if shared else NamespaceMode.EXCLUSIVE
+    return NamespaceMode.UNKNOWN
+
+
+def merge(survey: Survey, view: LinkView) -> Survey:
+    """One Survey out of both readings of the same kernel.
+
+    Netlink wins where both speak: port states and firmware, because one answer is one moment where
+    sysfs files are read one after the other; a port's interface, because the kernel names it
+    instead of us concluding it, and only when it is in our namespace. sysfs keeps the rest, which
+    netlink does not know. A device that only one of them shows is a fault, never silently gone.
+    """
+    links = {link.name: link for link in view.devices}
+    shown = {device.name for device in survey.devices}
+    faults = [
+        Fault(f"{DEVICES}/{device.name}", "sysfs shows this device, RDMA netlink does not")
+        for device in survey.devices
+        if device.name not in links
+    ]
+    faults += [
+        Fault(
+            f"{DEVICES}/{name}",
+            "RDMA netlink shows this device, sysfs does not: is /sys of another network namespace?",
+        )
+        for name in sorted(links.keys() - shown)
+    ]
+    return replace(
+        survey,
+        devices=tuple(
+            _merge_device(device, links[device.name]) if device.name in links else device
+            for device in survey.devices
+        ),
+        namespace_mode=view.namespace_mode,
+        faults=(*survey.faults, *view.faults, *faults),
+    )
+
+
+def _merge_device(device: Device, link: LinkDevice) -> Device:
+    links = {port.number: port for port in link.ports}
+    soft = device.pci is None
+    ports = tuple(
+        _merge_port(port, links[port.number], soft=soft) if port.number in links else port
+        for port in device.ports
+    )
+    netdev = next((port.netdev for port in ports if port.netdev), None)
+    return replace(
+        device,
+        # A link whose interface sysfs could not name is called by its own name alone.
+        identity=soft_identity(device.name, netdev)
+        if device.identity == device.name
+        else device.identity,
+        firmware=link.firmware or device.firmware,
+        # Seat and node of a soft device are its interface's; without one here there is none.
+        seat=None if soft and netdev is None else device.seat,
+        numa_node=None if soft and netdev is None else device.numa_node,
+        ports=ports,
+    )
+
+
+def _merge_port(port: Port, link: LinkPort, *, soft: bool) -> Port:
+    """A soft link's interface may be a pod's, and share its name with one of ours: netlink knows.
+
+    The interfaces that sysfs shows beside hardware are in our namespace, and netlink names none for
+    IPoIB, so there its silence says nothing.
+    """
+    netdev = link.netdev or (None if soft else port.netdev)
+    return replace(
+        port,
+        state=link.state or port.state,
+        physical_state=link.physical_state or port.physical_state,
+        netdev=netdev,
+        # A card's link over a bond may be named by the bond itself; what else is named is new.
+        bond=port.bond if netdev in {port.netdev, port.bond} else None,
+    )
+
+
+def _found(payload: bytes) -> dict[int, bytes]:
+    return values_by_type(payload)
+
+
+def _number(found: Mapping[int, bytes], which: Attr, form: struct.Struct = _U32) -> int | None:
+    value = found.get(which)
+    if value is None:
+        return None
+    if len(value) != form.size:
+        raise Unavailable(f"RDMA netlink: {which.name} has {len(value)} bytes, not {form.size}")
+    return int(form.unpack(value)[0])
+
+
+def _string(found: Mapping[int, bytes], which: Attr) -> str | None:
+    try:
+        return found.get(which, b"").rstrip(b"\0").decode() or None
+    except UnicodeDecodeError as error:
+        raise Unavailable(f"RDMA netlink: {which.name} is not text") from error

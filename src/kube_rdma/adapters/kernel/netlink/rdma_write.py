@@ -1,0 +1,167 @@
+"""Soft RDMA devices made and removed, RDMA devices moved: RDMA netlink, the writing half.
+
+pod/steps.py asks it. Numbers: include/uapi/rdma/rdma_netlink.h; what they do:
+drivers/infiniband/core/ nldev.c (nldev_newlink, nldev_dellink, nldev_set_doit), device.c
+(ib_device_set_netns_put). A soft device is made in the namespace of the socket, on the interface of
+that namespace.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_attributes
+from kube_rdma.adapters.kernel.netlink.rdma_read import (
+    Attr,
+    Command,
+    LinkDevice,
+    decode_device,
+    decode_port,
+)
+from kube_rdma.adapters.kernel.pod.errors import (
+    errno_of,
+    judged,
+    no_device,
+    rdma_taken,
+    unmovable,
+)
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.step import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
+
+_NLDEV = 5 << 10  # RDMA_NL_NLDEV
+_SET, _NEWLINK, _DELLINK = 2, 3, 4  # enum rdma_nldev_command
+_LINK_TYPE, _NET_NS_FD = 65, 68  # enum rdma_nldev_attr
+_TAKEN = frozenset({errno.EEXIST, errno.ENFILE})  # the interface has one; the name is another's
+_U32 = struct.Struct("=I")
+
+
+def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
+    """The devices that the namespace of `netlink` can use; interfaces of others have no name."""
+    found = []
+    for payload in netlink.ask(_NLDEV | Command.GET, dump=True):
+        device = decode_device(payload)
+        try:
+            ports = netlink.ask(_NLDEV | Command.PORT_GET, _which(device), dump=True)
+        except Unavailable as error:
+            if errno_of(error) is None:
+                raise
+            continue  # it went between the two questions
+        found.append(replace(device, ports=tuple(map(decode_port, ports))))
+    return tuple(found)
+
+
+def netdev_of(device: LinkDevice) -> str | None:
+    """The interface below a device, if it is in the asker's namespace."""
+    return next((port.netdev for port in device.ports if port.netdev), None)
+
+
+def new_device(step: MakeRdma | RestoreRdma) -> bytes:
+    """The body of NEWLINK."""
+    return encode_attributes(
+        [
+            Attribute(Attr.DEV_NAME, step.name.encode() + b"\0"),
+            Attribute(_LINK_TYPE, step.kind.encode() + b"\0"),
+            Attribute(Attr.NDEV_NAME, _interface(step).encode() + b"\0"),
+        ]
+    )
+
+
+def make_device(netlink: Netlink, step: MakeRdma | RestoreRdma) -> None:
+    """Make a soft device in the namespace of `netlink`; nothing when it is there already."""
+    on = _interface(step)
+    try:
+        netlink.ask(_NLDEV | _NEWLINK, new_device(step))
+    except Unavailable as error:
+        if errno_of(error) not in _TAKEN:
+            raise judged(f"the soft RDMA device {step.name} on {on}", error) from error
+        there = [d for d in devices(netlink) if on == netdev_of(d) or d.name == step.name]
+        if any((d.name, netdev_of(d)) == (step.name, on) for d in there):
+            return
+        others = [device.name for device in there if device.name != step.name]
+        raise rdma_taken(step.name, on, others[0] if others else None) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PodRdma:
+    """The RDMA devices of the node and of one pod: a socket bound to the namespace of each.
+
+    `pci_of` says on which function a device sits, wherever it is: its name is another one since its
+    driver was bound anew, and that may be another device's now.
+    """
+
+    node: Netlink
+    pod: Netlink
+    pci_of: Callable[[str], PciAddress | None]
+
+    def move(self, step: MoveRdma, namespace: int) -> None:
+        """Move a device into the pod; nothing when it is there and no longer here."""
+        here = self.find(self.node, step)
+        if here is None:
+            if self.find(self.pod, step) is None:
+                raise no_device(step.device)
+            return
+        _move(self.node, here, namespace)
+
+    def remove(self, undo: RemoveRdma) -> None:
+        """Remove a soft device whose interface is in the pod; it goes by itself with that."""
+        for device in devices(self.pod):
+            if device.name == undo.name and netdev_of(device):
+                _delete(self.pod, device)
+
+    def give_back(self, undo: GiveBackRdma, namespace: int) -> None:
+        """Bring a device home; the kernel itself does when a namespace ends (rdma_dev_exit_net)."""
+        if self.find(self.node, undo):
+            return
+        there = self.find(self.pod, undo)
+        if there is None:
+            raise no_device(undo.device)
+        _move(self.pod, there, namespace)
+
+    def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
+        """By its function where it has one, else by its name."""
+        found = tuple(map(decode_device, netlink.ask(_NLDEV | Command.GET, dump=True)))
+        named = next((one for one in found if one.name == act.device), None)
+        if act.pci is None or (named and self.pci_of(named.name) in (act.pci, None)):
+            return named
+        return next((one for one in found if self.pci_of(one.name) == act.pci), None)
+
+    def inside(self, pci: PciAddress) -> LinkDevice | None:
+        """The RDMA device of a function that the pod can use."""
+        found = map(decode_device, self.pod.ask(_NLDEV | Command.GET, dump=True))
+        return next((one for one in found if self.pci_of(one.name) == pci), None)
+
+
+def _interface(step: MakeRdma | RestoreRdma) -> str:
+    return step.on if isinstance(step, MakeRdma) else step.link.name
+
+
+def _named(netlink: Netlink, name: str) -> LinkDevice | None:
+    """The device of this name, without its ports."""
+    found = map(decode_device, netlink.ask(_NLDEV | Command.GET, dump=True))
+    return next((device for device in found if device.name == name), None)
+
+
+def _move(netlink: Netlink, device: LinkDevice, namespace: int) -> None:
+    body = _which(device) + encode_attributes([Attribute(_NET_NS_FD, _U32.pack(namespace))])
+    try:
+        netlink.ask(_NLDEV | _SET, body)
+    except Unavailable as error:
+        if errno_of(error) == errno.EOPNOTSUPP:
+            raise unmovable(device.name) from error
+        raise judged(f"moving the RDMA device {device.name}", error) from error
+
+
+def _delete(netlink: Netlink, device: LinkDevice) -> None:
+    try:
+        netlink.ask(_NLDEV | _DELLINK, _which(device))
+    except Unavailable as error:
+        if _named(netlink, device.name):
+            raise judged(f"removing the RDMA device {device.name}", error) from error
+
+
+def _which(device: LinkDevice) -> bytes:
+    return encode_attributes([Attribute(Attr.DEV_INDEX, _U32.pack(device.index))])

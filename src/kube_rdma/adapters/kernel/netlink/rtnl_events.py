@@ -1,0 +1,80 @@
+"""What changes on the node's interfaces and addresses, told by the kernel's routing netlink.
+
+uevents.py tells which devices come and go. That a RoCE port went down, or that its GID table
+changed, has no uevent: both follow the interface, and these events tell of it (a carrier is a
+link's, a GID is an address's). An event says only that something happened, so whoever receives one
+looks again. An InfiniBand port without IPoIB has no interface and is not heard here. Numbers:
+include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kube_rdma.adapters.kernel.netlink.codec import decode as messages
+from kube_rdma.adapters.kernel.netlink.multicast import FakeListener, Listener
+from kube_rdma.model.errors import Unavailable
+
+_GROUPS = 0x1 | 0x10 | 0x100  # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
+_INDEX = struct.Struct("=4xI")  # the same place in struct ifinfomsg and struct ifaddrmsg
+
+
+class News(StrEnum):
+    """What an event is about; LOST: events were dropped, anything may have changed."""
+
+    LINK = "link"
+    LINK_GONE = "link gone"
+    ADDRESS = "address"
+    ADDRESS_GONE = "address gone"
+    LOST = "lost"
+
+
+_TYPES = {16: News.LINK, 17: News.LINK_GONE, 20: News.ADDRESS, 21: News.ADDRESS_GONE}
+
+
+@dataclass(frozen=True, slots=True)
+class RtnlEvent:
+    """One announcement about the interface with this index (0: about none in particular)."""
+
+    news: News
+    interface: int = 0
+
+
+def decode(datagram: bytes, sender: int) -> tuple[RtnlEvent, ...]:
+    """The events of one datagram; none for what the kernel did not send or nobody can read.
+
+    `sender` is the netlink port it came from: 0 is the kernel, and only the kernel is believed.
+    """
+    if sender != 0:
+        return ()
+    try:
+        found = messages(datagram)
+    except Unavailable:
+        return (RtnlEvent(News.LOST),)
+    return tuple(
+        RtnlEvent(_TYPES[message.type], _INDEX.unpack_from(message.payload)[0])
+        for message in found
+        if message.type in _TYPES and len(message.payload) >= _INDEX.size
+    )
+
+
+class RtnlEvents(Listener[RtnlEvent]):
+    """The kernel's events, as they come: ``async with RtnlEvents() as events: async for …``."""
+
+    def __init__(self) -> None:
+        super().__init__(socket.NETLINK_ROUTE, _GROUPS, decode, RtnlEvent(News.LOST))
+
+
+class FakeRtnlEvents(FakeListener[RtnlEvent]):
+    """Events pushed by hand; ValueError for one that the kernel never sends."""
+
+    def __init__(self) -> None:
+        super().__init__(_check)
+
+
+def _check(event: RtnlEvent) -> None:
+    if event.news is not News.LOST and event.interface < 1:
+        raise ValueError("the kernel counts interfaces from 1")

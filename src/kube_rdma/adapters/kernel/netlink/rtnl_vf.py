@@ -1,0 +1,300 @@
+"""Virtual functions through their physical one: what routing netlink tells of them, and sets.
+
+Between pod/steps.py and the node's socket. A setting that is right already is not set again, since
+many a driver resets the function for each; and each is a message of its own, so that a refusal says
+which one it was. Structs and numbers: include/uapi/linux/if_link.h; what they do: rtnl_fill_vfinfo
+and do_setvfinfo in net/core/rtnetlink.c.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kube_rdma.adapters.kernel.netlink.codec import (
+    Attribute,
+    Netlink,
+    decode_attributes,
+    encode_attributes,
+)
+from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, decode_interface, interfaces
+from kube_rdma.adapters.kernel.netlink.rtnl_write import Request, mac_bytes
+from kube_rdma.adapters.kernel.pod.errors import (
+    ETHERNET,
+    errno_of,
+    no_function,
+    no_physical,
+    setting_refused,
+)
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.function_step import (
+    FunctionPlace,
+    FunctionSettings,
+    LinkState,
+    ResetFunction,
+    SetFunction,
+    VlanProtocol,
+)
+
+NO_MAC = "00:00:00:00:00:00"
+NO_GUIDS = {":".join(["00"] * 8), ":".join(["ff"] * 8)}
+"""A physical function tells the first where none was set; the second is set to have none."""
+
+_GETLINK, _SETLINK = 18, 19
+_LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
+_U32 = struct.Struct("=I")
+_PAIR = struct.Struct("=II")  # ifla_vf_spoofchk, ifla_vf_link_state, ifla_vf_trust
+_VF_MAC = struct.Struct("=I32s")  # ifla_vf_mac
+_RATE = struct.Struct("=III")  # ifla_vf_rate: function, least, most
+_VLAN = struct.Struct("=III2s2x")  # ifla_vf_vlan_info: function, VLAN, priority, protocol
+_GUID = struct.Struct("=I4xQ")  # ifla_vf_guid: function, padding, the GUID as a number
+
+_VFINFO_LIST, _EXT_MASK, _PARENT_BUS = 22, 29, 57
+_VF_INFO = 1
+_MAC, _SPOOF, _STATE, _VF_RATE, _TRUST, _VLAN_LIST = 1, 4, 5, 6, 9, 12
+_NODE_GUID, _PORT_GUID = 10, 11
+_VLAN_INFO = 1
+_WITH_FUNCTIONS = 1 << 0 | 1 << 3  # RTEXT_FILTER_VF, RTEXT_FILTER_SKIP_STATS
+_NOT_TOLD = 0xFFFFFFFF  # rtnl_fill_vfinfo presets -1
+
+_PROTOCOLS = {VlanProtocol.CUSTOMER: b"\x81\x00", VlanProtocol.PROVIDER: b"\x88\xa8"}
+_STATES = (LinkState.AUTO, LinkState.ENABLE, LinkState.DISABLE)  # IFLA_VF_LINK_STATE_*
+
+
+@dataclass(frozen=True, slots=True)
+class Physical:
+    """The interface of a physical function with its virtual ones, by number.
+
+    `seated`: the kernel says what it sits on, which it does since Linux 5.14.
+    """
+
+    interface: Interface
+    functions: Mapping[int, FunctionSettings]
+    seated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One message: what it sets, in words, and the request."""
+
+    what: str
+    request: Request
+
+
+def set_function(node: Netlink, step: SetFunction) -> None:
+    """As SetFunction says. Raise Refused for what the card cannot, Unavailable when it is gone."""
+    physical = _find(node, step.place)
+    if physical is None:
+        raise no_physical(step.place)
+    now = physical.functions.get(step.place.number)
+    if now is None:
+        raise no_function(step.place, len(physical.functions))
+    for setting in changes(physical.interface.seen.index, step.place.number, step.wanted, now):
+        try:
+            _send(node, setting.request)
+        except Unavailable as error:
+            raise setting_refused(step.place, setting.what, error) from error
+
+
+def reset_function(node: Netlink, undo: ResetFunction) -> None:
+    """As ResetFunction says.
+
+    Some drivers know no way back from an administrative MAC (be2net, qed: EINVAL for zeros). It
+    stays with the function then, and the next pod's MAC replaces it.
+    """
+    physical = _find(node, undo.place)
+    if physical is None:
+        raise no_physical(undo.place)
+    now = physical.functions.get(undo.place.number)
+    if now is None:
+        return
+    for setting in changes(physical.interface.seen.index, undo.place.number, undo.found, now):
+        try:
+            _send(node, setting.request)
+        except Unavailable as error:
+            if NO_MAC not in setting.what or errno_of(error) != errno.EINVAL:
+                raise setting_refused(undo.place, setting.what, error) from error
+
+
+def seen_functions(
+    node: Netlink, places: Collection[FunctionPlace]
+) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
+    """What these are set to, those that are there; each physical function is asked once."""
+    above = {place.pci: place for place in places}
+    physical = {pci: _find(node, place) for pci, place in above.items()}
+    return tuple(
+        (place, found.functions[place.number])
+        for place in places
+        if (found := physical[place.pci]) and place.number in found.functions
+    )
+
+
+def changes(
+    index: int, number: int, wanted: FunctionSettings, now: FunctionSettings
+) -> Iterator[Setting]:
+    """The messages that lead from `now` to `wanted`, for the interface `index`."""
+
+    def setting(what: str, which: int, value: bytes) -> Setting:
+        info = encode_attributes([Attribute(which, value)])
+        functions = encode_attributes([Attribute(_VF_INFO, info)])
+        body = _LINK.pack(0, 0, index, 0, 0)
+        body += encode_attributes([Attribute(_VFINFO_LIST, functions)])
+        return Setting(what, Request(_SETLINK, 0, body))
+
+    for what, which, flag, has in (
+        ("trust", _TRUST, wanted.trust, now.trust),
+        ("spoof check", _SPOOF, wanted.spoof_check, now.spoof_check),
+    ):
+        if flag is not None and flag != has:
+            yield setting(f"{what} {'on' if flag else 'off'}", which, _PAIR.pack(number, flag))
+    vlan, had = _vlan(wanted, now), _vlan(now, now)
+    if vlan != had:
+        tag, qos, protocol = vlan
+        info = Attribute(_VLAN_INFO, _VLAN.pack(number, tag, qos, _PROTOCOLS[protocol]))
+        text = f"VLAN {tag} ({protocol}, priority {qos})"
+        yield setting(text, _VLAN_LIST, encode_attributes([info]))
+    rates, had_rates = _rates(wanted, now), _rates(now, now)
+    if rates != had_rates:
+        least, most = rates
+        text = f"rate of {least} to {most} Mbit/s"
+        yield setting(text, _VF_RATE, _RATE.pack(number, least, most))
+    state = wanted.link_state
+    if state is not None and state != now.link_state:
+        yield setting(f"link state {state}", _STATE, _PAIR.pack(number, _STATES.index(state)))
+    for what, which, guid, had_guid in (
+        ("node GUID", _NODE_GUID, wanted.node_guid, now.node_guid),
+        ("port GUID", _PORT_GUID, wanted.port_guid, now.port_guid),
+    ):
+        if guid is not None and guid != had_guid and {guid, had_guid} != NO_GUIDS:
+            value = _GUID.pack(number, int(guid.replace(":", ""), 16))
+            yield setting(f"{what} {guid}", which, value)
+    if wanted.mac is not None and wanted.mac != now.mac:
+        yield setting(f"MAC {wanted.mac}", _MAC, _VF_MAC.pack(number, mac_bytes(wanted.mac)))
+
+
+def decode_physical(payload: bytes) -> Physical:
+    """One answer to GETLINK that was asked for functions; Unavailable when it is malformed."""
+    interface = decode_interface(payload)
+    found = dict(_attributes(payload[_LINK.size :]))
+    functions = {}
+    for which, value in _attributes(found.get(_VFINFO_LIST, b"")):
+        if which == _VF_INFO:
+            facts = dict(_attributes(value))
+            number = _unpack(_VF_MAC, facts, _MAC)
+            if number is not None:
+                functions[int(number[0])] = _settings(facts, interface.hardware)
+    return Physical(interface, functions, _PARENT_BUS in found)
+
+
+def sent(body: bytes) -> FunctionSettings:
+    """What a request of `changes` sets."""
+    listed = dict(_attributes(body[_LINK.size :]))[_VFINFO_LIST]
+    return _settings(dict(_attributes(dict(_attributes(listed))[_VF_INFO])), ETHERNET)
+
+
+def _find(node: Netlink, place: FunctionPlace) -> Physical | None:
+    """By its index at planning, which is one answer; else by its function among all.
+
+    In switchdev mode it has many interfaces, and one of them alone tells of virtual functions.
+    """
+    here = _at(node, place.physical.index)
+    if here and not _is(here, place):
+        here = None
+    if here and here.functions:
+        return here
+    others = [one.seen.index for one in interfaces(node) if one.seen.pci == place.pci]
+    found = [other for index in others if (other := _at(node, index))]
+    return next((one for one in found if one.functions), here or next(iter(found), None))
+
+
+def _is(found: Physical, place: FunctionPlace) -> bool:
+    """By its function; where the kernel does not say that, index and name have to agree."""
+    seen = found.interface.seen
+    return seen.pci == place.pci if found.seated else seen.name == place.physical.name
+
+
+def _at(node: Netlink, index: int) -> Physical | None:
+    request = _LINK.pack(0, 0, index, 0, 0)
+    request += encode_attributes([Attribute(_EXT_MASK, _U32.pack(_WITH_FUNCTIONS))])
+    try:
+        (payload,) = node.ask(_GETLINK, request)
+    except Unavailable as error:
+        if errno_of(error) == errno.ENODEV:
+            return None
+        raise
+    return decode_physical(payload)
+
+
+def _settings(facts: Mapping[int, bytes], hardware: int) -> FunctionSettings:
+    mac = _unpack(_VF_MAC, facts, _MAC)
+    rate = _unpack(_RATE, facts, _VF_RATE)
+    state = _word(facts, _STATE)
+    # Its first entry is the one that can be set (MAX_VLAN_LIST_LEN is 1).
+    listed = dict(_attributes(facts.get(_VLAN_LIST, b"")))
+    vlan = _unpack(_VLAN, listed, _VLAN_INFO)
+    known = {value: protocol for protocol, value in _PROTOCOLS.items()}
+    return FunctionSettings(
+        mac=mac[1][:6].hex(":") if mac and hardware == ETHERNET else None,
+        vlan=vlan[1] if vlan else None,
+        qos=vlan[2] if vlan else None,
+        protocol=known.get(vlan[3]) if vlan else None,
+        spoof_check=_flag(facts, _SPOOF),
+        trust=_flag(facts, _TRUST),
+        link_state=_STATES[state] if state is not None and state < len(_STATES) else None,
+        min_rate=rate[1] if rate else None,
+        max_rate=rate[2] if rate else None,
+        node_guid=_guid(facts, _NODE_GUID),
+        port_guid=_guid(facts, _PORT_GUID),
+    )
+
+
+def _vlan(first: FunctionSettings, then: FunctionSettings) -> tuple[int, int, VlanProtocol]:
+    """VLAN, priority, protocol; what `first` leaves is as in `then`, else as without a VLAN."""
+    return (
+        _or(first.vlan, then.vlan, 0),
+        _or(first.qos, then.qos, 0),
+        first.protocol or then.protocol or VlanProtocol.CUSTOMER,
+    )
+
+
+def _rates(first: FunctionSettings, then: FunctionSettings) -> tuple[int, int]:
+    return _or(first.min_rate, then.min_rate, 0), _or(first.max_rate, then.max_rate, 0)
+
+
+def _or(*values: int | None) -> int:
+    return next(value for value in values if value is not None)
+
+
+def _flag(facts: Mapping[int, bytes], which: int) -> bool | None:
+    value = _word(facts, which)
+    return None if value is None else bool(value)
+
+
+def _word(facts: Mapping[int, bytes], which: int) -> int | None:
+    pair = _unpack(_PAIR, facts, which)
+    return None if pair is None or pair[1] == _NOT_TOLD else int(pair[1])
+
+
+def _guid(facts: Mapping[int, bytes], which: int) -> str | None:
+    found = _unpack(_GUID, facts, which)
+    return None if found is None else found[1].to_bytes(8).hex(":")
+
+
+def _unpack(form: struct.Struct, facts: Mapping[int, bytes], which: int) -> tuple[Any, ...] | None:
+    value = facts.get(which)
+    if value is None:
+        return None
+    if len(value) < form.size:
+        raise Unavailable(f"routing netlink: attribute {which} of a function is cut short")
+    return form.unpack_from(value)
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    return ((attribute.type, attribute.value) for attribute in decode_attributes(data))
+
+
+def _send(node: Netlink, request: Request) -> None:
+    node.ask(request.kind, request.body, more=request.flags)

@@ -1,0 +1,240 @@
+"""Steps as requests to routing netlink: pure encoding, one message for each act where that is so.
+
+pod/links.py sends them. Numbers: include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, fib_rules.h,
+netlink.h; what they do: net/core/rtnetlink.c (rtnl_newlink, do_setlink), net/core/fib_rules.c.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from socket import AF_INET, AF_INET6
+
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ip import Address, InterfaceName
+from kube_rdma.model.step import (
+    AddAddress,
+    AddRoute,
+    AddRule,
+    GiveBackLink,
+    MakeLink,
+    Mark,
+    RemoveRule,
+    SetLink,
+    TakeLink,
+    VirtualKind,
+)
+
+_NEWLINK, _DELLINK, _SETLINK, _NEWADDR, _NEWROUTE, _NEWRULE, _DELRULE = 16, 17, 19, 20, 24, 32, 33
+_REPLACE, _EXCL, _CREATE = 0x100, 0x200, 0x400  # NLM_F_*
+
+_LINK = struct.Struct("=BxHiII")  # struct ifinfomsg: family, type, index, flags, change
+_ADDRESS = struct.Struct("=BBBBI")  # struct ifaddrmsg: family, length, flags, scope, index
+_ROUTE = struct.Struct("=8BI")  # struct rtmsg
+_RULE = struct.Struct("=8BI")  # struct fib_rule_hdr
+_U16, _U32 = struct.Struct("=H"), struct.Struct("=I")
+
+_IFLA_ADDRESS, _IFNAME, _MTU, _PARENT, _LINKINFO = 1, 3, 4, 5, 18
+_ALIAS, _GROUP, _NET_NS_FD = 20, 27, 28
+_INFO_KIND, _INFO_DATA = 1, 2
+_IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST = 1, 2, 4
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC, _RTA_TABLE = 1, 4, 5, 7, 15
+_FRA_SRC, _FRA_PRIORITY, _FRA_TABLE = 2, 6, 15
+_UP = 0x1  # IFF_UP
+_NODAD = 0x02  # IFA_F_NODAD
+_MAIN, _STATIC, _UNICAST = 254, 4, 1  # RT_TABLE_MAIN, RTPROT_STATIC, RTN_UNICAST
+_UNIVERSE, _ON_LINK = 0, 253  # RT_SCOPE_UNIVERSE, RT_SCOPE_LINK
+_GATEWAY_HERE = 4  # RTNH_F_ONLINK
+_TO_TABLE = 1  # FR_ACT_TO_TBL
+
+GROUP = 0x6B72
+"""The group (IFLA_GROUP) that a link of ours is born with.
+
+An alias cannot be given at birth (rtnl_create_link knows none); with the group, a link whose maker
+died before the second message is still known as ours.
+"""
+
+_MODES: Mapping[VirtualKind, Mapping[str, int]] = {
+    VirtualKind.MACVLAN: {"bridge": 4, "private": 1, "vepa": 2, "passthru": 8},
+    VirtualKind.IPVLAN: {"l2": 0, "l3": 1, "l3s": 2},
+    VirtualKind.IPOIB: {"datagram": 0, "connected": 1},
+}
+"""MACVLAN_MODE_*, IPVLAN_MODE_*, IPOIB_MODE_*; the first word is meant where none is said."""
+
+
+def interim_name(mark: Mark) -> InterfaceName:
+    """What a link is called until it can have its own name; the same for the same mark."""
+    return InterfaceName(f"kr{hashlib.blake2b(mark.encode(), digest_size=6).hexdigest()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What Netlink.ask is told: the kind of message, its own flags, what follows the header."""
+
+    kind: int
+    flags: int
+    body: bytes
+
+
+def make_link(step: MakeLink, pod: int) -> Request:
+    """For the node's socket: the parent is looked up there, the link is born in namespace `pod`.
+
+    Raise Refused for a mode that the kind does not have.
+    """
+    found = [_text(_IFNAME, step.name), _u32(_PARENT, step.parent.index), _u32(_GROUP, GROUP)]
+    found += _wanted(step.mtu, step.mac)
+    info = [_text(_INFO_KIND, step.kind), Attribute(_INFO_DATA, encode_attributes(_data(step)))]
+    found += [Attribute(_LINKINFO, encode_attributes(info)), _u32(_NET_NS_FD, pod)]
+    return _link(_NEWLINK, 0, found, flags=_CREATE | _EXCL)
+
+
+def mark_link(step: MakeLink) -> Request:
+    """For the pod's socket: what make_link could not say."""
+    return _link(_SETLINK, 0, [_text(_IFNAME, step.name), Attribute(_ALIAS, step.mark.encode())])
+
+
+def take_link(step: TakeLink, index: int, pod: int) -> Request:
+    """For the node's socket: into namespace `pod` and renamed; the kernel takes it down first."""
+    return _link(_SETLINK, index, [_u32(_NET_NS_FD, pod), _text(_IFNAME, step.name)])
+
+
+def rename_link(index: int, name: str) -> Request:
+    """For the socket of the namespace that the link is in; it must be down before Linux 6.2."""
+    return _link(_SETLINK, index, [_text(_IFNAME, name)])
+
+
+def set_link(step: SetLink) -> Request:
+    """For the pod's socket: the kernel sets MAC and MTU before it brings the link up."""
+    found = [_text(_IFNAME, step.name), *_wanted(step.mtu, step.mac)]
+    return _link(_SETLINK, 0, found, state=_UP, change=_UP)
+
+
+def remove_link(index: int) -> Request:
+    """For the pod's socket."""
+    return _link(_DELLINK, index, [])
+
+
+def remove_group() -> Request:
+    """For the pod's socket: every link of our group at once; ENODEV where there is none."""
+    return _link(_DELLINK, 0, [_u32(_GROUP, GROUP)])
+
+
+def send_home(undo: GiveBackLink, index: int, host: int) -> Request:
+    """For the pod's socket: into namespace `host` under its old name."""
+    return _link(_SETLINK, index, [_u32(_NET_NS_FD, host), _text(_IFNAME, undo.link.name)])
+
+
+def set_down(index: int) -> Request:
+    """For the socket of the namespace that the link is in."""
+    return _link(_SETLINK, index, [], change=_UP)
+
+
+def restore_link(index: int, mtu: int | None, mac: str | None, *, up: bool) -> Request:
+    """For the node's socket; None leaves what is there."""
+    return _link(_SETLINK, index, _wanted(mtu, mac), state=_UP if up else 0, change=_UP)
+
+
+def add_address(step: AddAddress, index: int) -> Request:
+    """For the pod's socket; the same address again changes nothing."""
+    value = step.address.packed
+    found = [Attribute(_IFA_LOCAL, value), Attribute(_IFA_ADDRESS, value)]
+    if step.address.version == 4 and step.prefix < 31:
+        broadcast = int(step.address) | (1 << 32 - step.prefix) - 1
+        found.append(Attribute(_IFA_BROADCAST, broadcast.to_bytes(4, "big")))
+    flags = _NODAD if step.address.version == 6 else 0
+    head = _ADDRESS.pack(_family(step.address), step.prefix, flags, _UNIVERSE, index)
+    return Request(_NEWADDR, _CREATE | _REPLACE, head + encode_attributes(found))
+
+
+def add_route(step: AddRoute, index: int) -> Request:
+    """For the pod's socket; in the place of a route to the same destination, if there is one."""
+    found = [Attribute(_RTA_DST, step.to.network_address.packed)] if step.to.prefixlen else []
+    found.append(_u32(_RTA_OIF, index))
+    found += [Attribute(_RTA_GATEWAY, step.via.packed)] if step.via else []
+    found += [Attribute(_RTA_PREFSRC, step.source.packed)] if step.source else []
+    found.append(_u32(_RTA_TABLE, step.table or _MAIN))
+    scope = _UNIVERSE if step.via or step.to.version == 6 else _ON_LINK
+    family = _family(step.to.network_address)
+    flags = _GATEWAY_HERE if step.onlink else 0
+    head = _ROUTE.pack(family, step.to.prefixlen, 0, 0, 0, _STATIC, scope, _UNICAST, flags)
+    return Request(_NEWROUTE, _CREATE | _REPLACE, head + encode_attributes(found))
+
+
+def add_rule(step: AddRule) -> Request:
+    """For the pod's socket; EEXIST where just this rule stands already."""
+    return Request(_NEWRULE, _CREATE | _EXCL, _rule(step))
+
+
+def remove_rule(undo: RemoveRule) -> Request:
+    """For the pod's socket; ENOENT where there is no such rule."""
+    return Request(_DELRULE, 0, _rule(undo))
+
+
+def _rule(rule: AddRule | RemoveRule) -> bytes:
+    length = rule.source.max_prefixlen
+    head = _RULE.pack(_family(rule.source), 0, length, 0, 0, 0, 0, _TO_TABLE, 0)
+    found = [Attribute(_FRA_SRC, rule.source.packed)]
+    found += [_u32(_FRA_PRIORITY, rule.priority), _u32(_FRA_TABLE, rule.table)]
+    return head + encode_attributes(found)
+
+
+def _link(
+    kind: int,
+    index: int,
+    found: list[Attribute],
+    *,
+    flags: int = 0,
+    state: int = 0,
+    change: int = 0,
+) -> Request:
+    head = _LINK.pack(0, 0, index, state, change)
+    return Request(kind, flags, head + encode_attributes(found))
+
+
+def _data(step: MakeLink) -> list[Attribute]:
+    """IFLA_INFO_DATA of the kind: IFLA_MACVLAN_MODE, IFLA_IPVLAN_MODE, IFLA_IPOIB_*."""
+    modes = _MODES[step.kind]
+    if step.mode and step.mode not in modes:
+        raise Refused(
+            f"{step.kind} has no mode {step.mode}", remedy=f"Choose one of {', '.join(modes)}"
+        )
+    mode = modes[step.mode or next(iter(modes))]
+    if step.kind is VirtualKind.MACVLAN:
+        return [_u32(1, mode)]
+    if step.kind is VirtualKind.IPVLAN:
+        return [Attribute(1, _U16.pack(mode))]
+    pkey = [] if step.pkey is None else [Attribute(1, _U16.pack(step.pkey))]
+    return [*pkey, Attribute(2, _U16.pack(mode))]
+
+
+def _wanted(mtu: int | None, mac: str | None) -> list[Attribute]:
+    found = [] if mtu is None else [_u32(_MTU, mtu)]
+    return found if mac is None else [*found, Attribute(_IFLA_ADDRESS, mac_bytes(mac))]
+
+
+def mac_bytes(mac: str) -> bytes:
+    """The bytes of ``02:00:00:00:00:01``; Refused when it is no MAC."""
+    try:
+        return bytes.fromhex(mac.replace(":", ""))
+    except ValueError as error:
+        raise Refused(f"{mac!r} is no MAC", remedy="Write one like 02:00:00:00:00:01") from error
+
+
+def by_name(name: InterfaceName | str) -> bytes:
+    """The body of a request that means the link of this name."""
+    return _LINK.pack(0, 0, 0, 0, 0) + encode_attributes([_text(_IFNAME, name)])
+
+
+def _family(address: Address) -> int:
+    return AF_INET if address.version == 4 else AF_INET6
+
+
+def _u32(which: int, value: int) -> Attribute:
+    return Attribute(which, _U32.pack(value))
+
+
+def _text(which: int, value: str) -> Attribute:
+    return Attribute(which, value.encode() + b"\0")

@@ -1,0 +1,1 @@
+"""What changes a pod's network: Steps run inside its namespace, and what they wait for."""

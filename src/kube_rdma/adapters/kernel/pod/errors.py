@@ -1,0 +1,226 @@
+"""What a Step that failed says: who has to act, and what to do.
+
+One table from the kernel's errno to the remedy; the fake speaks through the same functions. Where
+the kernel gives a number and no sentence, the values of the Step say what it means.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+
+from kube_rdma.model.errors import Broken, Gone, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.function_step import FunctionPlace
+from kube_rdma.model.ip import Address
+from kube_rdma.model.link import Host
+from kube_rdma.model.step import (
+    AwaitPartition,
+    GiveBackLink,
+    MakeLink,
+    Probe,
+    SetLink,
+    TakeLink,
+)
+
+_REMEDIES: Mapping[int, str] = {
+    errno.EINVAL: "Ask for what this kind of link and its card allow",
+    errno.ERANGE: "Ask for a value that the card allows",
+    errno.EEXIST: "Choose a name that is free",
+    errno.EADDRINUSE: "Choose a MAC that nobody has on this card",
+    errno.EADDRNOTAVAIL: "Choose a unicast MAC, one that the card lets this interface have",
+    errno.ENOTUNIQ: "Choose a partition key that this card has no link for yet",
+    errno.EOPNOTSUPP: "Load the kernel module of this kind, or choose another kind",
+    errno.EPERM: "Give the agent CAP_NET_ADMIN; where it has it, this link does not allow it",
+    errno.EACCES: "Allow IPv6 in the pod (net.ipv6.conf.*.disable_ipv6), or give no IPv6 address",
+    errno.ENETUNREACH: "Give the interface an address in the subnet of the gateway",
+    errno.EHOSTUNREACH: "Give the interface an address in the subnet of the gateway",
+    errno.EAFNOSUPPORT: "Use a family of addresses that this kernel has",
+    errno.EPROTONOSUPPORT: "Load the kernel module ib_core",
+}
+"""What the asker must change. Any other errno (ENODEV, EBUSY, ENOMEM, …) is Unavailable."""
+
+ETHERNET, INFINIBAND = 1, 32  # ARPHRD_*, include/uapi/linux/if_arp.h
+
+
+def errno_of(error: BaseException) -> int | None:
+    """The kernel's number behind an Unavailable of netlink/codec.py, None when there is none."""
+    return error.__cause__.errno if isinstance(error.__cause__, OSError) else None
+
+
+def refusal(code: int) -> Unavailable:
+    """What netlink/codec.py raises for an errno without a sentence: the fake's kernel speaks so."""
+    error = Unavailable(f"the kernel refuses: {os.strerror(code)}")
+    error.__cause__ = OSError(code, os.strerror(code))
+    return error
+
+
+def judged(act: str, error: Unavailable) -> KubeRdmaError:
+    """The error to raise when `act` met the kernel's refusal `error`; its sentence is kept."""
+    remedy = _REMEDIES.get(errno_of(error) or 0)
+    if remedy is None:
+        return Unavailable(f"{act}: {error}")
+    return Refused(f"{act}: {error}", remedy=remedy)
+
+
+def mtu_too_large(name: str, mtu: int, parent: str, most: int) -> Refused:
+    """A virtual link's MTU is bounded by its parent's."""
+    return Refused(
+        f"{name} cannot have an MTU of {mtu}: {parent} below it has {most}",
+        remedy=f"Ask for at most {most}, or raise the MTU of {parent}",
+    )
+
+
+def invalid_link(step: MakeLink, parent_mtu: int, hardware: int) -> Refused | None:
+    """What EINVAL for a new link means, if the parent explains it."""
+    if step.kind.value in {"macvlan", "ipvlan"} and hardware == INFINIBAND:
+        return Refused(
+            f"{step.kind} {step.name} cannot be made: {step.parent.name} is InfiniBand",
+            remedy="Use the kind ipoib on it, or a virtual function of its own",
+        )
+    if step.kind.value == "ipoib" and hardware == ETHERNET:
+        return Refused(
+            f"ipoib {step.name} cannot be made: {step.parent.name} is Ethernet",
+            remedy="Use the kind macvlan on it",
+        )
+    if step.mtu is not None and step.mtu > parent_mtu:
+        return mtu_too_large(step.name, step.mtu, step.parent.name, parent_mtu)
+    return None
+
+
+def name_taken(step: MakeLink | TakeLink | SetLink, by: str) -> Refused:
+    """The pod has another link of the name that a Step wants."""
+    return Refused(
+        f"the pod has an interface {step.name} already, {by}",
+        remedy="Choose another name for the interface in the pod's annotation",
+    )
+
+
+def no_link_here(name: str) -> Unavailable:
+    """The pod has no such link, or not any more."""
+    return Unavailable(f"the pod has no interface {name}")
+
+
+def no_carrier(step: Probe, seconds: float) -> Unavailable:
+    """The link does not come up, so the network cannot be asked."""
+    return Unavailable(
+        f"{step.name} has no carrier after {seconds:g} s, so nobody can be asked about "
+        f"{step.address}"
+    )
+
+
+def address_in_use(step: Probe, mac: str) -> Refused:
+    """Somebody else on the network has the address."""
+    return Refused(
+        f"{step.address} is in use already: {mac} answers for it on the network of {step.name}",
+        remedy="Find out who has this MAC, see `kube-rdma ip check`",
+    )
+
+
+def no_parent(parent: Host) -> Unavailable:
+    """The card that a virtual link wants is gone."""
+    return Unavailable(f"the node has no interface {parent.name} (index {parent.index}) any more")
+
+
+def no_physical(place: FunctionPlace) -> Gone:
+    """The interface through which a virtual function is set up is not on the node."""
+    return Gone(
+        f"the node has no interface {place.physical.name} of {place.pci} any more, through which "
+        f"its virtual function {place.number} is set up"
+    )
+
+
+def no_function(place: FunctionPlace, there: int) -> Unavailable:
+    """The physical function has fewer virtual ones than it had."""
+    return Unavailable(
+        f"{place.physical.name} has no virtual function {place.number} any more: it has {there}"
+    )
+
+
+def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> KubeRdmaError:
+    """The driver of the physical function does not take a setting."""
+    name = place.physical.name
+    code = errno_of(error)
+    if code in (errno.EOPNOTSUPP, errno.EPROTONOSUPPORT):
+        return Refused(
+            f"{name} takes no {what} for its virtual functions: its driver has no such setting",
+            remedy="Remove it from the network, or use a card that has it",
+        )
+    act = f"virtual function {place.number} of {name}, {what}"
+    if code in (errno.EINVAL, errno.ERANGE):
+        remedy = "Ask for what the card allows; rates need a link, and fit into its speed"
+        return Refused(f"{act}: {error}", remedy=remedy)
+    return judged(act, error)
+
+
+def lost(link: Host, name: str, *, for_good: bool = False) -> Gone:
+    """A card's link is on neither side now; after the end of a namespace that takes a moment.
+
+    `for_good`: the card is not in the machine any more.
+    """
+    sentence = f"{link.name} is neither in the pod (as {name}) nor on the node now"
+    return Gone(sentence, for_good=for_good)
+
+
+def old_name_taken(undo: GiveBackLink, now: str) -> Broken:
+    """Somebody on the node has the name that a card had."""
+    return Broken(
+        f"{now} cannot be called {undo.link.name} again: the node has another interface of this "
+        "name; rename one of them"
+    )
+
+
+def rdma_taken(name: str, on: str, other: str | None) -> Refused:
+    """The interface has another soft device, or (`other` None) the name is another interface's."""
+    by = f"it has {other} already" if other else "a device of this name is on another interface"
+    return Refused(
+        f"the soft RDMA device {name} cannot be made on {on}: {by}",
+        remedy="Remove the other one with rdma link delete",
+    )
+
+
+def unmovable(device: str) -> Refused:
+    """ib_device_set_netns_put says EOPNOTSUPP in both cases."""
+    return Refused(
+        f"the RDMA device {device} cannot be moved into the pod: the node's devices are shared by "
+        "all namespaces, or it is a soft device",
+        remedy="Boot the node with ib_core.netns_mode=0, or choose a mode that shares devices",
+    )
+
+
+def namespace_gone() -> Unavailable:
+    """Nothing can be done in it any more."""
+    return Unavailable("the pod's network namespace is gone")
+
+
+def no_rdma() -> Unavailable:
+    """The family NETLINK_RDMA is not there."""
+    return Unavailable("the kernel offers no RDMA netlink; is ib_core loaded?")
+
+
+def no_device(device: str) -> Unavailable:
+    """The RDMA device is gone, or out of sight."""
+    return Unavailable(f"there is no RDMA device {device}")
+
+
+def no_partition(step: AwaitPartition, there: Sequence[int]) -> Refused:
+    """The subnet manager has not made the port a member."""
+    has = ", ".join(f"0x{key:04x}" for key in there) or "none"
+    return Refused(
+        f"the port of {step.pci} is not in the partition 0x{step.pkey:04x}: its table has {has}",
+        remedy="Add its port GUID to the partition at the subnet manager, or write another pkey",
+        where="pkey",
+    )
+
+
+def table_full(device: str, address: Address, used: int, size: int) -> Refused:
+    """No room for one more GID."""
+    return Refused(
+        f"{device} has no room for a GID of {address}: {used} of {size} GIDs are used",
+        remedy="Take addresses off its interfaces, or give fewer pods a share of this card",
+    )
+
+
+def no_gid(device: str, address: Address, on: str, seconds: float) -> Unavailable:
+    """The kernel did not make one in time."""
+    return Unavailable(f"{device} lists no RoCE v2 GID for {address} on {on} after {seconds:g} s")

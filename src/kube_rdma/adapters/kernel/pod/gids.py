@@ -1,0 +1,168 @@
+"""Waiting for a GID: an attachment is done when verbs can use its address (DESIGN, decision 12).
+
+The kernel makes GIDs in a work queue some time after the address (drivers/infiniband/core/
+roce_gid_mgmt.c) and announces none, so the table in sysfs is read again and again, for a bounded
+time. Format: Documentation/ABI/stable/sysfs-class-infiniband. sysfs/pod.py says which sysfs it is.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+from pathlib import Path
+
+from kube_rdma.adapters.kernel.pod.errors import no_device, no_gid, table_full
+from kube_rdma.model.attachment import GidTable
+from kube_rdma.model.device import GidType, PciAddress
+from kube_rdma.model.ip import Address, gid_of
+from kube_rdma.model.step import AwaitGid
+
+DEVICES = Path("/sys/class/infiniband")
+PATIENCE = 3.0  # seconds; a GID comes within 0.2 s on an emulated machine
+_FIRST_PAUSE, _LAST_PAUSE, _GROWTH = 0.005, 0.05, 1.5  # seconds
+_EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
+_GAP = 16  # empty entries in a row that usually end a table
+_VERSIONS = 2  # of RoCE at most, each has its entry of an address
+_EVERY = 4  # so often a look goes to the table's very end all the same
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A used entry of a GID table; the interface is named as its own namespace names it."""
+
+    value: str
+    type: str
+    netdev: str | None
+
+
+def listed(devices: Path, device: str) -> tuple[tuple[str, Address], ...]:
+    """The RoCE v2 GIDs of a device as addresses, each behind the name of its interface."""
+    found: list[tuple[str, Address]] = []
+    for port in _ports(devices / device):
+        for entry in _entries(port, gap=None):
+            if entry.type == GidType.ROCE_V2 and entry.netdev:
+                gid = IPv6Address(entry.value)
+                found.append((entry.netdev, gid.ipv4_mapped or gid))
+    return tuple(found)
+
+
+def gid_table(device: str, devices: Path = DEVICES) -> GidTable:
+    """How full a device's table is, the fullest port's; Unavailable when it is not there."""
+    tables = []
+    for port in _ports(devices / device):
+        types = [entry.type for entry in _entries(port, gap=None)]
+        versions = 2 if GidType.IB_OR_ROCE_V1 in types else 1
+        tables.append(GidTable(device, len(_numbers(port)), len(types), versions))
+    if not tables:
+        raise no_device(device)
+    return max(tables, key=lambda table: table.used)
+
+
+def crowded(wanted: Mapping[str, int], devices: Path = DEVICES) -> tuple[GidTable, ...]:
+    """The tables of devices that may have no room for GIDs of so many addresses more.
+
+    The kernel fills a table from its beginning, so a look at its end is enough for most.
+    """
+    return tuple(
+        gid_table(device, devices)
+        for device, addresses in wanted.items()
+        if not all(_has_room(port, _VERSIONS * addresses) for port in _ports(devices / device))
+    )
+
+
+def _has_room(port: Path, entries: int) -> bool:
+    for index in sorted(map(int, _numbers(port)), reverse=True):
+        if entries <= 0:
+            break
+        entries -= _read(f"{port}/gids/{index}") == _EMPTY
+    return entries <= 0
+
+
+def pci_of(devices: Path, device: str) -> PciAddress | None:
+    """The function that a device sits on directly."""
+    try:
+        return PciAddress((devices / device / "device").resolve(strict=True).name)
+    except (OSError, ValueError):
+        return None
+
+
+def await_gid(step: AwaitGid, devices: Path = DEVICES, patience: float = PATIENCE) -> None:
+    """Return when the device lists the GID; after `patience` seconds say what is in the way.
+
+    Raise Refused when the table is full, Unavailable when the GID does not come or the device goes.
+    """
+    deadline = time.monotonic() + patience
+    pause, looks = _FIRST_PAUSE, 0
+    while True:
+        looks += 1
+        late = time.monotonic() >= deadline
+        if _listed(step, devices, gap=None if late or looks % _EVERY == 0 else _GAP):
+            return
+        if late:
+            raise _why_not(step, devices, patience)
+        time.sleep(pause)
+        pause = min(pause * _GROWTH, _LAST_PAUSE)
+
+
+def _listed(step: AwaitGid, devices: Path, gap: int | None) -> bool:
+    wanted = Entry(gid_of(step.address), GidType.ROCE_V2, step.on)
+    ports = _ports(devices / step.device)
+    if not ports:
+        raise no_device(step.device)
+    return any(wanted in _entries(port, gap) for port in ports)
+
+
+def _why_not(step: AwaitGid, devices: Path, patience: float) -> Exception:
+    for port in _ports(devices / step.device):
+        numbers = _numbers(port)
+        used = sum(1 for _ in _entries(port, len(numbers)))
+        if numbers and used == len(numbers):
+            return table_full(step.device, step.address, used, used)
+    return no_gid(step.device, step.address, step.on, patience)
+
+
+def _ports(device: Path) -> tuple[Path, ...]:
+    try:
+        return tuple(sorted((device / "ports").iterdir()))
+    except OSError:
+        return ()
+
+
+def _numbers(port: Path) -> list[str]:
+    try:
+        return os.listdir(port / "gids")  # noqa: PTH208  # only the names
+    except OSError:
+        return []
+
+
+def _entries(port: Path, gap: int | None) -> Iterator[Entry]:
+    """The used entries, until `gap` empty ones in a row; None: to the end of the table."""
+    empty, index = 0, 0
+    while gap is None or empty < gap:
+        value = _read(f"{port}/gids/{index}")
+        if value is None:
+            return
+        if value == _EMPTY:
+            empty += 1
+        else:
+            empty = 0
+            kind = _read(f"{port}/gid_attrs/types/{index}") or ""
+            yield Entry(value, kind, _read(f"{port}/gid_attrs/ndevs/{index}"))
+        index += 1
+
+
+def _read(path: str) -> str | None:
+    """The text of a file; None when it cannot be read, as an attribute of an empty entry."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(descriptor, 4096).decode(errors="replace").strip()
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,377 @@
+"""Links, addresses, routes and rules of one pod, made and taken back over routing netlink.
+
+Two sockets: one bound to the node's namespace, one to the pod's. steps.py calls these methods, one
+for each Step; requests are rtnl_write's, looks rtnl_view's. The usual way is asked for first, and
+only a refusal makes us look what stands in the way.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kube_rdma.adapters.kernel.netlink import rtnl_write
+from kube_rdma.adapters.kernel.netlink.codec import Netlink
+from kube_rdma.adapters.kernel.netlink.rtnl_read import (
+    Interface,
+    interface_at,
+    interface_named,
+    interfaces,
+)
+from kube_rdma.adapters.kernel.netlink.rtnl_write import Request
+from kube_rdma.adapters.kernel.pod.errors import (
+    INFINIBAND,
+    errno_of,
+    invalid_link,
+    judged,
+    lost,
+    mtu_too_large,
+    name_taken,
+    no_link_here,
+    no_parent,
+    old_name_taken,
+)
+from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.step import (
+    AddAddress,
+    AddRoute,
+    AddRule,
+    GiveBackLink,
+    MakeLink,
+    RemoveLink,
+    RemoveLinks,
+    RemoveRule,
+    SetLink,
+    TakeLink,
+    VirtualKind,
+)
+
+# igbvf, ixgbevf and iavf say so when the physical function has not allowed a MAC.
+_NOT_THIS_MAC = frozenset({errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES})
+_NOT_AT_ONCE = frozenset({errno.ENODEV, errno.EOPNOTSUPP})
+_PCI = Path("/sys/bus/pci/devices")
+_OURS = frozenset(kind.value for kind in VirtualKind)  # never a card's own link
+
+
+@dataclass(frozen=True, slots=True)
+class PodLinks:
+    """`namespace` and `home` are descriptors of the pod's and the node's namespace."""
+
+    node: Netlink
+    pod: Netlink
+    namespace: int
+    home: int
+    _seen: dict[InterfaceName, Interface] = field(default_factory=dict)
+
+    def make(self, step: MakeLink) -> None:
+        """Two messages: an alias cannot be given at birth."""
+        self._seen.clear()
+        try:
+            self._send_new(step)
+        except Unavailable as error:
+            if errno_of(error) != errno.EEXIST:
+                raise self._not_made(step, error) from error
+            there = interface_named(self.pod, step.name)
+            if there is None:
+                self._make_apart(step)
+            elif not there.ours(step.mark):
+                raise name_taken(step, described(there)) from error
+            elif there.seen.alias:
+                return
+        self._do(rtnl_write.mark_link(step), f"marking {step.name}")
+
+    def _make_apart(self, step: MakeLink) -> None:
+        """Under another name first, where the node has one of the wanted name.
+
+        Before Linux 6.15 the kernel looks for the new name where the request comes from
+        (rtnl_newlink, net/core/rtnetlink.c).
+        """
+        interim = replace(step, name=rtnl_write.interim_name(step.mark))
+        try:
+            self._send_new(interim)
+        except Unavailable as error:
+            if errno_of(error) != errno.EEXIST:  # else its maker died before it was renamed
+                raise self._not_made(step, error) from error
+        there = interface_named(self.pod, interim.name)
+        if there is None:
+            raise no_link_here(interim.name)
+        act = f"naming {step.kind} {step.name}"
+        self._do(rtnl_write.rename_link(there.seen.index, step.name), act)
+
+    def _send_new(self, step: MakeLink) -> None:
+        """Of a parent in the pod, its index is known there alone."""
+        if not step.inside:
+            _send(self.node, rtnl_write.make_link(step, self.namespace))
+            return
+        parent = interface_named(self.pod, step.parent.name)
+        if parent is None:
+            raise no_link_here(step.parent.name)
+        here = replace(step, parent=replace(step.parent, index=parent.seen.index))
+        _send(self.pod, rtnl_write.make_link(here, self.namespace))
+
+    def take(self, step: TakeLink) -> None:
+        """Find it on either side, move and rename it in one message."""
+        self._seen.clear()
+        inside = interfaces(self.pod)
+        there = pick(inside, step, step.name)
+        if there and there.seen.name == step.name:
+            return
+        for other in inside:
+            if other.seen.name == step.name:
+                raise name_taken(step, described(other))
+        act = f"moving {step.link.name} into the pod as {step.name}"
+        if there:  # the kernel moves first: it died, or was refused, before the new name
+            self._do(rtnl_write.rename_link(there.seen.index, step.name), act)
+            return
+        here = self._on_node(step)
+        if here is None:
+            raise lost(step.link, step.name)
+        try:
+            _send(self.node, rtnl_write.take_link(step, here.seen.index, self.namespace))
+        except Unavailable as error:
+            raise judged(act, error) from error
+
+    def set(self, step: SetLink) -> None:
+        """MAC, MTU and up, in one message by name."""
+        self._seen.clear()
+        try:
+            _send(self.pod, rtnl_write.set_link(step))
+        except Unavailable as error:
+            there = interface_named(self.pod, step.name)
+            if there is None:
+                raise no_link_here(step.name) from error
+            has, wanted = there.seen.mac, (step.mac or "").lower()
+            if wanted and has != wanted and errno_of(error) in _NOT_THIS_MAC:
+                has = _mac_after_reset(self.pod, there.seen.index)
+            if has != wanted:
+                raise self._not_set(step, there, error) from error
+            # Many a driver takes no MAC while its link is up, not even the one that it has.
+            self.set(replace(step, mac=None))
+
+    def add_address(self, step: AddAddress) -> None:
+        """The kernel takes the same address again for a change of nothing."""
+        request = rtnl_write.add_address(step, self.link(step.name).seen.index)
+        self._do(request, f"the address {step.address}/{step.prefix} on {step.name}")
+
+    def add_route(self, step: AddRoute) -> None:
+        """In the place of another to the same destination, as the Step says."""
+        request = rtnl_write.add_route(step, self.link(step.name).seen.index)
+        self._do(request, f"the route to {step.to} over {step.name}")
+
+    def add_rule(self, step: AddRule) -> None:
+        """EEXIST is said of just this rule (rule_exists, net/core/fib_rules.c)."""
+        try:
+            _send(self.pod, rtnl_write.add_rule(step))
+        except Unavailable as error:
+            if errno_of(error) != errno.EEXIST:
+                raise judged(f"the rule for {step.source}", error) from error
+
+    def remove_rule(self, undo: RemoveRule) -> None:
+        """ENOENT: it is not there."""
+        try:
+            _send(self.pod, rtnl_write.remove_rule(undo))
+        except Unavailable as error:
+            if errno_of(error) != errno.ENOENT:
+                raise judged(f"removing the rule for {undo.source}", error) from error
+
+    def remove(self, undo: RemoveLink) -> None:
+        """Only with our mark: another link of this name is another's."""
+        self._seen.clear()
+        for name in (undo.name, rtnl_write.interim_name(undo.mark)):
+            there = interface_named(self.pod, name)
+            if there and there.ours(undo.mark):
+                try:
+                    _send(self.pod, rtnl_write.remove_link(there.seen.index))
+                except Unavailable as error:
+                    if errno_of(error) != errno.ENODEV:
+                        raise judged(f"removing {name}", error) from error
+
+    def remove_all(self, undo: RemoveLinks) -> None:
+        """At once by their group, for the kernel then waits once; only if that means no other."""
+        self._seen.clear()
+        wanted = {one.name: one for one in undo.links}
+        wanted |= {rtnl_write.interim_name(one.mark): one for one in undo.links}
+        inside = interfaces(self.pod)
+        grouped = {link.seen.name for link in inside if link.group == rtnl_write.GROUP}
+        mine = {
+            link.seen.name
+            for link in inside
+            if (one := wanted.get(link.seen.name)) and link.ours(one.mark)
+        }
+        if grouped and grouped <= mine:
+            try:
+                _send(self.pod, rtnl_write.remove_group())
+                mine -= grouped
+            except Unavailable as error:
+                if errno_of(error) not in _NOT_AT_ONCE:
+                    raise judged(f"removing {', '.join(sorted(grouped))}", error) from error
+        for name in mine:
+            self.remove(wanted[name])
+
+    def give_back(self, undo: GiveBackLink) -> None:
+        """Out of the pod under its old name; what is left to restore, restore_on_node does."""
+        self._seen.clear()
+        there = pick(interfaces(self.pod), undo, undo.name)
+        if there:
+            other = interface_named(self.node, undo.link.name)
+            if other:
+                raise old_name_taken(undo, f"{undo.name} in the pod")
+            request = rtnl_write.send_home(undo, there.seen.index, self.home)
+            self._do(request, f"moving {undo.name} back to the node as {undo.link.name}")
+        restore_on_node(self.node, undo)
+
+    def _on_node(self, step: TakeLink) -> Interface | None:
+        """By its index at planning, which is one small answer; else among all."""
+        here = interface_at(self.node, step.link.index)
+        if here and pick([here], step, step.link.name):
+            return here
+        return pick(interfaces(self.node), step, step.link.name)
+
+    def link(self, name: InterfaceName) -> Interface:
+        """A link of the pod as it is since it was made, taken or set; raise Unavailable."""
+        if name not in self._seen:
+            found = interface_named(self.pod, name)
+            if found is None:
+                raise no_link_here(name)
+            self._seen[name] = found
+        return self._seen[name]
+
+    def _do(self, request: Request, act: str) -> None:
+        try:
+            _send(self.pod, request)
+        except Unavailable as error:
+            raise judged(act, error) from error
+
+    def _not_made(self, step: MakeLink, error: Unavailable) -> KubeRdmaError:
+        parent = (
+            interface_named(self.pod, step.parent.name)
+            if step.inside
+            else interface_at(self.node, step.parent.index)
+        )
+        if parent is None:
+            return no_parent(step.parent)
+        reason = invalid_link(step, parent.seen.mtu, parent.hardware)
+        if reason and errno_of(error) in {errno.EINVAL, errno.EOPNOTSUPP}:
+            return reason
+        return judged(f"{step.kind} {step.name} on {step.parent.name}", error)
+
+    def _not_set(self, step: SetLink, there: Interface, error: Unavailable) -> KubeRdmaError:
+        if step.mtu and there.seen.kind in _OURS and there.seen.parent:
+            parent = interface_at(self.node, there.seen.parent)
+            if parent and parent.seen.mtu < step.mtu:
+                return mtu_too_large(step.name, step.mtu, parent.seen.name, parent.seen.mtu)
+        return judged(f"setting {step.name}", error)
+
+
+def remove_returned(node: Netlink, undo: RemoveLink | RemoveLinks) -> None:
+    """Remove links of a pod whose namespace is gone, and which are the node's now.
+
+    Most kinds end with the namespace. IPoIB interfaces return to the node, under their name or as
+    devN (netns_refund in ipoib_link_ops, default_device_exit_net in net/core/dev.c).
+    """
+    marks = {one.mark for one in (undo.links if isinstance(undo, RemoveLinks) else (undo,))}
+    for link in interfaces(node):
+        if link.seen.virtual and any(map(link.ours, marks)):
+            try:
+                _send(node, rtnl_write.remove_link(link.seen.index))
+            except Unavailable as error:
+                if errno_of(error) != errno.ENODEV:
+                    raise judged(f"removing {link.seen.name}", error) from error
+
+
+def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
+    """Name, MTU, MAC, state and addresses of a link that is on the node, as far as they are wrong.
+
+    Also for a pod whose namespace is gone: the kernel brought the link back under the name that it
+    had there, or as devN. Raise Gone when it is not there (yet), Broken when its name is another's.
+    """
+    found = interfaces(node)
+    here = pick(found, undo, undo.link.name, undo.name)
+    if here is None:
+        gone = undo.pci is not None and not (_PCI / undo.pci).exists()
+        raise lost(undo.link, undo.name, for_good=gone)
+    now = here.seen
+    if now.name != undo.link.name and any(i.seen.name == undo.link.name for i in found):
+        raise old_name_taken(undo, now.name)
+    act = f"restoring {undo.link.name} on the node"
+    try:
+        mac = _mac_of(here, undo)
+        if (now.mtu, now.mac) != (undo.mtu, mac) or now.name != undo.link.name:
+            if now.up:  # a name cannot be changed meanwhile before Linux 6.2, a MAC of many drivers
+                _send(node, rtnl_write.set_down(now.index))
+            if now.name != undo.link.name:
+                _send(node, rtnl_write.rename_link(now.index, undo.link.name))
+            _restore(node, here, undo)
+        elif now.up != undo.up:
+            _send(node, rtnl_write.restore_link(now.index, None, None, up=undo.up))
+        for address, prefix in undo.addresses:  # one that is there is taken again for nothing
+            step = AddAddress(undo.name, address, prefix)
+            _send(node, rtnl_write.add_address(step, now.index))
+    except Unavailable as error:
+        raise judged(act, error) from error
+
+
+def _restore(node: Netlink, here: Interface, undo: GiveBackLink) -> None:
+    """MTU, MAC and state; a MAC that its physical function forbids is the one that it demands."""
+    now = here.seen
+    mtu = None if now.mtu == undo.mtu else undo.mtu
+    mac = None if now.mac == _mac_of(here, undo) else undo.mac
+    try:
+        _send(node, rtnl_write.restore_link(now.index, mtu, mac, up=undo.up))
+    except Unavailable as error:
+        if mac is None or errno_of(error) not in _NOT_THIS_MAC:
+            raise
+        _mac_after_reset(node, now.index)
+        _send(node, rtnl_write.restore_link(now.index, mtu, None, up=undo.up))
+
+
+def _mac_of(here: Interface, undo: GiveBackLink) -> str:
+    """The MAC that it had; an IPoIB interface has that of its GUID and a number that changes."""
+    return here.seen.mac if here.hardware == INFINIBAND else undo.mac
+
+
+def _mac_after_reset(netlink: Netlink, index: int) -> str:
+    """The MAC that the driver of a virtual function takes by itself, from its physical one.
+
+    It may refuse that very MAC when it is set, and takes it when it resets, which is when its link
+    goes down (igbvf_set_mac, igbvf_down, igbvf_reset in drivers/net/ethernet/intel/igbvf/netdev.c).
+    """
+    _send(netlink, rtnl_write.restore_link(index, None, None, up=True))
+    _send(netlink, rtnl_write.set_down(index))
+    now = interface_at(netlink, index)
+    return now.seen.mac if now else ""
+
+
+def pick(
+    found: Iterable[Interface], card: TakeLink | GiveBackLink, *names: str
+) -> Interface | None:
+    """The card's own link among these, None when it is not there.
+
+    By the function that it sits on. The kernel does not tell one for every link (virtio, Linux
+    before 5.14): then two of index, MAC and name have to agree, since each alone may be another's.
+    """
+
+    def agreement(link: Interface) -> int:
+        macs = {link.seen.mac, link.permanent_mac}
+        index = link.seen.index == card.link.index
+        return index + (card.mac in macs) + (link.seen.name in names)
+
+    own = [link for link in found if not link.seen.virtual]
+    on_card = [link for link in own if card.pci and link.seen.pci == card.pci]
+    if on_card:
+        return max(on_card, key=agreement)
+    likely = [link for link in own if not link.seen.pci and agreement(link) >= 2]
+    return max(likely, key=agreement, default=None)
+
+
+def described(link: Interface) -> str:
+    """A link that stands in the way, in words."""
+    kind = f"a {link.seen.kind}" if link.seen.kind else "a card's own"
+    return f"{kind} marked {link.seen.alias!r}" if link.seen.alias else f"{kind} without our mark"
+
+
+def _send(netlink: Netlink, request: Request) -> None:
+    netlink.ask(request.kind, request.body, more=request.flags)

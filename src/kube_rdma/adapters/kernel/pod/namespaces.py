@@ -1,0 +1,193 @@
+"""The one door into another network namespace (DESIGN, decision 3).
+
+Nothing of ours runs inside a pod's namespace: a thread of its own enters, opens a descriptor there
+and ends; the descriptor stays bound to that namespace and is used from outside. No other code
+changes namespace. setns(2) with CLONE_NEWNET moves the calling thread alone (nsproxy, per task), so
+a thread that ends has nothing to go back to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from _thread import start_new_thread
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NoReturn, TypeVar
+
+from kube_rdma.adapters.kernel.netlink.codec import Netlink
+from kube_rdma.adapters.kernel.netlink.rtnl import links, open_rtnl
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.link import PodLink
+
+T = TypeVar("T")
+Namespace = int | Path
+"""A descriptor of a network namespace, or its file: /proc/PID/ns/net, /run/netns/NAME."""
+
+_HERE = "/proc/thread-self/ns/net"
+_CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
+_GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.EBADF})
+_DENIED = frozenset({errno.EPERM, errno.EACCES})
+
+
+def open_inside(namespace: Namespace, opener: Callable[[], T]) -> T:
+    """What `opener`, called inside the namespace, opens there.
+
+    `opener` opens one descriptor and returns it; it must not start threads, which would stay in the
+    namespace. Raise Unavailable when the namespace is gone, Refused when we may not enter it or it
+    is none, and whatever `opener` raises.
+    """
+    return _apart(lambda: _enter(namespace), opener)
+
+
+def make_namespace() -> int:
+    """A descriptor of a new namespace, which ends with its last descriptor.
+
+    Raise Refused when we may not make one.
+    """
+    return _apart(_leave, lambda: os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
+    """What `opener` opens in a thread that was brought elsewhere by `enter`."""
+    results: SimpleQueue[Callable[[], T]] = SimpleQueue()
+
+    def inside() -> None:
+        try:
+            enter()
+            found = opener()
+            results.put(lambda: found)
+        except BaseException as error:  # noqa: BLE001  # it is raised again outside
+            results.put(partial(_raise, error))
+
+    # threading.Thread would wait twice, for its start and for its end; a pod waits for neither.
+    start_new_thread(inside, ())
+    return results.get()()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
+    """The interfaces of a namespace; raise as open_inside, Unavailable when the kernel is silent.
+
+    A card that was moved into a pod is found here by its PCI address, whatever its name is there;
+    the kernel tells it since Linux 5.14, of interfaces that sit on the function directly.
+    """
+    with open_inside(namespace, _open_rtnl) as netlink:
+        found = links(netlink)
+    return tuple(PodLink(link.name, link.up, link.carrier, link.pci) for link in found)
+
+
+def _open_rtnl() -> Netlink:
+    try:
+        return open_rtnl()
+    except OSError as error:
+        raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
+
+
+def _enter(namespace: Namespace) -> None:
+    """Move this thread into `namespace`."""
+    try:
+        if isinstance(namespace, int):
+            _setns(namespace)
+            return
+        descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _setns(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise _judged(namespace, error) from error
+
+
+def _leave() -> None:
+    """Move this thread into a new namespace (os.unshare, which Python has since 3.12)."""
+    if _libc().unshare(_CLONE_NEWNET):
+        raise Refused(
+            f"no network namespace can be made ({os.strerror(ctypes.get_errno())})",
+            remedy="Run it as root, with CAP_SYS_ADMIN",
+        )
+
+
+def _setns(descriptor: int) -> None:
+    """os.setns, which Python has since 3.12."""
+    if _libc().setns(descriptor, _CLONE_NEWNET):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+@cache
+def _libc() -> ctypes.CDLL:
+    """Opened once: that takes longer than the calls."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _judged(namespace: Namespace, error: OSError) -> Unavailable | Refused:
+    if error.errno in _GONE:
+        return Unavailable(f"the network namespace {_name(namespace)} is gone")
+    if error.errno in _DENIED:
+        return _not_permitted(namespace)
+    return _no_namespace(namespace)
+
+
+def _not_permitted(namespace: Namespace) -> Refused:
+    return Refused(
+        f"the network namespace {_name(namespace)} may not be entered",
+        remedy="Give the agent CAP_SYS_ADMIN, and CAP_SYS_PTRACE where it enters by process",
+    )
+
+
+def _no_namespace(namespace: Namespace) -> Refused:
+    return Refused(
+        f"{_name(namespace)} is no network namespace",
+        remedy="Name one by its file, as /proc/PID/ns/net or /run/netns/NAME",
+    )
+
+
+def _name(namespace: Namespace) -> str:
+    return f"behind descriptor {namespace}" if isinstance(namespace, int) else str(namespace)
+
+
+class FakeNamespaces:
+    """The same two functions over made-up namespaces, by path; None stands for another file.
+
+    It refuses what the kernel refuses; `permitted` False is a process without the capability.
+    """
+
+    def __init__(
+        self, namespaces: Mapping[Path, tuple[PodLink, ...] | None], *, permitted: bool = True
+    ) -> None:
+        """Raise ValueError for a namespace that no kernel makes: each has an interface lo."""
+        for path, found in namespaces.items():
+            if found is not None and "lo" not in [link.name for link in found]:
+                raise ValueError(f"{path}: every network namespace has an interface lo")
+        self._namespaces = dict(namespaces)
+        self._permitted = permitted
+
+    def remove(self, namespace: Path) -> None:
+        """The pod is gone; KeyError when it was not there."""
+        del self._namespaces[namespace]
+
+    def open_inside(self, namespace: Namespace, opener: Callable[[], T]) -> T:
+        """As the function of this name."""
+        self._check(namespace)
+        return opener()
+
+    def links_inside(self, namespace: Namespace) -> tuple[PodLink, ...]:
+        """As the function of this name."""
+        return self._check(namespace)
+
+    def _check(self, namespace: Namespace) -> tuple[PodLink, ...]:
+        if isinstance(namespace, int) or namespace not in self._namespaces:
+            raise Unavailable(f"the network namespace {_name(namespace)} is gone")
+        if not self._permitted:
+            raise _not_permitted(namespace)
+        found = self._namespaces[namespace]
+        if found is None:
+            raise _no_namespace(namespace)
+        return found

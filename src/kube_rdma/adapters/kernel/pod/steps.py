@@ -1,0 +1,304 @@
+"""Running Steps: the only code that changes the network of a pod.
+
+    with open_pod(Path("/run/netns/cni-…")) as pod:
+        for step in plan.steps:
+            pod.run(step)
+
+rules/attach/plan plans, the journal keeps, this runs: links.py speaks routing netlink,
+netlink/rdma_write.py RDMA netlink, gids.py waits, sysctl.py, probe.py and announce.py do what their
+names say. Plain functions that block; a program calls them in a thread. The fake is
+kube_rdma_testing/kernel/network.py.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from kube_rdma.adapters.kernel.netlink.codec import Netlink
+from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA
+from kube_rdma.adapters.kernel.netlink.rdma_write import PodRdma, devices, make_device, netdev_of
+from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links, seen_routes, seen_rules
+from kube_rdma.adapters.kernel.netlink.rtnl_vf import reset_function, seen_functions, set_function
+from kube_rdma.adapters.kernel.pod.announce import Announcer
+from kube_rdma.adapters.kernel.pod.errors import namespace_gone, no_rdma
+from kube_rdma.adapters.kernel.pod.gids import DEVICES, PATIENCE, await_gid, listed, pci_of
+from kube_rdma.adapters.kernel.pod.links import PodLinks, remove_returned, restore_on_node
+from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
+from kube_rdma.adapters.kernel.pod.probe import probe
+from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl, write_sysctl
+from kube_rdma.adapters.kernel.sriov.rebind import Functions
+from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.function_step import (
+    FunctionPlace,
+    RebindFunction,
+    ResetFunction,
+    SetFunction,
+)
+from kube_rdma.model.ip import Address, InterfaceName
+from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma
+from kube_rdma.model.step import (
+    AddAddress,
+    AddRoute,
+    AddRule,
+    Announce,
+    AwaitGid,
+    AwaitPartition,
+    GiveBackLink,
+    GiveBackRdma,
+    MakeLink,
+    MakeRdma,
+    MoveRdma,
+    Probe,
+    RemoveLink,
+    RemoveLinks,
+    RemoveRdma,
+    RemoveRule,
+    RestoreRdma,
+    SetLink,
+    SetSysctl,
+    Step,
+    TakeLink,
+    Undo,
+)
+
+_HERE = "/proc/thread-self/ns/net"
+
+
+class PodNetwork(Protocol):
+    """One pod's network, from outside, as long as its door is open.
+
+    A path alone may lead into a later namespace; its inode tells which one it is.
+    """
+
+    @property
+    def inode(self) -> int | None:
+        """Of the namespace, None when it is gone."""
+
+    def run(self, step: Step) -> None:
+        """Do it; nothing when it is done already.
+
+        Raise Refused when the asker must change something, Unavailable when something is gone,
+        busy or late.
+        """
+
+    def undo(self, undo: Undo) -> None:
+        """Take it back; nothing when that is done already, or there was nothing to take back.
+
+        Raise as run, and Broken when the card's old name is another's now.
+        """
+
+    def links(self) -> tuple[SeenLink, ...]:
+        """The interfaces alone, with their addresses."""
+
+    def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
+        """What is there now; `sysctls` are paths to read besides, `functions` the node's to ask."""
+
+
+@contextmanager
+def open_pod(
+    netns: Namespace | None, *, patience: float = PATIENCE, rdma: Path = DEVICES
+) -> Iterator[PodNetwork]:
+    """The network of the pod behind `netns`, seen from this thread's namespace, the node's.
+
+    None: the pod's namespace is gone, and only undo() works. An open door keeps the namespace
+    alive, so close it soon. `patience` bounds AwaitGid and the wait
+    for a carrier, `rdma` is the node's /sys/class/infiniband.
+    Raise Unavailable when the namespace is gone, Refused when it may not be entered.
+    """
+    with ExitStack() as stack:
+        node = stack.enter_context(_Side())
+        if netns is None:
+            yield GonePod(node.rtnl, node.rdma, Functions(rdma))
+            return
+        pod = stack.enter_context(open_inside(netns, _Side))
+        links = PodLinks(node.rtnl, pod.rtnl, pod.namespace, node.namespace)
+        announcer = stack.enter_context(closing(Announcer(pod.namespace, links.link)))
+        sysfs = stack.enter_context(closing(PodSysfs(pod.namespace, rdma)))
+        both = PodRdma(node.rdma, pod.rdma, sysfs.pci_of) if node.rdma and pod.rdma else None
+        yield LivePod(links, both, announcer, sysfs, patience)
+
+
+class LivePod:
+    """A pod whose namespace is there."""
+
+    def __init__(
+        self,
+        links: PodLinks,
+        rdma: PodRdma | None,
+        announcer: Announcer,
+        sysfs: PodSysfs,
+        patience: float,
+    ) -> None:
+        self._links = links
+        self._maybe_rdma = rdma
+        self._sysfs = sysfs
+        self._functions = Functions(sysfs.node)
+        self._run: dict[type, Callable[[Any], None]] = {
+            MakeLink: links.make,
+            TakeLink: links.take,
+            SetFunction: lambda step: set_function(links.node, step),
+            RebindFunction: self._rebind,
+            SetLink: links.set,
+            Probe: lambda step: probe(step, links.namespace, links.pod, patience),
+            AddAddress: links.add_address,
+            AddRoute: links.add_route,
+            AddRule: links.add_rule,
+            SetSysctl: lambda step: write_sysctl(links.namespace, step.path, step.value),
+            MakeRdma: lambda step: make_device(self._rdma.pod, step),
+            MoveRdma: lambda step: self._rdma.move(step, links.namespace),
+            AwaitPartition: self._await_partition,
+            AwaitGid: lambda step: await_gid(step, sysfs.devices(step.device), patience),
+            Announce: announcer.announce,
+        }
+        self._undo: dict[type, Callable[[Any], None]] = {
+            RemoveLink: links.remove,
+            RemoveLinks: links.remove_all,
+            GiveBackLink: links.give_back,
+            ResetFunction: lambda undo: reset_function(links.node, undo),
+            RebindFunction: self._functions.rebind,
+            RestoreRdma: lambda undo: make_device(self._rdma.node, undo),
+            RemoveRule: links.remove_rule,
+            RemoveRdma: lambda undo: self._rdma.remove(undo) if rdma else None,
+            GiveBackRdma: lambda undo: self._rdma.give_back(undo, links.home),
+        }
+
+    @property
+    def inode(self) -> int | None:
+        """Of the namespace."""
+        return os.fstat(self._links.namespace).st_ino
+
+    def run(self, step: Step) -> None:
+        """As PodNetwork.run."""
+        self._run[type(step)](step)
+
+    def undo(self, undo: Undo) -> None:
+        """As PodNetwork.undo."""
+        self._undo[type(undo)](undo)
+
+    def links(self) -> tuple[SeenLink, ...]:
+        """As PodNetwork.links."""
+        return seen_links(self._links.pod)
+
+    def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
+        """As PodNetwork.look."""
+        pod = self._links.pod
+        links = seen_links(pod)
+        read = ((path, read_sysctl(self._links.namespace, path)) for path in sysctls)
+        return PodView(
+            links=links,
+            routes=seen_routes(pod, links),
+            rules=seen_rules(pod),
+            rdma=tuple(self._seen_rdma(links)),
+            sysctls=tuple((path, value) for path, value in read if value is not None),
+            functions=seen_functions(self._links.node, functions),
+        )
+
+    @property
+    def _rdma(self) -> PodRdma:
+        if self._maybe_rdma is None:
+            raise no_rdma()
+        return self._maybe_rdma
+
+    def _rebind(self, step: RebindFunction) -> None:
+        there = self._rdma.inside(step.pci)
+        if there is None or there.guid != step.guid:
+            self._functions.rebind(step)
+
+    def _await_partition(self, step: AwaitPartition) -> None:
+        there = self._rdma.inside(step.pci)
+        inside = self._sysfs.devices(there.name) / there.name if there else None
+        self._functions.await_partition(step, inside)
+
+    def _seen_rdma(self, links: tuple[SeenLink, ...]) -> Iterator[SeenRdma]:
+        for device in devices(self._maybe_rdma.pod) if self._maybe_rdma else ():
+            where = self._sysfs.devices(device.name)
+            pci, gids = pci_of(where, device.name), listed(where, device.name)
+            seen = seen_device(device.name, netdev_of(device), pci, gids, links)
+            yield replace(seen, guid=device.guid)
+
+
+def seen_device(
+    name: str,
+    netdev: str | None,
+    pci: PciAddress | None,
+    gids: tuple[tuple[str, Address], ...],
+    links: tuple[SeenLink, ...],
+) -> SeenRdma:
+    """An RDMA device with the GIDs that are the pod's.
+
+    A card that all pods share lists the GIDs of all: the pod's are those whose address is on an
+    interface of its own (DESIGN, decision 12).
+    """
+    own = {(link.name, address) for link in links for address, _ in link.addresses}
+    mine = ((InterfaceName(on), address) for on, address in gids)
+    on = InterfaceName(netdev) if netdev else None
+    return SeenRdma(name, on, pci, tuple(pair for pair in mine if pair in own))
+
+
+class GonePod:
+    """A pod whose namespace is gone: what was virtual went with it, what was a card's came back."""
+
+    inode = None
+
+    def __init__(self, node: Netlink, rdma: Netlink | None, functions: Functions) -> None:
+        self._node = node
+        self._rdma = rdma
+        self._functions = functions
+
+    def run(self, step: Step) -> None:
+        """Raise Unavailable."""
+        raise namespace_gone()
+
+    def undo(self, undo: Undo) -> None:
+        """As PodNetwork.undo; only a card's link is left to restore, with what is the node's."""
+        if isinstance(undo, GiveBackLink):
+            restore_on_node(self._node, undo)
+        elif isinstance(undo, ResetFunction):
+            reset_function(self._node, undo)
+        elif isinstance(undo, RebindFunction):
+            self._functions.rebind(undo)
+        elif isinstance(undo, RemoveLink | RemoveLinks):
+            remove_returned(self._node, undo)
+        elif isinstance(undo, RestoreRdma):
+            if self._rdma is None:
+                raise no_rdma()
+            make_device(self._rdma, undo)
+
+    def links(self) -> tuple[SeenLink, ...]:
+        """Raise Unavailable."""
+        raise namespace_gone()
+
+    def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
+        """Raise Unavailable."""
+        raise namespace_gone()
+
+
+class _Side:
+    """Descriptors that stay bound to the namespace of the thread that opens them.
+
+    `namespace` stands for it itself, `rtnl` and `rdma` are sockets; `rdma` is None where the kernel
+    has no RDMA.
+    """
+
+    def __init__(self) -> None:
+        with ExitStack() as stack:
+            self.namespace = os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, self.namespace)
+            self.rtnl = stack.enter_context(open_rtnl())
+            self.rdma: Netlink | None = None
+            with suppress(OSError):
+                self.rdma = stack.enter_context(Netlink(NETLINK_RDMA))
+            self._open = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()

@@ -1,0 +1,1 @@
+"""Virtual functions: made, removed, given addresses, and bound anew."""

@@ -1,0 +1,267 @@
+"""Makes and removes the virtual functions of a card: sriov_numvfs, one change of a card at a time.
+
+rules/functions/plan plans a SetFunctions, programs/agent runs it here in a thread. The kernel takes
+a number only where there is none (sriov_numvfs_store, drivers/pci/iov.c), so a change goes by way
+of zero. Where functions get addresses (addresses.py), the kernel binds no drivers until they have
+them: drivers ask for them once. Whoever else changes a card may lock its folder in sysfs as we do;
+against others the number is read again under the lock. Documentation/ABI/testing/sysfs-bus-pci,
+fake: kube_rdma_testing/kernel/sriov.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import structlog
+
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.function import SetFunctions
+
+NUMBER, AUTOPROBE = "sriov_numvfs", "sriov_drivers_autoprobe"
+PROBE = "drivers_probe"  # of the bus: binds a driver to the function whose address is written
+PATIENCE = 30.0  # seconds for the drivers of new functions, whose module udev may have to load
+_LOCK_PATIENCE = 10.0  # seconds
+_PAUSE = 0.02  # seconds
+
+_DOORS = ("net", "infiniband")  # what a driver makes of a network function, as folders in it
+
+log = structlog.get_logger()
+
+
+def write_attribute(path: Path, text: str) -> None:
+    """Write a file of sysfs, in one call as the kernel wants it; raise OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+class Sriov:
+    """The cards of one sysfs. `write` and the patience, in seconds, are for tests.
+
+    `give` tells a card the addresses of its functions of these numbers, and raises KubeRdmaError;
+    None: their drivers choose.
+    """
+
+    def __init__(
+        self,
+        root: Path = Path("/sys"),
+        write: Callable[[Path, str], None] = write_attribute,
+        give: Callable[[SetFunctions, Sequence[int]], None] | None = None,
+        patience: float = PATIENCE,
+        lock_patience: float = _LOCK_PATIENCE,
+    ) -> None:
+        self._bus = root / "bus/pci"
+        self._functions = self._bus / "devices"
+        self._write = write
+        self._give = give
+        self._patience = patience
+        self._lock_patience = lock_patience
+
+    def make(self, act: SetFunctions) -> None:
+        """Do it; when this returns, the functions are there and, with autoprobe, have drivers.
+
+        To do it again changes nothing, but that functions get drivers that have none. Raise Refused
+        for what the card, its driver or the machine cannot do and where /sys cannot be written,
+        Unavailable when the card is gone or busy, has another number than `act` says, or its
+        functions do not come up in time: they are there then, and so they stay.
+        """
+        place = self._functions / act.physical
+        with locked(place, act.name, self._lock_patience):
+            now = _number(place, act)
+            if now not in {act.now, act.wanted}:
+                raise Unavailable(
+                    f"{act.name} has {now} virtual functions by now, not {act.now}: somebody else "
+                    "changes them too."
+                )
+            if now != act.wanted:
+                self._change(place, act, now)
+            waiting = _driverless(place, act)
+            self._address(act, waiting)
+            if act.autoprobe:
+                self._bind(place, act, waiting)
+            if (made := _number(place, act)) != act.wanted:
+                raise Unavailable(
+                    f"the driver of {act.name} made {made} of {act.wanted} virtual functions: "
+                    "dmesg may say why."
+                )
+            self._await(place, act, set(waiting if now == act.wanted else range(act.wanted)))
+
+    def _change(self, place: Path, act: SetFunctions, now: int) -> None:
+        """Make the functions; those that are to get addresses have no drivers yet."""
+        try:
+            self._switch(place, act, on=act.autoprobe and not (self._give and act.wanted))
+            if now:
+                self._write(place / NUMBER, "0")
+            if act.wanted:
+                self._write(place / NUMBER, str(act.wanted))
+        except OSError as error:
+            with suppress(OSError):
+                self._switch(place, act, on=act.autoprobe)
+            raise _judged(place, act, error) from error
+
+    def _address(self, act: SetFunctions, waiting: Sequence[int]) -> None:
+        """Give functions without drivers their addresses, where the card takes some."""
+        if self._give and waiting:
+            try:
+                self._give(act, waiting)
+            except KubeRdmaError as error:
+                log.warning("drivers choose addresses themselves", card=act.name, why=str(error))
+
+    def _bind(self, place: Path, act: SetFunctions, waiting: Sequence[int]) -> None:
+        """Let the kernel bind drivers, also to functions that it has not tried yet."""
+        try:
+            self._switch(place, act, on=True)
+        except OSError as error:
+            raise _judged(place, act, error) from error
+        for index in waiting:
+            try:
+                self._write(self._bus / PROBE, (place / f"virtfn{index}").resolve().name)
+            except OSError as error:
+                if error.errno in (errno.EROFS, errno.EACCES):
+                    raise _judged(place, act, error) from error
+                # Its driver does not like it; that is found out in a moment.
+
+    def _switch(self, place: Path, act: SetFunctions, *, on: bool) -> None:
+        """Let the kernel bind drivers to new functions or not; before 4.12 there is no choice."""
+        wanted, switch = str(int(on)), place / AUTOPROBE
+        try:
+            now = switch.read_text().strip()
+        except FileNotFoundError:
+            if not act.autoprobe:
+                problem = "this kernel always binds drivers to virtual functions"
+                remedy = 'Remove "autoprobe": false, or take Linux 4.12 or newer'
+                raise Refused(problem, remedy=remedy, where=act.name) from None
+            return
+        if now != wanted:
+            self._write(switch, wanted)
+
+    def _await(self, place: Path, act: SetFunctions, missing: set[int]) -> None:
+        """Wait until each of these was ready once: a pod may have taken one since.
+
+        The kernel announces them, but whoever waits for all has to look all the same.
+        """
+        deadline = time.monotonic() + self._patience
+        while True:
+            missing -= {index for index in missing if _ready(place, index, act.autoprobe)}
+            if not missing:
+                return
+            if time.monotonic() >= deadline:
+                raise _unready(place, act, missing, self._patience)
+            time.sleep(_PAUSE)
+
+
+def _driverless(place: Path, act: SetFunctions) -> tuple[int, ...]:
+    """The numbers of the functions that have no driver."""
+    there = [index for index in range(act.wanted) if (place / f"virtfn{index}").exists()]
+    return tuple(index for index in there if not (place / f"virtfn{index}/driver").exists())
+
+
+def _ready(place: Path, index: int, autoprobe: bool) -> bool:
+    function = place / f"virtfn{index}"
+    if not autoprobe:
+        return function.exists()
+    return (function / "driver").exists() and any(
+        next((function / door).glob("*"), None) for door in _DOORS
+    )
+
+
+def _unready(place: Path, act: SetFunctions, missing: set[int], patience: float) -> Unavailable:
+    first = min(missing)
+    function = place / f"virtfn{first}"
+    lacks = "no driver" if not (function / "driver").exists() else "neither interface nor RDMA"
+    lacks = lacks if function.exists() else "no PCI function"
+    return Unavailable(
+        f"{len(missing)} of {act.wanted} virtual functions of {act.name} are not ready after "
+        f"{patience:g} s, number {first} has {lacks}: load the module of its driver, dmesg may say "
+        "why it does not bind."
+    )
+
+
+@contextmanager
+def locked(place: Path, name: str, patience: float) -> Iterator[None]:
+    """Nobody else who asks changes this card meanwhile; the lock ends with its holder."""
+    try:
+        folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _gone(name) from error
+    deadline = time.monotonic() + patience
+    try:
+        while not _lock(folder):
+            if time.monotonic() >= deadline:
+                raise Unavailable(
+                    f"another process has changed the virtual functions of {name} for "
+                    f"{patience:g} s; it is tried again."
+                )
+            time.sleep(_PAUSE)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _lock(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _number(place: Path, act: SetFunctions) -> int:
+    try:
+        return int((place / NUMBER).read_text())
+    except (OSError, ValueError) as error:
+        raise _gone(act.name) from error
+
+
+def _gone(name: str) -> Unavailable:
+    return Unavailable(f"{name} is gone, or shows no SR-IOV any more.")
+
+
+def _judged(place: Path, act: SetFunctions, error: OSError) -> KubeRdmaError:
+    """What an errno of the two files means."""
+    if not (place / NUMBER).exists():
+        return _gone(act.name)
+    if error.errno == errno.EBUSY:
+        return Unavailable(f"{act.name} is busy: somebody changes or uses its virtual functions.")
+    if error.errno not in _MEANINGS:
+        return Unavailable(
+            f"the kernel does not give {act.name} {act.wanted} virtual functions "
+            f"({error.strerror}): dmesg may say why."
+        )
+    problem, remedy = _MEANINGS[error.errno]
+    return Refused(f"{problem} ({error.strerror})", remedy=remedy, where=act.name)
+
+
+_READ_ONLY = (
+    "the virtual functions of a card are changed in /sys, which may not be written",
+    "Mount the host's /sys into the agent's container for writing, without AppArmor's profile",
+)
+_NO_ROOM = (
+    "the machine has not the addresses or bus numbers for so many virtual functions",
+    "Turn on SR-IOV and large BARs in the machine's firmware, boot with pci=realloc, or write less",
+)
+_NO_DRIVER = (
+    "its driver makes no virtual functions",
+    "Turn SR-IOV on in the card's firmware, or load a driver that makes them",
+)
+_MEANINGS = {
+    errno.EROFS: _READ_ONLY,
+    errno.EACCES: _READ_ONLY,
+    errno.EPERM: (
+        "its driver does not allow it now",
+        "End the virtual machines that have one of its functions, dmesg may say more",
+    ),
+    errno.ENOMEM: _NO_ROOM,  # sriov_enable: "not enough MMIO resources", bus number out of range
+    errno.ENOSPC: _NO_ROOM,
+    errno.ENOENT: _NO_DRIVER,  # no driver, or one without sriov_configure; ENOSYS before 4.18
+    errno.ENOSYS: _NO_DRIVER,
+    errno.ERANGE: ("it cannot have so many virtual functions", "Write what sriov_totalvfs says"),
+}

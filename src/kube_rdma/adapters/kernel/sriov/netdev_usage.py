@@ -1,0 +1,83 @@
+"""What interfaces of the node are used for: addresses, routes, what stands on them.
+
+programs/agent/virtual_functions asks before virtual functions go, rules/functions/plan decides.
+Only interfaces of which sysfs and routing netlink tell the same are answered for: /sys may be
+another namespace's. A macvlan inside a pod is seen by its MAC alone, which its parent takes frames
+for (macvlan_open in drivers/net/macvlan.c, ndo_dflt_fdb_dump in net/core/rtnetlink.c).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from socket import AF_BRIDGE
+
+from kube_rdma.adapters.kernel.netlink.codec import Netlink, decode_attributes
+from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links, seen_routes
+from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
+from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.model.card import Use
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.pod_view import SeenLink
+
+_SYSFS = Path("/sys")
+_GETNEIGH = 30
+_NEIGHBOUR = struct.Struct("=BxxxiHBB")  # struct ndmsg: family, index, state, flags, type
+_LLADDR = 2  # NDA_LLADDR
+_SELF = 0x2  # NTF_SELF: an entry of the interface's own, not of a bridge
+_GROUP_BIT = 0x01  # in the first octet of a MAC
+
+
+def read_uses(names: Collection[str], sysfs: Path = _SYSFS) -> dict[str, Use]:
+    """What these interfaces are used for; one that is not surely this namespace's is left out.
+
+    Raise Unavailable when the kernel does not say.
+    """
+    tree = Tree(sysfs)
+    try:
+        netlink = open_rtnl()
+    except OSError as error:
+        raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
+    with netlink:
+        links = [link for link in seen_links(netlink) if link.name in names and _same(tree, link)]
+        routes = [one for one in seen_routes(netlink, links) if not one.to.is_link_local]
+        guests = tuple(_guests(netlink))
+    return {
+        link.name: Use(
+            addresses=tuple(f"{a}/{length}" for a, length in link.addresses if not a.is_link_local),
+            routes=tuple(str(route.to) for route in routes if route.name == link.name),
+            above=upper_netdevs(tree, link.name),
+            guests=tuple(mac for index, mac in guests if index == link.index),
+        )
+        for link in links
+    }
+
+
+def _same(tree: Tree, link: SeenLink) -> bool:
+    """Whether sysfs shows this very link, and not one of its name elsewhere."""
+    place = f"class/net/{link.name}"
+    index = tree.text(f"{place}/ifindex", required=False)
+    return (index, tree.text(f"{place}/address", required=False)) == (str(link.index), link.mac)
+
+
+def _guests(netlink: Netlink) -> Iterator[tuple[int, str]]:
+    """By index the single MACs that interfaces take frames for besides their own."""
+    request = _NEIGHBOUR.pack(AF_BRIDGE, 0, 0, 0, 0)
+    for payload in netlink.ask(_GETNEIGH, request, dump=True):
+        yield from decode_guest(payload)
+
+
+def decode_guest(payload: bytes) -> Iterator[tuple[int, str]]:
+    """Index and MAC of one answer to GETNEIGH; nothing for groups and for a bridge's entries."""
+    if len(payload) < _NEIGHBOUR.size:
+        size = _NEIGHBOUR.size
+        raise Unavailable(f"routing netlink: {len(payload)} bytes where {size} belong")
+    family, index, _, flags, _ = _NEIGHBOUR.unpack_from(payload)
+    for attribute in decode_attributes(payload[_NEIGHBOUR.size :]):
+        mac = attribute.value
+        if family != AF_BRIDGE or not flags & _SELF or attribute.type != _LLADDR or not mac:
+            continue
+        if not mac[0] & _GROUP_BIT:
+            yield index, mac.hex(":")

@@ -1,0 +1,151 @@
+"""The driver of a virtual function bound anew, and its partitions: what InfiniBand needs of sysfs.
+
+Between pod/steps.py and /sys. mlx5 asks for the GUIDs of a function when it probes, so new ones
+count from the next binding on. Unbinding ends the RDMA device and the interface, wherever they are,
+and binding makes them on the node, under names that udev may change yet. One change of a card at a
+time, with the lock of functions.py. Documentation/ABI/testing/sysfs-bus-pci (bind, unbind),
+sysfs-class-infiniband (node_guid, pkeys); the fake is fake_network_ib.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_GUIDS
+from kube_rdma.adapters.kernel.pod.errors import no_partition
+from kube_rdma.adapters.kernel.pod.gids import DEVICES
+from kube_rdma.adapters.kernel.sriov.functions import locked, write_attribute
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.function_step import RebindFunction
+from kube_rdma.model.step import AwaitPartition
+
+PATIENCE = 30.0  # seconds; a function of mlx5 takes one to three
+PARTITION_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few ones
+_LOCK_PATIENCE = 60.0  # seconds: many functions of the card may be bound just now
+_PAUSE = 0.02  # seconds
+
+
+class Functions:
+    """Virtual functions in the sysfs whose class/infiniband is `devices`.
+
+    `write` and the patience, in seconds, are for tests.
+    """
+
+    def __init__(
+        self,
+        devices: Path = DEVICES,
+        write: Callable[[Path, str], None] = write_attribute,
+        patience: float = PATIENCE,
+        partition_patience: float = PARTITION_PATIENCE,
+        lock_patience: float = _LOCK_PATIENCE,
+    ) -> None:
+        self._bus = devices.parent.parent / "bus/pci"
+        self._write = write
+        self._patience = patience
+        self._partition_patience = partition_patience
+        self._lock_patience = lock_patience
+
+    def rebind(self, step: RebindFunction) -> None:
+        """As RebindFunction says; nothing where the node has its RDMA device with the GUID.
+
+        Raise Refused when /sys may not be written, Unavailable when the function is gone, busy, or
+        does not come up in time.
+        """
+        devices = self._bus / "devices"
+        with locked(devices / step.physical, step.physical, self._lock_patience):
+            if not (devices / step.pci).exists():
+                raise Unavailable(f"the virtual function {step.pci} is gone")
+            bound = self._driver(step)
+            if bound not in (None, step.driver):
+                raise Unavailable(
+                    f"the driver of {step.pci} is {bound} by now, not {step.driver}: somebody else "
+                    "uses this function"
+                )
+            if not (bound and self._has(step)):
+                if bound:
+                    self._tell(step, "unbind")
+                self._tell(step, "bind")
+            self._await(step)
+
+    def await_partition(self, step: AwaitPartition, inside: Path | None) -> None:
+        """As AwaitPartition says; `inside` is the device's folder where a pod has it."""
+        deadline = time.monotonic() + self._partition_patience
+        while True:
+            found = set(self._partitions(step, inside))
+            if step.pkey in {key & 0x7FFF for key in found}:
+                return
+            if time.monotonic() >= deadline:
+                raise no_partition(step, sorted(found - {0}))
+            time.sleep(_PAUSE)
+
+    def _driver(self, step: RebindFunction) -> str | None:
+        try:
+            return (self._bus / "devices" / step.pci / "driver").resolve(strict=True).name
+        except OSError:
+            return None
+
+    def _tell(self, step: RebindFunction, file: str) -> None:
+        try:
+            self._write(self._bus / "drivers" / step.driver / file, step.pci)
+        except OSError as error:
+            bound = self._driver(step) is not None
+            if bound is not (file == "bind"):  # as it should be: somebody was faster
+                raise _judged(step, file, error) from error
+
+    def _has(self, step: RebindFunction) -> bool:
+        return any(_same(guid, step.guid) for guid in self._guids(step))
+
+    def _guids(self, step: RebindFunction) -> Iterator[str]:
+        folder = self._bus / "devices" / step.pci / "infiniband"
+        with suppress(OSError):
+            for device in folder.iterdir():
+                digits = (device / "node_guid").read_text().strip().replace(":", "")
+                yield ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
+
+    def _await(self, step: RebindFunction) -> None:
+        deadline = time.monotonic() + self._patience
+        interfaces = self._bus / "devices" / step.pci / "net"
+        while not (self._has(step) and interfaces.is_dir() and any(interfaces.iterdir())):
+            if time.monotonic() >= deadline:
+                raise self._unready(step)
+            time.sleep(_PAUSE)
+
+    def _unready(self, step: RebindFunction) -> Unavailable:
+        guids = ", ".join(self._guids(step))
+        has = f"an RDMA device with the GUID {guids}" if guids else "no RDMA device"
+        return Unavailable(
+            f"{step.pci} is not ready {self._patience:g} s after its driver was bound: it has "
+            f"{has}, and it should have the GUID {step.guid} and an interface; dmesg may say why"
+        )
+
+    def _partitions(self, step: AwaitPartition, inside: Path | None) -> Iterator[int]:
+        on_node = (self._bus / "devices" / step.pci / "infiniband").glob("*/ports/*/pkeys")
+        for table in (*on_node, *(inside.glob("ports/*/pkeys") if inside else ())):
+            for name in os.listdir(table):  # noqa: PTH208  # only the names
+                with suppress(OSError, ValueError):
+                    yield int((table / name).read_text(), 16)
+
+
+def _same(has: str, wanted: str) -> bool:
+    """There are two ways to have none."""
+    return has == wanted or {has, wanted} <= NO_GUIDS
+
+
+def _judged(step: RebindFunction, file: str, error: OSError) -> KubeRdmaError:
+    if error.errno in (errno.EROFS, errno.EACCES):
+        return Refused(
+            f"the driver of {step.pci} is bound anew in /sys, which may not be written "
+            f"({error.strerror})",
+            remedy="Mount the host's /sys into the agent's container for writing, without "
+            "AppArmor's profile",
+            where=step.pci,
+        )
+    return Unavailable(
+        f"the kernel does not {file} {step.driver} for {step.pci} ({error.strerror}): dmesg may "
+        "say why"
+    )

@@ -1,0 +1,207 @@
+"""The PCI side of a survey: where functions sit, how they are related, which of them are GPUs.
+
+netdev.py asks for the seat of each RDMA device, functions.py for the network functions;
+devices.py takes the GPUs from here. Names and formats: drivers/pci/pci-sysfs.c, drivers/pci/iov.c,
+Documentation/ABI/testing/sysfs-bus-pci. A card can have hundreds of virtual functions, so a
+function is read once, and of a virtual one no file whose content follows from its physical one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+
+from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.model.device import Gpu, PciAddress, Seat
+
+FUNCTIONS = "bus/pci/devices"
+
+NETWORK_CLASS = 0x02  # base class, include/linux/pci_ids.h
+
+_VIRTUAL = re.compile(r"virtfn(\d+)")
+_HEX = re.compile(r"0x[0-9a-f]{1,8}")
+_GPU_CLASSES = frozenset({0x03, 0x12})  # include/linux/pci_ids.h: display, processing accelerator
+
+
+@lru_cache(1 << 14)
+def pci_address(name: str) -> PciAddress | None:
+    """The PCI function that a name stands for, if it stands for one."""
+    try:
+        return PciAddress(name)
+    except ValueError:
+        return None
+
+
+def function_above(place: str | None) -> str | None:
+    """The place of the nearest PCI function on the way up from `place`, itself included."""
+    while place:
+        above, _, last = place.rpartition("/")
+        if pci_address(last):
+            return place
+        place = above
+    return None
+
+
+class PciTree:
+    """The PCI functions of one sysfs tree. Faults go to the tree."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._seats: dict[str, Seat] = {}  # by the place of the function
+        self._physical: dict[str, str] = {}  # place of a virtual function → of its physical one
+        self._indexes: dict[PciAddress, int] = {}  # N of the virtfnN that leads to a function
+        self._classes: dict[str, int | None] = {}
+        self._listed = dict.fromkeys(tree.names(FUNCTIONS, required=False))
+
+    def seat(self, place: str | None) -> Seat | None:
+        """The seat of the PCI function at or above `place`; None when there is none."""
+        function = function_above(place)
+        if function is None:
+            return None
+        if function not in self._seats:
+            self._seats[function] = self._read(function)
+        return self._seats[function]
+
+    def vf_index(self, place: str) -> int | None:
+        """The number that its physical function gives the virtual one at `place`, if it does."""
+        seat = self.seat(place)
+        if seat is None or self.seat(self._physical.get(place)) is None:
+            return None
+        return self._indexes.get(seat.pci)
+
+    def of_class(self, bases: Collection[int]) -> Iterator[str]:
+        """The addresses of all functions of these base classes (the upper byte), in their order.
+
+        Virtual functions of cards that were read by then are passed over unread: their class is
+        that of their card (SR-IOV specification, 3.4.1.6). A card that the caller reads before it
+        asks for the next address counts too.
+        """
+        for name in self._listed:
+            if name in self._indexes:
+                continue
+            pci_class = self._class(name)
+            if pci_class is not None and pci_class >> 16 in bases:
+                yield name
+
+    def ids(self, place: str) -> tuple[int, int] | None:
+        """Vendor and device of the function at `place`; None, and a fault, without one of them."""
+        vendor, device = self._number(f"{place}/vendor"), self._number(f"{place}/device")
+        return None if vendor is None or device is None else (vendor, device)
+
+    def count(self, path: str) -> int | None:
+        """A decimal number in a file that not every function has."""
+        text = self._tree.text(path, required=False)
+        if text is None or text.isdecimal():
+            return None if text is None else int(text)
+        self._tree.blame(path, f"is no number: {text!r}")
+        return None
+
+    def check_relations(self) -> None:
+        """Blame the links of physical and virtual functions that contradict each other.
+
+        Only functions that were asked for are looked at: the links of one that nobody sits on
+        change nothing in the survey.
+        """
+        for function, above in self._physical.items():
+            virtual, physical = self._seats[function], self.seat(above)
+            if physical and virtual.pci not in physical.virtual_functions:
+                reason = f"names {physical.pci}, which does not list {virtual.pci}"
+                self._tree.blame(f"{function}/physfn", reason)
+        known = {seat.pci: seat for seat in self._seats.values()}
+        for function, seat in self._seats.items():
+            for name in seat.virtual_functions:
+                other = known.get(name)
+                if other and other.physical_function != seat.pci:
+                    reason = f"lists {name}, which names {other.physical_function} instead"
+                    self._tree.blame(function, reason)
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Every function of a GPU's class, sorted by address.
+
+        Asked after the network functions, so that their virtual ones are passed over unread.
+        """
+        found = [self._gpu(name) for name in tuple(self.of_class(_GPU_CLASSES))]
+        return tuple(gpu for gpu in found if gpu is not None)
+
+    def _gpu(self, name: str) -> Gpu | None:
+        path = f"{FUNCTIONS}/{name}"
+        pci_class = self._class(name)
+        seat = self.seat(self._tree.place(path, required=True))
+        ids = self.ids(path)
+        if seat is None or ids is None or pci_class is None:
+            return None
+        driver = self._tree.place(f"{path}/driver")
+        return Gpu(seat, pci_class, *ids, driver.rpartition("/")[2] if driver else None)
+
+    def _class(self, name: str) -> int | None:
+        """The class of a function; a tree recorded without it is one without GPUs and cards."""
+        if name not in self._classes:
+            self._classes[name] = self._number(f"{FUNCTIONS}/{name}/class", required=False)
+        return self._classes[name]
+
+    def _read(self, function: str) -> Seat:
+        tree = self._tree
+        parts = function.split("/")
+        path = tuple(address for part in parts if (address := pci_address(part)))
+        first = next(i for i, part in enumerate(parts) if pci_address(part))
+        physical = tree.link(f"{function}/physfn")
+        total = None if physical else self.count(f"{function}/sriov_totalvfs")
+        if physical and not pci_address(physical):
+            tree.blame(f"{function}/physfn", f"leads to {physical!r}, which is no PCI function")
+        elif physical and (above := self._physical_place(function, physical)):
+            self._physical[function] = above
+        return Seat(
+            pci=path[-1],
+            root=parts[first - 1] if first else "",
+            path=path,
+            numa_node=self._numa(f"{function}/numa_node"),
+            physical_function=pci_address(physical) if physical else None,
+            virtual_functions=() if total is None else self._virtual(function),
+            sriov_total=total,
+        )
+
+    def _physical_place(self, function: str, physical: str) -> str | None:
+        """Where `physical`, which the function's physfn names, is: beside it as a rule."""
+        beside = f"{function.rpartition('/')[0]}/{physical}"
+        if beside in self._seats:
+            return beside
+        return self._tree.place(f"{function}/physfn", required=True)
+
+    def _virtual(self, function: str) -> tuple[PciAddress, ...]:
+        """The virtual functions that a physical one lists, in the order of their index."""
+        tree = self._tree
+        names = (_VIRTUAL.fullmatch(name) for name in tree.names(function))
+        found: dict[PciAddress, None] = {}
+        for index in sorted(int(match[1]) for match in names if match):
+            path = f"{function}/virtfn{index}"
+            name = tree.link(path)
+            address = pci_address(name) if name else None
+            if name and address is None:
+                tree.blame(path, f"leads to {name!r}, which is no PCI function")
+            elif address in found:
+                tree.blame(path, f"leads to {address}, as another one does")
+            elif address and self._listed and address not in self._listed:
+                tree.blame(path, f"leads to {address}, which {FUNCTIONS} does not show")
+            elif address:
+                found[address] = None
+                self._indexes.setdefault(address, index)
+        return tuple(found)
+
+    def _numa(self, path: str) -> int | None:
+        """The NUMA node in a function's file; the kernel's -1 means none."""
+        text = self._tree.text(path, required=False)
+        if text is None or text == "-1":
+            return None
+        if text.isdecimal():
+            return int(text)
+        self._tree.blame(path, f"is no NUMA node: {text!r}")
+        return None
+
+    def _number(self, path: str, *, required: bool = True) -> int | None:
+        """A hexadecimal number as PCI files have it (``0x15b3``)."""
+        text = self._tree.text(path, required=required)
+        if text is None or _HEX.fullmatch(text):
+            return None if text is None else int(text, 16)
+        self._tree.blame(path, f"says {text!r}, which is not of its form")
+        return None

@@ -1,0 +1,67 @@
+"""Where sysfs shows an RDMA device: on the node, or only in the namespace that it was moved into.
+
+A sysfs shows the namespace of whoever mounted it (fs/sysfs/mount.c, sysfs_init_fs_context). In
+exclusive mode a moved device is gone from the node's, so a sysfs is mounted in the pod's namespace,
+attached to no directory, and read through its descriptor (DESIGN, decision 3).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+from kube_rdma.adapters.kernel.pod.gids import pci_of
+from kube_rdma.adapters.kernel.pod.namespaces import open_inside
+from kube_rdma.model.device import PciAddress
+
+_FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432  # the same on every machine, since Linux 5.2
+_CLOEXEC, _CREATE, _READ_ONLY = 1, 6, 0x1 | 0x2 | 0x4 | 0x8  # FSCONFIG_CMD_CREATE, MOUNT_ATTR_*
+
+
+class PodSysfs:
+    """`node` is the node's /sys/class/infiniband, `namespace` a descriptor of the pod's."""
+
+    def __init__(self, namespace: int, node: Path) -> None:
+        self._namespace = namespace
+        self.node = node
+        self._mount: int | None = None
+
+    def close(self) -> None:
+        """Unmount what was mounted."""
+        if self._mount is not None:
+            os.close(self._mount)
+
+    def devices(self, device: str) -> Path:
+        """The class/infiniband that shows `device`; the node's too where none can be mounted."""
+        if (self.node / device).exists():
+            return self.node
+        try:
+            if self._mount is None:
+                self._mount = open_inside(self._namespace, _mount)
+        except OSError:
+            return self.node
+        return Path(f"/proc/self/fd/{self._mount}/class/infiniband")
+
+    def pci_of(self, device: str) -> PciAddress | None:
+        """The function that a device sits on, wherever it is."""
+        return pci_of(self.devices(device), device)
+
+
+def _mount() -> int:
+    """The root of a new sysfs of this thread's network namespace; OSError as mount(2)."""
+    context = _call(_FSOPEN, b"sysfs", _CLOEXEC)
+    try:
+        _call(_FSCONFIG, context, _CREATE, None, None, 0)
+        return _call(_FSMOUNT, context, _CLOEXEC, _READ_ONLY)
+    finally:
+        os.close(context)
+
+
+def _call(number: int, *arguments: bytes | int | None) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    result = int(libc.syscall(number, *arguments))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result

@@ -1,0 +1,313 @@
+"""Writes down a node so that its survey can be taken again elsewhere: `kube-rdma devices --record`.
+
+The result is a folder for --sysfs: the part of /sys that a survey reads, and in two JSON files what
+RDMA netlink said and which interfaces carry the default routes. What is copied stands in a table
+below, name by name, so that nothing else of a machine leaves it. Links stay links, relative as in
+sysfs; the functions they lead to are copied once. Left out: unused GIDs, which the survey passes
+over as well. Lost: why a file could not be read; in the copy it is missing.
+"""
+
+# ruff: noqa: PTH103, PTH112, PTH113, PTH114, PTH115, PTH123, PTH211
+# Paths are text relative to a root here, as in sysfs_tree, and their names need not be text.
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, LinkView
+from kube_rdma.model.device import PciAddress, PhysicalState, PortState
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.survey import Fault, NamespaceMode
+
+_Answer = TypeVar("_Answer")
+
+NETLINK_FILE = "rdma-netlink.json"
+ROUTES_FILE = "default-routes.json"
+
+_PAGE = 4096  # a sysfs file never holds more (Documentation/filesystems/sysfs.rst)
+_MOST = 1 << 24  # bytes of NETLINK_FILE that are read; 2000 devices have about 1 MiB
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_UNUSED_GID = b"0000:0000:0000:0000:0000:0000:0000:0000"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What is copied of a folder: names of files and, with the rule for what is in it, of folders.
+
+    A name is a regular expression. A link is copied, and what it leads to if a folder's name it is.
+    """
+
+    files: str = ""
+    folders: Mapping[str, _Rule] = field(default_factory=dict)
+    unused: bytes = b"\0"  # files that say this are left out
+
+    def inside(self, name: str) -> _Rule | None:
+        """The rule for the folder `name`; None when it is not copied."""
+        found = (rule for form, rule in self.folders.items() if re.fullmatch(form, name))
+        return next(found, None)
+
+
+_NUMBER = r"[0-9]+"
+_ANY = r"(?s:.+)"
+_EMPTY = _Rule()
+_TABLE = _Rule(_NUMBER)
+_PORT = _Rule(
+    "state|phys_state|link_layer|rate|lid|sm_lid",
+    {
+        "gids": _Rule(_NUMBER, unused=_UNUSED_GID),
+        "gid_attrs": _Rule(folders={"types|ndevs": _TABLE}),
+        "pkeys": _Rule("0"),
+    },
+)
+_CHAR = _Rule("dev|uevent|ibdev")
+_FACTS = "dev_port|type|flags|carrier"
+_UPPER_NETDEV = _Rule(_FACTS, {"bonding": _EMPTY})
+_RELATIONS = {rf"master|upper_{_ANY}": _UPPER_NETDEV, rf"lower_{_ANY}": _Rule(_FACTS)}
+_NETDEV = _Rule(_FACTS, {"bonding": _EMPTY, **_RELATIONS})
+_ATTRIBUTES = "class|vendor|device|numa_node|acpi_index|sriov_totalvfs|sriov_numvfs|sfnum"
+_NETDEVS = {"net": _Rule(folders={_ANY: _NETDEV}), "driver": _EMPTY}
+_RELATED = _Rule(_ATTRIBUTES, _NETDEVS)
+_FUNCTION = _Rule(_ATTRIBUTES, {**_NETDEVS, rf"physfn|virtfn{_NUMBER}": _RELATED})
+_DEVICE = _Rule(
+    "node_guid|node_type|fw_ver|parent",
+    {"ports": _Rule(folders={_NUMBER: _PORT}), "device": _FUNCTION},
+)
+_CLASSES = {
+    "infiniband": _Rule(folders={_ANY: _DEVICE}),
+    "infiniband_verbs": _Rule(folders={rf"uverbs{_NUMBER}": _CHAR}),
+    "infiniband_mad": _Rule(folders={rf"(umad|issm){_NUMBER}": _CHAR}),
+    "misc": _Rule(folders={"rdma_cm": _CHAR}),
+    "net": _Rule(folders={_ANY: _NETDEV}),
+}
+_PCI = _Rule(folders={"devices": _Rule(folders={_ANY: _FUNCTION})})
+_SYSFS = _Rule(folders={"class": _Rule(folders=_CLASSES), "bus": _Rule(folders={"pci": _PCI})})
+
+
+def record(
+    sysfs: Path,
+    links: Callable[[], LinkView | None],
+    routes: Callable[[], tuple[str, ...] | None],
+    to: Path,
+) -> tuple[int, tuple[Fault, ...]]:
+    """Copy what a survey reads of `sysfs`, and what the two doors to netlink answer, into `to`.
+
+    They are read_links and read_default_routes, or what was recorded of them. Return how many files
+    there are in it now, and what could not be copied. Raise Refused when `to` holds something
+    already or cannot be written.
+    """
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        if any(to.iterdir()):
+            raise Refused(
+                f"{to} exists and is not empty",
+                remedy="Give the name of a new folder",
+                where="--record",
+            )
+        copy = _Copy(sysfs, to)
+        copy.folder("", _SYSFS)
+        for name, said in ((NETLINK_FILE, _said(links)), (ROUTES_FILE, _said(routes))):
+            if said is not None:
+                (to / name).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+                copy.files.add(name)
+    except OSError as error:
+        raise Refused(
+            f"{to} cannot be written: {error.strerror}",
+            remedy="Give a folder that you can write to",
+            where="--record",
+        ) from error
+    return len(copy.files), tuple(copy.faults)
+
+
+def recorded_links(sysfs: Path) -> LinkView | None:
+    """What RDMA netlink said when `sysfs` was recorded; None when the tree does not tell.
+
+    Raise Unavailable as read_links did then, Refused when the file is not what `record` writes.
+    """
+    return _recorded(sysfs / NETLINK_FILE, _view)
+
+
+def recorded_routes(sysfs: Path) -> tuple[str, ...] | None:
+    """The interfaces with a default route then; None, Unavailable and Refused as recorded_links."""
+    return _recorded(sysfs / ROUTES_FILE, lambda said: tuple(map(str, list(said["interfaces"]))))
+
+
+def _recorded(path: Path, read: Callable[[dict[str, Any]], _Answer]) -> _Answer | None:
+    try:
+        with path.open("rb") as file:
+            said = dict(json.loads(file.read(_MOST)))
+        if "unavailable" not in said:
+            return read(said)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Refused(
+            f"it is not what --record writes ({type(error).__name__}: {error})",
+            remedy="Record the node again, or remove the file to read the tree alone",
+            where=str(path),
+        ) from error
+    raise Unavailable(str(said["unavailable"]))
+
+
+class _Copy:
+    """One copy under way. Paths are relative to the root, and free of links on the way."""
+
+    def __init__(self, source: Path, to: Path) -> None:
+        self._root = os.path.realpath(source)
+        self._to = os.path.realpath(to)
+        self._done: set[tuple[str, int]] = set()
+        self.files: set[str] = set()
+        self.faults: list[Fault] = []
+
+    def folder(self, path: str, rule: _Rule) -> None:
+        """Copy the folder at `path`, and the PCI functions above it, as far as the rules say."""
+        if (path, id(rule)) in self._done:
+            return
+        self._done.add((path, id(rule)))
+        self._make(path)
+        try:
+            with os.scandir(f"{self._root}/{path}") as entries:
+                names = sorted(entry.name for entry in entries)
+        except OSError as error:
+            self._blame(path, error)
+            return
+        for name in names:
+            inside = rule.inside(name)
+            below = f"{path}/{name}".lstrip("/")
+            if inside is not None:
+                self._entry(below, inside)
+            elif rule.files and re.fullmatch(rule.files, name):
+                self._file(below, rule.unused)
+        above, _, last = path.rpartition("/")
+        if above and _is_function(last):
+            self._function(above)
+
+    def _function(self, path: str) -> None:
+        """Copy the nearest PCI function at or above `path`."""
+        while path:
+            above, _, last = path.rpartition("/")
+            if _is_function(last):
+                self.folder(path, _FUNCTION)
+                return
+            path = above
+
+    def _entry(self, path: str, rule: _Rule) -> None:
+        """Copy what has a folder's name: a folder, a link to one, or whatever is there instead."""
+        there = f"{self._root}/{path}"
+        if os.path.islink(there):
+            self._link(path)
+        place = os.path.realpath(there)
+        if not place.startswith(f"{self._root}/"):
+            return
+        place = place[len(self._root) + 1 :]
+        if os.path.isdir(there):
+            self.folder(place, rule)
+            self._function(place)
+        elif os.path.isfile(there):
+            self._file(place, b"\0")
+
+    def _link(self, path: str) -> None:
+        try:
+            target = os.readlink(f"{self._root}/{path}")
+        except OSError as error:
+            self._blame(path, error)
+            return
+        meant = os.path.normpath(f"{path}/../{target}")
+        if target.startswith("/") or meant.startswith(".."):
+            self.faults.append(Fault(path, "leads out of the tree"))
+            return
+        self._make(path.rpartition("/")[0])
+        if not os.path.lexists(f"{self._to}/{path}"):
+            os.symlink(target, f"{self._to}/{path}")
+
+    def _file(self, path: str, unused: bytes) -> None:
+        there = f"{self._root}/{path}"
+        if path in self.files:
+            return
+        if os.path.islink(there):
+            self._link(path)
+        elif os.path.isdir(there):
+            self._make(path)
+        elif (data := self._read(path)) is not None and data.strip() != unused:
+            self._make(path.rpartition("/")[0])
+            with open(f"{self._to}/{path}", "wb") as file:
+                file.write(data)
+            self.files.add(path)
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            descriptor = os.open(f"{self._root}/{path}", _FLAGS)
+            try:
+                return os.read(descriptor, _PAGE)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self._blame(path, error)
+            return None
+
+    def _make(self, path: str) -> None:
+        os.makedirs(f"{self._to}/{path}", exist_ok=True)
+
+    def _blame(self, path: str, error: OSError) -> None:
+        # The kernel's way to say that there is nothing to say: entries of a table that are unused.
+        if error.errno not in {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}:
+            self.faults.append(Fault(path, error.strerror or type(error).__name__))
+
+
+def _is_function(name: str) -> bool:
+    try:
+        PciAddress(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _said(ask: Callable[[], LinkView | tuple[str, ...] | None]) -> dict[str, object] | None:
+    """What a door to netlink answers, as the JSON file has it; None when there is nothing."""
+    try:
+        answer = ask()
+    except Unavailable as error:
+        return {"unavailable": str(error)}
+    if answer is None:
+        return None
+    return asdict(answer) if isinstance(answer, LinkView) else {"interfaces": list(answer)}
+
+
+def _view(said: dict[str, list[dict[str, object]]]) -> LinkView:
+    """The inverse of asdict; raise what a wrong document makes Python raise."""
+    return LinkView(
+        devices=tuple(_device(dict(device)) for device in said["devices"]),
+        namespace_mode=NamespaceMode(str(said["namespace_mode"])),
+        faults=tuple(Fault(str(f["path"]), str(f["reason"])) for f in said["faults"]),
+    )
+
+
+def _device(said: dict[str, object]) -> LinkDevice:
+    index, ports = said["index"], said["ports"]
+    if not isinstance(index, int) or not isinstance(ports, list):
+        raise TypeError("a device without index or ports")
+    read = tuple(_port(dict(port)) for port in ports)
+    guid = _text(said.get("guid"))  # older files have none
+    return LinkDevice(index, str(said["name"]), _text(said["firmware"]), read, guid)
+
+
+def _port(said: dict[str, object]) -> LinkPort:
+    number, state, physical = said["number"], said["state"], said["physical_state"]
+    if not isinstance(number, int):
+        raise TypeError("a port without a number")
+    return LinkPort(
+        number,
+        None if state is None else PortState(str(state)),
+        None if physical is None else PhysicalState(str(physical)),
+        _text(said["netdev"]),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,115 @@
+"""Where the wishes for pools come from: a mounted file, a label of the node, or both.
+
+Feeds programs/agent/device_plugin/loop. Both can change at any time and neither change may cost
+anything that is served: a document that is not understood is told once, in full, and the last good
+one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from kube_rdma.adapters.files.watched import watching
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.api.dialect import RESCAN, Config
+from kube_rdma.api.node_label import LABEL, label_pools
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.function import FunctionsWish
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.pool import PoolSpec
+from kube_rdma.programs.config import read_config
+
+log = structlog.get_logger()
+
+
+class Wishes:
+    """The wanted pools as they are now; `changed` is called when they became others.
+
+    `refused` gets each new refusal, for the node's events.
+    """
+
+    def __init__(
+        self,
+        config: Path | None,
+        changed: Callable[[], None],
+        refused: Callable[[Refused], None] = lambda _: None,
+    ) -> None:
+        self._config = config
+        self._changed = changed
+        self._refused = refused
+        self._of_file: tuple[PoolSpec, ...] = ()
+        self._rescan = RESCAN
+        self._of_label: tuple[PoolSpec, ...] = ()
+        self._functions: tuple[FunctionsWish, ...] = ()
+        self._notices = Notices()  # refusals
+
+    @property
+    def specs(self) -> tuple[PoolSpec, ...]:
+        """Every wanted pool; the file's come first and win a resource that both name."""
+        named = {spec.resource for spec in self._of_file}
+        return (*self._of_file, *(s for s in self._of_label if s.resource not in named))
+
+    @property
+    def functions(self) -> tuple[FunctionsWish, ...]:
+        """The wanted virtual functions; only the file can say them."""
+        return self._functions
+
+    @property
+    def rescan(self) -> float | None:
+        """After so many seconds the node is looked at whatever was announced; None for never."""
+        return self._rescan or None
+
+    def read(self) -> None:
+        """Read the file for the first time; raise Refused when it makes no sense."""
+        if self._config:
+            self._take(read_config(self._config))
+
+    async def follow(self) -> None:
+        """Read the file again whenever it changed, until cancelled."""
+        if self._config is None:
+            return
+        with watching(self._config) as changes:
+            self._again()  # what happened between the first reading and now
+            async for _ in changes:
+                self._again()
+
+    def label(self, node: NodeState) -> None:
+        """Take note of the node's labels."""
+        labels = dict(node.labels)
+        try:
+            found = label_pools(labels.get(LABEL))
+        except Refused as error:
+            self._tell("label", error)
+            return
+        self._notices.over("label")
+        if found != self._of_label:
+            self._of_label = found
+            self._changed()
+
+    def _again(self) -> None:
+        assert self._config
+        try:
+            found = read_config(self._config)
+        except Refused as error:
+            self._tell("file", error)
+            return
+        self._notices.over("file")
+        if (found.pools, found.functions) == (self._of_file, self._functions):
+            self._rescan = found.rescan
+            return
+        log.info("configuration changed", file=str(self._config), pools=len(found.pools))
+        self._take(found)
+        self._changed()
+
+    def _take(self, found: Config) -> None:
+        self._of_file, self._rescan, self._functions = found.pools, found.rescan, found.functions
+        for warning in found.warnings:
+            log.warning("configuration", file=str(self._config), warning=warning)
+
+    def _tell(self, about: str, error: Refused) -> None:
+        for why in self._notices.news(about, str(error)):
+            log.error("the new configuration is not understood, the last one stays", why=why)
+            self._refused(error)

@@ -1,0 +1,115 @@
+"""Answers what the kubelet asks about a resource, out of the pools as they are at that moment.
+
+Between adapters/kubelet/service, which has the calls, and the rules that decide: allocation, which
+shares are preferred, whether a container may start. What it adds is the log, the journal and the
+GPUs that are free now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.adapters.kubelet.service import Answers, Choice
+from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.gpu_use import FreeGpu
+from kube_rdma.model.pool import (
+    Attach,
+    DeviceInfo,
+    Grant,
+    Pool,
+    PoolSpec,
+    Preference,
+    ShareId,
+    Variables,
+)
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.late_binding.late import Late
+from kube_rdma.rules.pools.allocation import allocate, device_infos
+from kube_rdma.rules.pools.modes import terms
+from kube_rdma.rules.pools.preference import prefer
+
+log = structlog.get_logger()
+
+
+class Desk:
+    """One for all resources."""
+
+    def __init__(self, kubelet: KubeletView, late: Late, infos: DeviceInfoFolder | None) -> None:
+        self._kubelet = kubelet
+        self._late = late
+        self._infos = infos
+        self._told: Mapping[str, frozenset[ShareId]] = {}  # shares that may have a file
+
+    async def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Remove what CNI plugins were told of shares that are no more, also by an earlier life."""
+        if self._infos is None:
+            return
+        there = {resource: frozenset(pool.index) for resource, pool in pools.items()}
+        before, self._told = self._told, there
+        for resource in {**before, **there}:
+            shares = there.get(resource, frozenset())
+            if before.get(resource) != shares:
+                await asyncio.to_thread(self._infos.keep, resource, shares)
+
+    def answers(self, pool: Callable[[], Pool]) -> Answers:
+        """The answers for one resource, whose pool is what `pool` tells when it is asked."""
+
+        async def allocate_now(wanted: Sequence[ShareId]) -> Grant:
+            return await self._allocate(pool(), wanted)
+
+        async def prefer_now(choice: Choice) -> Sequence[ShareId]:
+            return await self._prefer(pool(), choice)
+
+        async def start_now(shares: Sequence[ShareId]) -> None:
+            await self._start(pool(), shares)
+
+        return Answers(allocate_now, prefer_now, start_now)
+
+    async def _allocate(self, pool: Pool, wanted: Sequence[ShareId]) -> Grant:
+        try:
+            grant = allocate(pool, wanted)
+            if terms(pool.spec).attach is not Attach.NONE:
+                grant = await self._late.promise(grant)
+            for share, info in device_infos(pool, grant):
+                await self._tell(pool.spec, share, info)
+        except KubeRdmaError as error:
+            log.warning("allocation refused", resource=pool.spec.resource, why=str(error))
+            raise
+        log.info(
+            "allocated",
+            resource=grant.resource,
+            count=len(grant.shares),
+            shares=",".join(grant.shares),
+            device_nodes=len(grant.char_paths),
+        )
+        self._kubelet.granted()
+        return grant
+
+    async def _tell(self, spec: PoolSpec, share: ShareId, info: DeviceInfo) -> None:
+        """What CNI plugins learn of a share; only documents of the SR-IOV plugin promise it."""
+        try:
+            if self._infos:
+                await asyncio.to_thread(self._infos.write, spec.resource, share, info)
+        except Unavailable as error:
+            if spec.variables is Variables.PCIDEVICE:
+                raise
+            log.warning("CNI plugins are not told of a card", why=str(error))
+
+    async def _prefer(self, pool: Pool, choice: Choice) -> Sequence[ShareId]:
+        gpus: tuple[FreeGpu, ...] = ()
+        if terms(pool.spec).prefer is Preference.NUMA:
+            gpus = await self._kubelet.free_gpus()
+        return prefer(pool, choice.available, choice.must, choice.size, gpus)
+
+    async def _start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        try:
+            await self._late.start(pool, shares)
+        except KubeRdmaError as error:
+            log.warning(
+                "a container may not start yet", resource=pool.spec.resource, why=str(error)
+            )
+            raise

@@ -1,0 +1,166 @@
+"""What the kubelet believes about this node, kept beside what we told it.
+
+Three questions of role `plugin`: who holds which shares (a card in a pod is not gone, a change of
+mode has to wait), how near to its GPUs a container's cards turned out to be, and whether the
+kubelet has what we offered. It loses offers, as its issues tell, and then a node shows no cards
+until somebody restarts the plugin; so what differs is told again, then registered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+
+import structlog
+
+from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.model.binding import PodName
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.device import Gpu
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.gpu_use import FreeGpu
+from kube_rdma.model.holding import Allocatable, Holding
+from kube_rdma.model.pool import ShareId
+from kube_rdma.programs.agent.device_plugin.servers import Offers
+from kube_rdma.programs.agent.node.debounce import Debounce
+from kube_rdma.rules.pools.distance import Distance, got
+from kube_rdma.rules.pools.gpus import free_gpus, held_gpus
+from kube_rdma.rules.pools.holdings import card_of, differs
+from kube_rdma.rules.pools.pools import offer
+
+COMPARE_SECONDS = 60.0
+DOUBT_SECONDS = 5.0  # while something differs
+ADMISSION_SECONDS = 1.0  # after an Allocate, until the pod is among the kubelet's active ones
+
+log = structlog.get_logger()
+
+Container = tuple[str, str, str]  # namespace, pod, container
+
+
+class KubeletView:
+    """Asks the pod resources API; without it (None) everything is answered by not knowing."""
+
+    def __init__(self, pod_resources: PodResources | None) -> None:
+        self._pod_resources = pod_resources
+        self._notices = Notices()
+        self._doubts: dict[str, int] = {}  # by resource how many looks in a row found a difference
+        self._grants = Debounce(ADMISSION_SECONDS, ADMISSION_SECONDS)
+        self._reported: set[Container] = set()
+        self.gpus: tuple[Gpu, ...] = ()  # of the last survey
+
+    async def holdings(self) -> tuple[Holding, ...] | None:
+        """Who holds what on this node; None when the kubelet cannot be asked now."""
+        found = await self._ask()
+        return found[0] if found else None
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Keep one connection to the kubelet for all questions in the block."""
+        with self._pod_resources.connected() if self._pod_resources else nullcontext():
+            yield
+
+    async def holdings_of(self, pod: PodName) -> tuple[Holding, ...]:
+        """What the containers of one pod hold; raise Unavailable when the kubelet does not tell."""
+        if self._pod_resources is None:
+            raise Unavailable("The kubelet's pod-resources socket is not mounted.")
+        return await self._pod_resources.holdings_of(pod.namespace, pod.name)
+
+    async def free_gpus(self) -> tuple[FreeGpu, ...]:
+        """The GPUs that no container holds; none when the kubelet cannot be asked now."""
+        found = await self._ask(allocatable=True)
+        return free_gpus(found[1], found[0], self.gpus) if found else ()
+
+    def granted(self) -> None:
+        """Take note of an Allocate: `report` will say how near the GPUs are."""
+        self._grants.touch()
+
+    async def report(self, offers: Offers) -> None:
+        """After each Allocate log how near a container's cards are to its GPUs, until cancelled."""
+        while self._pod_resources:
+            await self._grants.wait()
+            for (namespace, pod, container), distance in await self.distances(offers):
+                where = f"{namespace}/{pod}/{container}"
+                log.info("nearness", container=where, card=distance.card, what=str(distance))
+
+    async def distances(self, offers: Offers) -> tuple[tuple[Container, Distance], ...]:
+        """The distances of containers that were not asked about before."""
+        found = await self._ask(allocatable=True)
+        if found is None:
+            return ()
+        containers: dict[Container, list[Holding]] = {}
+        for held in found[0]:
+            key = (held.namespace, held.pod, held.container)
+            containers.setdefault(key, []).append(held)
+        new = {key: held for key, held in containers.items() if key not in self._reported}
+        self._reported = set(containers)
+        return tuple(
+            (key, distance)
+            for key, held in new.items()
+            for distance in self._distances(offers, held, found[1])
+        )
+
+    async def compare(self, offers: Offers) -> None:
+        """Repair what the kubelet lost, until cancelled."""
+        while self._pod_resources:
+            await asyncio.sleep(DOUBT_SECONDS if self._doubts else COMPARE_SECONDS)
+            await self.check(offers)
+
+    async def check(self, offers: Offers) -> None:
+        """Compare once. A first difference may be an offer under way, so it only raises a doubt.
+
+        The second look tells the list again, every further one registers again.
+        """
+        found = await self._ask(allocatable=True)
+        differences = self._differences(offers, found[1]) if found else {}
+        self._doubts = {name: self._doubts.get(name, 0) + 1 for name in differences}
+        for resource, times in self._doubts.items():
+            if times == 1:
+                continue
+            log.warning(
+                "the kubelet has not what it was offered",
+                resource=resource,
+                difference=differences[resource],
+            )
+            if times == 2:
+                offers.tell_again(resource)
+            else:
+                offers.register_again(resource)
+
+    def _differences(self, offers: Offers, known: Sequence[Allocatable]) -> dict[str, str]:
+        shares: dict[str, set[ShareId]] = {}
+        for one in known:
+            shares.setdefault(one.resource, set()).add(one.share)
+        found = {
+            resource: differs(offer(pool), shares.get(resource, set()))
+            for resource, pool in offers.pools.items()
+        }
+        return {resource: text for resource, text in found.items() if text}
+
+    def _distances(
+        self, offers: Offers, held: Sequence[Holding], known: Sequence[Allocatable]
+    ) -> tuple[Distance, ...]:
+        names: set[CardId | None] = set()
+        cards: dict[CardId, Card] = {}
+        for one in held:
+            if pool := offers.pools.get(one.resource):
+                names |= {card_of(pool.spec, share) for share in one.shares}
+                cards |= {card.id: card for card in pool.cards}
+        mine = [card for name, card in cards.items() if name in names]
+        return got(mine, held_gpus(held, known, self.gpus))
+
+    async def _ask(
+        self, *, allocatable: bool = False
+    ) -> tuple[tuple[Holding, ...], tuple[Allocatable, ...]] | None:
+        if self._pod_resources is None:
+            return None
+        try:
+            known = await self._pod_resources.allocatable() if allocatable else ()
+            found = await self._pod_resources.holdings()
+        except Unavailable as error:
+            for why in self._notices.news("holdings", str(error)):
+                log.warning("the kubelet does not tell who holds which shares", why=why)
+            return None
+        self._notices.over("holdings")
+        return found, known

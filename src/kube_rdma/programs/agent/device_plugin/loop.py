@@ -1,0 +1,224 @@
+"""Role `plugin`: offers this node's pools to the kubelet and keeps the offer true.
+
+    file, label ─ api ─► PoolSpec ─ staged ───┐
+    kernel ─ survey, verdicts, cards, health ─┴ rules/pools/pools ─► Pool ─ offers ─► kubelet
+    kubelet ─ pod resources: who holds what ──────┘
+
+Alone it is the whole device plugin of the SCC document: two mounts, no API server, no privilege.
+Whatever happens only wakes the loop; then everything is looked at anew and every pool published
+again, and a pool that is the same reaches nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+
+import structlog
+
+from kube_rdma import __version__
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.pool import Pool
+from kube_rdma.model.survey import Survey
+from kube_rdma.programs.agent.dependencies import Doors
+from kube_rdma.programs.agent.device_plugin import log_lines
+from kube_rdma.programs.agent.device_plugin.config_source import Wishes
+from kube_rdma.programs.agent.device_plugin.handlers import Desk
+from kube_rdma.programs.agent.device_plugin.mode_changes import Staged
+from kube_rdma.programs.agent.device_plugin.servers import Offers
+from kube_rdma.programs.agent.node import kernel_events as kernel_side
+from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
+from kube_rdma.programs.agent.virtual_functions import Functions
+from kube_rdma.programs.logs import write
+from kube_rdma.rules.functions.ranges import outside
+from kube_rdma.rules.health.damping import Change, Health, assess, with_missing_nodes
+from kube_rdma.rules.health.discovery import judge, notes
+from kube_rdma.rules.health.membership import as_members, not_free
+from kube_rdma.rules.pools.cards import cards
+from kube_rdma.rules.pools.holdings import held_cards, pods_of
+from kube_rdma.rules.pools.pools import resolve
+
+# While a change of mode waits for pods, the kubelet is asked so often whether they have ended: it
+# announces nothing. A mode change on an idle node is to take 5 s at most.
+PENDING_SECONDS = 2.0
+
+# The same for the pods that still have cards by a resource that is offered no more.
+KEPT_SECONDS = 10.0
+
+# Where the kernel lets us hear nothing of some changes, the node is looked at again so often.
+DEAF_SECONDS = 10.0
+
+# The kernel announces an InfiniBand port's state to nobody but who holds its verbs: it is read.
+FABRIC_SECONDS = 1.0
+
+log = structlog.get_logger()
+
+
+async def run_plugin(doors: Doors) -> None:
+    """Serve until cancelled; raise a KubeRdmaError when there is no sense in going on."""
+    log.info("started", version=__version__, config=str(doors.config or "none"))
+    try:
+        await _Plugin(doors).run()
+    except BaseExceptionGroup as group:
+        cause = _cause(group)
+        if cause is None:
+            raise
+        raise cause from group
+
+
+def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
+    """The error that a person should see: the first of ours, None when there are others too."""
+    ours, others = group.split(KubeRdmaError)
+    error: BaseException | None = None if others else ours
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert error is None or isinstance(error, KubeRdmaError)
+    return error
+
+
+@dataclass
+class _Told:
+    """What was said already, so that it is said once."""
+
+    survey: Survey | None = None
+    names: Mapping[CardId, str] = field(default_factory=dict)  # of the cards in pools
+    notices: Notices = field(default_factory=Notices)  # by their event
+
+
+class _Plugin:
+    """The state of the role: the wishes that are met, the health of cards, the servers."""
+
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+        self._changes = Debounce()
+        self._wishes = Wishes(doors.config, self._changes.touch, doors.node.refused)
+        self._kubelet = doors.kubelet
+        self._desk = Desk(doors.kubelet, doors.late, doors.device_infos)
+        self._staged = Staged(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
+        self._health: Mapping[CardId, Health] = {}
+        self._functions: Functions | None = None
+        self._told = _Told()
+
+    async def run(self) -> None:
+        self._wishes.read()
+        async with AsyncExitStack() as stack:
+            # Listening begins before the first look, so that nothing falls between the two.
+            announcements = await kernel_side.listen(self._doors.kernel, stack)
+            async with asyncio.TaskGroup() as tasks:
+                serve = self._doors.serve
+                offers = Offers(tasks, lambda one, pool: serve(one, self._desk.answers(pool)))
+                if self._doors.functions:
+                    sources, node = self._doors.functions, self._doors.node
+                    self._functions = Functions(sources, tasks, node, self._changes.touch)
+                for each in announcements:
+                    tasks.create_task(kernel_side.hear(each, self._changes))
+                tasks.create_task(self._wishes.follow())
+                tasks.create_task(self._doors.node.follow(self._wishes.label))
+                tasks.create_task(self._kubelet.compare(offers))
+                tasks.create_task(self._kubelet.report(offers))
+                tasks.create_task(self._doors.late.sweep())
+                if self._doors.networks:
+                    tasks.create_task(self._doors.networks.run())
+                deaf = len(announcements) < len(self._doors.kernel.announcements)
+                await self._follow(offers, deaf=deaf)
+
+    async def _follow(self, offers: Offers, *, deaf: bool) -> None:
+        """Look, and look again whenever something happened."""
+        heard = False
+        while True:
+            waits = [await self._look(offers), SETTLE if heard else None]
+            waits += [DEAF_SECONDS if deaf else None, self._wishes.rescan]
+            heard = await self._wait(min(filter(None, waits), default=None))
+
+    async def _wait(self, seconds: float | None) -> bool:
+        """Wait for a burst, `seconds` or another state of an InfiniBand port; True for a burst."""
+        clock = asyncio.get_running_loop().time
+        end = None if seconds is None else clock() + seconds
+        while True:
+            left = None if end is None else end - clock()
+            if left is not None and left <= 0:
+                return False
+            known = kernel_side.fabric_ports(self._told.survey)
+            pulse = FABRIC_SECONDS if known else None
+            if await self._changes.wait(min(filter(None, (left, pulse)), default=None)):
+                return True
+            if await kernel_side.differ(self._doors.kernel, known):
+                return False
+
+    async def _look(self, offers: Offers) -> float | None:
+        """Publish what every pool is now; the seconds after which to look again in any case."""
+        wanted = self._wishes.specs  # before the holders: a pod may start and the label change now
+        holdings = await self._kubelet.holdings()
+        survey, missing = await kernel_side.look(self._doors.kernel)
+        self._tell_survey(survey)
+        soft = any(one.is_soft for one in survey.devices)
+        pending = await self._staged.meet(wanted, holdings, soft=soft)
+        specs, kept = self._staged.specs, self._staged.kept
+        again = None
+        if self._functions:
+            wishes = self._wishes.functions
+            again = await self._functions.look(wishes, survey, holdings, offers.pools)
+        self._kubelet.gpus = survey.gpus
+        held = held_cards(holdings or (), (*specs, *kept))
+        node = as_members(specs, cards(survey, judge(survey)), survey, held)
+        node = with_missing_nodes(node, missing)
+        node = await self._doors.late.seen_inside(node)
+        node = self._functions.taken_out(node) if self._functions else node
+        assessed = assess(self._health, node, asyncio.get_running_loop().time())
+        free = not_free(specs, assessed.cards, held, kept)
+        pools, clashes = resolve(specs, free, survey, held)
+        self._tell_cards(assessed.changes, pools, held)
+        self._tell_once("two pools mean one card", map(str, clashes))
+        self._tell_once("a card is not free", _taken(assessed.cards, free))
+        ranges = outside(specs, survey, self._wishes.functions)
+        self._tell_once("a range chooses functions that are not there", ranges)
+        self._health = assessed.health
+        offers.publish(pools)
+        self._doors.late.offered(offers.pools)
+        await self._desk.offered(offers.pools)
+        if self._doors.networks:
+            self._doors.networks.offered(offers.pools, [spec.resource for spec in kept])
+        withheld = any(held.get(spec.resource) for spec in kept)
+        waits = (assessed.again, again, PENDING_SECONDS if pending else None)
+        return min(filter(None, (*waits, KEPT_SECONDS if withheld else None)), default=None)
+
+    def _tell_survey(self, survey: Survey) -> None:
+        before, self._told.survey = self._told.survey, survey
+        write(log_lines.of_survey(before, survey))
+        for note in self._told.notices.news("note", *notes(survey)):
+            log.warning("note", text=note)
+
+    def _tell_cards(
+        self,
+        changes: Sequence[Change],
+        pools: Sequence[Pool],
+        held: Mapping[str, Mapping[CardId, tuple[str, ...]]],
+    ) -> None:
+        """Tell what became of the cards that are in pools or were; others are nobody's news."""
+        names = {card.id: card.name for pool in pools for card in pool.cards}
+        before, self._told.names = self._told.names, names
+        for change in changes:
+            known = change.card in self._health
+            name = names.get(change.card) or before.get(change.card)
+            if name is None or (change.healthy and not self._health):
+                continue  # the first look tells only what is wrong
+            write([log_lines.of_card(change, name, known=known, present=change.card in names)])
+            if known or not change.healthy:
+                self._doors.node.card(change, name, pods_of(held, change.card))
+        told = {change.card for change in changes}
+        write(log_lines.of_cards(before, names, told) if self._health else ())
+
+    def _tell_once(self, event: str, sentences: Iterable[str]) -> None:
+        """Say each sentence of an event once while it stands."""
+        for sentence in self._told.notices.news(event, *sentences):
+            log.warning(event, what=sentence)
+
+
+def _taken(before: Sequence[Card], after: Sequence[Card]) -> Iterator[str]:
+    """What came to stand against cards, with their names."""
+    for was, now in zip(before, after, strict=True):
+        yield from (f"{now.name}: {reason}" for reason in now.reasons[len(was.reasons) :])

@@ -1,0 +1,128 @@
+"""The wishes that are met, kept over the agent's end: a change of mode waits for pods all the same.
+
+Beside programs/agent/device_plugin/loop, which hands in the wishes and who holds what at every
+look; rules/pools/staging decides. What is met stands in the journal before it is offered. Without a
+journal (role plugin alone) it ends with the process, and a new one knows no more than the share ids
+that pods hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.pool import AppliedPools, Attach, PoolSpec
+from kube_rdma.programs.agent.late_binding.late import Late
+from kube_rdma.programs.agent.node.interface import NodeSide
+from kube_rdma.programs.records import Records
+from kube_rdma.rules.pools.modes import terms
+from kube_rdma.rules.pools.staging import Stage, stage
+
+_RECORD = "pools"
+
+log = structlog.get_logger()
+
+OpenJournal = Callable[[], Journal[AppliedPools]]
+
+
+class Staged:
+    """One per agent.
+
+    `journal` opens the record, and raises KubeRdmaError; None: there is none. `ask` tells who holds
+    what now, None when nobody can.
+    """
+
+    def __init__(
+        self,
+        journal: OpenJournal | None,
+        ask: Callable[[], Awaitable[Sequence[Holding] | None]],
+        late: Late,
+        node: NodeSide,
+    ) -> None:
+        self._open = journal
+        self._records: Records[AppliedPools] | None = None
+        self._ask = ask
+        self._late = late
+        self._node = node
+        self._stage = Stage(())
+        self._recorded: tuple[PoolSpec, ...] | None = ()  # None: what the disk has is not known
+        self._loaded = False
+        self._notices = Notices()
+
+    @property
+    def specs(self) -> tuple[PoolSpec, ...]:
+        """The wishes that are met."""
+        return self._stage.specs
+
+    @property
+    def kept(self) -> tuple[PoolSpec, ...]:
+        """Those that nobody has any more and whose shares pods hold."""
+        return self._stage.kept
+
+    async def meet(
+        self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None, *, soft: bool
+    ) -> bool:
+        """Meet the wishes that can be met now and tell of the others; whether any of them waits."""
+        known = self._stage.known if self._loaded else await self._recall(soft=soft)
+        wishes = self._late.possible(wanted, soft=soft)
+        found = stage(known, wishes, holdings)
+        if found.applied:  # a survey was taken since they were asked: a pod may have started
+            holdings = await self._ask()
+            found = stage(known, wishes, holdings)
+        if not await self._record(found.known) and found.applied:
+            found = stage(known, wishes, holdings, durable=False)
+        self._stage = found
+        self._tell(found)
+        return bool(found.pending)
+
+    async def _recall(self, *, soft: bool) -> tuple[PoolSpec, ...]:
+        """What was met when the last process ended, as far as this one can do it."""
+        self._loaded = True
+        if self._open is None:
+            return ()
+        try:
+            specs = await asyncio.to_thread(self._load, self._open)
+        except Unavailable as error:
+            log.warning("the modes of now are forgotten at our end", why=str(error))
+            return ()
+        self._recorded = specs
+        # What cannot be bound late any more is given at Allocate, or no pod would get it at all.
+        possible = self._late.possible(specs, soft=soft)
+        return tuple(
+            here if terms(here).attach is Attach.NONE else spec
+            for spec, here in zip(specs, possible, strict=True)
+        )
+
+    def _load(self, opened: OpenJournal) -> tuple[PoolSpec, ...]:
+        self._records = Records(opened(), self._node.journal)
+        return next((record.specs for record in self._records.values), ())
+
+    async def _record(self, specs: tuple[PoolSpec, ...]) -> bool:
+        """Write down what is met from now on; False when that failed."""
+        if self._records is None or specs == self._recorded:
+            return True
+        try:
+            await self._records.put(_RECORD, AppliedPools(specs))
+        except Unavailable as error:
+            self._recorded = None
+            for why in self._notices.news("record", str(error)):
+                log.warning("the modes of now are not written down", why=why)
+            return False
+        self._recorded = specs
+        self._notices.over("record")
+        return True
+
+    def _tell(self, found: Stage) -> None:
+        """Say what has changed, and what waits once while it stands."""
+        for change in found.applied:
+            log.info("a change of mode is made", what=str(change))
+            self._node.applied(str(change))
+        for sentence in self._notices.news("waits", *map(str, found.pending)):
+            log.warning("a change of mode waits", what=sentence)
+            self._node.waiting(sentence)

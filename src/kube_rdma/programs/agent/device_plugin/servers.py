@@ -1,0 +1,75 @@
+"""The servers of this node, one per resource: added, told and removed without touching the others.
+
+Between programs/agent/device_plugin/loop, which computes the pools, and adapters/kubelet, which
+serves them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+
+from kube_rdma.adapters.kubelet.resource_server import Served
+from kube_rdma.model.pool import Offer, Pool
+from kube_rdma.programs.agent.device_plugin import log_lines
+from kube_rdma.programs.logs import write
+from kube_rdma.rules.pools.pools import offer
+
+Serve = Callable[[Offer, Callable[[], Pool]], Served]
+
+
+@dataclass
+class _Server:
+    plugin: Served
+    pool: Pool
+    task: asyncio.Task[None]
+
+
+class Offers:
+    """`tasks` runs the servers, `serve` makes one for a resource that is new.
+
+    `serve` gets a function that tells the pool as it is whenever it is called.
+    """
+
+    def __init__(self, tasks: asyncio.TaskGroup, serve: Serve) -> None:
+        self._tasks = tasks
+        self._serve = serve
+        self._servers: dict[str, _Server] = {}
+
+    @property
+    def pools(self) -> Mapping[str, Pool]:
+        """The pool of each resource as it was last published."""
+        pools = {resource: server.pool for resource, server in self._servers.items()}
+        return MappingProxyType(pools)
+
+    def _pool(self, resource: str) -> Pool:
+        return self._servers[resource].pool
+
+    def publish(self, pools: Iterable[Pool]) -> None:
+        """Make these the pools of the node."""
+        wanted = {pool.spec.resource: pool for pool in pools}
+        for resource in self._servers.keys() - wanted.keys():
+            self._servers.pop(resource).task.cancel()
+            write([log_lines.Line("info", "resource withdrawn", {"resource": resource})])
+        for resource, pool in wanted.items():
+            server = self._servers.get(resource)
+            write(log_lines.of_pool(server.pool if server else None, pool))
+            if server:
+                server.pool = pool
+                server.plugin.publish(offer(pool))
+            else:
+                plugin = self._serve(offer(pool), partial(self._pool, resource))
+                task = self._tasks.create_task(plugin.run())
+                self._servers[resource] = _Server(plugin, pool, task)
+
+    def tell_again(self, resource: str) -> None:
+        """Send the list of a resource once more: the kubelet has another one."""
+        server = self._servers[resource]
+        server.plugin.publish(server.plugin.offer, again=True)
+
+    def register_again(self, resource: str) -> None:
+        """Begin anew with the kubelet for one resource: telling again has not helped."""
+        self._servers[resource].plugin.register_again()

@@ -1,0 +1,1 @@
+"""Binds a container's shares to cards when it starts, not when the kubelet allocates."""

@@ -1,0 +1,310 @@
+"""Late binding as it is done: promises and bindings in the journal, device files for the runtime.
+
+rules/late_binding/binding decides each time anew out of what is known at that moment; here it is
+gathered, and what was decided is done in the order that survives a crash: the journal first, the
+file after it, and backwards when something ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+import structlog
+
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.model.attachment import Sandbox
+from kube_rdma.model.binding import (
+    Binding,
+    CdiFile,
+    ContainerId,
+    Edits,
+    HeldShare,
+    Nonce,
+    PodName,
+    Promise,
+    at_start,
+)
+from kube_rdma.model.card import Card
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.link import PodLink
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.records import Records, in_the_log
+from kube_rdma.rules.attach.requests import is_asking
+from kube_rdma.rules.health.damping import inside_pod
+from kube_rdma.rules.late_binding import binding as rules
+from kube_rdma.rules.pools.allocation import grant
+from kube_rdma.rules.pools.modes import rebound, terms
+
+SWEEP_SECONDS = 30.0
+
+log = structlog.get_logger()
+
+
+async def always(_: PodState) -> bool:
+    """Without a meta-plugin, every network that a pod asks for is ours."""
+    return True
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Whom the binder needs.
+
+    `networks`: pods get networks from us. `read_pod` reads a pod's object. `links_inside` shows a
+    namespace's links and blocks; both raise KubeRdmaError. `concerned` tells of a pod that asks for
+    networks whether one of them is ours to make; Refused: it is to have none on this node. `tell`
+    takes a sentence for each record that cannot be read.
+    """
+
+    journal: Journal[Promise | Binding]
+    cdi: CdiFolder
+    kubelet: KubeletView
+    read_pod: Callable[[PodName], Awaitable[PodState | None]]
+    links_inside: Callable[[Path], tuple[PodLink, ...]]
+    networks: bool = False
+    concerned: Callable[[PodState], Awaitable[bool]] = always
+    tell: Callable[[str], None] = in_the_log
+
+
+class Binder:
+    """What Allocate, CNI and PreStartContainer ask for; one call at a time changes anything."""
+
+    def __init__(self, neighbours: Neighbours) -> None:
+        """Read the journal; records that cannot be read are told, and are in nobody's way."""
+        self._to = neighbours
+        self._records = Records(neighbours.journal, neighbours.tell)
+        self._turn = asyncio.Lock()
+        self._notices = Notices()
+        self._pools: Mapping[str, Pool] = {}
+        self._absent: Mapping[str, float] = {}
+
+    @property
+    def _promises(self) -> tuple[Promise, ...]:
+        return tuple(one for one in self._records.values if isinstance(one, Promise))
+
+    @property
+    def _bindings(self) -> tuple[Binding, ...]:
+        return tuple(one for one in self._records.values if isinstance(one, Binding))
+
+    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
+        """The wishes, for this node can bind late; where it has to, by rules/pools/modes."""
+        return (
+            tuple(rebound(spec) for spec in specs) if soft and self._to.networks else tuple(specs)
+        )
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Take note of what is offered now, by resource."""
+        self._pools = pools
+
+    async def promise(self, given: Grant) -> Grant:
+        """Journal a promise of what Allocate grants; the answer names it and holds no device."""
+        async with self._turn:
+            made = rules.promise(
+                given,
+                Nonce(secrets.token_hex(8)),
+                time.time(),
+                self._promises,
+                self._bindings,
+            )
+            await self._records.put(_promise_name(made.nonce), made)
+        return replace(given, char_paths=(), cdi=(made.cdi,))
+
+    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        """Return when the container that holds exactly these shares may start; raise Refused."""
+        resource, attach = pool.spec.resource, terms(pool.spec).attach
+        while True:
+            async with self._turn:
+                known = await self._known()
+                networked, why = False, None
+                if attach is Attach.AUTO:
+                    networked, why = await self._networked(known, resource, shares)
+                try:
+                    gate = rules.gate(known, resource, shares, attach, networked, time.monotonic())
+                except Refused as error:
+                    raise why or self._unsure(resource) or error from None
+                match gate:
+                    case rules.Start():
+                        return
+                    case rules.Write(pod, promises):
+                        for one in promises:
+                            await self._bind(one, Sandbox(at_start(one.nonce), pod, "", "", 0), {})
+                        continue
+            assert isinstance(gate, rules.Wait)
+            await asyncio.sleep(gate.seconds)
+
+    async def attach(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits] = MappingProxyType({}),
+        holdings: Sequence[Holding] | None = None,
+    ) -> tuple[Promise, ...]:
+        """CNI ADD: bind every promise of the pod in this sandbox; raise KubeRdmaError.
+
+        `edits` says by share what was made for the pod; other shares stand for the cards' nodes.
+        `holdings` are all of the pod's; None: the kubelet is asked.
+        """
+        async with self._turn:
+            if not self._promises:
+                return ()
+            if holdings and not rules.suffices(holdings, self._promises):
+                holdings = None
+            known = await self._known(holdings)
+            decided = rules.bind(known, sandbox.pod, sandbox.uid, sandbox.container)
+            for outdated in decided.outdated:
+                await self._end(outdated)
+            for one in decided.promises:
+                await self._bind(one, sandbox, edits)
+        return decided.promises
+
+    async def detach(self, container: ContainerId) -> None:
+        """CNI DEL: end what is bound in this sandbox; nothing there is no error."""
+        async with self._turn:
+            for one in [b for b in self._bindings if b.container == container]:
+                await self._end(one)
+            await asyncio.to_thread(self._to.cdi.remove, container)
+
+    async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
+        """The cards, those that sit inside a pod judged by what its namespace shows."""
+        inside = {card: one for one in self._bindings for card in one.cards}
+        found = []
+        for card in node:
+            one = inside.get(card.id)
+            if one and one.netns and card.function and not card.function.netdevs:
+                found.append(inside_pod(card, str(one.pod), await self._links(one.netns)))
+            else:
+                found.append(card)
+        return tuple(found)
+
+    async def sweep(self) -> None:
+        """Forget what nobody needs any more, again and again, until cancelled."""
+        while True:
+            try:
+                await self.forget()
+                self._notices.over("sweep")
+            except KubeRdmaError as error:
+                for why in self._notices.news("sweep", str(error)):
+                    log.warning("nothing is swept now", why=why)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def forget(self) -> None:
+        """Forget once; raise Unavailable when the kubelet or the disk does not answer."""
+        async with self._turn:
+            old = rules.stale(await self._known(), self._absent, time.monotonic())
+            self._absent = old.absent
+            for file in old.files:
+                await asyncio.to_thread(self._to.cdi.remove, file.container, file.nonce)
+            for one in old.bindings:
+                log.info("a binding ends without DEL", pod=str(one.pod), cards=",".join(one.cards))
+                await self._end(one)
+            for promise in old.promises:
+                await self._records.remove(_promise_name(promise.nonce))
+
+    async def _bind(
+        self, promise: Promise, sandbox: Sandbox, edits: Mapping[HeldShare, Edits]
+    ) -> None:
+        made = [edits[held].char_paths for held in promise.held if held in edits]
+        paths = tuple(sorted({path for each in made for path in each}))
+        given = Edits(paths) if made else self._edits(promise)
+        one = Binding(
+            nonce=promise.nonce,
+            container=sandbox.container,
+            pod=sandbox.pod,
+            uid=sandbox.uid,
+            netns=sandbox.netns_path,
+            resource=promise.resource,
+            shares=promise.shares,
+            cards=promise.cards,
+            cdi=promise.cdi,
+            when=time.time(),
+        )
+        if self._records.get(_binding_name(one)) is None:
+            await self._records.put(_binding_name(one), one)
+        await asyncio.to_thread(self._to.cdi.write, one, given)
+        log.info("bound", pod=str(one.pod), cards=",".join(one.cards), cdi=one.cdi)
+
+    async def _end(self, one: Binding) -> None:
+        """The file goes first: without it no container starts any more."""
+        await asyncio.to_thread(self._to.cdi.remove, one.container, one.nonce)
+        await self._records.remove(_binding_name(one))
+
+    def _edits(self, promise: Promise) -> Edits:
+        """What the container gets: the device nodes of the promised cards as they are now."""
+        pool = self._pools.get(promise.resource)
+        if pool is None:
+            raise Unavailable(f"{promise.resource} is not offered on this node now.")
+        shares = [pool.index[name] for name in promise.shares if name in pool.index]
+        return Edits(grant(pool, shares).char_paths)
+
+    async def _known(self, holdings: Sequence[Holding] | None = None) -> rules.Known:
+        """What the rules decide by. The files are read before the bindings, see Known."""
+        files = await asyncio.to_thread(self._to.cdi.present)
+        foreign = self._records.foreign_names
+        files = tuple(file for file in files if _binding_name(file) not in foreign)
+        if holdings is None:
+            holdings = await self._to.kubelet.holdings()
+        if holdings is None:
+            raise Unavailable("The kubelet does not tell which pod holds which shares.")
+        bindings = self._bindings
+        gone = await asyncio.to_thread(_gone, bindings)
+        return rules.Known(self._promises, bindings, files, rules.holders(holdings), gone)
+
+    def _unsure(self, resource: str) -> Unavailable | None:
+        """Why a container waits that another version of kube-rdma may have promised its shares."""
+        if not self._records.foreign_names:
+            return None
+        return Unavailable(
+            f"what was promised for {resource} may stand in a record that this version of "
+            "kube-rdma does not understand: run the version that wrote it again."
+        )
+
+    async def _networked(
+        self, known: rules.Known, resource: str, shares: Sequence[ShareId]
+    ) -> tuple[bool, Refused | None]:
+        """Whether the pod that holds these shares asked for a network of ours.
+
+        With it, why it cannot have one on this node, where that is known: it may have got one
+        before, and then its containers start again.
+        """
+        pods = {known.holders[resource, s] for s in shares if (resource, s) in known.holders}
+        for name in pods:
+            pod = await self._to.read_pod(name)
+            try:
+                if pod and is_asking(pod) and await self._to.concerned(pod):
+                    return True, None
+            except Refused as error:
+                return True, error
+        return False, None
+
+    async def _links(self, netns: str) -> tuple[PodLink, ...]:
+        try:
+            return await asyncio.to_thread(self._to.links_inside, Path(netns))
+        except KubeRdmaError as error:
+            log.warning("a pod's namespace cannot be looked into", netns=netns, why=str(error))
+            return ()
+
+
+def _gone(bindings: Iterable[Binding]) -> frozenset[ContainerId]:
+    """Sandboxes whose network namespace is no more, where the host's namespaces can be seen."""
+    return frozenset(
+        one.container
+        for one in bindings
+        if one.netns and Path(one.netns).parent.is_dir() and not Path(one.netns).exists()
+    )
+
+
+def _promise_name(nonce: Nonce) -> str:
+    return f"promise-{nonce}"
+
+
+def _binding_name(one: Binding | CdiFile) -> str:
+    return f"binding-{one.container}-{one.nonce}"

@@ -1,0 +1,112 @@
+"""Late binding: what Allocate promised is bound when the pod's network is attached, or at start.
+
+    Allocate ─ promise ─► journal    CNI ADD ─ bind ─► journal, CDI file    PreStart ─ gate ─► ok
+
+rules/late_binding/binding decides, adapters/journal and adapters/runtime keep and write (DESIGN,
+decision 2). `Never` is what an agent has whose runtime is not known to read CDI files: its pools
+give plain device nodes in the Allocate reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.model.attachment import Sandbox
+from kube_rdma.model.binding import ContainerId, Edits, HeldShare
+from kube_rdma.model.card import Card
+from kube_rdma.model.errors import Broken
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.rules.pools.modes import terms
+
+log = structlog.get_logger()
+
+
+class Late(Protocol):
+    """What role `plugin` asks."""
+
+    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
+        """The wishes, with `attach` as this node can do it; `soft`: its RDMA devices are."""
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Take note of what is offered now, by resource."""
+
+    async def promise(self, grant: Grant) -> Grant:
+        """The grant as Allocate answers it: a name for what will be bound later."""
+
+    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        """Return when the container that holds these shares may start; raise Refused before."""
+
+    async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
+        """The cards, those inside pods judged by what the pods' namespaces show."""
+
+    async def sweep(self) -> None:
+        """Forget what nobody needs any more, until cancelled."""
+
+    async def attach(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits],
+        holdings: Sequence[Holding] | None = None,
+    ) -> object:
+        """Bind every promise of a pod: to `edits` of its shares, else to the cards' own nodes.
+
+        `holdings` are all of the pod's; None: the kubelet is asked.
+        """
+
+    async def detach(self, container: ContainerId) -> None:
+        """End what is bound in a sandbox."""
+
+
+class Never:
+    """No late binding on this node; `why` is said once for each resource that wishes for it."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+        self._notices = Notices()  # by resource
+
+    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
+        """Every wish without late binding."""
+        for spec in specs:
+            if terms(spec).attach is Attach.NONE:
+                continue
+            for why in self._notices.news(spec.resource, self._why):
+                log.warning(
+                    "devices are given at Allocate, not bound to the pod's network",
+                    resource=spec.resource,
+                    why=why,
+                )
+        return tuple(replace(spec, attach=Attach.NONE) for spec in specs)
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Nothing to note."""
+
+    async def promise(self, grant: Grant) -> Grant:
+        """Never asked, because no pool is left that binds late."""
+        raise Broken(f"a promise for {grant.resource} was asked for on a node without late binding")
+
+    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        """Let it start: a kubelet asks us that knows an earlier registration."""
+
+    async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
+        """The cards as they are."""
+        return tuple(node)
+
+    async def sweep(self) -> None:
+        """Nothing to forget."""
+
+    async def attach(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits],
+        holdings: Sequence[Holding] | None = None,
+    ) -> None:
+        """Nothing was promised, so nothing is bound."""
+
+    async def detach(self, container: ContainerId) -> None:
+        """Nothing is bound."""

@@ -1,0 +1,1 @@
+"""Gives pods their networks: CNI calls in, Steps out, and the repair of what was missed."""

@@ -1,0 +1,101 @@
+"""Who calls us for pods by the host's CNI configuration, and what follows from it for one pod.
+
+Part of programs/agent/pod_networks/service. Its keeper decides by this what the folder should hold;
+the gate before a container's start asks whether a pod waits for networks of ours, the rounds ask
+who waits in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from kube_rdma.adapters.cluster.networks import Networks
+from kube_rdma.adapters.cni.conf.binary import names
+from kube_rdma.adapters.cni.conf.folder import ConfFolder
+from kube_rdma.adapters.cni.conf.places import Places, inside
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.model.attachment import NetworkAsk
+from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.pod import PodState
+from kube_rdma.rules.cni_conf import meta_plugins
+from kube_rdma.rules.cni_conf.binaries import proven
+from kube_rdma.rules.cni_conf.conflist import name_of, named_by_pods, plan
+
+log = structlog.get_logger()
+
+
+class Wired:
+    """One per agent; `host` is the host's root as we see it, `places` where its runtime looks."""
+
+    def __init__(self, host: Path, definitions: Networks, places: Callable[[], Places]) -> None:
+        self._host = host
+        self._places = places
+        self._definitions = definitions
+        self._readers: Mapping[str, str] = {}
+        self._notices = Notices()
+        self.wiring = Wiring.NONE
+        self.network = ""  # the cluster's own, by its name
+
+    def decide(self, files: tuple[ConfFile, ...], binaries: Collection[str]) -> ConfPlan:
+        """What the folder should hold, which is what counts from now on; raise Refused."""
+        self.wiring, self._readers = Wiring.NONE, {}
+        found = proven(plan(files), files, binaries)
+        self.wiring, self._readers = found.wiring, dict(found.readers)
+        self.network = name_of(files, found.default)
+        _, over = named_by_pods(files, binaries)
+        notes = (
+            f"{name} is passed over, for its plugin {meta_plugins.CELLO_RDMA} is not there"
+            for name in over
+        )
+        return replace(found, notes=(*found.notes, *notes))
+
+    def confs(self) -> tuple[ConfFile, ...]:
+        """The files that a pod may mean by a name; reads the disk, raise Unavailable."""
+        found, over = named_by_pods(self._files(), self._installed())
+        if files := self._notices.news("passed over", *over):
+            log.warning("configurations without their plugin are passed over", files=files)
+        return found
+
+    def unread(self, pod: PodState) -> Refused | None:
+        """Why a pod gets none of its networks, where meta-plugins read another annotation."""
+        return meta_plugins.unread(pod, self._readers)
+
+    async def concerned(self, pod: PodState) -> bool:
+        """Whether one of the networks that a pod asks for is ours to make.
+
+        Behind a meta-plugin only those of our type are: for all others it calls other plugins.
+        Raise Refused where nobody reads what the pod says, and where we may not read the networks.
+        """
+        from kube_rdma.api import cni_conf_network, networks, pod_networks
+        from kube_rdma.api.called_conf import blocks, plugin_type
+
+        if self.wiring is not Wiring.DELEGATE:
+            return True
+        if error := self.unread(pod):
+            raise error
+        asked = dict(pod.annotations)
+        asks: tuple[NetworkAsk, ...] = ()
+        with suppress(Refused):  # the meta-plugin has understood it, in its own way
+            asks = networks.asks(asked.get(networks.ANNOTATION, ""), pod.namespace)
+        for one in asks:
+            found = await self._definitions.read(one.namespace, one.network)
+            if found and plugin_type(found.config) == PLUGIN:
+                return True
+        named = {one.network for one in blocks(asked.get(pod_networks.ANNOTATION, ""))}
+        files = await asyncio.to_thread(self._files) if named else ()
+        texts = (cni_conf_network.text_of(files, name) for name in named)
+        return any(text is not None and plugin_type(text) == PLUGIN for text in texts)
+
+    def _files(self) -> tuple[ConfFile, ...]:
+        return ConfFolder(inside(self._host, self._places().conf)).read()
+
+    def _installed(self) -> frozenset[str]:
+        places = self._places()
+        return names(inside(self._host, one) for one in (places.binaries, *places.more))

@@ -1,0 +1,45 @@
+"""Which GUIDs of InfiniBand are taken on this node, with those that a pod is just being given.
+
+An ADD has found its GUID free some time before there is a record that says whose it is. Two pods
+that ask for one GUID at the same moment would both get it, so it is claimed in the same breath in
+which it is found free. Used by programs/agent/pod_networks/chain and delegate, which share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kube_rdma.model.attachment import Attachment, HostNetwork, Sandbox, Seat
+from kube_rdma.model.binding import ContainerId
+from kube_rdma.rules.attach import guids
+from kube_rdma.rules.attach.infiniband import refuse_taken
+
+
+class Guids:
+    """`known` are the attachments of this node that have a record."""
+
+    def __init__(self, known: Callable[[], Iterable[Attachment]]) -> None:
+        self._known = known
+        self._claimed: dict[ContainerId, dict[str, str]] = {}  # who gets it, by GUID
+
+    @property
+    def known(self) -> tuple[Attachment, ...]:
+        """The attachments of this node, however its pods came to them."""
+        return tuple(self._known())
+
+    def claim(self, sandbox: Sandbox, placed: Sequence[Seat], host: HostNetwork) -> None:
+        """Keep the GUIDs of these seats from all others until `release`; raise Refused.
+
+        Nothing is awaited in here, so no other ADD comes in between.
+        """
+        me = sandbox.container
+        known = [one for one in self._known() if one.sandbox.container != me]
+        claims = (of for container, of in self._claimed.items() if container != me)
+        refuse_taken(placed, known, host, {guid: by for of in claims for guid, by in of.items()})
+        said = [guids.asked(seat.wish) for seat in placed]
+        if mine := {guid: f"{sandbox.pod} is being given it" for _, guid in filter(None, said)}:
+            self._claimed[me] = mine
+
+    def release(self, container: ContainerId) -> None:
+        """The ADD has ended, in whatever way: its record tells, or it has nothing."""
+        self._claimed.pop(container, None)

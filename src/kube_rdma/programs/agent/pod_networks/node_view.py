@@ -1,0 +1,354 @@
+"""What pod networks ask about the node, the pod and the cluster, answered by the real neighbours.
+
+Between programs/agent/pod_networks/chain, which asks in the terms of the rules, and the adapters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kube_rdma.adapters.cluster.errors import Conflict, NotInstalled
+from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
+from kube_rdma.adapters.cluster.kinds import Wanted
+from kube_rdma.adapters.cluster.networks import Networks
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.kernel.pod.gids import crowded
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.api import ip_pool, network_status
+from kube_rdma.model.attachment import (
+    Attached,
+    GidTable,
+    GrantedShare,
+    HostLink,
+    HostNetwork,
+    Plan,
+    Seat,
+    Wish,
+)
+from kube_rdma.model.binding import PodName
+from kube_rdma.model.card import CardId
+from kube_rdma.model.cni import Call
+from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.model.device import Device, PciAddress
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.ip import InterfaceName, IPPool, PoolName
+from kube_rdma.model.link import Host
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.pod_view import SeenLink
+from kube_rdma.model.pool import Attach, Pool
+from kube_rdma.model.survey import Survey
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.pod_networks.requests import statuses
+from kube_rdma.rules.attach.guids import of_sysfs, usable
+from kube_rdma.rules.attach.host_links import agree, may_leave, wanted
+from kube_rdma.rules.attach.plan import gid_room, gids_wanted
+from kube_rdma.rules.attach.seats import soft_links
+from kube_rdma.rules.attach.vf import places, with_settings
+from kube_rdma.rules.health.discovery import judge
+from kube_rdma.rules.phrases import listed
+from kube_rdma.rules.pools.allocation import granted_cards
+from kube_rdma.rules.pools.cards import cards
+from kube_rdma.rules.pools.modes import terms
+
+if TYPE_CHECKING:
+    from kube_rdma.api.ip_conf import IpamConf
+    from kube_rdma.api.network_definition import Definition
+
+log = structlog.get_logger()
+
+
+Links = Callable[[Sequence[str] | None], tuple[SeenLink, ...]]
+AskFunctions = Callable[
+    [Sequence[FunctionPlace]], tuple[tuple[FunctionPlace, FunctionSettings], ...]
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The neighbours. `pools` are those that the kubelet is offered now, None until the node was
+    looked at; `withdrawn` are the resources of ours that are not among them while pods hold shares
+    of them. `watched` is an IPPool as the watch shows it, None where it shows none. What blocks is
+    called in a thread: `survey`, `links`, the interfaces of the node's namespace, those of these
+    names or all (None), `functions`, what virtual functions are set to, `confs`, the files of the
+    node's CNI configuration, and `gids`, the tables without room for so many addresses more."""
+
+    cluster: Cluster
+    kubelet: KubeletView
+    pools: Callable[[], Mapping[str, Pool] | None]
+    survey: KeptSurvey
+    links: Links
+    confs: Callable[[], tuple[ConfFile, ...]] = tuple
+    functions: AskFunctions = lambda _: ()
+    watched: Callable[[PoolName], IPPool | None] = lambda _: None
+    withdrawn: Callable[[], Sequence[str]] = tuple
+    gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
+
+
+class NetworkNode:
+    """This node, for programs/agent/pod_networks/chain."""
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._pods = Pods(asked.cluster)
+        self._networks = Networks(asked.cluster)
+        self._made: set[PoolName] = set()  # of documents that bring their own
+        self._notices = Notices()  # by the network's name
+
+    async def pod(self, name: PodName, uid: str) -> PodState | None:
+        """The pod's object, if it is this very one."""
+        found = await self._pods.read(name.namespace, name.name)
+        return found if found and uid in ("", found.runtime_uid) else None
+
+    async def definition(self, namespace: str, name: str) -> Definition | None:
+        """A network's document; a pool that it brings along is made where it is missing."""
+        found = await self._networks.read(namespace, name)
+        if found is None:
+            return None
+        host = None if found.config.strip() else await self.configured_text(name)
+        return await self._whole(_load(namespace, name, found.config, found.resource, host))
+
+    async def written(self, namespace: str, name: str) -> tuple[bytes, str | None] | None:
+        """Text and resource of a NetworkAttachmentDefinition as they are, if there is one."""
+        try:
+            found = await self._networks.read(namespace, name)
+        except NotInstalled:
+            return None
+        return (found.config, found.resource) if found else None
+
+    async def configured(self, namespace: str, name: str) -> Definition | None:
+        """What the node's CNI configuration `name` means for a pod of this namespace, likewise."""
+        from kube_rdma.api import cni_conf_network
+
+        text = await self.configured_text(name)
+        if text is None:
+            return None
+        return await self._whole(cni_conf_network.load(namespace, name, text))
+
+    async def configured_text(self, name: str) -> bytes | None:
+        """The node's CNI configuration of this name."""
+        from kube_rdma.api import cni_conf_network
+
+        return cni_conf_network.text_of(await asyncio.to_thread(self._asked.confs), name)
+
+    async def configurations(self) -> tuple[str, ...]:
+        """The names of the node's CNI configurations."""
+        from kube_rdma.api import cni_conf_network
+
+        return cni_conf_network.names(await asyncio.to_thread(self._asked.confs))
+
+    async def holdings(self, pod: PodName) -> tuple[Holding, ...]:
+        """What the pod's containers hold, by the kubelet; raise Unavailable."""
+        return await self._asked.kubelet.holdings_of(pod)
+
+    def granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
+        """The shares among them, container by container.
+
+        Raise Unavailable for one that is ours and cannot be looked up now: without it a network
+        would be attached to another card, or without its RDMA device. Others' are not looked at.
+        """
+        pools = self._pools
+        for held in holdings:
+            pool = pools.get(held.resource)
+            if pool is None and held.resource in self._asked.withdrawn():
+                raise Unavailable(f"{held.resource} is not offered on this node now.")
+            lost = [share for share in held.shares if pool and share not in pool.index]
+            if lost:
+                names = listed(lost)
+                raise Unavailable(f"{held.resource} has no share {names} on this node now.")
+        return tuple(
+            GrantedShare(
+                container=held.container,
+                resource=held.resource,
+                share=share,
+                cards=granted_cards(pool, [pool.index[share]]),
+                mode=pool.spec.mode,
+                bind=terms(pool.spec).bind,
+                early=terms(pool.spec).attach is Attach.NONE,
+            )
+            for held in holdings
+            if (pool := pools.get(held.resource)) is not None
+            for share in held.shares
+        )
+
+    @property
+    def _pools(self) -> Mapping[str, Pool]:
+        """What is offered now; raise Unavailable right after the agent's start."""
+        found = self._asked.pools()
+        if found is None:
+            raise Unavailable("The cards of this node are not known yet: the agent has just begun.")
+        return found
+
+    async def host(
+        self, wishes: Sequence[Wish] | None = None, granted: Sequence[GrantedShare] = ()
+    ) -> HostNetwork:
+        """Links and RDMA of the node now, as far as these networks need them; None: all of it."""
+        return await asyncio.to_thread(self._host, wishes, granted)
+
+    def _host(self, wishes: Sequence[Wish] | None, granted: Sequence[GrantedShare]) -> HostNetwork:
+        if wishes is not None:
+            survey = self._asked.survey.last(leaving=may_leave(wishes, granted))
+            names = wanted(wishes, granted, survey)
+            links = self._asked.links(names) if names is not None else ()
+            if names is not None and agree(survey, names, links):
+                return self._whose(host_network(survey, links))
+        return self._whose(host_network(self._asked.survey.take(), self._asked.links(None)))
+
+    def _whose(self, found: HostNetwork) -> HostNetwork:
+        """The same, with the cards that belong to whoever holds their share."""
+        pools = [pool for pool in self._pools.values() if terms(pool.spec).owns]
+        owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
+        return replace(found, owned=owned)
+
+    async def with_settings(self, placed: tuple[Seat, ...]) -> tuple[Seat, ...]:
+        """The same, virtual functions that move into the pod with what they are set to now.
+
+        Their physical functions alone are asked: one answer tells all of its virtual ones.
+        """
+        wanted = places(placed)
+        if not wanted:
+            return placed
+        return with_settings(placed, await asyncio.to_thread(self._asked.functions, wanted))
+
+    async def refuse_full(self, planned: Sequence[Plan]) -> None:
+        """Raise Refused where a card has no GIDs left for the addresses of these plans."""
+        if wanted := gids_wanted(planned):
+            for table in await asyncio.to_thread(self._asked.gids, wanted):
+                gid_room(table, wanted[table.device])
+
+    async def devices(self, names: Sequence[str]) -> tuple[tuple[Device, ...], str | None]:
+        """These RDMA devices as they are now, and the connection manager's node."""
+        if not names:
+            return (), None
+        return await asyncio.to_thread(self._asked.survey.devices, names)
+
+    def rail(self, card: CardId) -> int | None:
+        """The card's number among the physical RDMA cards that are offered, by address, from 0."""
+        known = {one.id for pool in self._pools.values() for one in pool.cards if one.devices}
+        ordered = sorted(known | {card})
+        return ordered.index(card)
+
+    async def has_pool(self, name: PoolName) -> bool:
+        """Whether there is an IPPool of this name."""
+        return await self._asked.cluster.get(IP_POOL, name) is not None
+
+    async def pool(self, name: PoolName) -> IPPool:
+        """As it is now, one that a document brought too: people may change it.
+
+        The watch by which addresses are given out of it knows; else the API server is asked.
+        """
+        if watched := self._asked.watched(name):
+            return watched
+        found = await self._asked.cluster.get(IP_POOL, name)
+        if found is None:
+            raise Unavailable(f"IPPool {name} was just deleted.")
+        return ip_pool.named(found.spec, name)
+
+    async def tell(self, pod: PodState, found: Sequence[Attached], call: Call) -> None:
+        """Write the pod's status annotations, the cluster's network first."""
+        await self._networks.tell(pod, statuses(pod, found, call))
+
+    async def tell_own(
+        self, pod: PodState, found: Sequence[Attached], others: frozenset[InterfaceName]
+    ) -> None:
+        """Write our own annotation; of what it has, entries about the interfaces `others` stay."""
+        key = network_status.OWN_ANNOTATION
+        text = network_status.own_status(found, dict(pod.annotations).get(key, ""), others)
+        await self._networks.tell(pod, ((key, text),))
+
+    async def _whole(self, found: Definition) -> Definition:
+        """The same, when the pool that it brings along is there; its warnings are said once."""
+        for warning in self._notices.news(found.network.name, *found.warnings):
+            log.warning("a network", warning=warning)
+        await self.bring(found.ipam)
+        return found
+
+    async def bring(self, ipam: IpamConf) -> None:
+        """Make the pool that a document brings along, where it is missing."""
+        if ipam.pool and ipam.pool.name not in self._made:
+            await self._make(ipam.pool)
+
+    async def _make(self, pool: IPPool) -> None:
+        try:
+            await self._asked.cluster.create(IP_POOL, Wanted(pool.name, spec=pool))
+            log.info("a pool was made", pool=pool.name)
+        except Conflict:
+            pass  # another node was first
+        self._made.add(pool.name)
+
+
+@lru_cache(256)  # many pods have one network
+def _load(
+    namespace: str, name: str, config: bytes, resource: str | None, host: bytes | None
+) -> Definition:
+    from kube_rdma.api import network_definition
+
+    return network_definition.load(namespace, name, config, resource, host)
+
+
+def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
+    """The node's interfaces, each with the function below it; virtual ones of pods are left out."""
+    netdevs = {
+        netdev.name: (function.seat.pci, netdev)
+        for function in survey.functions
+        for netdev in function.netdevs
+    }
+    numbers = {str(link.name): link.index for link in links}
+    virtual = dict(_virtual(survey, numbers))
+    found = []
+    for link in links:
+        pci, netdev = netdevs.get(link.name, (link.pci, None))
+        found.append(
+            HostLink(
+                index=link.index,
+                name=link.name,
+                mtu=link.mtu,
+                mac=link.mac,
+                up=link.up,
+                pci=pci,
+                link_type=netdev.link_type if netdev else "ether",
+                default_route=netdev.default_route is not False if netdev else False,
+                addresses=tuple(one for one in link.addresses if not one[0].is_link_local),
+                virtual=virtual.get(pci) if pci else None,
+            )
+        )
+    known = cards(survey, judge(survey)) if any(one.is_soft for one in survey.devices) else ()
+    kinds = [kind for card in known for _, kind in soft_links(card)]
+    guids = tuple(
+        (device.name, device.pci, guid)
+        for device in survey.devices
+        if (guid := _usable_guid(device.node_guid))
+    )
+    return HostNetwork(tuple(found), survey.namespace_mode, kinds[0] if kinds else None, guids)
+
+
+@lru_cache(1024)  # of the same survey for every pod
+def _usable_guid(told: str | None) -> str | None:
+    guid = of_sysfs(told)
+    return guid if usable(guid) else None
+
+
+def _virtual(
+    survey: Survey, numbers: Mapping[str, int]
+) -> Iterator[tuple[PciAddress, FunctionPlace]]:
+    """Virtual functions whose physical one has an interface on the node."""
+    physical = {
+        function.seat.pci: Host(numbers[netdev.name], netdev.name)
+        for function in survey.functions
+        for netdev in function.netdevs[:1]
+        if netdev.name in numbers
+    }
+    for function in survey.functions:
+        above = function.seat.physical_function
+        if above in physical and function.vf_index is not None:
+            place = FunctionPlace(physical[above], above, function.vf_index)
+            yield function.seat.pci, place

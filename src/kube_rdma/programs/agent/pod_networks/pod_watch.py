@@ -1,0 +1,140 @@
+"""The pods of this node that ask for networks, as the API server's watch shows them.
+
+    watch ─► those that ask ─► rounds (programs/agent/pod_networks/repair), list for the shim, since
+    when
+          └► those that ask and are on the host's network ─► Event
+
+Part of programs/agent/pod_networks/service. No runtime calls us for a pod on the host's network, so
+what it cannot have is said here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+
+from kube_rdma.adapters.cluster.kinds import Where
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.adapters.cluster.watching import Changed, Gone, Synced
+from kube_rdma.adapters.cni.state import AskingPods, Mark
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.model.binding import PodName
+from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.runtime import PodSandbox
+from kube_rdma.programs.agent.pod_networks.requests import asking
+from kube_rdma.rules.attach.repair import is_owed
+from kube_rdma.rules.attach.requests import is_asking, names_networks, refuse_host_network
+
+_OVER = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Whom the watch of the pods needs. `state` is our folder on the host's disk, `network` the
+    name of the cluster's own network. `tell` says something about a pod: a word for it, a sentence,
+    and whether it is a warning."""
+
+    cluster: Cluster
+    node: str
+    state: Path
+    network: Callable[[], str]
+    tell: Callable[[PodState, str, str, bool], None]
+
+
+class NodePods:
+    """``await NodePods(...).follow(wake)``; `wired` whenever it is known who calls us."""
+
+    def __init__(self, to: Neighbours) -> None:
+        self._to = to
+        self._asking: dict[tuple[str, str], PodState] = {}
+        self._on_host: dict[tuple[str, str], PodState] = {}
+        self._notices = Notices()  # to those on the host's network, by their uid
+        self._list = AskingPods(to.state / "asking")
+        self._chained = Mark(to.state / "chained")
+        self._is_chained = False
+
+    @property
+    def asking(self) -> tuple[PodState, ...]:
+        """Those that ask for networks and can have some, by the last news."""
+        return tuple(self._asking.values())
+
+    def wired(self, wiring: Wiring) -> None:
+        """Take note of who calls us for a pod now; raise Unavailable when that cannot be kept.
+
+        While nobody does because the node has no network, nothing starts: what was so stays so.
+        """
+        self._is_chained = wiring is Wiring.CHAIN
+        if wiring is Wiring.CHAIN:
+            self._chained.set()
+        elif wiring is Wiring.DELEGATE:
+            self._chained.clear()
+        self._refuse()
+
+    def unwired(self) -> None:
+        """Nobody calls us: the configuration is refused, or we are not installed; raise so."""
+        self._is_chained = False
+        self._chained.clear()
+
+    def owed(self, sandbox: PodSandbox, pod: PodState) -> bool:
+        """Whether a sandbox should have had networks when it was made; reads the disk."""
+        since = self._list.since(PodName(pod.namespace, pod.name)), self._chained.since()
+        return is_owed(sandbox, pod, *since)
+
+    async def follow(self, wake: Callable[[], None]) -> None:
+        """Watch until cancelled; `wake` hears when a pod that asks began to run.
+
+        The list on the disk is changed only when all pods are told: until then that of an earlier
+        life is truer.
+        """
+        kept: frozenset[PodName] | None = None
+        synced = False
+        where = Where(fields=f"spec.nodeName={self._to.node}")
+        async with aclosing(self._to.cluster.watch(POD, where)) as notices:
+            async for notice in notices:
+                match notice:
+                    case Changed(found):
+                        self._note(pod_state(found), wake)
+                    case Gone(name, namespace, uid):
+                        self._forget(namespace, name)
+                        self._notices.over(uid)
+                    case Synced():
+                        synced = True
+                names = frozenset(PodName(*key) for key in self._asking)
+                if synced and names != kept:
+                    await asyncio.to_thread(self._list.keep, names)
+                    kept = names
+
+    def _note(self, pod: PodState, wake: Callable[[], None]) -> None:
+        key = (pod.namespace, pod.name)
+        before = self._asking.get(key)
+        self._forget(*key)
+        if is_asking(pod):
+            self._asking[key] = pod
+            # Its sandbox is there now. A round finds out whether its networks are too.
+            if pod.phase == "Running" and (before is None or before.phase != "Running"):
+                wake()
+        elif names_networks(pod.annotations) and pod.phase not in _OVER:
+            self._on_host[key] = pod
+            self._refuse()
+
+    def _forget(self, namespace: str, name: str) -> None:
+        self._asking.pop((namespace, name), None)
+        self._on_host.pop((namespace, name), None)
+
+    def _refuse(self) -> None:
+        """Tell each pod on the host's network once. Behind a meta-plugin that one has the word."""
+        for pod in self._on_host.values() if self._is_chained else ():
+            try:
+                asked = asking(pod, self._to.network())
+                refuse_host_network(pod, asked.asks, asked.annotation)
+            except Refused as error:
+                for why in self._notices.news(pod.uid, str(error)):
+                    self._to.tell(pod, "NetworksRefused", why, True)
+            except Unavailable:
+                continue  # its annotation is being written; that is news too

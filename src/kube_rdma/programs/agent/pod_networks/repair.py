@@ -1,0 +1,234 @@
+"""Finds sandboxes that lack the networks their pods ask for, and attachments without a sandbox.
+
+    runtime's sandboxes, pods, journal ─ rules/attach/repair ─► the same ADD, made late │ the same
+    end
+                                            └ in vain, and the pod runs ─► Event, eviction
+
+Beside the socket of the shim (programs/agent/pod_networks/service). A level is compared, so
+whatever was missed, and why, is found by the next round: one at the start, one after news (`wake`),
+else one a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from kube_rdma.adapters.backoff import full_jitter
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.model.attachment import Attachment
+from kube_rdma.model.binding import ContainerId
+from kube_rdma.model.cni import VERSIONS, Call, Verb
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.runtime import PodSandbox
+from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
+from kube_rdma.programs.agent.pod_networks.executor import is_there
+from kube_rdma.rules.attach import repair as rules
+from kube_rdma.rules.cni_conf.conflist import ENTRY
+
+log = structlog.get_logger()
+
+
+@contextmanager
+def open_netns(path: str) -> Iterator[int]:
+    """A descriptor of the namespace at a path of the runtime; raise Unavailable."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Unavailable(
+            f"The network namespace {path} cannot be opened ({error.strerror}); the host's folder "
+            "of it has to be mounted with mountPropagation: HostToContainer."
+        ) from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Whom the rounds need.
+
+    `listed` are the sandboxes of the runtime, `netns` is the path of one's network namespace; both
+    raise Unavailable. `pods` are the node's that ask for networks of ours, by the last news; none
+    while we are not called for them. `owed` tells of a sandbox whether it should have had networks
+    when it was made, from the disk, and raises Unavailable: what was annotated later has missed
+    nothing, and a slip of the pen must not end it. `network` is the name of the cluster's own.
+    `evict` raises KubeRdmaError. `tell` says something about a pod: a word for it, a sentence, and
+    whether it is a warning. `refused` says why a pod cannot have what it asks for on this node.
+    `opened` gives a descriptor of a namespace.
+    """
+
+    networks: PodNetworks
+    listed: Callable[[], Awaitable[tuple[PodSandbox, ...]]]
+    netns: Callable[[ContainerId], Awaitable[str]]
+    pods: Callable[[], tuple[PodState, ...]]
+    owed: Callable[[PodSandbox, PodState], bool]
+    network: Callable[[], str]
+    evict: Callable[[PodState], Awaitable[None]]
+    tell: Callable[[PodState, str, str, bool], None]
+    refused: Callable[[PodState], Refused | None] = lambda _: None
+    opened: Callable[[str], AbstractContextManager[int]] = open_netns
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds: between two rounds at least and at most; `clock` is monotonic."""
+
+    least: float = 1.0
+    most: float = 60.0
+    clock: Callable[[], float] = time.monotonic
+
+
+class Sandboxes:
+    """The rounds of one node; one task runs them."""
+
+    def __init__(self, to: Neighbours, pace: Pace | None = None) -> None:
+        self._to = to
+        self._pace = pace or Pace()
+        self._state = rules.State()
+        self._news = asyncio.Event()
+        self._notices = Notices()
+        self._mark: tuple[float, float] | None = None  # our clock and that of the addresses
+
+    def wake(self) -> None:
+        """Something changed that a round may have to do with."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Rounds, until cancelled."""
+        failures = 0
+        while True:
+            self._news.clear()
+            try:
+                await self.round()
+                failures = 0
+                self._notices.over("round")
+                seconds = self._wait()
+            except KubeRdmaError as error:
+                for why in self._notices.news("round", str(error)):
+                    log.warning("sandboxes cannot be looked after now", why=why)
+                seconds = full_jitter(failures)
+                failures += 1
+            await asyncio.sleep(self._pace.least)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._news.wait()
+
+    async def round(self) -> None:
+        """Compare once, and do what is to be done; raise KubeRdmaError when nothing can be said.
+
+        What cannot be done for one sandbox holds up no other.
+        """
+        now, freed = self._pace.clock(), self._to.networks.now()
+        listed = await self._to.listed()
+        pods = self._to.pods()
+        known = self._to.networks.known
+        gone = await asyncio.to_thread(_gone, known)
+        seen = rules.Seen(listed, pods, known, gone, self._to.networks.foreign)
+        decided = rules.decide(seen, self._state, now)
+        self._state = decided.state
+        for container in decided.orphans:
+            await self._end(container)
+        by_uid = {pod.runtime_uid: pod for pod in pods}
+        for sandbox in decided.missing:
+            await self._repair(sandbox, by_uid[sandbox.uid])
+        if listed:
+            await self._collect(frozenset(one.container for one in listed), now, freed)
+
+    async def _end(self, container: ContainerId) -> None:
+        try:
+            await self._to.networks.end_lost(container)
+            log.info("an attachment without a sandbox was ended", container=container)
+        except KubeRdmaError as error:
+            log.warning("an attachment cannot be ended now", container=container, why=str(error))
+
+    async def _repair(self, sandbox: PodSandbox, pod: PodState) -> None:
+        try:
+            await self._attach(sandbox, pod)
+        except KubeRdmaError as error:
+            await self._failed(sandbox, pod, error)
+            return
+        except Exception:  # one pod must not end the agent for all others
+            log.exception("the repair of a pod met a fault", pod=str(sandbox.pod))
+            await self._failed(sandbox, pod, Unavailable("The agent's log has the reason."))
+            return
+        if any(one.sandbox.container == sandbox.container for one in self._to.networks.known):
+            note = "Its networks were attached late: nobody had asked for them at its start."
+            self._to.tell(pod, "NetworksAttachedLate", note, False)
+        else:
+            self._state = rules.asks_for_nothing(self._state, sandbox.container)
+
+    async def _attach(self, sandbox: PodSandbox, pod: PodState) -> None:
+        """The ADD that never came, as the runtime would have made it."""
+        if why := self._to.refused(pod):
+            raise why
+        path = await self._to.netns(sandbox.container)
+        if not path:
+            raise Unavailable(f"The runtime tells no network namespace of pod {sandbox.pod}.")
+        with self._to.opened(path) as descriptor:
+            call = Call(
+                Verb.ADD,
+                VERSIONS[-1],
+                self._to.network(),
+                json.dumps(ENTRY).encode(),
+                sandbox.container,
+                InterfaceName("eth0"),
+                netns=descriptor,
+                netns_path=path,
+                pod=sandbox.pod,
+                uid=sandbox.uid,
+            )
+            await self._to.networks.answer(call)
+
+    async def _failed(self, sandbox: PodSandbox, pod: PodState, error: KubeRdmaError) -> None:
+        container = sandbox.container
+        self._state = rules.failed(
+            self._state, container, self._pace.clock(), refused=isinstance(error, Refused)
+        )
+        note = f"It lacks the networks that it asks for: {error}"
+        try:
+            hopeless = rules.is_hopeless(self._state, container, pod)
+            if not hopeless or not await asyncio.to_thread(self._to.owed, sandbox, pod):
+                self._to.tell(pod, "NetworksMissing", note, True)
+                return
+            await self._to.evict(pod)
+        except KubeRdmaError as why:
+            self._to.tell(pod, "NetworksMissing", note, True)
+            log.warning("a pod cannot be evicted now", pod=str(sandbox.pod), why=str(why))
+            return
+        self._to.tell(pod, "EvictedForNetworks", f"It was evicted. {note}", True)
+        log.warning("evicted, it ran without its networks", pod=str(sandbox.pod), why=str(error))
+
+    async def _collect(self, living: frozenset[ContainerId], now: float, freed: float) -> None:
+        """Free addresses that are older than any sandbox that the runtime still makes."""
+        if self._mark is None:
+            self._mark = now, freed
+        elif now - self._mark[0] >= rules.ABSENT:
+            await self._to.networks.collect(living, self._mark[1])
+            self._mark = now, freed
+
+    def _wait(self) -> float:
+        """Seconds until the next round, without news."""
+        now = self._pace.clock()
+        return min(self._pace.most, rules.due(self._state, now) - now)
+
+
+def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:
+    """Those whose namespace is no more, where the folder of namespaces can be seen."""
+    found = set()
+    for one in attachments:
+        with suppress(Unavailable):
+            if Path(one.sandbox.netns_path).parent.is_dir() and not is_there(one.sandbox):
+                found.add(one.sandbox.container)
+    return frozenset(found)

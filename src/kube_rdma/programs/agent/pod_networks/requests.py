@@ -1,0 +1,185 @@
+"""Which networks a pod asks for, in whichever of the two ways, and how it is told what it got.
+
+The one place that knows both annotations, for programs/agent/pod_networks/chain and network_node.
+In the one way a network is a NetworkAttachmentDefinition; in the other (api/pod_networks) a name
+stands for a CNI configuration of the node, else for a definition in the pod's namespace or in
+kube-system, else for the network that kube-rdma has by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import structlog
+
+from kube_rdma.adapters.cluster.errors import NotInstalled
+from kube_rdma.api import network_status
+from kube_rdma.api import pod_networks_status as other_status
+from kube_rdma.model.attachment import Attached, GrantedShare, NetworkAsk, Wish
+from kube_rdma.model.cni import Call
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ip import PoolName
+from kube_rdma.model.pod import PodState
+from kube_rdma.rules.attach.pod_networks import refuse_count, refuse_traffic, unknown
+from kube_rdma.rules.attach.requests import POD_NETWORKS
+
+if TYPE_CHECKING:
+    from kube_rdma.api.network_definition import Definition
+    from kube_rdma.api.networks import Found
+
+SHARED = "kube-system"
+"""Namespace of the definitions that a pod of any namespace can name by cniConf."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+@lru_cache(32)  # many pods ask for the same
+def _load(text: str, namespace: str) -> Found:
+    from kube_rdma.api import networks
+
+    return networks.load(text, namespace)
+
+
+class Documents(Protocol):
+    """Where the networks are described."""
+
+    async def definition(self, namespace: str, name: str) -> Definition | None:
+        """A NetworkAttachmentDefinition; raise Refused with all of its faults."""
+
+    async def configured(self, namespace: str, name: str) -> Definition | None:
+        """What the node's CNI configuration `name` means for a pod of this namespace; raise so."""
+
+    async def configurations(self) -> tuple[str, ...]:
+        """The names of the node's CNI configurations."""
+
+    async def has_pool(self, name: PoolName) -> bool:
+        """Whether there is an IPPool of this name."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What the annotation of a pod says."""
+
+    annotation: str
+    asks: tuple[NetworkAsk, ...]
+
+    def check(self, wished: Sequence[Wish], granted: Sequence[GrantedShare]) -> None:
+        """Raise Refused for what only the way that has blocks can ask for, and we cannot do."""
+        if self.annotation == POD_NETWORKS:
+            refuse_traffic(wished)
+            refuse_count(wished, granted)
+
+
+def asking(pod: PodState, cluster: str) -> Asking:
+    """What a pod asks for; `cluster` is the name of the cluster's own CNI configuration.
+
+    Raise Refused for what is not understood and for both ways at once, Unavailable while whoever
+    writes the annotation for the pod has not finished.
+    """
+    from kube_rdma.api import networks, pod_networks
+
+    annotations = dict(pod.annotations)
+    text = annotations.get(networks.ANNOTATION, "")
+    other = annotations.get(pod_networks.ANNOTATION, "")
+    definition = annotations.get(pod_networks.DEFINITION, "")
+    if not other.strip() and not definition.strip():
+        said = _load(text, pod.namespace)
+        _warn(pod, said.warnings)
+        return Asking(networks.ANNOTATION, said.asks)
+    if text.strip():
+        raise Refused(
+            f"the pod has the annotations {networks.ANNOTATION} and {pod_networks.ANNOTATION}, and "
+            "each would name and number its interfaces",
+            remedy="Keep one of the two and name every network in it",
+            where=f"pod {pod.namespace}/{pod.name}",
+        )
+    found = pod_networks.load(other, definition, pod.namespace, cluster)
+    _warn(pod, found.warnings)
+    return Asking(pod_networks.ANNOTATION, found.asks)
+
+
+def _warn(pod: PodState, warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        log.warning("an annotation", pod=f"{pod.namespace}/{pod.name}", warning=warning)
+
+
+async def meant(
+    asked: Asking, documents: Documents
+) -> tuple[tuple[NetworkAsk, ...], dict[str, Definition]]:
+    """The entries with the namespace of their network, and the networks by namespace/name.
+
+    Raise Refused for faults of the documents, and for entries whose network is nowhere.
+    """
+    if asked.annotation == POD_NETWORKS:
+        return await _by_name(asked.asks, documents)
+    names = dict.fromkeys((ask.namespace, ask.network) for ask in asked.asks)
+    found = await all_of(documents.definition(*name) for name in names)
+    known = zip(names, found, strict=True)
+    return asked.asks, {"/".join(name): one for name, one in known if one}
+
+
+async def all_of(questions: Iterable[Awaitable[T]]) -> tuple[T, ...]:
+    """The answers to questions that are asked at once; raise the first one's error."""
+    found = await asyncio.gather(*questions, return_exceptions=True)
+    if errors := [one for one in found if isinstance(one, BaseException)]:
+        raise errors[0]
+    return tuple(one for one in found if not isinstance(one, BaseException))
+
+
+def statuses(pod: PodState, found: Sequence[Attached], call: Call) -> tuple[tuple[str, str], ...]:
+    """The annotations that tell the pod what it got, key and text: in its way, and in ours."""
+    annotations = dict(pod.annotations)
+    own = (network_status.OWN_ANNOTATION, network_status.own_status(found))
+    if annotations.get(POD_NETWORKS, "").strip():
+        text = other_status.status(found, call.network, call.previous)
+        return (other_status.ANNOTATION, text), own
+    before = annotations.get(network_status.ANNOTATION, "")
+    text = network_status.status(found, call.network, call.previous, before)
+    return (network_status.ANNOTATION, text), own
+
+
+async def _by_name(
+    asks: Sequence[NetworkAsk], documents: Documents
+) -> tuple[tuple[NetworkAsk, ...], dict[str, Definition]]:
+    """All entries of one pod have its namespace, so a name means one network."""
+    from kube_rdma.api.cni_conf_network import BUILT_IN
+
+    names = {ask.network: ask.namespace for ask in asks}
+    found = {name: await _named(space, name, documents) for name, space in names.items()}
+    if missing := [ask for ask in asks if found[ask.network] is None]:
+        known = (*await documents.configurations(), BUILT_IN)
+        raise unknown(missing, tuple(dict.fromkeys(known)), _places(missing[0].namespace))
+    by_name = {name: one for name, one in found.items() if one}
+    placed = tuple(
+        replace(ask, namespace=by_name[ask.network].network.name.partition("/")[0]) for ask in asks
+    )
+    return placed, {one.network.name: one for one in by_name.values()}
+
+
+async def _named(namespace: str, name: str, documents: Documents) -> Definition | None:
+    """The network of this name, of the nearest place that has one."""
+    from kube_rdma.api.cni_conf_network import BUILT_IN, built_in
+
+    if found := await documents.configured(namespace, name):
+        return found
+    for place in _places(namespace):
+        try:
+            found = await documents.definition(place, name)
+        except NotInstalled:
+            break  # this way needs no such resource
+        if found:
+            return found
+    if name != BUILT_IN:
+        return None
+    pool = await documents.has_pool(PoolName(name))
+    return built_in(namespace, pool=pool)
+
+
+def _places(namespace: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((namespace, SHARED)))

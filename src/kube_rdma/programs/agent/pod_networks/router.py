@@ -1,0 +1,94 @@
+"""Every CNI call of this node goes from here to whom it is for: one socket, three kinds of callers.
+
+Between the socket of the shim and programs/agent/pod_networks/chain (the runtime), delegate
+(meta-plugins) and ipam_calls (other plugins). What a call is for stands in rules/cni_conf/callers;
+where only our records can say, they are asked here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kube_rdma.model.binding import ContainerId
+from kube_rdma.model.cni import Attachment, Call, Result, Verb
+from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
+from kube_rdma.programs.agent.pod_networks.delegate import Delegates
+from kube_rdma.programs.agent.pod_networks.ipam_plugin import IpamCalls
+from kube_rdma.rules.attach.requests import is_asking, names_networks
+from kube_rdma.rules.cni_conf.callers import FIRST, Role, role, stranded, turned
+
+SWEEP_SECONDS = 60.0
+
+
+class Calls:
+    """The front door. `wiring` says who should call us by the host's configuration now."""
+
+    def __init__(
+        self, chain: PodNetworks, delegates: Delegates, wiring: Callable[[], Wiring]
+    ) -> None:
+        self._chain = chain
+        self._delegates = delegates
+        self._addresses = IpamCalls(delegates)
+        self._wiring = wiring
+
+    async def answer(self, call: Call) -> Result:
+        """What the caller gets; raise KubeRdmaError."""
+        match role(call):
+            case Role.ADDRESSES:
+                return await self._addresses.answer(call)
+            case Role.DELEGATE:
+                self._refuse_stranded(call)
+                return await self._delegates.answer(call)
+            case Role.UNTOLD if self._is_delegated(call.container):
+                return await self._delegates.answer(call)
+            case _:
+                return await self._behind_others(call)
+
+    async def recover(self) -> None:
+        """After a start: end what meta-plugins and others were told nothing of."""
+        await self._delegates.recover()
+
+    async def run(self) -> None:
+        """Look after sandboxes that ended without a word to us, until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            await self._delegates.sweep()
+
+    async def missed(self, one: Attachment) -> None:
+        """Do a DEL that came while nobody answered, of which the note says no more than this."""
+        if not self._is_delegated(one.container):
+            await self._chain.end(one.container)
+        await self._delegates.end(one.container, one.interface)
+
+    def _refuse_stranded(self, call: Call) -> None:
+        """A runtime takes our configuration `rdma` for the cluster's network where no other is left
+
+        for a moment: what Cello alone should call gives a pod no network to talk to the cluster by.
+        """
+        from kube_rdma.api.called_conf import is_built_in
+
+        lone = call.interface == FIRST and self._wiring() is not Wiring.DELEGATE
+        if lone and is_built_in(call.config):
+            raise stranded(call)
+
+    async def _behind_others(self, call: Call) -> Result:
+        """Where a meta-plugin reads the annotation, we do not: an interface would come twice.
+
+        What the runtime tells of a pod that asks for nothing is enough; nobody else is asked.
+        """
+        told = call.annotations
+        if call.verb is Verb.ADD and told is not None and not names_networks(told):
+            return Result()
+        if call.verb is Verb.ADD and self._wiring() is Wiring.DELEGATE and call.pod:
+            pod = await self._delegates.node.pod(call.pod, call.uid)
+            if pod and is_asking(pod):
+                raise turned(call)
+            return Result()
+        return await self._chain.answer(call)
+
+    def _is_delegated(self, container: ContainerId) -> bool:
+        """Whether its interfaces end one by one, and not all with the first."""
+        chained = any(one.sandbox.container == container for one in self._chain.known)
+        return not chained and container in self._delegates.containers

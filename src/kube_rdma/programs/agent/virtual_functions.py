@@ -1,0 +1,215 @@
+"""Gives cards the virtual functions that the policy wishes for, and says why not.
+
+Beside programs/agent/device_plugin/loop, which hands in every look at the node;
+rules/functions/plan says what follows, adapters/kernel/sriov/functions does it. Level-based:
+functions that a reboot or a person took away are made again because they are not there. Functions
+that are to go are out of their pools for a while before, so that whoever got one at the last moment
+is seen as its holder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.model.card import Card, Use
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.function import FunctionsPlan, FunctionsWish, MadeFunctions, SetFunctions
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.pool import Pool
+from kube_rdma.model.survey import Survey
+from kube_rdma.programs.agent.node.interface import NodeSide
+from kube_rdma.programs.records import Records
+from kube_rdma.rules.functions.plan import held_functions, in_question, plan_functions
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+# Longer than an Allocate takes to show in the kubelet's list of holders
+# (agent/device_plugin/kubelet_view.py).
+DRAIN_SECONDS = 2.0
+POD_SECONDS = 10.0  # the end of a pod is announced by nobody
+RETRY_SECONDS = 30.0  # after an act that failed
+
+_LEAVING = "its card is to have another number of virtual functions"
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What it works with: `make` blocks, and raises KubeRdmaError; `boot` is the kernel's boot_id.
+
+    `journal` opens the record of cards whose functions the agent answers for, and raises
+    KubeRdmaError; None: it is forgotten with the process. `uses` tells what these interfaces are
+    used for, blocks and raises Unavailable.
+    """
+
+    make: Callable[[SetFunctions], None]
+    journal: Callable[[], Journal[MadeFunctions]] | None = None
+    boot: str = ""
+    uses: Callable[[Collection[str]], Mapping[str, Use]] = lambda _: {}
+
+
+class Functions:
+    """One per agent; `tasks` runs the acts and `changed` is called after them."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        tasks: asyncio.TaskGroup,
+        node: NodeSide,
+        changed: Callable[[], None],
+    ) -> None:
+        self._sources = sources
+        self._tasks = tasks
+        self._node = node
+        self._changed = changed
+        self._task: asyncio.Task[None] | None = None
+        self._records: Records[MadeFunctions] | None = None
+        self._ours: set[PciAddress] | None = None  # None: not read yet
+        self._begun: set[PciAddress] = set()  # by an earlier life, that may not have ended it
+        self._leaving: dict[SetFunctions, float] = {}  # since when
+        self._gone_soon: frozenset[str] = frozenset()  # addresses of functions that are to go
+        self._failed: dict[SetFunctions, float] = {}  # when to try again
+        self._notices = Notices()  # by physical function, and of all
+
+    async def look(
+        self,
+        wishes: Sequence[FunctionsWish],
+        survey: Survey,
+        holdings: Sequence[Holding] | None,
+        pools: Mapping[str, Pool],
+    ) -> float | None:
+        """Begin what can be done now; the seconds after which to look again in any case."""
+        if self._task and not self._task.done():
+            return None  # its end is a change
+        if self._ours is None and wishes:
+            self._ours = await self._recalled()
+        held = None if holdings is None else held_functions(holdings, pools)
+        uses = await self._uses(in_question(wishes, survey))
+        plan = plan_functions(wishes, survey, held, self._ours or (), uses)
+        self._tell(plan)
+        now = asyncio.get_running_loop().time()
+        self._leaving = {act: self._leaving.get(act, now) for act in plan.acts if act.now}
+        self._gone_soon = frozenset(_functions_of(survey, self._leaving))
+        self._failed = {act: at for act, at in self._failed.items() if act in plan.acts}
+        unended = _ends(survey, self._begun.intersection(plan.kept))
+        times = {act: self._time(act, now) for act in (*plan.acts, *unended)}
+        due = [act for act, time in times.items() if time <= now]
+        adopted = set(plan.kept) - (self._ours or set())
+        if due or adopted:
+            self._task = self._tasks.create_task(self._run(due, adopted))
+        waits = [time - now for time in times.values() if time > now]
+        waits += [POD_SECONDS] if plan.waits and (held is None or held) else []
+        return min(waits, default=None)
+
+    def taken_out(self, cards: Sequence[Card]) -> tuple[Card, ...]:
+        """The cards with a reason against those that are to go."""
+        return tuple(
+            replace(card, reasons=(*card.reasons, _LEAVING)) if card.id in self._gone_soon else card
+            for card in cards
+        )
+
+    async def _uses(self, interfaces: Collection[str]) -> Mapping[str, Use]:
+        """What the interfaces are used for; nothing of them while the kernel does not say."""
+        if not interfaces:
+            return {}
+        try:
+            found = await asyncio.to_thread(self._sources.uses, interfaces)
+        except Unavailable as error:
+            for why in self._notices.news("uses", str(error)):
+                log.warning("nobody tells what virtual functions are used for", why=why)
+            return {}
+        self._notices.over("uses")
+        return found
+
+    def _time(self, act: SetFunctions, now: float) -> float:
+        """When an act may be done."""
+        drained = self._leaving[act] + DRAIN_SECONDS if act in self._leaving else now
+        return max(drained, self._failed.get(act, now))
+
+    async def _run(self, due: Sequence[SetFunctions], adopted: Iterable[PciAddress]) -> None:
+        """Do what is due, card beside card, and answer for all of it from now on."""
+        for physical in adopted:
+            await self._answer_for(physical)
+        await asyncio.gather(*map(self._make, due))
+        if due:
+            self._changed()
+
+    async def _make(self, act: SetFunctions) -> None:
+        begin = asyncio.get_running_loop().time()
+        # Before the kernel is touched: whatever ends us now, the functions are known as ours.
+        await self._answer_for(act.physical, begun=act.autoprobe)
+        self._begun.discard(act.physical)
+        try:
+            await asyncio.to_thread(self._sources.make, act)
+        except KubeRdmaError as error:
+            self._failed[act] = asyncio.get_running_loop().time() + RETRY_SECONDS
+            for why in self._notices.news(act.physical, str(error)):
+                log.warning("virtual functions are not as wished", card=act.name, why=why)
+                self._node.functions(why, refused=True)
+            return
+        self._notices.over(act.physical)
+        await self._answer_for(act.physical)
+        seconds = round(asyncio.get_running_loop().time() - begin, 3)
+        log.info("virtual functions made", card=act.name, count=act.wanted, seconds=seconds)
+
+    async def _recalled(self) -> set[PciAddress]:
+        """The cards of this boot in the journal; those of another one are removed."""
+        opened = self._sources.journal
+        if opened is None:
+            return set()
+        recalled = set()
+        try:
+            self._records = await asyncio.to_thread(lambda: Records(opened(), self._node.journal))
+            for name, record in self._records.named:
+                if record.boot != self._sources.boot:
+                    await self._records.remove(name)
+                    continue
+                recalled.add(record.physical)
+                if record.begun:
+                    self._begun.add(record.physical)
+        except KubeRdmaError as error:
+            log.warning("virtual functions of ours are forgotten at our end", why=str(error))
+        return recalled
+
+    async def _answer_for(self, physical: PciAddress, *, begun: bool = False) -> None:
+        assert self._ours is not None
+        self._ours.add(physical)
+        if self._records:
+            try:
+                made = MadeFunctions(physical, self._sources.boot, begun)
+                await self._records.put(physical, made)
+            except KubeRdmaError as error:
+                log.warning("virtual functions of ours are forgotten at our end", why=str(error))
+
+    def _tell(self, plan: FunctionsPlan) -> None:
+        """Say what waits and what is refused, each once while it stands."""
+        refusals = tuple(map(str, plan.refusals))
+        for sentence in self._notices.news("plan", *plan.waits, *refusals):
+            refused = sentence in refusals
+            event = "virtual functions are refused" if refused else "virtual functions wait"
+            log.warning(event, what=sentence)
+            self._node.functions(sentence, refused=refused)
+
+
+def _ends(survey: Survey, begun: Collection[PciAddress]) -> Iterator[SetFunctions]:
+    """What gives the functions of these cards their drivers, as many as they are."""
+    for function in survey.functions:
+        if function.seat.pci in begun and (count := len(function.seat.virtual_functions)):
+            name = function.netdevs[0].name if function.netdevs else function.seat.pci
+            yield SetFunctions(function.seat.pci, name, count, count)
+
+
+def _functions_of(survey: Survey, acts: Iterable[SetFunctions]) -> Iterator[PciAddress]:
+    physical = {act.physical for act in acts}
+    for function in survey.functions:
+        if function.seat.pci in physical:
+            yield from function.seat.virtual_functions

@@ -1,0 +1,70 @@
+"""The controller's side of IPAM, running: four watches and, every few seconds, one patrol.
+
+Only the leader runs it, but two at a time do no harm (rules/ipam/gc).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from kube_rdma.adapters.cluster import ipam_objects
+from kube_rdma.adapters.cluster.kinds import Stored, Where
+from kube_rdma.adapters.cluster.nodes import NODE, node_state
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.ip import Board, NodeName
+from kube_rdma.programs.ipam.mirror import Mirror
+from kube_rdma.programs.ipam.pace import Pace
+from kube_rdma.programs.ipam.runner import Runner
+from kube_rdma.rules.ipam.gc import Post, Scene, patrol
+
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"  # KEP-2268: nothing of the node runs any more
+
+log = structlog.get_logger()
+
+
+async def run_patrol(cluster: Cluster, namespace: str, pace: Pace | None = None) -> None:
+    """Fence, reclaim and tidy up until cancelled. `namespace`: of the nodes' leases."""
+    pace = pace or Pace()
+    pools = Mirror(ipam_objects.IP_POOL, _rest_and_board)
+    blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block)
+    leases = Mirror(
+        ipam_objects.LEASE,
+        ipam_objects.lease,
+        where=Where(namespace, labels=ipam_objects.LEASES.labels),
+    )
+    nodes = Mirror(NODE, _is_serving)
+    mirrors: tuple[Mirror[Any], ...] = (pools, blocks, leases, nodes)
+    post = Post(rest=0.0, timing=pace.timing)
+    runner = Runner(ipam_objects.Addresses(cluster, namespace), pace)
+    async with asyncio.TaskGroup() as tasks:
+        for mirror in mirrors:
+            tasks.create_task(mirror.follow(cluster, pace.pause))
+        for mirror in mirrors:
+            await mirror.synced.wait()
+        while True:
+            if not any(mirror.trouble for mirror in mirrors):
+                # Never less than before: a pool that was taken away may have addresses that rest.
+                post.rest = max([post.rest, *(rest for rest, _ in pools.values.values())])
+                scene = Scene(
+                    {block.cell: block for block in blocks.values.values()},
+                    {lease.node: lease for lease in leases.values.values()},
+                    tuple(board for _, board in pools.values.values()),
+                    frozenset(NodeName(n) for n, serves in nodes.values.items() if serves),
+                )
+                try:
+                    await runner.run(patrol(post, scene))
+                except KubeRdmaError as error:
+                    log.warning("a patrol was broken off", why=str(error))
+            await asyncio.sleep(pace.patrol)
+
+
+def _rest_and_board(found: Stored[Any, Any]) -> tuple[float, Board]:
+    return ipam_objects.pool(found).rest, ipam_objects.board(found)
+
+
+def _is_serving(found: Stored[Any, Any]) -> bool:
+    return all(taint.key != OUT_OF_SERVICE for taint in node_state(found).taints)

@@ -1,0 +1,106 @@
+"""Carries out the migration from whereabouts: reads what is there, asks the plan, writes the pools.
+
+What earlier runs excluded for pods of whereabouts stands in an annotation of the pool, so that the
+next run can tell it from what people exclude.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from kube_rdma.adapters.cluster import ipam_objects, whereabouts
+from kube_rdma.adapters.cluster.kinds import Kind, Stored, Wanted
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.adapters.cluster.wire import Unreadable
+from kube_rdma.api.ip_pool_status import IPPoolStatus
+from kube_rdma.api.ip_words import address
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ip import Address, IPPool
+from kube_rdma.programs.whereabouts.plan import Change, Plan, Present, plan, read
+from kube_rdma.views.ip import Migration
+
+IMPORTED = "kube-rdma.io/whereabouts-addresses"
+
+S = TypeVar("S")
+U = TypeVar("U")
+
+
+async def take_over(cluster: Cluster, *, is_dry: bool) -> Plan:
+    """The plan, done unless it is dry; raise Unavailable when somebody wrote a pool meanwhile."""
+    legacy = read(
+        await _legacy(cluster, whereabouts.ATTACHMENT),
+        await _legacy(cluster, whereabouts.POOL),
+        await _legacy(cluster, whereabouts.RESERVATION),
+    )
+    stored = {found.name: found for found in await cluster.list(ipam_objects.IP_POOL)}
+    present = Present(
+        {ipam_objects.pool(found).name: ipam_objects.pool(found) for found in stored.values()},
+        {ipam_objects.pool(found).name: _imported(found) for found in stored.values()},
+        tuple(ipam_objects.block(found) for found in await cluster.list(ipam_objects.IP_BLOCK)),
+    )
+    pods = [pod_state(pod) for pod in await cluster.list(POD)]
+    found = plan(legacy, pods, present)
+    if not is_dry:
+        for change in found.changes:
+            await _write(cluster, change, stored.get(change.pool.name))
+    return found
+
+
+def shown(found: Plan) -> Migration:
+    """The plan as the views show it."""
+    return Migration(
+        tuple((c.pool.name, "create" if c.is_new else "update") for c in found.changes),
+        tuple(
+            (
+                *(str(each.address), each.network, each.pod, each.interface or "-"),
+                *(each.node or "-", ", ".join(each.pools)),
+            )
+            for each in found.kept
+        ),
+        found.over,
+        found.unmapped,
+        found.notes,
+    )
+
+
+async def _legacy(cluster: Cluster, kind: Kind[S, U]) -> tuple[Stored[S, U], ...]:
+    """All objects of a kind that others define."""
+    try:
+        return await cluster.list(kind)
+    except Unreadable:
+        raise
+    except Refused as error:
+        raise Refused(
+            f"cannot read {kind.plural}.{kind.group}: {error.problem}",
+            remedy="Migrate where whereabouts is installed, as a user who may list what it wrote",
+        ) from error
+
+
+async def _write(
+    cluster: Cluster,
+    change: Change,
+    there: Stored[IPPool, IPPoolStatus] | None,
+) -> None:
+    note = (IMPORTED, ",".join(map(str, change.imported)))
+    if there is None:
+        wanted = Wanted(change.pool.name, spec=change.pool, annotations=(note,))
+        await cluster.create(ipam_objects.IP_POOL, wanted)
+        return
+    notes = dict(there.annotations) | dict((note,))
+    changed = replace(there, spec=change.pool, annotations=tuple(sorted(notes.items())))
+    await cluster.replace(ipam_objects.IP_POOL, changed)
+
+
+def _imported(found: Stored[IPPool, IPPoolStatus]) -> frozenset[Address]:
+    """What earlier runs excluded; raise Refused when the annotation was edited."""
+    texts = (found.annotation(IMPORTED) or "").split(",")
+    try:
+        return frozenset(address(text) for text in texts if text)
+    except ValueError as error:
+        raise Refused(
+            f"the annotation {IMPORTED} holds what is no address: {error}",
+            remedy="Write back what it was, or remove it and the excludes that it stood for",
+            where=f"IPPool {found.name}",
+        ) from None

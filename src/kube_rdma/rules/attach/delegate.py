@@ -1,0 +1,121 @@
+"""One network of a pod at a time, as meta-plugins call for them: which card, and what is answered.
+
+Beside rules/attach/seats, which sees all networks of a pod at once. Here those that came before are
+in the journal as plans, and what they took is left out of what the pod holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from ipaddress import ip_interface
+from itertools import count
+
+from kube_rdma.model.attachment import Attached, GrantedShare, HostNetwork, Plan, Seat, Wish
+from kube_rdma.model.binding import Edits, HeldShare
+from kube_rdma.model.card import Card
+from kube_rdma.model.cni import Dns, Link, LinkAddress, LinkRoute, Result
+from kube_rdma.model.device import Device
+from kube_rdma.model.pool import Bind
+from kube_rdma.model.step import AddRoute, AddRule, MakeRdma
+from kube_rdma.rules.attach.plan import FIRST_TABLE
+from kube_rdma.rules.attach.requests import refused
+from kube_rdma.rules.attach.result import char_paths
+from kube_rdma.rules.attach.seats import seats, soft_links
+
+
+def seat(
+    wish: Wish,
+    granted: Sequence[GrantedShare],
+    before: Sequence[Plan],
+    node: HostNetwork,
+    table: int | None = None,
+) -> Seat:
+    """Where the network goes, so that many calls come to what one for all of them would.
+
+    `before` are the pod's other interfaces. `table` is the caller's own choice of a routing table.
+    Raise Refused as attach_cards.seats does.
+    """
+    device, resource = wish.ask.device_id, wish.network.resource
+    tied = [one for one in granted if resource in (None, one.resource)]
+    shares = [one for one in tied if device and _is(one, device)]
+    if len(resources := sorted({one.resource for one in shares})) > 1:
+        problem = f"{device} is a share of {' and of '.join(resources)}"
+        remedy = "Tie the network to one of them by the annotation k8s.v1.cni.cncf.io/resourceName"
+        raise refused(wish, "deviceID", problem, remedy)
+    if shares:
+        # Of a pool that is bound as a whole any share stands for all of its cards.
+        pooled = {one.resource for one in shares if one.bind is Bind.POOL}
+        shares = [one for one in tied if one in shares or one.resource in pooled]
+        wish = replace(wish, ask=replace(wish.ask, device_id=None))
+    (found,) = seats((wish,), tuple(_left(shares or granted, before)), node)
+    return replace(found, number=_number(before) if table is None else table - FIRST_TABLE)
+
+
+def without_rules(plan: Plan) -> Plan:
+    """For a caller that makes the rules to its tables itself, and fails where one is there."""
+    return replace(plan, steps=tuple(one for one in plan.steps if not isinstance(one, AddRule)))
+
+
+def device_names(plan: Plan, granted: Sequence[GrantedShare]) -> tuple[str, ...]:
+    """The RDMA devices of an interface that was attached in an earlier call."""
+    made = tuple(step.name for step in plan.steps if isinstance(step, MakeRdma))
+    cards = (card for one in granted if one.held == plan.held for card in one.cards)
+    return made or tuple(name for card in cards if card.id == plan.card for name in _own(card))
+
+
+def edits(
+    interfaces: Sequence[tuple[Plan, Sequence[str]]],
+    devices: Sequence[Device],
+    rdma_cm: str | None,
+) -> dict[HeldShare, Edits]:
+    """By share the device nodes of its interfaces, each of which comes with its RDMA devices."""
+    paths: dict[HeldShare, set[str]] = {}
+    for plan, names in interfaces:
+        found = char_paths([one for one in devices if one.name in names], rdma_cm)
+        if plan.held and found:
+            paths.setdefault(plan.held, set()).update(found)
+    return {held: Edits(tuple(sorted(found))) for held, found in paths.items()}
+
+
+def result(plan: Plan, found: Attached, netns: str, dns: Dns | None) -> Result:
+    """The answer to ADD: an interface of the pod, its addresses, and its routes in the main table.
+
+    Default routes are the caller's to set.
+    """
+    routes = (step for step in plan.steps if isinstance(step, AddRoute) and step.table is None)
+    return Result(
+        links=(Link(found.interface, found.mac, netns, found.mtu, pci=found.pci or ""),),
+        addresses=tuple(
+            LinkAddress(ip_interface((one.address, one.prefix)), one.gateway, 0)
+            for one in plan.addresses
+        ),
+        routes=tuple(LinkRoute(step.to, step.via) for step in routes),
+        dns=dns,
+    )
+
+
+def _left(granted: Sequence[GrantedShare], before: Sequence[Plan]) -> Iterator[GrantedShare]:
+    """The shares with those of their cards that no interface has yet."""
+    taken = {(plan.held, plan.card) for plan in before}
+    for share in granted:
+        cards = tuple(card for card in share.cards if (share.held, card.id) not in taken)
+        if cards:
+            yield replace(share, cards=cards)
+
+
+def _own(card: Card) -> Iterator[str]:
+    soft = dict(soft_links(card))
+    return (device.name for device in card.devices if device.name not in soft)
+
+
+def _is(share: GrantedShare, device: str) -> bool:
+    """Whether a caller means this share; Cello cuts ids off at the @."""
+    return device in (share.share, share.share.partition("@")[0])
+
+
+def _number(before: Sequence[Plan]) -> int:
+    """The first place whose routing table nobody has."""
+    steps = (step for plan in before for step in plan.steps)
+    used = {step.table for step in steps if isinstance(step, AddRule | AddRoute)}
+    return next(number for number in count(1) if FIRST_TABLE + number not in used)

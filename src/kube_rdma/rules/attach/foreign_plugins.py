@@ -1,0 +1,272 @@
+"""Networks of types that are not ours: which plugins are called for them, and what they are told.
+
+Beside rules/attach/plan, which plans what we make ourselves. A pod's entry and the network's
+document become the configuration of each plugin as libcni and Multus would give it: what the entry
+asks for goes to the plugins that declare the capability, the card of the share to all of them. What
+no plugin would do is refused before anything is done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from ipaddress import ip_network
+from typing import Any
+
+from kube_rdma.model.attachment import (
+    Attached,
+    GivenAddress,
+    GrantedShare,
+    HostNetwork,
+    NetworkKind,
+    Plan,
+    PluginResult,
+    Wish,
+)
+from kube_rdma.model.cni_conf import CHAINED, PLUGIN
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.errors import Broken, Refused
+from kube_rdma.model.pod_view import PodView
+from kube_rdma.model.step import AddRoute, CallPlugin, PluginConf
+from kube_rdma.rules.attach.requests import POD_NETWORKS, refused
+from kube_rdma.rules.attach.seats import Choice, choices
+from kube_rdma.rules.pools.modes import MODES
+
+OURS = tuple(kind.value for kind in NetworkKind if kind is not NetworkKind.OTHER)
+
+_NEWEST = (1, 1, 0)
+_OLDEST = "0.1.0"  # what a configuration without a version has (libcni)
+
+# What an entry may ask for -> the capability that a plugin declares (CNI CONVENTIONS.md).
+_CAPABILITIES = {
+    "ips": "ips",
+    "mac": "mac",
+    "infiniband-guid": "infinibandGUID",
+    "portMappings": "portMappings",
+    "bandwidth": "bandwidth",
+}
+
+Json = dict[str, Any]
+
+
+def foreign(wishes: Sequence[Wish]) -> tuple[Wish, ...]:
+    """The networks that other plugins make."""
+    return tuple(wish for wish in wishes if wish.network.kind is NetworkKind.OTHER)
+
+
+def refuse_missing(wishes: Sequence[Wish], folder: str, installed: Sequence[str]) -> None:
+    """Raise Refused for networks whose plugins are not in the node's folder of CNI binaries."""
+    faults = [
+        fault for wish in foreign(wishes) for fault in _missing(wish, folder, frozenset(installed))
+    ]
+    if faults:
+        raise Refused.all(faults)
+
+
+def plans(
+    wishes: Sequence[Wish], granted: Sequence[GrantedShare], node: HostNetwork
+) -> tuple[Plan, ...]:
+    """A plan for each network of other plugins, in the order of the annotation.
+
+    Raise Refused when a document is none that plugins read, or asks for what none of them does.
+    """
+    return tuple(
+        _plan(wish, choice)
+        for wish, choice in choices(wishes, granted, node)
+        if wish.network.kind is NetworkKind.OTHER
+    )
+
+
+def attached(
+    wishes: Sequence[Wish], planned: Sequence[Plan], view: PodView, results: Sequence[PluginResult]
+) -> tuple[Attached, ...]:
+    """Each interface of other plugins as the pod shows it, in the order of the plans.
+
+    Raise Broken when plugins said that all is well, and made none of this name.
+    """
+    asks = {wish.ask.interface: wish.ask for wish in wishes}
+    links = {link.name: link for link in view.links}
+    dns = {one.interface: one.dns for one in results}
+    found = []
+    for plan in planned:
+        link = links.get(plan.interface)
+        if link is None:
+            raise Broken(
+                f"The plugins of {plan.network} said that all is well, and made no interface "
+                f"{plan.interface} in the pod."
+            )
+        found.append(
+            Attached(
+                network=plan.network,
+                interface=plan.interface,
+                mac=link.mac,
+                mtu=link.mtu,
+                addresses=tuple(
+                    GivenAddress(address, prefix)
+                    for address, prefix in link.addresses
+                    if not address.is_link_local
+                ),
+                card=plan.card,
+                default_routes=asks[plan.interface].default_routes,
+                dns=dns.get(plan.interface),
+            )
+        )
+    return tuple(found)
+
+
+def _plan(wish: Wish, choice: Choice | None) -> Plan:
+    share, card = choice or (None, None)
+    # A card that others use too is not the plugin's, which might move or configure it.
+    pci = card.pci if card and share and MODES[share.mode].owns else None
+    name = wish.ask.interface
+    if wish.ask.default:
+        problem = "which gateways this network has is known to its plugins alone"
+        remedy = "Remove default, or write the route with its gateway"
+        raise refused(wish, "traffic.routes.default", problem, remedy)
+    wanted = [(route.to, route.via) for route in wish.ask.routes]
+    wanted += [
+        (ip_network("0.0.0.0/0" if via.version == 4 else "::/0"), via)
+        for via in wish.ask.default_routes
+    ]
+    return Plan(
+        interface=name,
+        network=wish.network.name,
+        card=card.id if card else None,
+        steps=(_call(wish, pci), *(AddRoute(name, to, via) for to, via in wanted)),
+        held=share.held if share else None,
+    )
+
+
+def _call(wish: Wish, pci: PciAddress | None) -> CallPlugin:
+    document = _document(wish)
+    plugins = _plugins(document)
+    device = wish.ask.device_id or pci
+    asked = _asked(wish)
+    _refuse_untaken(wish, plugins, asked)
+    if device:
+        for one in plugins:
+            one.update(deviceID=device, pciBusID=device)
+        asked["deviceID"] = device
+    version = _version(document)
+    common = {
+        "name": document.get("name") or wish.network.name.rpartition("/")[2],
+        "cniVersion": version,
+    }
+    return CallPlugin(
+        wish.ask.interface,
+        tuple(PluginConf(_type(one), _told(one, common, asked, wish)) for one in plugins),
+        version,
+        document.get("disableCheck") is not True,
+    )
+
+
+def _told(plugin: Json, common: Json, asked: Json, wish: Wish) -> bytes:
+    """All that one plugin gets to read, but the previous result."""
+    plugin = plugin | common
+    declared = _object(plugin, "capabilities")
+    runtime = {key: value for key, value in asked.items() if declared.get(key)}
+    if runtime:
+        plugin["runtimeConfig"] = runtime
+    if arguments := json.loads(wish.ask.arguments):
+        args = _object(plugin, "args")
+        plugin["args"] = args | {"cni": _object(args, "cni") | arguments}
+    return json.dumps(plugin, sort_keys=True).encode()
+
+
+def _asked(wish: Wish) -> Json:
+    """What the entry asks for, by capability."""
+    ask = wish.ask
+    ips = [
+        str(one.address) if one.prefix is None else f"{one.address}/{one.prefix}"
+        for one in ask.addresses
+    ]
+    wanted = {
+        "ips": ips,
+        "mac": ask.mac,
+        "infiniband-guid": ask.guid,
+        **{name: json.loads(value) for name, value in ask.capabilities},
+    }
+    return {_CAPABILITIES[field]: value for field, value in wanted.items() if value}
+
+
+def _refuse_untaken(wish: Wish, plugins: Sequence[Json], asked: Json) -> None:
+    faults = []
+    for field, key in _CAPABILITIES.items():
+        if key in asked and not any(_object(one, "capabilities").get(key) for one in plugins):
+            problem = f"no plugin of this network takes it: none declares the capability {key}"
+            remedy = (
+                f'Write "capabilities": {{"{key}": true}} into the plugin that can do it, or '
+                f"remove {field} from this entry"
+            )
+            faults.append(refused(wish, field, problem, remedy))
+    if faults:
+        raise Refused.all(faults)
+
+
+def _missing(wish: Wish, folder: str, installed: frozenset[str]) -> Iterator[Refused]:
+    if any(one.get(CHAINED) is True for one in _plugins(_document(wish))):
+        problem = "it is the cluster's own network, which every pod has already"
+        remedy = "Remove this entry"
+        if wish.ask.source.startswith(POD_NETWORKS.partition("/")[2]):
+            remedy = f'{remedy}, or make it the first one with "master": true'
+        yield refused(wish, "name", problem, remedy)
+        return
+    for kind in _types(wish):
+        if kind == PLUGIN:
+            problem = f"{PLUGIN} cannot be called for this network: it does not make such a link"
+            remedy = "Remove linkInContainer, or the plugins that are not kube-rdma's"
+            yield refused(wish, "type", problem, remedy)
+        elif kind not in installed:
+            meant = get_close_matches(kind, sorted({*OURS, *installed}), n=1)
+            guess = f"Did you mean {meant[0]}? " if meant else ""
+            problem = f"the node has no CNI plugin {kind} in {folder}"
+            remedy = f"{guess}Install it there on every node, or write a type that is there"
+            yield refused(wish, "type", problem, remedy)
+
+
+def _types(wish: Wish) -> tuple[str, ...]:
+    """The binaries that will be called, those of addresses too."""
+    found = []
+    for plugin in _plugins(_document(wish)):
+        found += [_type(plugin), str(_object(plugin, "ipam").get("type") or "")]
+    return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _document(wish: Wish) -> Json:
+    try:
+        found = json.loads(wish.network.config)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        problem = f"the configuration is no JSON object, and {wish.network.plugin} reads no other"
+        raise refused(wish, "config", problem, "Write spec.config as JSON")
+    return found
+
+
+def _plugins(document: Json) -> list[Json]:
+    """The plugins of a list, or the only one; api/network_definition has checked its form."""
+    return list(document["plugins"]) if "plugins" in document else [document]
+
+
+def _object(whole: Json, key: str) -> Json:
+    """The object of this key; what is none says nothing."""
+    found = whole.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _type(plugin: Json) -> str:
+    return str(plugin["type"])
+
+
+def _version(document: Json) -> str:
+    """The newest of the document's that we speak (cniVersions is of 1.1.0)."""
+    more = document.get("cniVersions")
+    said = [document.get("cniVersion"), *(more if isinstance(more, list) else ())]
+    known = [one for one in said if isinstance(one, str) and numbers(one) <= _NEWEST]
+    return max(known, key=numbers, default="") or _OLDEST
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version for comparison; what is no number counts as 0."""
+    return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))

@@ -1,0 +1,206 @@
+"""What is particular to InfiniBand: GUIDs of virtual functions, partitions, and who may have them.
+
+Part of rules/attach/seats, which refuses with it, and of rules/attach/plan, which plans with it.
+
+A function takes new GUIDs only when its driver is bound anew (mlx5 asks for them when it probes),
+and the binding makes its RDMA device and interface anew. So both are set through the physical
+function first, then the driver is bound, then what there is by then is found by its PCI address.
+The node and the port of a function have one GUID, for it has one port.
+
+A partition is an IPoIB interface of its own, a child of the function's, which comes into the pod
+too and has another name there (docs/decisions/0011-infiniband.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+from kube_rdma.model.attachment import (
+    Attachment,
+    GrantedShare,
+    HostLink,
+    HostNetwork,
+    Seat,
+    Way,
+    Wish,
+)
+from kube_rdma.model.card import Card
+from kube_rdma.model.function_step import FunctionSettings, RebindFunction, SetFunction
+from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.link import Host
+from kube_rdma.model.step import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.rules.attach import guids
+from kube_rdma.rules.attach.requests import refused
+
+_INFINIBAND = "infiniband"
+
+
+def with_guids(wish: Wish, wanted: FunctionSettings) -> FunctionSettings:
+    """The settings with the GUID that the pod asks for."""
+    said = guids.asked(wish)
+    return replace(wanted, node_guid=said[1], port_guid=said[1]) if said else wanted
+
+
+def with_own_guids(seat: Seat, told: FunctionSettings) -> FunctionSettings:
+    """What the physical function tells, with the GUIDs to be set back.
+
+    Those that it has set (it tells zeros where it has none), else those that the function has.
+    """
+    node, port = _own(seat.card), guids.of_address(seat.link.mac)
+    return replace(
+        told,
+        node_guid=next(filter(guids.usable, (told.node_guid, node)), guids.NONE),
+        port_guid=next(filter(guids.usable, (told.port_guid, port)), guids.NONE),
+    )
+
+
+def rebinding(seat: Seat) -> Iterator[RebindFunction]:
+    """The driver, where the function gets GUIDs."""
+    said, place, card = guids.asked(seat.wish), seat.link.virtual, seat.card
+    if said and place and card and card.pci and card.function and card.function.driver:
+        found = with_own_guids(seat, seat.link.settings or FunctionSettings()).node_guid
+        assert found
+        yield RebindFunction(card.pci, place.pci, card.function.driver, said[1], found)
+
+
+def partition(seat: Seat) -> Iterator[AwaitPartition]:
+    """The partition that the pod's interface is in, if the network names one."""
+    if seat.wish.network.pkey is not None and seat.link.pci is not None:
+        yield AwaitPartition(seat.link.pci, seat.wish.network.pkey)
+
+
+def taken_as(seat: Seat) -> InterfaceName:
+    """What a card's own link is called in the pod: ib<number> where a child has the pod's name."""
+    if seat.wish.network.pkey is None:
+        return seat.wish.ask.interface
+    return InterfaceName(f"ib{seat.number}")
+
+
+def child(seat: Seat, mark: Mark) -> Iterator[Step]:
+    """The interface of a partition on the link that was taken."""
+    pkey, parent = seat.wish.network.pkey, taken_as(seat)
+    if pkey is not None:
+        yield SetLink(parent)
+        yield MakeLink(
+            kind=VirtualKind.IPOIB,
+            parent=Host(seat.link.index, parent),
+            name=seat.wish.ask.interface,
+            mark=mark,
+            mtu=seat.wish.network.mtu,
+            pkey=pkey,
+            inside=True,
+        )
+
+
+def refuse_infiniband(
+    wish: Wish, way: Way, link: HostLink, card: Card | None, share: GrantedShare | None
+) -> None:
+    """Raise Refused for GUIDs and partitions where they cannot be, and for a MAC of one's own."""
+    wide, own = link.link_type == _INFINIBAND, way is Way.TAKE
+    if wish.network.pkey is not None and not wide:
+        problem = f"partitions are of InfiniBand, which {link.name} is not"
+        raise refused(wish, "pkey", problem, "Remove pkey, or use an InfiniBand card")
+    mac = wish.ask.mac or wish.network.mac
+    if wide and own and mac:
+        problem = f"{link.name} is InfiniBand, its address is made of a GUID and not {mac}"
+        raise refused(wish, "mac", problem, 'Remove mac, or write an "infiniband-guid"')
+    said = guids.asked(wish)
+    if said:
+        _refuse_guid(wish, said[0], link, card if own else None)
+        _refuse_early(wish, said[0], link, share)
+    elif wide and own and link.virtual and not _talks(card):
+        node = _own(card)
+        problem = f"{link.name} has no GUID ({node}), so its fabric gives it no address"
+        place = link.virtual
+        remedy = (
+            'Write an "infiniband-guid" into the entry, or set one: ip link set '
+            f"{place.physical.name} vf {place.number} node_guid …, port_guid too, and bind its "
+            "driver anew; those that a NodePolicy asks for as virtualFunctions have one"
+        )
+        raise refused(wish, "infiniband-guid", problem, remedy)
+
+
+def refuse_isolation(wish: Wish, mode: NamespaceMode) -> None:
+    """Raise Refused where a network wants RDMA devices of one namespace, and all namespaces share
+
+    those of the node.
+    """
+    if wish.network.isolated and mode is not NamespaceMode.EXCLUSIVE:
+        problem = f"the node is in RDMA namespace mode {mode}, so every pod sees the RDMA device"
+        remedy = "Boot it with ib_core.netns_mode=0, or remove rdmaIsolation"
+        raise refused(wish, "rdmaIsolation", problem, remedy)
+
+
+def refuse_taken(
+    placed: Sequence[Seat],
+    known: Sequence[Attachment],
+    node: HostNetwork,
+    claimed: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Raise Refused when a GUID is another's: of this pod, of one that lives, of a device here.
+
+    `known` are the attachments of other sandboxes, `claimed` says by GUID who is about to get it.
+    """
+    owners = dict(claimed) | {
+        guid: f"{one.sandbox.pod} has it, on {plan.interface}"
+        for one in known
+        for plan in one.plans
+        for guid in _given(plan.steps)
+    }
+    for seat in placed:
+        if not (said := guids.asked(seat.wish)):
+            continue
+        field, guid = said
+        devices = [name for name, pci, has in node.guids if has == guid and pci != seat.link.pci]
+        by = owners.get(guid) or (f"{devices[0]} of this node has it" if devices else None)
+        if by:
+            remedy = "Write another one: no two ports of a fabric may have the same"
+            raise refused(seat.wish, field, f"the GUID {guid} is taken, {by}", remedy)
+        owners[guid] = f"{seat.wish.ask.source} has it"
+
+
+def _refuse_guid(wish: Wish, field: str, link: HostLink, card: Card | None) -> None:
+    if link.link_type != _INFINIBAND:
+        problem = f"{link.name} is not InfiniBand and has no GUID of its own"
+        raise refused(wish, field, problem, f"Remove {field}, or use an InfiniBand card")
+    if link.virtual is None or card is None or card.function is None or not card.function.driver:
+        problem = (
+            "only a virtual function whose physical one is on the node, and of which the pod holds "
+            f"a share, can be given a GUID; {link.name} is none"
+        )
+        remedy = f"Remove {field}, or use a pool of virtual functions"
+        raise refused(wish, field, problem, remedy)
+
+
+def _refuse_early(wish: Wish, field: str, link: HostLink, share: GrantedShare | None) -> None:
+    """The container would keep the device node of before the binding, which may be another's."""
+    if share and share.early:
+        problem = (
+            f"a new GUID gives {link.name} another device node, and the container has got the "
+            f"present one: {share.resource} is bound before the pod has a network"
+        )
+        remedy = (
+            "Write attach: auto into its pool in a NodePolicy, on nodes whose runtime reads CDI "
+            f"files, or remove {field}"
+        )
+        raise refused(wish, field, problem, remedy)
+
+
+def _talks(card: Card | None) -> bool:
+    """Whether its GUID is one, as far as that is known."""
+    own = _own(card)
+    return own is None or guids.usable(own)
+
+
+def _own(card: Card | None) -> str | None:
+    """The GUID of the function's node, as its RDMA device shows it."""
+    return guids.of_sysfs(card.devices[0].node_guid) if card and card.devices else None
+
+
+def _given(steps: Sequence[Step]) -> Iterator[str]:
+    for step in steps:
+        if isinstance(step, SetFunction) and step.wanted.port_guid:
+            yield step.wanted.port_guid

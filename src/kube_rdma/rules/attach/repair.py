@@ -1,0 +1,215 @@
+"""Compares the runtime's sandboxes with what is attached: who lacks networks, what is left over.
+
+The kubelet never repeats an ADD that succeeded. Where somebody rewrote the CNI configuration, a
+sandbox lives without the networks that its pod asks for, and will not heal by itself; and a DEL
+that nobody heard leaves an attachment behind. programs/agent/pod_networks/repair looks again and
+again and does what is said here (DESIGN, decision 2). Rules of time: a state goes in and the next
+one comes out; `now` is of a monotonic clock, in seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TypeVar
+
+from kube_rdma.model.attachment import Attachment
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.runtime import PodSandbox
+from kube_rdma.rules.attach.requests import is_asking
+
+GRACE = 5.0
+"""Seconds for which a ready sandbox may lack its networks. containerd lists it after ADD; where a
+runtime lists it before, its ADD may be on its way."""
+
+ABSENT = 300.0
+"""Seconds for which the runtime must not know a sandbox before its attachment ends while its
+namespace is there. containerd lists a sandbox only when all of it is made, and may pull the pause
+image between ADD and that; the kubelet gives it four minutes (twice its request timeout)."""
+
+FIRST, LONGEST = 30.0, 300.0
+"""Seconds from one try to the next, doubled from the first."""
+
+REFUSALS, FAILURES = 2, 6
+"""So often a repair is refused, or fails at all, before the pod is evicted. One refusal may be of a
+network that is being made."""
+
+STATUS = "k8s.v1.cni.cncf.io/network-status"
+OWN_STATUS = "kube-rdma.io/network-status"
+
+_OVER = ("Succeeded", "Failed")
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look: the sandboxes were listed before the attachments were read.
+
+    `pods` are those of the node, none while others give pods their networks. `gone`: containers
+    with an attachment whose network namespace is no more. `foreign`: those whose attachment another
+    version of kube-rdma made, of which nothing else is known.
+    """
+
+    sandboxes: tuple[PodSandbox, ...]
+    pods: tuple[PodState, ...]
+    attachments: tuple[Attachment, ...]
+    gone: Collection[ContainerId] = frozenset()
+    foreign: Collection[ContainerId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Repairs of one sandbox that came to nothing, in a row."""
+
+    refusals: int
+    failures: int  # refusals too
+    due: float  # of the next one
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What has to be known from one look to the next, by container.
+
+    `lacking`: since when it lacks its networks, `absent`: since when the runtime does not know it,
+    `content`: those whose pod turned out to ask for nothing.
+    """
+
+    lacking: Mapping[ContainerId, float] = field(default_factory=lambda: MappingProxyType({}))
+    absent: Mapping[ContainerId, float] = field(default_factory=lambda: MappingProxyType({}))
+    tried: Mapping[ContainerId, Tried] = field(default_factory=lambda: MappingProxyType({}))
+    content: frozenset[ContainerId] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What to do now: give `missing` their networks, end the attachments of `orphans`."""
+
+    missing: tuple[PodSandbox, ...]
+    orphans: tuple[ContainerId, ...]
+    state: State
+
+
+def decide(seen: Seen, before: State, now: float) -> Decided:
+    """What is wrong, and how long it has been so."""
+    lacking = {one.container: one for one in _lacking(seen) if one.container not in before.content}
+    absent = _absent(seen)
+    state = State(
+        lacking={container: before.lacking.get(container, now) for container in lacking},
+        absent={container: before.absent.get(container, now) for container in absent},
+        tried=_kept(before.tried, lacking),
+        content=before.content & {one.container for one in seen.sandboxes},
+    )
+    missing = tuple(one for one in lacking.values() if _due(state, one.container) <= now)
+    orphans = tuple(
+        container
+        for container, since in state.absent.items()
+        if container in seen.gone or since + ABSENT <= now
+    )
+    return Decided(missing, orphans, state)
+
+
+def failed(state: State, container: ContainerId, now: float, *, refused: bool) -> State:
+    """After a repair that came to nothing."""
+    last = state.tried.get(container, Tried(0, 0, 0.0))
+    pause = min(LONGEST, FIRST * 2.0 ** min(last.failures, 16))
+    tried = Tried(last.refusals + 1 if refused else 0, last.failures + 1, now + pause)
+    return replace(state, tried={**state.tried, container: tried})
+
+
+def asks_for_nothing(state: State, container: ContainerId) -> State:
+    """After a repair that had nothing to do: its annotation is an empty list, for one."""
+    return replace(state, content=state.content | {container})
+
+
+def is_hopeless(state: State, container: ContainerId, pod: PodState) -> bool:
+    """Whether to evict: it runs without its networks, and giving them has failed often enough.
+
+    A pod that does not run yet is held back by PreStartContainer or waits for its images; nothing
+    of it runs without its networks, so it waits for the repair.
+    """
+    tried = state.tried.get(container)
+    if tried is None or pod.phase != "Running" or pod.deleting:
+        return False
+    return tried.refusals >= REFUSALS or tried.failures >= FAILURES
+
+
+def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int | None) -> bool:
+    """Whether a sandbox surely began without networks that it should have had: only then evict.
+
+    It was made since its pod is known to ask, and since the runtime is known to call us; both in
+    nanoseconds of the wall clock, None for never. A pod that was annotated while it ran, or ran
+    before we came, has missed nothing. Nor does it help to evict a static pod: only its mirror in
+    the API goes, and the kubelet makes it anew.
+    """
+    if asking is None or chained is None or pod.is_static:
+        return False
+    return sandbox.created >= max(asking, chained)
+
+
+def due(state: State, now: float) -> float:
+    """When something will have to be done, as far as is known; infinity for never."""
+    missing = [_due(state, container) for container in state.lacking.keys() - state.content]
+    orphans = [since + ABSENT for since in state.absent.values()]
+    return min((when for when in (*missing, *orphans) if when > now), default=float("inf"))
+
+
+def is_others(pod: PodState) -> bool:
+    """Whether somebody else gave the pod its networks: the status names some, and we told none.
+
+    So it is with pods from before kube-rdma was installed, which Multus attached.
+    """
+    told = dict(pod.annotations)
+    if OWN_STATUS in told:
+        return False
+    try:
+        entries = json.loads(told.get(STATUS, ""))
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(entries, list):
+        return False
+    return any(isinstance(one, dict) and not one.get("default") for one in entries)
+
+
+def _lacking(seen: Seen) -> Iterable[PodSandbox]:
+    """The living sandboxes of pods that ask, without a complete attachment; the newest of a pod."""
+    pods = {
+        (PodName(pod.namespace, pod.name), pod.runtime_uid)
+        for pod in seen.pods
+        if is_asking(pod) and not pod.deleting and pod.phase not in _OVER and not is_others(pod)
+    }
+    newest: dict[tuple[PodName, str], PodSandbox] = {}
+    for one in sorted(seen.sandboxes, key=lambda one: one.created):
+        if one.ready and (one.pod, one.uid) in pods:
+            newest[one.pod, one.uid] = one
+    complete = {one.sandbox.container for one in seen.attachments if one.complete}
+    return [one for one in newest.values() if one.container not in {*complete, *seen.foreign}]
+
+
+def _absent(seen: Seen) -> list[ContainerId]:
+    """Complete attachments without a sandbox. One without an answered ADD may be under way."""
+    known = {one.container: one for one in seen.sandboxes}
+    # Our own pod has a sandbox: a runtime that lists none is not the one that the kubelet asks.
+    if not known:
+        return []
+    found = []
+    for one in seen.attachments:
+        container = one.sandbox.container
+        sandbox = known.get(container)
+        has_ended = sandbox is not None and not sandbox.ready and container in seen.gone
+        if one.complete and (sandbox is None or has_ended):
+            found.append(container)
+    return found
+
+
+def _due(state: State, container: ContainerId) -> float:
+    if tried := state.tried.get(container):
+        return tried.due
+    return state.lacking[container] + GRACE
+
+
+def _kept(values: Mapping[ContainerId, V], keys: Collection[ContainerId]) -> dict[ContainerId, V]:
+    return {key: value for key, value in values.items() if key in keys}

@@ -1,0 +1,264 @@
+"""Where our plugin stands in a node's CNI configuration: files in, changed files out.
+
+A runtime takes the first file that is a network, in the order of the names (libcni ConfFiles,
+containerd go-cni loadFromConfDir, CRI-O ocicni). Into that one our entry is put behind the others,
+once, and everything else in it stays as it is. A file with a lone plugin has no room for a second
+one: a list of ours is then put before it, with its plugin and ours, and removed to undo it. Where a
+meta-plugin (meta_plugins) comes first it is the one that calls us, and nothing is chained: our
+entry is also taken out of the copy of the cluster's list that such a plugin may keep in its own
+file, and a list of ours that it calls for the cluster's network stays, without us. The entry bears
+a mark, by which the agent tells its calls from those for a network of our type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kube_rdma.model.cni_conf import ANNOTATIONS, CHAINED, PLUGIN, ConfFile, ConfPlan, Wiring
+from kube_rdma.model.errors import Refused
+from kube_rdma.rules.attach.requests import POD_NETWORKS
+from kube_rdma.rules.cni_conf.files import (
+    Document,
+    Network,
+    documents,
+    first_type,
+    is_list,
+    networks,
+    type_of,
+)
+from kube_rdma.rules.cni_conf.meta_plugins import (
+    CELLO_RDMA,
+    META_PLUGINS,
+    RDMA,
+    RDMA_CONF,
+    Reader,
+    is_called,
+    kept,
+    rdma_conf,
+    readers,
+)
+
+ENTRY: dict[str, Any] = {"type": PLUGIN, CHAINED: True, "capabilities": {ANNOTATIONS: True}}
+
+# Names of our own list, the first that sorts before the file it stands in for.
+OWN_LISTS = ("00-kube-rdma.conflist", "0-kube-rdma.conflist", "!kube-rdma.conflist")
+OWN_FILES = (*OWN_LISTS, RDMA_CONF)
+
+# Who calls us, for people.
+_TOLD = {
+    Wiring.CHAIN: "Pods get networks from kube-rdma, which is chained in {}.",
+    Wiring.DELEGATE: (
+        "Pods get networks from the meta-plugin of {}; kube-rdma is not chained and makes those of "
+        "its own type when it is called for them."
+    ),
+    Wiring.NONE: "This node has no CNI configuration yet, so nothing calls kube-rdma.",
+}
+
+# Before this version a chained plugin got no previous result that could be passed on.
+OLDEST = (0, 3, 1)
+
+
+def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
+    """What to change so that we are called once for each pod; `files` are all of the folder.
+
+    Raise Refused when the configuration cannot be chained, or two meta-plugins claim the pods.
+    """
+    found = networks(files)
+    foreign = [one for one in found if not _is_ours(one)]
+    if not foreign:
+        return _compared(files, {}, ConfPlan(Wiring.NONE))
+    wanted = {file.name: without(file.text) for file, _ in foreign}
+    default, document = foreign[0]
+    if meta := readers(foreign):
+        wanted |= _still_called(found)
+        goal, more = _behind(meta, default.name, documents(files))
+        return _compared(files, wanted | more, goal)
+    _refuse_old(default, document)
+    name = default.name
+    if is_list(document):
+        wanted[name] = chained(default.text)
+    else:
+        wanted[_own_name(default)] = _written(_wrapped(document, ENTRY))
+    return _compared(files, wanted, ConfPlan(Wiring.CHAIN, name))
+
+
+def unplan(files: tuple[ConfFile, ...]) -> ConfPlan:
+    """What to change so that nothing calls us any more."""
+    found = networks(files)
+    wanted = {file.name: without(file.text) for file, _ in found if file.name not in OWN_FILES}
+    stays = _still_called(found)
+    notes = tuple(
+        f"{name} stays, without kube-rdma: a meta-plugin calls it for the cluster's network"
+        for name in stays
+    )
+    return _compared(files, wanted | stays, ConfPlan(Wiring.NONE, notes=notes))
+
+
+def named_by_pods(
+    files: Iterable[ConfFile], installed: Collection[str]
+) -> tuple[tuple[ConfFile, ...], tuple[str, ...]]:
+    """The files that a pod may mean by a name, and the names of those that are passed over.
+
+    Our own `rdma` says nothing that the agent does not know. That of VKE's own component outlives
+    it; without its plugin (`installed` are the node's) it would be in the way of every pod.
+    """
+    over = [
+        file.name
+        for file, document in documents(files)
+        if document.get("name") == RDMA
+        and first_type(document) == CELLO_RDMA
+        and CELLO_RDMA not in installed
+    ]
+    kept_files = (one for one in files if one.name not in (RDMA_CONF, *over))
+    return tuple(kept_files), tuple(over)
+
+
+def name_of(files: tuple[ConfFile, ...], default: str) -> str:
+    """The name of the network in the file `default`, which is that of the cluster; "" for none."""
+    names = [document.get("name") for file, document in networks(files) if file.name == default]
+    return str(names[0] or "") if names else ""
+
+
+def told(made: ConfPlan) -> str:
+    """Who calls us by this plan, as a sentence."""
+    readers = (f"{product} reads {key}." for key, product in made.readers)
+    notes = (f"{note}." for note in made.notes)
+    return " ".join((_TOLD[made.wiring].format(made.default), *readers, *notes))
+
+
+def chained(text: str) -> str:
+    """A list with our entry in it once, behind another; the very same text if it is so already."""
+    document = json.loads(text)
+    listed = document["plugins"]
+    places = [place for place, plugin in enumerate(listed) if _is_entry(plugin)]
+    # Others may stand behind us: whoever wants to be last too would be fought for ever.
+    if len(places) == 1 and places[0] > 0:
+        if ENTRY.items() <= listed[places[0]].items():
+            return text
+        listed[places[0]] = ENTRY
+    else:
+        document["plugins"] = [one for one in listed if not _is_entry(one)] + [ENTRY]
+    return _written(document)
+
+
+def without(text: str) -> str:
+    """A file without our entry, also in the lists that a meta-plugin keeps; else the same text."""
+    document = json.loads(text)
+    lists = [one for one in (document, *kept(document)) if is_list(one)]
+    left = [(one, _others(one["plugins"])) for one in lists]
+    changed = [(one, others) for one, others in left if others != one["plugins"]]
+    for one, others in changed:
+        one["plugins"] = others
+    return _written(document) if changed else text
+
+
+def _others(listed: Sequence[Any]) -> list[Any]:
+    """The plugins of a list without our entry, which was always put behind another plugin.
+
+    What has no mark and comes first is a network of our type that has nothing to say.
+    """
+    return [
+        one
+        for place, one in enumerate(listed)
+        if not (_is_entry(one) if place else _is_marked(one))
+    ]
+
+
+def _behind(
+    meta: Sequence[Reader], default: str, there: Sequence[Network]
+) -> tuple[ConfPlan, dict[str, str]]:
+    """What holds behind these meta-plugins, and the file that we have there, by its name."""
+    read = tuple((one.plugin.reads, one.plugin.product) for one in meta)
+    goal = ConfPlan(Wiring.DELEGATE, default, readers=read)
+    if POD_NETWORKS not in dict(read):
+        return goal, {}
+    others = [one for one in there if one[1].get("name") == RDMA and one[0].name != RDMA_CONF]
+    if not others:
+        conf = rdma_conf()
+        return goal, {conf.name: conf.text}
+    file, document = others[0]
+    kind = first_type(document)
+    note = f"Pods that name {RDMA} go to {kind} until {file.name} is removed, then to kube-rdma"
+    notes = () if kind == PLUGIN else (note,)
+    return replace(goal, notes=notes), {}
+
+
+def _still_called(found: Sequence[Network]) -> dict[str, str]:
+    """A list of ours that a meta-plugin has found and calls, as its lone plugin is now."""
+    return {
+        file.name: _plain(file, document, found)
+        for file, document in found
+        if file.name in OWN_LISTS and is_called(file.name, found)
+    }
+
+
+def _plain(own: ConfFile, document: Document, found: Sequence[Network]) -> str:
+    """A list of ours without our entry; the file that it stands in for may have changed since."""
+    for file, lone in found:
+        stands_in = not is_list(lone) and lone.get("name") == document.get("name")
+        if stands_in and file.name not in OWN_FILES and type_of(lone) not in META_PLUGINS:
+            return _written(_wrapped(lone))
+    return without(own.text)
+
+
+def _is_ours(network: Network) -> bool:
+    return network[0].name in OWN_FILES
+
+
+def _is_entry(plugin: object) -> bool:
+    """Whether it is our entry, with its mark or as we wrote it before there was one.
+
+    A plugin of our type with anything to say is a network of its own, and somebody else's.
+    """
+    return _is_marked(plugin) or plugin == {"type": PLUGIN}
+
+
+def _is_marked(plugin: object) -> bool:
+    if not isinstance(plugin, dict):
+        return False
+    return type_of(plugin) == PLUGIN and plugin.get(CHAINED) is True
+
+
+def _refuse_old(default: ConfFile, document: dict[str, Any]) -> None:
+    version = document.get("cniVersion")
+    try:
+        numbers = tuple(int(part) for part in str(version or "0.1.0").split("."))
+    except ValueError:
+        numbers = ()
+    if numbers < OLDEST:
+        raise Refused(
+            f"cniVersion is {version!r}, and a second plugin needs 0.3.1 or newer",
+            remedy='Set "cniVersion": "1.0.0" in it, if its plugins know that version',
+            where=default.name,
+        )
+
+
+def _own_name(default: ConfFile) -> str:
+    for name in OWN_LISTS:
+        if name.encode() < default.name.encode():
+            return name
+    raise Refused(
+        "no list of ours can be put before it, its name sorts too early",
+        remedy="Give the file a name that begins with a digit, or make it a .conflist",
+        where=default.name,
+    )
+
+
+def _wrapped(document: Document, *behind: Document) -> Document:
+    """The list that libcni itself makes of a lone plugin (ConfListFromConf), with others in it."""
+    head: Document = {key: document[key] for key in ("cniVersion", "name") if key in document}
+    return {**head, "plugins": [document, *behind]}
+
+
+def _written(document: Document) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _compared(files: Iterable[ConfFile], wanted: dict[str, str], goal: ConfPlan) -> ConfPlan:
+    there = {file.name: file.text for file in files}
+    writes = tuple(ConfFile(name, text) for name, text in wanted.items() if there.get(name) != text)
+    removes = tuple(name for name in there if name in OWN_FILES and name not in wanted)
+    return replace(goal, writes=writes, removes=removes)

@@ -1,0 +1,1 @@
+"""Decides which devices and cards can be given to a pod, and why the others cannot."""

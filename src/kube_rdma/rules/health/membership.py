@@ -1,0 +1,134 @@
+"""Judges cards as members of their pools: what stands against giving one away as this pool does.
+
+Between rules/pools/cards, which says how each card is by itself, and rules/health/damping, which
+says what is told of it. Most pools give a card as it is; two things are different.
+
+A part of a card (a virtual function, a sub-function) in mode sriov is set up only when the pod's
+network is attached: by us, or beside `attach: none` by the CNI plugin that the pod's network names,
+as with the SR-IOV network device plugin, which calls every function healthy. Until then its port is
+DOWN and, on InfiniBand, may have no GUID: mlx5 makes functions whose virtual link is down, and the
+interface of a RoCE function is down. So it is judged by what no network mends, its own driver and
+doors and the link of the card that it is a part of. That goes for every `attach`, because the mode
+is what says that a network takes the function; a pod that asks for no network finds the port as it
+is. In other modes (hca on functions) nothing is set up, so the function's own port counts.
+
+A driver for user space (vfio-pci) leaves neither interface nor RDMA device to attach. `attach:
+none` may mean such functions: the documents of the SR-IOV device plugin, and whoever names the
+driver in a selector.
+
+Besides, a card that a pod has by a resource which is offered no more is not free, though no pool of
+now says so: under its new name it would be given away a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from kube_rdma.model.card import USER_SPACE, Card, CardId
+from kube_rdma.model.device import Device, PciAddress
+from kube_rdma.model.pool import Attach, PoolSpec, Variables
+from kube_rdma.model.survey import Survey
+from kube_rdma.rules.health.discovery import idle, lasting
+from kube_rdma.rules.phrases import listed, no_carrier
+from kube_rdma.rules.pools.modes import Takes, terms
+from kube_rdma.rules.pools.pools import owners
+
+Holders = Mapping[str, Mapping[CardId, tuple[str, ...]]]  # by resource and card the pods
+
+
+def as_members(
+    specs: Sequence[PoolSpec], node: Sequence[Card], survey: Survey, held: Holders
+) -> tuple[Card, ...]:
+    """The node's cards of rules/pools/cards, each judged as the pool needs that has it."""
+    found = owners(specs, node, held)
+    members = _Members(survey)
+    return tuple(
+        replace(card, reasons=members.reasons(spec, card)) if (spec := found.get(card.id)) else card
+        for card in node
+    )
+
+
+def not_free(
+    specs: Sequence[PoolSpec], node: Sequence[Card], held: Holders, kept: Sequence[PoolSpec]
+) -> tuple[Card, ...]:
+    """The cards with a reason against those that pods have by one of the wishes of before, `kept`.
+
+    `held` is about those too. It is no matter of a card's health, so it comes behind damping.py.
+    """
+    found = owners(specs, node, held) if kept else {}
+    return tuple(
+        replace(card, reasons=(*card.reasons, *_elsewhere(found[card.id], card, held, kept)))
+        if card.id in found
+        else card
+        for card in node
+    )
+
+
+class _Members:
+    """The node of one judgement."""
+
+    def __init__(self, survey: Survey) -> None:
+        self._managed = survey.rdma_cm is not None
+        self._functions = {function.seat.pci: function for function in survey.functions}
+        self._devices: dict[PciAddress, list[Device]] = {}
+        for device in survey.devices:
+            if device.seat and device.auxiliary is None and not device.is_soft:
+                self._devices.setdefault(device.seat.pci, []).append(device)
+
+    def reasons(self, spec: PoolSpec, card: Card) -> tuple[str, ...]:
+        """What stands against a card of this pool."""
+        above = _above(card) if terms(spec).takes is Takes.FUNCTION else None
+        found = (*self._own(card), *self._link(above)) if above else card.reasons
+        return tuple(dict.fromkeys((*found, *_user_space(spec, card))))
+
+    def _own(self, card: Card) -> Iterator[str]:
+        """What no network mends; one good device is enough."""
+        if not card.devices and card.function and card.function.driver is None:
+            yield from card.reasons
+        each = [tuple(lasting(device, managed=self._managed)) for device in card.devices]
+        if each and all(each):
+            yield from (reason for reasons in each for reason in reasons)
+
+    def _link(self, above: PciAddress) -> Iterator[str]:
+        """What stands against the link of the physical function, as far as it is on the node."""
+        devices = self._devices.get(above, [])
+        states = [(device, idle(device)) for device in devices]
+        if states and all(state for _, state in states):
+            yield from (
+                f"{device.name}, which it is a part of: {state}" for device, state in states
+            )
+        function = self._functions.get(above)
+        if function and not states:
+            lost = (one.name for one in function.netdevs if one.up and one.carrier is False)
+            yield from map(no_carrier, lost)
+
+
+def _above(card: Card) -> PciAddress | None:
+    """The physical function that the card is a part of; None when it is the whole."""
+    seat = card.seat
+    if seat is None or seat.physical_function:
+        return seat.physical_function if seat else None
+    return seat.pci if any(device.auxiliary for device in card.devices) else None
+
+
+def _user_space(spec: PoolSpec, card: Card) -> Iterator[str]:
+    """That the card has a driver with which no network can be made of it."""
+    driver = card.function.driver if card.function else None
+    asked = any(driver in selector.drivers for selector in spec.selectors)
+    given = terms(spec).attach is Attach.NONE and (asked or spec.variables is Variables.PCIDEVICE)
+    if driver in USER_SPACE and not given:
+        yield (
+            f"its driver is {driver}, which leaves no interface to attach: bind it to the driver "
+            "of a network card, or take it out of this pool"
+        )
+
+
+def _elsewhere(
+    spec: PoolSpec, card: Card, held: Holders, kept: Sequence[PoolSpec]
+) -> Iterator[str]:
+    """Who holds the card by a resource of before, where one of the two has its cards alone."""
+    for before in kept:
+        pods = held.get(before.resource, {}).get(card.id, ())
+        if pods and (terms(before).owns or terms(spec).owns):
+            yield f"{listed(pods)} still has it, of {before.resource}, which is offered no more"

@@ -1,0 +1,351 @@
+"""What a node's agent does, act by act: serve requests, keep its right, keep its holdings true.
+
+`enter` once after the journal was loaded, then `renew` every third of T and `tick` every second or
+when a block or board changed; `add` and `delete` for each request, one at a time per container.
+Each may stop anywhere, by a crash or an error: whatever was done is found again, from the journal
+and from the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.ip import (
+    Ask,
+    Bits,
+    Board,
+    Cell,
+    ContainerId,
+    InterfaceName,
+    NodeLease,
+    PoolName,
+)
+from kube_rdma.rules.ipam.blocks import choose, confirmed, held, holds_of, last_of, plan, unsettled
+from kube_rdma.rules.ipam.borrowing import gifts, is_posted, is_wanted, posted, surplus
+from kube_rdma.rules.ipam.cells import NONE, Zone, cell_of, mask
+from kube_rdma.rules.ipam.effects import (
+    Clock,
+    Desk,
+    ListBlocks,
+    Pause,
+    Put,
+    ReadBlock,
+    ReadBoard,
+    ReadLease,
+    Remove,
+    Talk,
+    WriteBlock,
+    WriteBoard,
+    WriteLease,
+)
+from kube_rdma.rules.ipam.grant import Granted, Short, ask
+from kube_rdma.rules.ipam.node_lease import entry, is_ours, renewal
+from kube_rdma.rules.ipam.node_state import (
+    abandoned,
+    cut,
+    due,
+    release,
+    removed,
+    renewed,
+    retire,
+    spare,
+    stored,
+)
+
+_TRIES = 4  # of one write, before its cell is left in doubt for the next tick
+_MOMENT = 0.2  # seconds between two looks at a pool that is full
+
+
+def enter(desk: Desk) -> Talk[None]:
+    """Get the right to grant, then confirm every holding; waits while another journal has it."""
+    seen: NodeLease | None = None
+    since: float = yield Clock()
+    while True:
+        lease: NodeLease | None = yield ReadLease(desk.mine.node)
+        sent: float = yield Clock()
+        if lease != seen:
+            seen, since = lease, sent
+        wish = entry(desk.mine, lease, sent - since, desk.timing, desk.rest)
+        if not isinstance(wish, NodeLease):
+            yield Pause(wish)
+            continue
+        written: NodeLease | None = yield WriteLease(wish)
+        if written:
+            break
+        yield Pause(_MOMENT)
+    desk.lease = written
+    desk.state = renewed(desk.state, sent, written.duration)
+    desk.blocks = yield ListBlocks()
+    yield from settle(desk)
+
+
+def renew(desk: Desk) -> Talk[None]:
+    """Keep the right; where it was taken away, stop to grant at once and enter anew."""
+    for _ in range(2):
+        if desk.lease:
+            sent: float = yield Clock()
+            written: NodeLease | None = yield WriteLease(renewal(desk.lease))
+            if written:
+                desk.lease = written
+                desk.state = renewed(desk.state, sent, written.duration)
+                return
+        there: NodeLease | None = yield ReadLease(desk.mine.node)
+        desk.lease = there if is_ours(there, desk.mine.journal) else None
+        if desk.lease is None:
+            desk.state = cut(desk.state)
+            yield from enter(desk)
+            return
+
+
+def add(desk: Desk, request: Ask) -> Talk[Granted]:
+    """Serve a request: from what the node holds, else after claims, else of what others give back.
+
+    Raises Refused, Unavailable and Broken as `ask` does, and Refused for a pool that stays full.
+    """
+    yield from _turn(desk, request.container)
+    try:
+        granted = yield from _add(desk, request)
+    except Exception:
+        yield from _satisfied(desk, request.container)
+        raise
+    finally:
+        desk.serving.discard(request.container)
+    yield from _satisfied(desk, request.container)
+    return granted
+
+
+def _add(desk: Desk, request: Ask) -> Talk[Granted]:
+    now: float = yield Clock()
+    deadline = now + desk.timing.patience
+    wish = _with_pins(desk, request)
+    while True:
+        term = desk.state.term
+        desk.state, answer = ask(desk.state, wish, desk.catalog, now)
+        if isinstance(answer, Granted):
+            yield Put(answer.booking)
+            now = yield Clock()
+            desk.state = stored(desk.state, answer.booking, now)
+            if desk.state.term != term or now >= desk.state.right_until:
+                raise Unavailable(f"node {desk.state.node} lost its contact while it granted")
+            return answer
+        if now >= deadline:
+            wish, deadline = _less(desk, request, answer, now), now + desk.timing.patience
+        ahead = request.container not in desk.lacking
+        if not (yield from _claim(desk, answer, ahead=ahead)):
+            desk.lacking[request.container] = answer.lacks
+            yield from _post(desk, {lack.zone.pool for lack in answer.lacks})
+            yield Pause(_MOMENT)
+        now = yield Clock()
+
+
+def delete(
+    desk: Desk, container: ContainerId, interface: InterfaceName | None = None
+) -> Talk[None]:
+    """Let the container's addresses rest; a container that has none is no error."""
+    yield from _turn(desk, container)
+    try:
+        booking = release(desk.state, container, interface)
+        if booking:
+            yield Put(booking)
+            now: float = yield Clock()
+            desk.state = stored(desk.state, booking, now)
+    finally:
+        desk.serving.discard(container)
+
+
+def collect(desk: Desk, living: frozenset[ContainerId], since: float) -> Talk[None]:
+    """Release what no container has; `living` are all of the runtime, listed after `since`."""
+    for container in abandoned(desk.state, living, since):
+        if container not in desk.serving:
+            yield from delete(desk, container)
+
+
+def tick(desk: Desk) -> Talk[None]:
+    """Everything that no request waits for: doubts, ends of rest, wants, stock."""
+    yield from settle(desk)
+    now: float = yield Clock()
+    for container in due(desk.state, now):
+        yield from _retire(desk, container)
+    for pool, board in tuple(desk.boards.items()):
+        if not desk.lacking and is_posted(board, desk.state.node):
+            yield from _post(desk, [pool])
+        for cell, bits in gifts(desk.state, board, desk.catalog.get(pool, ()), bool(desk.lacking)):
+            yield from write(desk, cell, give=bits)
+    for zone in _used_zones(desk):
+        if is_wanted(desk.boards.get(zone.pool), desk.state.node):
+            continue
+        if spare(desk.state, zone) < zone.block_size // 2:
+            yield from _stock(desk, zone, zone.block_size)
+        for cell, bits in surplus(desk.state, zone):
+            yield from write(desk, cell, give=bits)
+
+
+def settle(desk: Desk) -> Talk[None]:
+    """Write every cell that is in doubt or not as the node believes."""
+    for cell in unsettled(desk.state, desk.blocks):
+        yield from write(desk, cell)
+
+
+def write(desk: Desk, cell: Cell, *, add: Bits = NONE, give: Bits = NONE) -> Talk[bool]:
+    """Write one cell until a write surely succeeds; False: it is busy, or stays in doubt."""
+    if cell in desk.busy:
+        return False
+    desk.busy.add(cell)
+    try:
+        for attempt in range(_TRIES):
+            hold = desk.state.holds.get(cell)
+            if attempt or (hold and hold.doubt):
+                block = yield ReadBlock(cell)
+                desk.saw(cell, block)
+            term = desk.state.term
+            desk.state, written = plan(desk.state, cell, desk.blocks.get(cell), add=add, give=give)
+            block = yield WriteBlock(written)
+            if block is None:
+                continue
+            desk.saw(cell, block)
+            if desk.state.term == term:
+                desk.state = confirmed(desk.state, block)
+                return True
+        return False
+    finally:
+        desk.busy.discard(cell)
+
+
+def _turn(desk: Desk, container: ContainerId) -> Talk[None]:
+    """Wait until nothing else is done for the container: its records must not cross."""
+    while container in desk.serving:
+        yield Pause(_MOMENT)
+    desk.serving.add(container)
+
+
+def _less(desk: Desk, request: Ask, short: Short, now: float) -> Ask:
+    """The request without its owners' last addresses, once they were waited for long enough.
+
+    They may be resting where their owner was, so that long it is worth to wait; the runtime asks
+    again meanwhile. Raises Refused when more than that is lacking.
+    """
+    for lack in short.lacks:
+        if lack.must or lack.owner is None:
+            raise _full(desk, short)
+        since = desk.awaited.setdefault(lack.owner, now)
+        if now - since < lack.zone.rest + desk.timing.patience:
+            raise Unavailable(
+                f"{lack.address} was the last address of {lack.owner}, and another node still has "
+                "it: waiting until it has rested"
+            )
+    for lack in short.lacks:
+        if lack.owner:
+            desk.awaited.pop(lack.owner, None)
+    return request
+
+
+def _claim(desk: Desk, short: Short, *, ahead: bool) -> Talk[bool]:
+    """Claim what is lacking, and some more for the next; True when a claim was made."""
+    claimed = False
+    for lack in short.lacks:
+        zone = lack.zone
+        if lack.address:
+            cell, bit = cell_of(zone.network, lack.address)
+            block = desk.blocks.get(cell)
+            if bit & held(block) & ~holds_of(block, desk.state.node):
+                continue
+            claimed |= yield from write(desk, cell, add=bit)
+            continue
+        count = lack.count
+        if ahead and not is_wanted(desk.boards.get(zone.pool), desk.state.node):
+            count = max(count, zone.block_size)
+        claimed |= yield from _stock(desk, zone, count)
+    return claimed
+
+
+def _stock(desk: Desk, zone: Zone, count: int) -> Talk[bool]:
+    """Claim up to `count` addresses of the zone."""
+    claimed = False
+    for cell, bits in choose(desk.state, desk.blocks, zone, count):
+        claimed |= yield from write(desk, cell, add=bits)
+    return claimed
+
+
+def _retire(desk: Desk, container: ContainerId) -> Talk[None]:
+    """End rests: first in the journal, then here."""
+    if container in desk.serving or container not in desk.state.ends:
+        return
+    desk.serving.add(container)
+    try:
+        booking = retire(desk.state, container)
+        if booking.leases:
+            yield Put(booking)
+            now: float = yield Clock()
+            desk.state = stored(desk.state, booking, now)
+        else:
+            yield Remove(container)
+            desk.state = removed(desk.state, container)
+    finally:
+        desk.serving.discard(container)
+
+
+def _satisfied(desk: Desk, container: ContainerId) -> Talk[None]:
+    """The request waits no more; what cannot be taken down now, the next tick will."""
+    lacks = desk.lacking.pop(container, ())
+    try:
+        yield from _post(desk, {lack.zone.pool for lack in lacks})
+    except Unavailable:
+        return
+
+
+def _post(desk: Desk, pools: Iterable[PoolName]) -> Talk[None]:
+    """Make the boards say what all requests of this node lack."""
+    for pool in sorted(pools):
+        board: Board = yield ReadBoard(pool)
+        lacks = [lack for waiting in desk.lacking.values() for lack in waiting]
+        if changed := posted(board, desk.state.node, lacks):
+            yield WriteBoard(changed)
+
+
+def _with_pins(desk: Desk, request: Ask) -> Ask:
+    """The request, with the addresses that its owners had last."""
+    nics = []
+    for nic in request.nics:
+        zones = desk.catalog.get(nic.pool, ())
+        if nic.owner and not nic.addresses:
+            last = chain.from_iterable(last_of(desk.blocks, z, nic.owner) for z in zones)
+            nic = replace(nic, prefer=tuple(last))  # noqa: PLW2901 - the same NIC, completed
+        nics.append(nic)
+    return replace(request, nics=tuple(nics))
+
+
+def _used_zones(desk: Desk) -> tuple[Zone, ...]:
+    """Zones that the node gives from: only for these does it keep stock."""
+    pools = {lease.pool for b in desk.state.bookings.values() for lease in b.leases}
+    return tuple(
+        zone
+        for pool in sorted(pools & set(desk.catalog))
+        for zone in desk.catalog[pool]
+        if any(hold.used & mask(zone, cell) for cell, hold in desk.state.holds.items())
+    )
+
+
+def _full(desk: Desk, short: Short) -> Refused:
+    """The sentence for a pool that stayed full."""
+    lack = short.lacks[0]
+    zone, where = lack.zone, f"IPPool {lack.zone.pool}"
+    if lack.address:
+        cell, bit = cell_of(zone.network, lack.address)
+        block = desk.blocks.get(cell)
+        holders = [h.node for h in block.holdings if h.bits & bit] if block else []
+        by = f"node {holders[0]}" if holders else "a node"
+        return Refused(
+            f"{lack.address} is in use on {by}",
+            remedy="Delete the pod that has it, or ask for another address",
+            where=where,
+        )
+    parts = [(held(block) & mask(zone, cell)).bit_count() for cell, block in desk.blocks.items()]
+    return Refused(
+        f"the pool is full: {sum(parts)} of {zone.size} addresses are held, and no node gave back "
+        f"the {lack.count} that node {desk.state.node} lacks",
+        remedy="Add a range, delete pods, or taint nodes that are down as out-of-service",
+        where=where,
+    )

@@ -1,0 +1,183 @@
+"""What a node writes into blocks: claims, what it gives back, and what settles a doubt.
+
+Every write of a node is made by `plan`, from the block as it was just read, and says the whole of
+the node's part: what the block says it holds, with what is to be added, without what is to leave.
+So each write that succeeds tells the node exactly what it holds, and makes every older write that
+is still under way fail. An outcome that is not a plain success is no outcome: the cell stays in
+doubt until a later write succeeds. A conflict too, since a repeated delivery of a write that
+succeeded is answered with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kube_rdma.model.ip import CELL, Address, Bits, Block, Cell, Holding, NodeName, Owner, Pin
+from kube_rdma.rules.ipam.cells import NONE, Zone, cell_at, cell_of, lowest, mask, start
+from kube_rdma.rules.ipam.node_state import Hold, NodeState
+
+_Tenants = Mapping[int, Owner | None]  # who lives at which place of a cell; None: not sticky
+
+Blocks = Mapping[Cell, Block]
+"""The blocks as the node sees them, perhaps late; a cell that is missing has no object."""
+
+
+def holds_of(block: Block | None, node: NodeName) -> Bits:
+    """What the block says that `node` holds."""
+    bits = 0
+    for holding in block.holdings if block else ():
+        if holding.node == node:
+            bits |= holding.bits
+    return Bits(bits)
+
+
+def held(block: Block | None) -> Bits:
+    """What any node holds."""
+    bits = 0
+    for holding in block.holdings if block else ():
+        bits |= holding.bits
+    return Bits(bits)
+
+
+def pinned(block: Block | None) -> Bits:
+    """The addresses that were somebody's last."""
+    bits = 0
+    for pin in block.pins if block else ():
+        bits |= 1 << pin.place
+    return Bits(bits)
+
+
+def plan(
+    state: NodeState, cell: Cell, block: Block | None, *, add: Bits = NONE, give: Bits = NONE
+) -> tuple[NodeState, Block]:
+    """The next write of a cell, and the state while it is under way.
+
+    What has users is asked back where nobody holds it. Of `add` it takes what is free, of `give` it
+    leaves what is spare.
+    """
+    hold = state.holds.get(cell, Hold())
+    leaving = Bits((hold.leaving | give) & ~hold.used)
+    others = held(block) & ~holds_of(block, state.node)
+    mine = (holds_of(block, state.node) | hold.used | add) & ~others & ~leaving
+    keep = [h for h in (block.holdings if block else ()) if h.node != state.node]
+    if mine:
+        keep.append(Holding(state.node, Bits(mine)))
+    written = Block(
+        cell,
+        tuple(sorted(keep, key=lambda h: h.node)),
+        _pins(block, _tenants(state, cell).get(cell, {})),
+        (block.edition if block else 0) + 1,
+        block.version if block else None,
+    )
+    hold = replace(hold, leaving=leaving, doubt=True)
+    return replace(state, holds={**state.holds, cell: hold}), written
+
+
+def confirmed(state: NodeState, block: Block) -> NodeState:
+    """The write surely succeeded: this is what the node holds now.
+
+    Only for writes planned in the same term, one at a time for each cell (ip_serve.write).
+    """
+    mine = holds_of(block, state.node)
+    holds = dict(state.holds)
+    hold = Hold(mine=mine, used=holds[block.cell].used, pinned=pinned(block))
+    if hold.mine or hold.used:
+        holds[block.cell] = hold
+    else:
+        del holds[block.cell]
+    return replace(state, holds=holds)
+
+
+def unsettled(state: NodeState, blocks: Blocks) -> tuple[Cell, ...]:
+    """Cells to write anew: in doubt, or seen to be otherwise than this node believes."""
+    owned = {cell for cell, block in blocks.items() if holds_of(block, state.node)}
+    tenants = _tenants(state)
+    return tuple(
+        cell
+        for cell in sorted(owned | set(state.holds))
+        if _differs(state.holds.get(cell, Hold()), blocks.get(cell), state.node)
+        or _mispinned(blocks.get(cell), tenants.get(cell, {}))
+    )
+
+
+def choose(
+    state: NodeState, blocks: Blocks, zone: Zone, count: int
+) -> tuple[tuple[Cell, Bits], ...]:
+    """Where to claim `count` addresses, in a zone of any size; fewer where it has no more.
+
+    The walk begins at the node's own place and ends after as many cells as there are blocks: one
+    without an object is free. Others' pinned addresses come last.
+    """
+    return _walk(state, blocks, zone, count, pins=False) or _walk(
+        state, blocks, zone, count, pins=True
+    )
+
+
+def last_of(blocks: Blocks, zone: Zone, owner: Owner) -> tuple[Address, ...]:
+    """Where the owner's pins lie in the zone."""
+    return tuple(
+        cell.address(pin.place)
+        for cell, block in blocks.items()
+        for pin in block.pins
+        if pin.owner == owner and mask(zone, cell) >> pin.place & 1
+    )
+
+
+def _walk(
+    state: NodeState, blocks: Blocks, zone: Zone, count: int, *, pins: bool
+) -> tuple[tuple[Cell, Bits], ...]:
+    found: list[tuple[Cell, Bits]] = []
+    origin = start(zone, state.node)
+    for step in range(min(zone.cells, len(blocks) + len(zone.spans) + count)):
+        if count <= 0:
+            break
+        cell = cell_at(zone, (origin + step) % zone.cells)
+        hold = state.holds.get(cell)
+        if hold and hold.doubt:
+            continue
+        block = blocks.get(cell)
+        free = mask(zone, cell) & ~held(block)
+        if not pins:
+            free &= ~pinned(block)
+        if free:
+            bits = lowest(free, count)
+            found.append((cell, bits))
+            count -= bits.bit_count()
+    return tuple(found)
+
+
+def _differs(hold: Hold, block: Block | None, node: NodeName) -> bool:
+    """The block says otherwise, or an address in use could be asked back."""
+    return hold.doubt or holds_of(block, node) != hold.mine or bool(hold.used & ~held(block))
+
+
+def _mispinned(block: Block | None, tenants: _Tenants) -> bool:
+    return block is not None and _pins(block, tenants) != block.pins
+
+
+def _tenants(state: NodeState, only: Cell | None = None) -> dict[Cell, dict[int, Owner | None]]:
+    """Who lives where, of the addresses that the node surely holds; in one cell, or in all."""
+    found: dict[Cell, dict[int, Owner | None]] = {}
+    if only and not (only in state.holds and state.holds[only].used):
+        return found
+    for booking in state.bookings.values():
+        for lease in booking.live:
+            if only and not 0 <= int(lease.address) - only.first < CELL:
+                continue
+            cell, bit = cell_of(lease.network, lease.address)
+            if state.holds[cell].mine & bit:
+                found.setdefault(cell, {})[bit.bit_length() - 1] = lease.owner
+    return found
+
+
+def _pins(block: Block | None, tenants: _Tenants) -> tuple[Pin, ...]:
+    """The block's pins made true: a place is its tenant's, and an owner has one place in a cell."""
+    owners = set(tenants.values())
+    kept = [
+        pin
+        for pin in (block.pins if block else ())
+        if pin.place not in tenants and pin.owner not in owners
+    ]
+    kept += [Pin(owner, place) for place, owner in tenants.items() if owner]
+    return tuple(sorted(kept, key=lambda pin: (pin.place, pin.owner)))

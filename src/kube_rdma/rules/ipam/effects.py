@@ -1,0 +1,176 @@
+"""What the address rules say to the world, one act at a time, and the desk where they work.
+
+Order is what makes the addresses safe: read, write, only then believe. So the order is a rule too:
+ip_serve (a node) and ip_patrol (the controller) are generators that yield an Act and are sent its
+result. The program carries each act to its adapter; the model test carries it to a world where
+everything goes wrong. Between two acts a generator works alone, so a desk needs no lock as long as
+one thread runs all generators of a desk.
+
+Acts that cannot be done raise Unavailable where they are yielded. A write to the API server never
+raises: its result is the object as stored, or None for everything that is not a plain success
+(conflict, timeout, no contact). A write that has been given up must not be answered later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from kube_rdma.model.ip import (
+    Block,
+    Board,
+    Booking,
+    Cell,
+    ContainerId,
+    NodeLease,
+    NodeName,
+    Owner,
+    PoolName,
+    Timing,
+)
+from kube_rdma.rules.ipam.grant import Catalog, Lack
+from kube_rdma.rules.ipam.node_state import NodeState
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """→ float: seconds of a clock that only goes on, suspended or not (CLOCK_BOOTTIME)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """→ None: the booking is in the journal and survives a loss of power (fsync)."""
+
+    booking: Booking
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """→ None: the journal durably has no record of the container."""
+
+    container: ContainerId
+
+
+@dataclass(frozen=True, slots=True)
+class ListBlocks:
+    """→ dict[Cell, Block]: all blocks, as the API server has them now (no cache)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBlock:
+    """→ Block | None: as the API server has it now."""
+
+    cell: Cell
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBlock:
+    """→ Block | None: create where `version` is None, else replace exactly that version."""
+
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class DropBlock:
+    """→ None: delete exactly this version, if it is still there."""
+
+    block: Block
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLease:
+    """→ NodeLease | None: as the API server has it now."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLease:
+    """→ NodeLease | None: like WriteBlock."""
+
+    lease: NodeLease
+
+
+@dataclass(frozen=True, slots=True)
+class DropLease:
+    """→ None: like DropBlock."""
+
+    lease: NodeLease
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBoard:
+    """→ Board: as the API server has it now; empty where the pool has no wants."""
+
+    pool: PoolName
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBoard:
+    """→ Board | None: like WriteBlock."""
+
+    board: Board
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """→ None: go on after `seconds`, or earlier when a block or board changed."""
+
+    seconds: float
+
+
+Act = (
+    Clock
+    | Put
+    | Remove
+    | ListBlocks
+    | ReadBlock
+    | WriteBlock
+    | DropBlock
+    | ReadLease
+    | WriteLease
+    | DropLease
+    | ReadBoard
+    | WriteBoard
+    | Pause
+)
+
+T = TypeVar("T")
+Talk = Generator[Act, Any, T]
+
+
+@dataclass(slots=True)
+class Desk:
+    """The one thing that changes: what a node's agent knows now. Its generators share it.
+
+    The program puts in `catalog`, `blocks` and `boards` what its watches tell, which may be late.
+    `lease` is the node lease as last written by this process; `mine` says who writes it. `busy`
+    are cells with a write under way, `serving` containers with a request under way, `lacking` what
+    those lack that wait for others to give back, `awaited` since when owners wait for their last
+    address.
+    """
+
+    mine: NodeLease
+    state: NodeState
+    timing: Timing = field(default_factory=Timing)
+    catalog: Catalog = field(default_factory=dict)
+    blocks: dict[Cell, Block] = field(default_factory=dict)
+    boards: Mapping[PoolName, Board] = field(default_factory=dict)
+    lease: NodeLease | None = None
+    busy: set[Cell] = field(default_factory=set)
+    serving: set[ContainerId] = field(default_factory=set)
+    lacking: dict[ContainerId, tuple[Lack, ...]] = field(default_factory=dict)
+    awaited: dict[Owner, float] = field(default_factory=dict)
+
+    @property
+    def rest(self) -> float:
+        """The longest rest of any pool, in seconds."""
+        return max((zone.rest for pool in self.catalog.values() for zone in pool), default=0.0)
+
+    def saw(self, cell: Cell, block: Block | None) -> None:
+        """A block was read or written; a watch calls it too, with older news at times."""
+        if block is None:
+            self.blocks.pop(cell, None)
+        else:
+            self.blocks[cell] = block

@@ -1,0 +1,1 @@
+"""Decides which promise stands for which container, and when that may start."""

@@ -1,0 +1,1 @@
+"""Decides which cards a pool has, how many shares it offers and which of them a container gets."""

@@ -1,0 +1,48 @@
+"""Which GPUs of a node are free and which a container holds, out of what the kubelet tells.
+
+Between adapters/kubelet/pod_resources and rules/pools/preference, rules/pools/distance. The kubelet
+knows a GPU as a device of some resource, by an id of its plugin's choice; where that id is a PCI
+address the survey knows its seat, else its NUMA nodes are all that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kube_rdma.model.device import Gpu, Seat
+from kube_rdma.model.gpu_use import FreeGpu, HeldGpu
+from kube_rdma.model.holding import Allocatable, Holding
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether a resource is one of GPUs, by its name: nvidia.com/gpu, amd.com/gpu, …"""
+    return resource.rpartition("/")[2] == "gpu"
+
+
+def free_gpus(
+    known: Sequence[Allocatable], holdings: Sequence[Holding], gpus: Sequence[Gpu]
+) -> tuple[FreeGpu, ...]:
+    """The GPUs that no container holds."""
+    held = {(one.resource, share) for one in holdings for share in one.shares}
+    return tuple(
+        FreeGpu(one.numa_nodes, _seat(one.share, gpus))
+        for one in known
+        if is_gpu(one.resource) and (one.resource, one.share) not in held
+    )
+
+
+def held_gpus(
+    holdings: Sequence[Holding], known: Sequence[Allocatable], gpus: Sequence[Gpu]
+) -> tuple[HeldGpu, ...]:
+    """The GPUs among what one container holds."""
+    nodes = {(one.resource, one.share): one.numa_nodes for one in known}
+    return tuple(
+        HeldGpu(share, nodes.get((one.resource, share), one.numa_nodes), _seat(share, gpus))
+        for one in holdings
+        if is_gpu(one.resource)
+        for share in one.shares
+    )
+
+
+def _seat(share: str, gpus: Sequence[Gpu]) -> Seat | None:
+    return next((gpu.seat for gpu in gpus if gpu.seat.pci == share.lower()), None)

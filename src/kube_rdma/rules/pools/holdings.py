@@ -1,0 +1,66 @@
+"""What the kubelet's view of the node means for ours: who holds which card, and where we differ.
+
+programs/agent asks the kubelet (adapters/kubelet/pod_resources) and these functions what follows.
+The kubelet's word is the truth about who holds what; ours is the truth about what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from kube_rdma.model.card import CardId
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.pool import Bind, Offer, PoolSpec, ShareId
+from kube_rdma.rules.phrases import listed
+from kube_rdma.rules.pools.modes import terms
+
+
+def holders(holdings: Sequence[Holding]) -> dict[str, tuple[str, ...]]:
+    """By resource the pods that hold shares of it, as namespace/name."""
+    found: dict[str, dict[str, None]] = {}
+    for held in holdings:
+        if held.shares:
+            found.setdefault(held.resource, {})[f"{held.namespace}/{held.pod}"] = None
+    return {resource: tuple(pods) for resource, pods in found.items()}
+
+
+def held_cards(
+    holdings: Sequence[Holding], specs: Sequence[PoolSpec]
+) -> dict[str, dict[CardId, tuple[str, ...]]]:
+    """By resource the cards that pods hold, each with those pods."""
+    by_resource = {spec.resource: spec for spec in specs}
+    found: dict[str, dict[CardId, tuple[str, ...]]] = {}
+    for held in holdings:
+        spec = by_resource.get(held.resource)
+        for share in held.shares if spec else ():
+            card = card_of(spec, share) if spec else None
+            if card:
+                cards = found.setdefault(held.resource, {})
+                pod = f"{held.namespace}/{held.pod}"
+                cards[card] = tuple(dict.fromkeys((*cards.get(card, ()), pod)))
+    return found
+
+
+def pods_of(held: Mapping[str, Mapping[CardId, tuple[str, ...]]], card: CardId) -> tuple[str, ...]:
+    """The pods that hold a card by any resource."""
+    return tuple(dict.fromkeys(pod for cards in held.values() for pod in cards.get(card, ())))
+
+
+def card_of(spec: PoolSpec, share: ShareId) -> CardId | None:
+    """The card that a share id stands for; None where shares stand for the pool."""
+    row = terms(spec)
+    if row.bind is Bind.POOL:
+        return None
+    return CardId(share.rpartition("-")[0] if row.numbered else share)
+
+
+def differs(offer: Offer, kubelet: Collection[ShareId]) -> str | None:
+    """How the healthy shares that the kubelet knows differ from ours, None when they do not."""
+    ours = {share.id for share in offer.shares if share.healthy}
+    missing, strange = sorted(ours - set(kubelet)), sorted(set(kubelet) - ours)
+    parts = []
+    if missing:
+        parts.append(f"it lacks {listed(missing)}")
+    if strange:
+        parts.append(f"it still has {listed(strange)}")
+    return " and ".join(parts) or None

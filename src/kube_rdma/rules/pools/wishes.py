@@ -1,0 +1,122 @@
+"""Judges the wishes for pools among themselves, before any node is looked at.
+
+Between api, which makes each wish, and rules/pools/pools, which meets them with a node: what the
+mode does not allow, and cards that two pools mean for sure. That two pools meet on one card only on
+some nodes cannot be told here; rules/pools/pools finds it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations
+
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.pool import FunctionRange, PoolSpec, Selector
+from kube_rdma.rules.pools.modes import MODES, terms
+
+# Fields of a Selector that name single cards, and those that narrow a choice down.
+_NAMING = ("pci_addresses", "interfaces", "rdma_devices", "acpi_indexes")
+_RANGES = ("physical", "roots")
+_NARROWING = ("vendors", "device_ids", "drivers", "link_types", "auxiliary_types", "pkeys")
+
+
+def said(spec: PoolSpec) -> PoolSpec:
+    """The wish with nothing left unsaid: what it leaves to the mode is filled in."""
+    row = terms(spec)
+    return replace(spec, shares=row.shares, bind=row.bind, attach=row.attach, prefer=row.prefer)
+
+
+def faults(specs: Sequence[PoolSpec]) -> tuple[Refused, ...]:
+    """What makes these wishes impossible on every node, in their order."""
+    found: list[Refused] = []
+    for index, spec in enumerate(specs):
+        found += _too_many(spec)
+        found += _beside(spec, specs[:index])
+    return tuple(found)
+
+
+def warnings(specs: Sequence[PoolSpec]) -> tuple[str, ...]:
+    """What is possible and probably not meant: sentences."""
+    return tuple(
+        f"{first.resource} ({first.source}) and {second.resource} ({second.source}) both have "
+        f"{what}, so its shares are counted twice"
+        for first, second in combinations(specs, 2)
+        if (what := _common(first, second)) and not _owner(first, second)
+    )
+
+
+def _too_many(spec: PoolSpec) -> Iterator[Refused]:
+    most = MODES[spec.mode].most
+    if most is not None and spec.shares is not None and spec.shares > most:
+        problem = f"{spec.shares} shares of a card are more than mode {spec.mode} has"
+        remedy = f"Write {most} or less, or leave shares out"
+        yield Refused(problem, remedy=remedy, where=spec.source)
+
+
+def _beside(spec: PoolSpec, before: Sequence[PoolSpec]) -> Iterator[Refused]:
+    """What keeps `spec` from standing beside those before it."""
+    if twin := next((first for first in before if first.resource == spec.resource), None):
+        problem = f"the resource {spec.resource} is given twice"
+        remedy = f"Rename one, the first is {twin.source}"
+        yield Refused(problem, remedy=remedy, where=spec.source)
+        return
+    for first in before:
+        owner, what = _owner(first, spec), _common(first, spec)
+        if owner and what:
+            problem = f"{first.resource} has {what} too, and mode {owner} shares no card"
+            remedy = f"Let the selectors of one choose other cards, the first is {first.source}"
+            yield Refused(problem, remedy=remedy, where=spec.source)
+
+
+def _owner(first: PoolSpec, second: PoolSpec) -> str | None:
+    """The mode that has its cards for itself, when one of the two is such."""
+    return next((spec.mode for spec in (first, second) if MODES[spec.mode].owns), None)
+
+
+def _common(first: PoolSpec, second: PoolSpec) -> str | None:
+    """Cards that both pools mean wherever one of them means them; None when that is not certain."""
+    if not first.selectors and not second.selectors:
+        return "every card"
+    pairs = ((one, other) for one in first.selectors for other in second.selectors)
+    return next((what for pair in pairs if (what := meeting(*pair))), None)
+
+
+def meeting(one: Selector, other: Selector) -> str | None:
+    """What two selectors name both, when what else they demand cannot keep them apart."""
+    shared = {name: _shared(getattr(one, name), getattr(other, name)) for name in _NAMING}
+    shared |= {name: _crossing(getattr(one, name), getattr(other, name)) for name in _RANGES}
+    named = {name: what for name, what in shared.items() if what}
+    if len(named) != 1:  # none, or two ways to name a card that may be different ones
+        return next(iter(named.values()), None) if _equal(one, other) else None
+    (name,) = named
+    return named[name] if _within(one, other, name) or _within(other, one, name) else None
+
+
+def _equal(one: Selector, other: Selector) -> bool:
+    return replace(one, source="") == replace(other, source="")
+
+
+def _within(narrow: Selector, wide: Selector, name: str) -> bool:
+    """Whether `narrow` demands, besides `name`, everything that `wide` does."""
+    for field in (*_NAMING, *_RANGES, *_NARROWING):
+        wanted = set(getattr(wide, field))
+        if field != name and wanted and not set(getattr(narrow, field) or ("",)) <= wanted:
+            return False
+    return wide.rdma is None or wide.rdma is narrow.rdma
+
+
+def _shared(one: Sequence[object], other: Sequence[object]) -> str | None:
+    return next((str(value) for value in one if value in other), None)
+
+
+def _crossing(one: Sequence[FunctionRange], other: Sequence[FunctionRange]) -> str | None:
+    """The physical function of which both have the same virtual ones."""
+    pairs = ((a, b) for a in one for b in other if a.parent == b.parent)
+    return next((a.parent for a, b in pairs if _ranges_cross(a, b)), None)
+
+
+def _ranges_cross(one: FunctionRange, other: FunctionRange) -> bool:
+    if not one.indexes or not other.indexes:
+        return True
+    return any(a <= last and first <= b for a, b in one.indexes for first, last in other.indexes)

@@ -1,0 +1,57 @@
+"""Selectors of the fake API server, as far as the door is used with them; others are refused."""
+
+from __future__ import annotations
+
+import re
+
+from kube_rdma.adapters.cluster.wire import Request
+from kube_rdma_testing.cluster.fields import Document
+from kube_rdma_testing.cluster.store import Refusal, Resource
+
+_FIELDS = {
+    "": ("metadata.name", "metadata.namespace"),
+    "pods": ("metadata.name", "metadata.namespace", "spec.nodeName", "status.phase"),
+    "nodes": ("metadata.name", "spec.unschedulable"),
+}
+_TERM = re.compile(r"(!?)([\w./-]+)(?:(==|=|!=)([\w./-]*)|\s+(in|notin)\s+\(([^)]*)\))?")
+_COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
+
+
+def matches(request: Request, resource: Resource, document: Document) -> bool:
+    """Whether a list or watch shows an object; Refusal (400) for a selector that is not known."""
+    meta = document["metadata"]
+    query = dict(request.query)
+    if request.namespace and meta.get("namespace") != request.namespace:
+        return False
+    labels = all(_holds(term, meta.get("labels", {})) for term in _terms(query, "labelSelector"))
+    known = _FIELDS.get(resource.plural, _FIELDS[""])
+    values = {name: _value(document, name) for name in known}
+    for term in _terms(query, "fieldSelector"):
+        match = _TERM.fullmatch(term)
+        if not match or match[2] not in known or not match[3]:
+            raise Refusal(400, "BadRequest", f"field label not supported: {term}")
+        labels = labels and _holds(term, values)
+    return labels
+
+
+def _terms(query: dict[str, str], name: str) -> list[str]:
+    return [term.strip() for term in _COMMA.split(query.get(name, "")) if term]
+
+
+def _value(document: Document, name: str) -> str:
+    part, last = name.split(".")
+    found = document.get(part, {}).get(last, "")
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+def _holds(term: str, values: dict[str, str]) -> bool:
+    match = _TERM.fullmatch(term)
+    if not match:
+        raise Refusal(400, "BadRequest", f"unable to parse requirement: {term}")
+    negated, key, operator, value, among, choice = match.groups()
+    if operator:
+        return (values.get(key) == value) == (operator != "!=")
+    if among:
+        chosen = {each.strip() for each in choice.split(",")}
+        return (values.get(key) in chosen) == (among == "in")
+    return (key in values) != bool(negated)

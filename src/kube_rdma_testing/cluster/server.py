@@ -1,0 +1,323 @@
+"""An API server in memory, at the same door: `Cluster(server.line())` is all that a test needs.
+
+It refuses what the real one refuses (the contract tests run on both) and hurts on demand. Faults
+belong to a Line, the way of one client to the server: one node can be cut off while another works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from kube_rdma.adapters.cluster.kinds import Kind
+from kube_rdma.adapters.cluster.nodes import NODE
+from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.adapters.cluster.wire import APPLY, Answer, Request, Stream
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_testing.cluster.fields import Document
+from kube_rdma_testing.cluster.select import matches
+from kube_rdma_testing.cluster.store import (
+    Change,
+    Key,
+    Refusal,
+    Resource,
+    Store,
+    check_version,
+)
+
+_EVENTS = Resource("events.k8s.io", "v1", "Event", "events", namespaced=True)
+
+
+class FakeServer:
+    """An API server that knows nodes, pods, Events and the `kinds` that a test adds.
+
+    `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
+    not allow; `protected` are pods, by namespace and name, that a PodDisruptionBudget holds.
+    """
+
+    def __init__(self, kinds: Iterable[Kind[Any, Any]] = ()) -> None:
+        known = (_EVENTS, _resource(NODE), _resource(POD), *map(_resource, kinds))
+        self._resources = {(r.group, r.version, r.plural): r for r in known}
+        self.forbidden: set[tuple[str, str]] = set()
+        self.protected: set[tuple[str, str]] = set()
+        self.lines: list[Line] = []
+        self.store = Store(self._tell)
+
+    def line(self) -> Line:
+        """The way of one more client."""
+        line = Line(self)
+        self.lines.append(line)
+        return line
+
+    def put(self, kind: Kind[Any, Any], document: Mapping[str, Any]) -> None:
+        """Write an object, status included, as somebody else does; the JSON of the wire."""
+        meta = document["metadata"]
+        self.store.put(self._key(kind, meta["name"], meta.get("namespace", "")), dict(document))
+
+    def remove(self, kind: Kind[Any, Any], name: str, namespace: str = "") -> None:
+        """Delete an object, as somebody else does."""
+        self.store.delete(self._key(kind, name, namespace), {})
+
+    def documents(self, plural: str) -> tuple[Document, ...]:
+        """What is stored of a resource, as on the wire."""
+        return tuple(
+            doc for key, doc in self.store.objects.items() if key.resource.plural == plural
+        )
+
+    def compact(self) -> None:
+        """Forget the history: a watch that begins at an older version is told 410."""
+        self.store.forget()
+
+    def handle(self, request: Request) -> Answer:
+        """Do what a request asks for."""
+        try:
+            return Answer(200, msgspec.json.encode(self._serve(request)))
+        except Refusal as refusal:
+            return _status(refusal)
+
+    def resource(self, request: Request) -> Resource:
+        """What a request is about; Refusal when it is unknown or forbidden."""
+        resource = self._resources.get((request.group, request.version, request.plural))
+        if resource is None:
+            raise Refusal(404, "", "404 page not found")
+        if (request.verb, request.resource) in self.forbidden:
+            message = (
+                f'{resource.full} "{request.name}" is forbidden: User "fake" cannot {request.verb}'
+                f' resource "{request.resource}" in API group "{request.group}"'
+            )
+            raise Refusal(403, "Forbidden", message, {"name": request.name})
+        return resource
+
+    def _serve(self, request: Request) -> Document:
+        resource = self.resource(request)
+        if request.verb == "list":
+            return self._list(resource, request)
+        body = msgspec.json.decode(request.body) if request.body else {}
+        name = request.name or body.get("metadata", {}).get("name", "")
+        key = Key(resource, request.namespace, name)
+        if request.verb == "get":
+            return self.store.get(key)
+        if request.verb == "delete":
+            self.store.delete(key, body.get("preconditions", {}))
+            return {"kind": "Status", "status": "Success"}
+        if request.resource == "pods/eviction":
+            return self._evict(key, body)
+        return self._write(request, key, body)
+
+    def _evict(self, key: Key, body: Document) -> Document:
+        """Registry core/pod/storage/eviction.go: the budget is asked about a pod that is there."""
+        conditions = body.get("deleteOptions", {}).get("preconditions", {})
+        check_version(key, self.store.get(key), conditions)
+        if (key.namespace, key.name) in self.protected:
+            message = "Cannot evict pod as it would violate the pod's disruption budget."
+            raise Refusal(429, "TooManyRequests", message)
+        self.store.delete(key, conditions)
+        return {"kind": "Status", "status": "Success"}
+
+    def _write(self, request: Request, key: Key, body: Document) -> Document:
+        query = dict(request.query)
+        manager, part = query.get("fieldManager", "unknown"), request.subresource
+        if request.verb == "create":
+            return self.store.create(key, body, manager)
+        if request.verb == "update":
+            return self.store.update(key, body, manager, part)
+        if request.content_type == APPLY:
+            force = query.get("force") == "true"
+            return self.store.apply(key, body, manager, force=force, part=part)
+        return self.store.merge(key, body, manager, part)
+
+    def _list(self, resource: Resource, request: Request) -> Document:
+        found = [
+            document
+            for key, document in sorted(
+                self.store.objects.items(), key=lambda pair: (pair[0].namespace, pair[0].name)
+            )
+            if key.resource == resource and matches(request, resource, document)
+        ]
+        return {"metadata": {"resourceVersion": str(self.store.revision)}, "items": found}
+
+    def _key(self, kind: Kind[Any, Any], name: str, namespace: str) -> Key:
+        return Key(_resource(kind), namespace, name)
+
+    def _tell(self) -> None:
+        for line in self.lines:
+            line.wake()
+
+
+@dataclass(eq=False)
+class _Watch:
+    """One stream: woken by changes, ended by the server or broken by the network."""
+
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: bool = False
+    broken: bool = False
+
+    def end(self) -> None:
+        """End it as the server does after a while."""
+        self.ended = True
+        self.woken.set()
+
+
+class Line:
+    """The way of one client to the server: a Transport with faults.
+
+    `lose`: so many requests are done while their answers get lost. `repeat`: so many are delivered
+    twice, the second answer counts. `fail`: these statuses answer the next requests, undone.
+    """
+
+    def __init__(self, server: FakeServer) -> None:
+        self._server = server
+        self.requests: list[Request] = []  # that were delivered
+        self.lose = 0
+        self.repeat = 0
+        self.fail: list[int] = []
+        self._is_cut = False
+        self._watches: set[_Watch] = set()
+
+    def cut(self) -> None:
+        """Cut the network, open watches too."""
+        self._is_cut = True
+        self.break_watches()
+
+    def mend(self) -> None:
+        """Join it again."""
+        self._is_cut = False
+
+    @property
+    def watching(self) -> int:
+        """How many streams are open."""
+        return len(self._watches)
+
+    def end_watches(self) -> None:
+        """End the open streams as the server does after a while."""
+        for watch in self._watches:
+            watch.end()
+
+    def break_watches(self) -> None:
+        """Break the connections of the open streams."""
+        for watch in self._watches:
+            watch.broken = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the streams look for changes."""
+        for watch in self._watches:
+            watch.woken.set()
+
+    async def send(self, request: Request) -> Answer:
+        """Carry a request, faults included."""
+        await asyncio.sleep(0)  # others run in between, as on a network
+        if (refused := self._meet(request)) is not None:
+            return refused
+        answer = self._server.handle(request)
+        if self.repeat:
+            self.repeat -= 1
+            answer = self._server.handle(request)
+        if self.lose:
+            self.lose -= 1
+            raise Unavailable(f"The answer of the API server to {request} got lost.")
+        await asyncio.sleep(0)
+        if self._is_cut:
+            raise Unavailable(f"The answer of the API server to {request} got lost.")
+        return answer
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        request: Request,
+        seconds: float,
+    ) -> AsyncIterator[Stream]:
+        """Carry a watch, faults included."""
+        await asyncio.sleep(0)
+        watch = _Watch()
+        lines = self._changes(request, watch)
+        self._watches.add(watch)
+        seconds = float(dict(request.query).get("timeoutSeconds", seconds))
+        timer = asyncio.get_running_loop().call_later(seconds, watch.end)
+        try:
+            failure = self._meet(request) or self._refusal(request)
+            yield Stream(lines, failure)
+        finally:
+            timer.cancel()
+            self._watches.discard(watch)
+            await lines.aclose()
+
+    def _refusal(self, request: Request) -> Answer | None:
+        try:
+            self._server.resource(request)
+        except Refusal as refusal:
+            return _status(refusal)
+        return None
+
+    def _meet(self, request: Request) -> Answer | None:
+        """What stands between: the cut, or a status from something on the way."""
+        if self._is_cut:
+            raise Unavailable(f"The API server does not answer to {request}: the network is cut.")
+        self.requests.append(request)
+        if self.fail:
+            return _status(Refusal(self.fail.pop(0), "", "told to fail"))
+        return None
+
+    async def _changes(self, request: Request, watch: _Watch) -> AsyncGenerator[bytes, None]:
+        """The lines of a stream."""
+        store = self._server.store
+        resource = self._server.resource(request)
+        told = int(dict(request.query)["resourceVersion"])
+        while True:
+            if told < store.oldest:
+                gone = Refusal(410, "Expired", f"too old resource version: {told}")
+                yield msgspec.json.encode({"type": "ERROR", "object": _document(gone)})
+                return
+            for change in [each for each in store.history if each.revision > told]:
+                told = change.revision
+                if line := _line(request, resource, change):
+                    yield line
+            if watch.broken:
+                raise Unavailable(f"The API server broke off to {request}.")
+            if watch.ended:
+                return
+            watch.woken.clear()
+            if store.revision <= told:
+                await watch.woken.wait()
+
+
+def _line(request: Request, resource: Resource, change: Change) -> bytes | None:
+    """What a watch with this selection says of a change, None for nothing."""
+    if change.key.resource != resource:
+        return None
+    was = change.before is not None and matches(request, resource, change.before)
+    shown = change.after is not None and matches(request, resource, change.after)
+    if not was and not shown:
+        return None
+    kind = "ADDED" if not was else "MODIFIED" if shown else "DELETED"
+    document = change.after or change.before
+    assert document
+    meta = {**document["metadata"], "resourceVersion": str(change.revision)}
+    return msgspec.json.encode({"type": kind, "object": {**document, "metadata": meta}})
+
+
+def _resource(kind: Kind[Any, Any]) -> Resource:
+    return Resource(kind.group, kind.version, kind.kind, kind.plural, kind.namespaced)
+
+
+def _document(refusal: Refusal) -> Document:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": refusal.code,
+        "message": refusal.message,
+        "reason": refusal.reason,
+        "details": refusal.details,
+    }
+
+
+def _status(refusal: Refusal) -> Answer:
+    if refusal.code == 404 and not refusal.reason:
+        return Answer(404, refusal.message.encode(), json=False)
+    return Answer(refusal.code, msgspec.json.encode(_document(refusal)))

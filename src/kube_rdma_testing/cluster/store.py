@@ -1,0 +1,256 @@
+"""The objects behind the fake API server: versions, conflicts, finalizers and the history.
+
+Follows apiserver's registry/generic: a write that changes nothing makes no version, status is
+written only through its subresource, an object with finalizers outlives its deletion.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from kube_rdma_testing.cluster import fields as ff
+from kube_rdma_testing.cluster.fields import Document
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_THEN = "2026-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A collection that the server knows."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+
+    @property
+    def full(self) -> str:
+        """As in messages: ippools.kube-rdma.io."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def has_status(self) -> bool:
+        """Whether status is a subresource."""
+        return self.plural != "events"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One object."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One version: the object before and after, None where there was none."""
+
+    revision: int
+    key: Key
+    before: Document | None
+    after: Document | None
+
+
+@dataclass(eq=False)
+class Refusal(Exception):
+    """What the server answers instead."""
+
+    code: int
+    reason: str
+    message: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Store:
+    """All objects. `changed` is called after each version."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self.revision = 1
+        self.objects: dict[Key, Document] = {}
+        self.history: list[Change] = []
+        self.oldest = 1  # versions before it are forgotten
+        self._owners: dict[Key, ff.Owners] = {}
+
+    def get(self, key: Key) -> Document:
+        """The object; 404 without it."""
+        if key not in self.objects:
+            raise missing(key)
+        return self.objects[key]
+
+    def create(self, key: Key, document: Document, manager: str) -> Document:
+        """A new object; 409 if there is one of the name, 422 for a bad name."""
+        check_name(key)
+        if key in self.objects:
+            raise Refusal(
+                409,
+                "AlreadyExists",
+                f'{key.resource.full} "{key.name}" already exists',
+                {"name": key.name},
+            )
+        new = dict(document)
+        if key.resource.has_status:
+            new.pop("status", None)
+        new["metadata"] = {
+            **{k: v for k, v in document.get("metadata", {}).items() if k != "resourceVersion"},
+            "name": key.name,
+            "uid": str(uuid4()),
+            "creationTimestamp": _THEN,
+            "generation": 1,
+        }
+        owners = ff.updated({}, new, {}, (manager, "Update", ""))
+        return self._write(key, new, owners)
+
+    def update(self, key: Key, document: Document, manager: str, part: str = "") -> Document:
+        """Replace the object, or its status; 409 when it is another or another version."""
+        old = self.get(key)
+        meta = document.get("metadata", {})
+        if not meta.get("resourceVersion"):
+            message = (
+                f'{key.resource.full} "{key.name}" is invalid: metadata.resourceVersion: must be'
+            )
+            raise Refusal(422, "Invalid", f"{message} specified for an update", {"name": key.name})
+        check_version(key, old, meta)
+        new = self._confine(old, document, part)
+        owners = ff.updated(old, new, self._owners.get(key, {}), (manager, "Update", part))
+        return self._write(key, new, owners)
+
+    def merge(self, key: Key, patch: Document, manager: str, part: str = "") -> Document:
+        """A merge patch; a resourceVersion in it is a condition, and another uid is no change."""
+        old = self.get(key)
+        if patch.get("metadata", {}).get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
+            message = f'{key.resource.kind} "{key.name}" is invalid: metadata.uid: immutable'
+            causes = [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]
+            raise Refusal(422, "Invalid", message, {"name": key.name, "causes": causes})
+        check_version(key, old, patch.get("metadata", {}))
+        new = self._confine(old, ff.merge(old, patch), part)
+        owners = ff.updated(old, new, self._owners.get(key, {}), (manager, "Update", part))
+        return self._write(key, new, owners)
+
+    def apply(
+        self, key: Key, wanted: Document, manager: str, *, force: bool, part: str = ""
+    ) -> Document:
+        """Server-side apply; 409 with the owners of the fields unless it is forced."""
+        check_name(key)
+        who = (manager, "Apply", part)
+        parts = {"status"} if part else set(wanted) - {"status"}
+        wanted = {name: value for name, value in wanted.items() if name in parts}
+        if key not in self.objects:
+            if part:
+                raise missing(key)
+            skeleton = {"apiVersion": key.resource.version, "kind": key.resource.kind}
+            self.create(key, {**skeleton, **wanted}, manager)
+            self._owners[key] = {path: {who} for path in ff.fields(wanted)}
+            return self.objects[key]
+        old, owners = self.objects[key], self._owners.get(key, {})
+        check_version(key, old, wanted.get("metadata", {}))
+        found = ff.conflicts(old, wanted, owners, who)
+        if found and not force:
+            causes = [
+                {
+                    "reason": "FieldManagerConflict",
+                    "message": f'conflict with "{owner}"',
+                    "field": "." + ".".join(path),
+                }
+                for path, owner in found
+            ]
+            message = f"Apply failed with {len(found)} conflict(s)"
+            raise Refusal(409, "Conflict", message, {"name": key.name, "causes": causes})
+        new, owners = ff.applied(old, wanted, owners, who)
+        return self._write(key, self._confine(old, new, part), owners)
+
+    def delete(self, key: Key, preconditions: Document) -> None:
+        """End the object, at once or when its finalizers are off; 409 on a precondition."""
+        old = self.get(key)
+        check_version(key, old, preconditions)
+        if old["metadata"].get("finalizers"):
+            meta = {**old["metadata"], "deletionTimestamp": _THEN}
+            self._write(key, {**old, "metadata": meta}, self._owners.get(key, {}))
+            return
+        self._remove(key)
+
+    def put(self, key: Key, document: Document) -> None:
+        """Write the object, status included, as others do whom nobody asks."""
+        old = self.objects.get(key)
+        uid = old["metadata"]["uid"] if old else str(uuid4())
+        meta = {**document["metadata"], "uid": uid, "creationTimestamp": _THEN}
+        owners = ff.updated({}, document, {}, ("others", "Update", ""))
+        self._write(key, {**document, "metadata": meta}, owners)
+
+    def forget(self) -> None:
+        """Compact: no watch can begin before now."""
+        self.history.clear()
+        self.oldest = self.revision
+
+    def _confine(self, old: Document, new: Document, part: str) -> Document:
+        """What a write may change: the status or all else, and never what the server sets."""
+        if part:
+            return {**{k: v for k, v in old.items() if k != part}, **_only(new, part)}
+        if "status" in new or "status" in old:
+            new = {**{k: v for k, v in new.items() if k != "status"}, **_only(old, "status")}
+        fixed = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "generation")
+        kept = {name: old["metadata"][name] for name in fixed if name in old["metadata"]}
+        free = {k: v for k, v in new.get("metadata", {}).items() if k not in fixed}
+        return {**new, "metadata": {**free, **kept}}
+
+    def _write(self, key: Key, new: Document, owners: ff.Owners) -> Document:
+        old = self.objects.get(key)
+        version = old["metadata"]["resourceVersion"] if old else ""
+        meta = {**new["metadata"], "resourceVersion": version}
+        if key.namespace:
+            meta["namespace"] = key.namespace
+        new = {**new, "metadata": {k: v for k, v in meta.items() if v not in ({}, [], None)}}
+        self._owners[key] = owners
+        if new == old:
+            return new
+        if old and new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
+        if new["metadata"].get("deletionTimestamp") and not new["metadata"].get("finalizers"):
+            self._remove(key)
+            return new
+        self.revision += 1
+        new["metadata"]["resourceVersion"] = str(self.revision)
+        self.objects[key] = new
+        self.history.append(Change(self.revision, key, old, new))
+        self._changed()
+        return new
+
+    def _remove(self, key: Key) -> None:
+        old = self.objects.pop(key)
+        self._owners.pop(key, None)
+        self.revision += 1
+        self.history.append(Change(self.revision, key, old, None))
+        self._changed()
+
+
+def missing(key: Key) -> Refusal:
+    """404 of one object."""
+    message = f'{key.resource.full} "{key.name}" not found'
+    return Refusal(404, "NotFound", message, {"name": key.name, "kind": key.resource.plural})
+
+
+def check_name(key: Key) -> None:
+    """422 for what is no DNS subdomain."""
+    if not _NAME.fullmatch(key.name) or len(key.name) > 253:
+        message = f'{key.resource.kind} "{key.name}" is invalid: metadata.name: Invalid value'
+        raise Refusal(422, "Invalid", message, {"name": key.name})
+
+
+def check_version(key: Key, old: Document, conditions: Document) -> None:
+    """409 when the object is another, or another version, than the conditions say."""
+    for name in ("uid", "resourceVersion"):
+        if conditions.get(name) and conditions[name] != old["metadata"][name]:
+            message = f'Operation cannot be fulfilled on {key.resource.full} "{key.name}"'
+            raise Refusal(409, "Conflict", f"{message}: its {name} is another", {"name": key.name})
+
+
+def _only(document: Document, part: str) -> Document:
+    return {part: document[part]} if part in document else {}

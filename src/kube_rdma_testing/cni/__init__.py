@@ -1,0 +1,1 @@
+"""The shim and other CNI plugins, as Python functions."""

@@ -1,0 +1,61 @@
+"""A host whose CNI plugins are functions, for tests of whoever calls plugins.
+
+It refuses as the real one does: a plugin that is not there, one that takes too long or says too
+much, a root that may not be entered, a namespace that is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kube_rdma.adapters.cni.exec.plugins import not_there
+from kube_rdma.adapters.cni.exec.process import CHROOT_FAILED, MOST, PATIENCE, Outcome, flood, late
+
+FakePlugin = Callable[[Mapping[str, str], bytes], Outcome | None]
+"""Gets the variables and the configuration; None stands for one that never ends."""
+
+
+class FakeHost:
+    """`plugins` by name; `seen` says which file has which inode, as the plugins see it.
+
+    `permitted` False is an agent without the capability SYS_CHROOT, which only a `root` other than
+    / needs.
+    """
+
+    def __init__(
+        self,
+        plugins: Mapping[str, FakePlugin],
+        seen: Callable[[str], int | None],
+        root: str = "/",
+        *,
+        permitted: bool = True,
+    ) -> None:
+        """Raise ValueError for a name that no file has."""
+        if any("/" in name or name in ("", ".", "..") for name in plugins):
+            raise ValueError(f"no file has such a name: {', '.join(plugins)}")
+        self.root, self.folder = root, "/opt/cni/bin"
+        self.plugins = dict(plugins)
+        self.permitted = permitted
+        self._seen = seen
+
+    def names(self) -> tuple[str, ...]:
+        """As Binaries.names."""
+        return tuple(sorted(self.plugins))
+
+    def inode(self, path: str) -> int | None:
+        """As Binaries.inode."""
+        return self._seen(path)
+
+    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> Outcome:
+        """As Binaries.run."""
+        if name not in self.plugins:
+            raise not_there(name, self.folder)
+        if self.root != "/" and not self.permitted:
+            why = f"chroot: cannot change root directory to '{self.root}': Operation not permitted"
+            return Outcome(CHROOT_FAILED, errors=why.encode())
+        outcome = self.plugins[name](environment, text)
+        if outcome is None:
+            raise late(PATIENCE)
+        if max(len(outcome.out), len(outcome.errors)) > MOST:
+            raise flood(MOST)
+        return outcome

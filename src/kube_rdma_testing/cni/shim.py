@@ -1,0 +1,204 @@
+"""A shim in Python: sends, decides and prints what shim/ does, for tests without a compiler.
+
+It reads shim/main.c line by line and is held to it: tests/shim runs the same calls on both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kube_rdma.adapters.cni import frames
+from kube_rdma.adapters.cni.socket import SOCKET
+from kube_rdma.adapters.cni.state import ASKING, MISSED
+from kube_rdma.model.cni_conf import ANNOTATIONS, CHAINED, PLUGIN
+
+_ASKING = {
+    "k8s.v1.cni.cncf.io/networks",
+    "k8s.volcengine.com/pod-networks",
+    "k8s.volcengine.com/pod-networks-definition",
+}
+_VERSIONS = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]
+_PLAIN = r"[A-Za-z0-9{}][A-Za-z0-9.{}]*"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a process leaves: exit code, stdout, stderr."""
+
+    code: int
+    out: bytes = b""
+    err: bytes = b""
+
+    @property
+    def document(self) -> Any:
+        """stdout as JSON."""
+        return json.loads(self.out)
+
+
+class FakeShim:
+    """All paths of the host lie under `root`; `seconds` is how long it waits for an answer."""
+
+    def __init__(self, root: Path, seconds: float = 100.0) -> None:
+        self._root = root
+        self._seconds = seconds
+
+    async def run(self, environment: Mapping[str, str], config: bytes, *argv: str) -> Outcome:
+        """One run of the program, with `config` on stdin."""
+        hook = argv == ("hook", "createRuntime")
+        verb = environment.get("CNI_COMMAND")
+        if not hook and (argv or verb is None):
+            return _error(b"", 4, "CNI_COMMAND is not set")
+        if not hook and (here := _answered_here(verb or "", config)):
+            return here
+        entries = b"".join(
+            f"{key}={value}\0".encode()
+            for key, value in environment.items()
+            if key.startswith("CNI_")
+        )
+        if max(len(config) - frames.MAX_INPUT, len(entries) - frames.MAX_ENVIRONMENT) > 0:
+            code = 6 if len(config) > frames.MAX_INPUT else 4
+            return _error(config, code, "the configuration or the CNI_ variables are too large")
+        mode = frames.Mode.CREATE_RUNTIME if hook else frames.Mode.CNI
+        request = frames.request(mode, entries, config)
+        sent, answer = await self._ask(request, environment.get("CNI_NETNS", ""))
+        if hook:
+            code, output = answer or (1, b"kube-rdma: the agent gave no answer\n")
+            return Outcome(code, err=output)
+        if answer is None:
+            return self._without_agent(verb or "", environment, config, sent=sent)
+        return Outcome(*answer)
+
+    async def _ask(self, request: bytes, netns: str) -> tuple[bool, tuple[int, bytes] | None]:
+        """Whether the agent has the whole request, and its answer if there is one."""
+        loop = asyncio.get_running_loop()
+        sent = False
+        descriptors = []
+        with suppress(OSError):
+            if netns:
+                descriptors = [os.open(netns, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)]
+        try:
+            async with asyncio.timeout(self._seconds):
+                with socket.socket(socket.AF_UNIX) as connection:
+                    connection.setblocking(False)
+                    await loop.sock_connect(connection, str(_under(self._root, SOCKET)))
+                    first = socket.send_fds(connection, [request], descriptors)
+                    await loop.sock_sendall(connection, request[first:])
+                    sent = True
+                    head = frames.answer_head(await _exactly(connection, frames.ANSWER_HEADER))
+                    if head is None:
+                        return sent, None
+                    return sent, (head[0], await _exactly(connection, head[1]))
+        except (OSError, TimeoutError, EOFError):
+            return sent, None
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _without_agent(
+        self, verb: str, environment: Mapping[str, str], config: bytes, *, sent: bool
+    ) -> Outcome:
+        why = "took the call and gave no answer" if sent else f"does not answer on {SOCKET}"
+        message = f"kube-rdma's agent {why}"
+        if verb == "DEL":
+            self._remember(environment)
+        if verb in {"DEL", "GC"}:
+            return Outcome(0)
+        if verb == "ADD" and not sent and not self._asks(config, environment.get("CNI_ARGS", "")):
+            document = _document(config)
+            previous = document.get("prevResult")
+            if isinstance(previous, dict) and document.get("type") in (None, PLUGIN):
+                return Outcome(0, json.dumps(previous).encode())
+        return _error(config, 50 if verb == "STATUS" else 11, message)
+
+    def _asks(self, config: bytes, args: str) -> bool:
+        annotations = _annotations(_document(config))
+        if annotations is not None:
+            return not _asks_for_nothing(annotations)
+        values = dict(entry.partition("=")[::2] for entry in reversed(args.split(";")))
+        namespace = values.get("K8S_POD_NAMESPACE", "")
+        name = values.get("K8S_POD_NAME", "")
+        if not (_is_part(namespace, 63, "-") and _is_part(name, 253, "-")):
+            return False
+        return (_under(self._root, ASKING) / namespace / name).exists()
+
+    def _remember(self, environment: Mapping[str, str]) -> None:
+        container = environment.get("CNI_CONTAINERID", "")
+        interface = environment.get("CNI_IFNAME", "")
+        if _is_part(container, 128, "_-") and _is_part(interface, 15, "_@-"):
+            with suppress(OSError):
+                (_under(self._root, MISSED) / f"{container}@{interface}").touch(mode=0o600)
+
+
+def _answered_here(verb: str, config: bytes) -> Outcome | None:
+    """The answer where it is the same whatever the agent would say."""
+    if verb == "VERSION":
+        version = {"cniVersion": _version(config, "1.1.0"), "supportedVersions": _VERSIONS}
+        return Outcome(0, json.dumps(version).encode())
+    document = _document(config)
+    if document.get(CHAINED) is not True or document.get("type") not in (None, PLUGIN):
+        return None
+    if verb == "STATUS":
+        return Outcome(0)
+    annotations, previous = _annotations(document), document.get("prevResult")
+    plain = annotations is not None and _asks_for_nothing(annotations)
+    if verb == "ADD" and plain and isinstance(previous, dict):
+        return Outcome(0, json.dumps(previous).encode())
+    return None
+
+
+def _annotations(document: dict[str, Any]) -> object:
+    """Those of the pod where the runtime tells them to our entry; None where it does not."""
+    runtime = document.get("runtimeConfig")
+    if document.get(CHAINED) is True and isinstance(runtime, dict) and ANNOTATIONS in runtime:
+        return {} if runtime[ANNOTATIONS] is None else runtime[ANNOTATIONS]
+    return None
+
+
+def _asks_for_nothing(annotations: object) -> bool:
+    return isinstance(annotations, dict) and not _ASKING & annotations.keys()
+
+
+async def _exactly(connection: socket.socket, count: int) -> bytes:
+    content = b""
+    while len(content) < count:
+        piece = await asyncio.get_running_loop().sock_recv(connection, count - len(content))
+        if not piece:
+            raise EOFError
+        content += piece
+    return content
+
+
+def _under(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")
+
+
+def _is_part(text: str, longest: int, signs: str) -> bool:
+    return len(text) <= longest and bool(re.fullmatch(_PLAIN.format(signs, signs), text))
+
+
+def _document(config: bytes) -> dict[str, Any]:
+    """A configuration; what is none is empty."""
+    with suppress(ValueError):
+        found = json.loads(config)
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _version(config: bytes, otherwise: str) -> str:
+    version = _document(config).get("cniVersion")
+    is_one = isinstance(version, str) and re.fullmatch(r"[0-9.]{1,15}", version)
+    return str(version) if is_one else otherwise
+
+
+def _error(config: bytes, code: int, message: str) -> Outcome:
+    document = {"cniVersion": _version(config, "1.0.0"), "code": code, "msg": message}
+    return Outcome(1, json.dumps(document).encode())

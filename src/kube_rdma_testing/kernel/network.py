@@ -1,0 +1,257 @@
+"""A made-up kernel for Steps: a node with cards, pods with namespaces, RDMA devices on their links.
+
+    kernel = FakeNetwork()
+    card = kernel.add_link("eth1", mac="02:00:00:00:01:01", pci="0000:81:00.0")
+    kernel.add_pod(Path("/run/netns/pod"))
+    with kernel.open_pod(Path("/run/netns/pod")) as pod:
+        pod.run(...)
+
+network_pod.py runs the Steps. It refuses what the kernel refuses (tests/bare/vm holds both to
+one contract), and it can end namespaces and kill its caller in the middle of a Step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
+from kube_rdma.adapters.kernel.pod.errors import ETHERNET
+from kube_rdma.adapters.kernel.pod.gids import DEVICES, PATIENCE
+from kube_rdma.adapters.kernel.pod.namespaces import Namespace
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.function_step import FunctionSettings
+from kube_rdma.model.ip import Address, InterfaceName
+from kube_rdma.model.pod_view import SeenLink, SeenRoute, SeenRule
+
+if TYPE_CHECKING:
+    from kube_rdma.adapters.kernel.pod.steps import PodNetwork
+
+MOST = 9216  # the largest MTU of every card here
+_NODE_INODE, _FIRST_INODE = 4026531840, 4026532000
+_VIRTUAL = frozenset({"macvlan", "ipvlan", "veth", "dummy"})  # which end with a namespace
+
+
+class KilledError(BaseException):
+    """The process that ran a Step is dead; no handler of errors may catch it."""
+
+
+@dataclass(slots=True)
+class FakeSpace:
+    """A network namespace; `path` None is the node's."""
+
+    inode: int
+    path: Path | None = None
+    routes: list[SeenRoute] = field(default_factory=list)
+    rules: list[SeenRule] = field(default_factory=list)
+    sysctls: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FakeLink:
+    """An interface, wherever it is now.
+
+    That of a physical function has the settings of its virtual ones by number; their driver has
+    `cannot` not, by the names of FunctionSettings. That of a virtual one knows its physical one.
+    """
+
+    name: str
+    index: int
+    mac: str
+    space: FakeSpace
+    mtu: int = 1500
+    up: bool = False
+    kind: str = ""
+    parent: FakeLink | None = None
+    alias: str = ""
+    group: int = 0
+    pci: PciAddress | None = None
+    hardware: int = ETHERNET  # ARPHRD_*
+    addresses: list[tuple[Address, int]] = field(default_factory=list)
+    permanent_mac: str = ""
+    functions: dict[int, FunctionSettings] = field(default_factory=dict)
+    cannot: frozenset[str] = frozenset()
+    physical: FakeLink | None = None
+    number: int = 0
+
+    def interface(self) -> Interface:
+        """As routing netlink tells it."""
+        seen = SeenLink(
+            name=InterfaceName(self.name),
+            index=self.index,
+            mtu=self.mtu,
+            mac=self.mac,
+            up=self.up,
+            kind=self.kind,
+            parent=self.parent.index if self.parent else None,
+            alias=self.alias,
+            pci=self.pci,
+            addresses=tuple(self.addresses),
+        )
+        return Interface(seen, self.hardware, self.group, self.permanent_mac)
+
+
+@dataclass(slots=True)
+class FakeRdma:
+    """An RDMA device on a link; a soft one goes with it and cannot be moved."""
+
+    name: str
+    on: FakeLink
+    soft: bool
+    space: FakeSpace
+    pci: PciAddress | None = None
+    size: int = 1024  # of its GID table
+    guid: str | None = None  # of its node
+    partitions: tuple[int, ...] = ()
+
+
+class FakeNetwork:
+    """The node; `shared` is the RDMA namespace mode, `old` a kernel before Linux 6.15."""
+
+    def __init__(self, *, shared: bool = True, old: bool = False) -> None:
+        self.shared, self.old = shared, old
+        self.node = FakeSpace(_NODE_INODE)
+        self.links: list[FakeLink] = []
+        self.rdma: list[FakeRdma] = []
+        self.announced: list[tuple[str, Address]] = []
+        self.neighbours: dict[Address, str] = {}  # who else has an address: its MAC
+        self.bare: dict[PciAddress, FakeRdma] = {}  # of functions that have no driver just now
+        self.unplugged: set[PciAddress] = set()
+        self.messages = 0
+        self._spaces: dict[Path, FakeSpace] = {}
+        self._made = 1  # of lo, in every namespace
+        self._die_at: int | None = None
+        self._add_loopback(self.node)
+
+    def add_link(
+        self, name: str, *, mac: str, pod: Path | None = None, **facts: object
+    ) -> FakeLink:
+        """A link that is there already, of the node or of a pod; ValueError when its name is taken.
+
+        `facts` are fields of FakeLink. `pci` makes it a card's own.
+        """
+        space = self.space(pod)
+        if self.named(space, name):
+            raise ValueError(f"there is a link {name} already")
+        link = FakeLink(name, self.next_index(), mac, space, permanent_mac=mac)
+        for key, value in facts.items():
+            setattr(link, key, value)
+        if link.mtu > MOST:
+            raise ValueError(f"no card has an MTU of {link.mtu}")
+        self.links.append(link)
+        return link
+
+    def add_rdma(self, name: str, on: FakeLink, *, soft: bool = False, size: int = 1024) -> None:
+        """A device that is there already; ValueError when its name or its link is taken."""
+        if any(device.name == name or device.on is on for device in self.rdma):
+            raise ValueError(f"{name} or {on.name} has a device already")
+        pci = None if soft else on.pci
+        space = self.node if self.shared else on.space
+        self.rdma.append(FakeRdma(name, on, soft, space, pci, size))
+
+    def add_pod(self, path: Path) -> int:
+        """A new namespace at `path`; its inode, which no later one has; ValueError if taken."""
+        if path in self._spaces:
+            raise ValueError(f"there is a namespace at {path} already")
+        self._made += 1
+        self._spaces[path] = FakeSpace(_FIRST_INODE + self._made, path)
+        self._add_loopback(self._spaces[path])
+        return self._spaces[path].inode
+
+    def end(self, path: Path) -> None:
+        """The namespace goes: virtual links with it, cards' links back to the node, down and bare.
+
+        A name that the node has is replaced (default_device_exit_net, net/core/dev.c).
+        """
+        from kube_rdma_testing.kernel.network_rdma import return_home
+
+        space = self._spaces.pop(path)
+        for link in [link for link in self.links if link.space is space]:
+            if link.kind in _VIRTUAL or link.name == "lo":
+                self.remove(link)
+            else:
+                taken = self.named(self.node, link.name)
+                self.move(link, self.node, f"dev{link.index}" if taken else link.name)
+        return_home(self, space)
+
+    def unplug(self, pci: PciAddress) -> None:
+        """A card or function is taken out of the machine, with its links and RDMA devices."""
+        self.unplugged.add(pci)
+        for link in [link for link in self.links if link.pci == pci]:
+            self.rdma = [device for device in self.rdma if device.on is not link]
+            self.remove(link)
+
+    def die_after(self, messages: int) -> None:
+        """Raise KilledError when so many more messages have had their effect."""
+        self._die_at = self.messages + messages
+
+    @contextmanager
+    def open_pod(
+        self, netns: Namespace | None, *, patience: float = PATIENCE, rdma: Path = DEVICES
+    ) -> Iterator[PodNetwork]:
+        """As steps.open_pod; nothing is waited for, since every GID is there at once."""
+        from kube_rdma_testing.kernel.network_pod import FakePod
+
+        if netns is not None and (isinstance(netns, int) or netns not in self._spaces):
+            raise Unavailable(f"the network namespace {netns} is gone")
+        yield FakePod(self, None if netns is None else self._spaces[netns], patience)
+
+    # What the kernel does, for network_pod.py.
+
+    def message(self) -> None:
+        """A message had its effect."""
+        self.messages += 1
+        if self.messages == self._die_at:
+            raise KilledError
+
+    def space(self, pod: Path | None) -> FakeSpace:
+        """The namespace at a path; None is the node's."""
+        return self.node if pod is None else self._spaces[pod]
+
+    def next_index(self) -> int:
+        """Never one that was used before."""
+        self._made += 1
+        return self._made
+
+    def named(self, space: FakeSpace, name: str) -> FakeLink | None:
+        """The link of this name in a namespace."""
+        return next((one for one in self.links if one.space is space and one.name == name), None)
+
+    def within(self, space: FakeSpace) -> list[FakeLink]:
+        """The links of a namespace."""
+        return [link for link in self.links if link.space is space]
+
+    def move(self, link: FakeLink, space: FakeSpace, name: str) -> None:
+        """It goes down and loses what stood on it, in its namespace and in itself."""
+        self._leave(link)
+        link.space, link.name, link.up, link.addresses = space, name, False, []
+
+    def remove(self, link: FakeLink) -> None:
+        """A link ends, with the links on it."""
+        for child in [one for one in self.links if one.parent is link]:
+            self.remove(child)
+        self._leave(link)
+        self.links.remove(link)
+
+    def gids(self, device: FakeRdma) -> list[tuple[str, Address | None]]:
+        """Its table: interface and address, None for the one that each link has by its MAC.
+
+        A card's table lists the links on it too, whatever namespace they are in.
+        """
+        family = [one for one in self.links if one is device.on or one.parent is device.on]
+        own = [(link.name, None) for link in family]
+        more = [(link.name, address) for link in family for address, _ in link.addresses]
+        return [*own, *more][: device.size]
+
+    def _leave(self, link: FakeLink) -> None:
+        link.space.routes = [route for route in link.space.routes if route.name != link.name]
+        kept = link.space.sysctls.items()
+        link.space.sysctls = {p: v for p, v in kept if f"/{link.name}/" not in p}
+        self.rdma = [device for device in self.rdma if not (device.soft and device.on is link)]
+
+    def _add_loopback(self, space: FakeSpace) -> None:
+        self.links.append(FakeLink("lo", 1, "00:00:00:00:00:00", space, mtu=65536))

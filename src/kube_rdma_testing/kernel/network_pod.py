@@ -1,0 +1,397 @@
+"""The same face as steps.open_pod gives, over network.py: Steps run on lists.
+
+What it says when it refuses comes from kernel/pod/errors.py, as in the real one.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from ipaddress import ip_network
+from typing import Any
+
+from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, interim_name, mac_bytes, make_link
+from kube_rdma.adapters.kernel.pod import sysctl
+from kube_rdma.adapters.kernel.pod.errors import (
+    ETHERNET,
+    address_in_use,
+    invalid_link,
+    judged,
+    lost,
+    mtu_too_large,
+    name_taken,
+    namespace_gone,
+    no_carrier,
+    no_device,
+    no_gid,
+    no_link_here,
+    no_parent,
+    old_name_taken,
+    refusal,
+    table_full,
+)
+from kube_rdma.adapters.kernel.pod.links import described, pick
+from kube_rdma.adapters.kernel.pod.steps import seen_device
+from kube_rdma.model.function_step import (
+    FunctionPlace,
+    RebindFunction,
+    ResetFunction,
+    SetFunction,
+)
+from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.pod_view import PodView, SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.step import (
+    AddAddress,
+    AddRoute,
+    AddRule,
+    Announce,
+    AwaitGid,
+    AwaitPartition,
+    GiveBackLink,
+    GiveBackRdma,
+    MakeLink,
+    MakeRdma,
+    MoveRdma,
+    Probe,
+    RemoveLink,
+    RemoveLinks,
+    RemoveRdma,
+    RemoveRule,
+    RestoreRdma,
+    SetLink,
+    SetSysctl,
+    Step,
+    TakeLink,
+    Undo,
+    VirtualKind,
+)
+from kube_rdma_testing.kernel import network_rdma
+from kube_rdma_testing.kernel.network import MOST, FakeLink, FakeNetwork
+from kube_rdma_testing.kernel.network import FakeSpace as Space
+from kube_rdma_testing.kernel.network_vf import (
+    allowed_mac,
+    reset_function,
+    seen_functions,
+    set_function,
+)
+
+_SYSCTL = re.compile(r"net/ipv[46]/conf/([^/]+)/[a-z0-9_]+")
+_ALWAYS = frozenset({"all", "default"})
+
+
+class FakePod:
+    """One pod's network; `space` None: its namespace is gone."""
+
+    def __init__(self, network: FakeNetwork, space: Space | None, patience: float) -> None:
+        self._net = network
+        self._maybe = space
+        self._patience = patience
+        self._run: dict[type, Callable[[Any], None]] = {
+            MakeLink: self._make,
+            TakeLink: self._take,
+            SetFunction: lambda step: set_function(network, step),
+            RebindFunction: lambda step: network_rdma.rebind(network, step, self._space),
+            SetLink: self._set,
+            Probe: self._probe,
+            AddAddress: self._add_address,
+            AddRoute: self._add_route,
+            AddRule: self._add_rule,
+            SetSysctl: self._set_sysctl,
+            MakeRdma: lambda step: network_rdma.make(network, step.name, self._link(step.on)),
+            MoveRdma: lambda step: network_rdma.move(network, step, self._space),
+            AwaitPartition: lambda step: network_rdma.await_partition(network, step, self._space),
+            AwaitGid: self._await_gid,
+            Announce: self._announce,
+        }
+        self._undo: dict[type, Callable[[Any], None]] = {
+            RemoveLink: self._remove,
+            RemoveLinks: self._remove_all,
+            RemoveRule: self._remove_rule,
+            RemoveRdma: lambda undo: network_rdma.remove(network, undo, self._space),
+            GiveBackRdma: lambda undo: network_rdma.give_back(network, undo, self._space),
+        }
+
+    @property
+    def inode(self) -> int | None:
+        """Of the namespace, None when it is gone."""
+        return self._maybe.inode if self._maybe else None
+
+    def run(self, step: Step) -> None:
+        """As PodNetwork.run."""
+        if self._maybe is None:
+            raise namespace_gone()
+        self._run[type(step)](step)
+
+    def undo(self, undo: Undo) -> None:
+        """As PodNetwork.undo."""
+        if isinstance(undo, GiveBackLink):
+            self._give_back(undo)
+        elif isinstance(undo, ResetFunction):
+            reset_function(self._net, undo)
+        elif isinstance(undo, RestoreRdma):
+            network_rdma.restore(self._net, undo)
+        elif isinstance(undo, RebindFunction):
+            network_rdma.rebind(self._net, undo)
+        elif self._maybe is not None:
+            self._undo[type(undo)](undo)
+        elif isinstance(undo, RemoveLink | RemoveLinks):
+            network_rdma.remove_returned(self._net, undo)
+
+    def links(self) -> tuple[SeenLink, ...]:
+        """As PodNetwork.links."""
+        if self._maybe is None:
+            raise namespace_gone()
+        return tuple(link.interface().seen for link in self._net.within(self._space))
+
+    def look(self, sysctls: Sequence[str] = (), functions: Sequence[FunctionPlace] = ()) -> PodView:
+        """As PodNetwork.look."""
+        links = self.links()
+        values = ((path, self._sysctl(path)) for path in sysctls)
+        return PodView(
+            links=links,
+            routes=tuple(self._space.routes),
+            rules=tuple(self._space.rules),
+            rdma=tuple(
+                replace(
+                    seen_device(
+                        device.name,
+                        device.on.name if device.on.space is self._space else None,
+                        device.pci,
+                        tuple((on, gid) for on, gid in self._net.gids(device) if gid),
+                        links,
+                    ),
+                    guid=device.guid,
+                )
+                for device in self._net.rdma
+                if self._net.shared or device.space is self._space
+            ),
+            sysctls=tuple((path, value) for path, value in values if value is not None),
+            functions=seen_functions(self._net, functions),
+        )
+
+    @property
+    def _space(self) -> Space:
+        assert self._maybe is not None
+        return self._maybe
+
+    def _link(self, name: InterfaceName) -> FakeLink:
+        found = self._net.named(self._space, name)
+        if found is None:
+            raise no_link_here(name)
+        return found
+
+    def _make(self, step: MakeLink) -> None:
+        make_link(step, 0)  # it refuses words that no kernel could be told
+        there = self._net.named(self._space, step.name)
+        if there is None:
+            there = self._born(step) if self._free(step) else self._born_apart(step)
+        elif not there.interface().ours(step.mark):
+            raise name_taken(step, described(there.interface()))
+        if not there.alias:
+            there.alias = step.mark
+            self._net.message()
+
+    def _free(self, step: MakeLink) -> bool:
+        """Whether a link can be born under its name; an old kernel asks the node for it."""
+        return not self._net.old or self._net.named(self._net.node, step.name) is None
+
+    def _born_apart(self, step: MakeLink) -> FakeLink:
+        interim = replace(step, name=interim_name(step.mark))
+        link = self._net.named(self._space, interim.name) or self._born(interim)
+        link.name = step.name
+        self._net.message()
+        return link
+
+    def _born(self, step: MakeLink) -> FakeLink:
+        if step.inside:
+            parent = self._net.named(self._space, step.parent.name)
+        else:
+            node = self._net.within(self._net.node)
+            parent = next((link for link in node if link.index == step.parent.index), None)
+        if parent is None:
+            raise no_parent(step.parent)
+        wrong = invalid_link(step, parent.mtu, parent.hardware)
+        if wrong:
+            raise wrong
+        index = self._net.next_index()
+        mac = step.mac or f"06:00:00:00:{index >> 8:02x}:{index & 255:02x}"
+        if step.kind is VirtualKind.MACVLAN:
+            _check_mac(mac, f"{step.kind} {step.name} on {step.parent.name}")
+        else:
+            mac = parent.mac  # an ipvlan is told apart by its addresses, IPoIB by its queue pair
+        link = FakeLink(step.name, index, mac, self._space, step.mtu or parent.mtu)
+        link.kind, link.parent, link.group = step.kind.value, parent, GROUP
+        link.hardware = parent.hardware
+        self._net.links.append(link)
+        self._net.message()
+        return link
+
+    def _take(self, step: TakeLink) -> None:
+        inside = self._pick(step, self._space, step.name)
+        if inside and inside.name == step.name:
+            return
+        other = self._net.named(self._space, step.name)
+        if other:
+            raise name_taken(step, described(other.interface()))
+        if inside:
+            inside.name = step.name
+        else:
+            here = self._pick(step, self._net.node, step.link.name)
+            if here is None:
+                raise lost(step.link, step.name)
+            self._net.move(here, self._space, step.name)
+        self._net.message()
+
+    def _set(self, step: SetLink) -> None:
+        link = self._link(step.name)
+        if step.mac is not None:
+            _check_mac(step.mac, f"setting {step.name}", link)
+        if step.mtu is not None:
+            if link.parent and link.parent.mtu < step.mtu:
+                raise mtu_too_large(step.name, step.mtu, link.parent.name, link.parent.mtu)
+            if step.mtu > MOST:
+                raise judged(f"setting {step.name}", refusal(errno.EINVAL))
+        link.mac, link.mtu, link.up = step.mac or link.mac, step.mtu or link.mtu, True
+        self._net.message()
+
+    def _probe(self, step: Probe) -> None:
+        if not self._link(step.name).up:
+            raise no_carrier(step, self._patience)
+        if mac := self._net.neighbours.get(step.address):
+            raise address_in_use(step, mac)
+
+    def _add_address(self, step: AddAddress) -> None:
+        link = self._link(step.name)
+        if (step.address, step.prefix) not in link.addresses:
+            link.addresses.append((step.address, step.prefix))
+            subnet = ip_network((step.address, step.prefix), strict=False)
+            if link.up and step.prefix < step.address.max_prefixlen:
+                self._space.routes.append(SeenRoute(step.name, subnet))
+        self._net.message()
+
+    def _add_route(self, step: AddRoute) -> None:
+        link = self._link(step.name)
+        act = f"the route to {step.to} over {step.name}"
+        if not link.up:
+            raise judged(act, refusal(errno.ENETDOWN))
+        near = (ip_network((address, n), strict=False) for address, n in link.addresses)
+        if step.via and not step.onlink and not any(step.via in subnet for subnet in near):
+            raise judged(act, refusal(errno.ENETUNREACH))
+        place = (step.to, step.table)
+        others = [route for route in self._space.routes if (route.to, route.table) != place]
+        self._space.routes = [*others, SeenRoute(step.name, step.to, step.via, step.table)]
+        self._net.message()
+
+    def _add_rule(self, step: AddRule) -> None:
+        rule = SeenRule(step.source, step.table, step.priority)
+        if rule not in self._space.rules:
+            self._space.rules.append(rule)
+        self._net.message()
+
+    def _remove(self, undo: RemoveLink) -> None:
+        for name in (undo.name, interim_name(undo.mark)):
+            there = self._net.named(self._space, name)
+            if there and there.interface().ours(undo.mark):
+                self._net.remove(there)
+                self._net.message()
+
+    def _remove_all(self, undo: RemoveLinks) -> None:
+        wanted = {one.name: one.mark for one in undo.links}
+        wanted |= {interim_name(one.mark): one.mark for one in undo.links}
+        grouped = [link for link in self._net.within(self._space) if link.group == GROUP]
+        if any(
+            seen.seen.name not in wanted or not seen.ours(wanted[seen.seen.name])
+            for seen in (link.interface() for link in grouped)
+        ):
+            for one in undo.links:
+                self._remove(one)
+            return
+        for link in grouped:
+            self._net.remove(link)
+        if grouped:
+            self._net.message()
+
+    def _remove_rule(self, undo: RemoveRule) -> None:
+        gone = SeenRule(undo.source, undo.table, undo.priority)
+        self._space.rules = [rule for rule in self._space.rules if rule != gone]
+        self._net.message()
+
+    def _set_sysctl(self, step: SetSysctl) -> None:
+        sysctl.check_path(step.path)
+        if self._sysctl(step.path) is None:
+            raise sysctl.judged(step.path, step.value, OSError(errno.ENOENT, ""))
+        if not step.value.lstrip("-").isdecimal():
+            raise sysctl.judged(step.path, step.value, OSError(errno.EINVAL, ""))
+        self._space.sysctls[step.path] = step.value
+        self._net.message()
+
+    def _sysctl(self, path: str) -> str | None:
+        found = _SYSCTL.fullmatch(path)
+        if not found:
+            return None
+        there = found[1] in _ALWAYS or self._net.named(self._space, found[1])
+        return self._space.sysctls.get(path, "0") if there else None
+
+    def _await_gid(self, step: AwaitGid) -> None:
+        device = network_rdma.named(self._net, step.device)
+        if device is None:
+            raise no_device(step.device)
+        listed = self._net.gids(device)
+        if (step.on, step.address) in listed:
+            return
+        if len(listed) == device.size:
+            raise table_full(step.device, step.address, len(listed), device.size)
+        raise no_gid(step.device, step.address, step.on, self._patience)
+
+    def _announce(self, step: Announce) -> None:
+        link = self._net.named(self._space, step.name)
+        if link and link.up and link.hardware == ETHERNET:
+            self._net.announced.append((link.name, step.address))
+
+    def _give_back(self, undo: GiveBackLink) -> None:
+        other = self._net.named(self._net.node, undo.link.name)
+        there = self._pick(undo, self._maybe, undo.name) if self._maybe else None
+        if there:
+            if other:
+                raise old_name_taken(undo, f"{undo.name} in the pod")
+            self._net.move(there, self._net.node, undo.link.name)
+            self._net.message()
+        here = self._pick(undo, self._net.node, undo.link.name, undo.name)
+        if here is None:
+            raise lost(undo.link, undo.name, for_good=undo.pci in self._net.unplugged)
+        if other and other is not here:
+            raise old_name_taken(undo, here.name)
+        self._restore(here, undo)
+        for one in undo.addresses:
+            here.addresses = [*dict.fromkeys((*here.addresses, one))]
+            self._net.message()
+
+    def _restore(self, here: FakeLink, undo: GiveBackLink) -> None:
+        """The messages of restore_on_node, in its order."""
+        mac = allowed_mac(here, undo.mac)
+        if (here.name, here.mtu, here.mac) != (undo.link.name, undo.mtu, mac):
+            if here.up:
+                here.up = False
+                self._net.message()
+            if here.name != undo.link.name:
+                here.name = undo.link.name
+                self._net.message()
+            here.mtu, here.mac, here.up = undo.mtu, mac, undo.up
+            self._net.message()
+        elif here.up != undo.up:
+            here.up = undo.up
+            self._net.message()
+
+    def _pick(self, card: TakeLink | GiveBackLink, space: Space, *names: str) -> FakeLink | None:
+        links = {link.index: link for link in self._net.within(space)}
+        found = pick([link.interface() for link in links.values()], card, *names)
+        return links[found.seen.index] if found else None
+
+
+def _check_mac(mac: str, act: str, link: FakeLink | None = None) -> None:
+    """The kernel takes a unicast MAC only (is_valid_ether_addr), a driver maybe not each."""
+    first = mac_bytes(mac)[0]
+    if first & 1 or not any(mac_bytes(mac)) or (link and allowed_mac(link, mac) != mac.lower()):
+        raise judged(act, refusal(errno.EADDRNOTAVAIL))

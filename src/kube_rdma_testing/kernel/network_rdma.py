@@ -1,0 +1,169 @@
+"""RDMA devices of network.py: made, removed, moved, and bound anew.
+
+network_pod.py runs its Steps with it. An InfiniBand device has its own IPoIB interface, which
+ends with a move or a binding and is made anew on the node (ipoib_add_port in drivers/infiniband/
+ulp/ipoib/ipoib_main.c), under the next number that is free.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_GUIDS
+from kube_rdma.adapters.kernel.pod.errors import (
+    INFINIBAND,
+    judged,
+    no_device,
+    no_partition,
+    rdma_taken,
+    refusal,
+    unmovable,
+)
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.function_step import RebindFunction
+from kube_rdma.model.step import (
+    AwaitPartition,
+    GiveBackRdma,
+    MoveRdma,
+    RemoveLink,
+    RemoveLinks,
+    RemoveRdma,
+    RestoreRdma,
+)
+from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, FakeRdma, FakeSpace
+
+
+def named(net: FakeNetwork, name: str) -> FakeRdma | None:
+    """The device of this name."""
+    return next((device for device in net.rdma if device.name == name), None)
+
+
+def make(net: FakeNetwork, name: str, link: FakeLink) -> None:
+    """A soft device on a link, once."""
+    for device in net.rdma:
+        if device.name == name and device.on is link:
+            return
+        if device.on is link or device.name == name:
+            raise rdma_taken(name, link.name, device.name if device.on is link else None)
+    net.rdma.append(FakeRdma(name, link, True, net.node))
+    net.message()
+
+
+def restore(net: FakeNetwork, undo: RestoreRdma) -> None:
+    """A soft device on a link of the node, once."""
+    link = net.named(net.node, undo.link.name)
+    if link is None:
+        raise judged(f"the soft RDMA device {undo.name}", refusal(errno.ENODEV))
+    make(net, undo.name, link)
+
+
+def remove(net: FakeNetwork, undo: RemoveRdma, pod: FakeSpace) -> None:
+    """A soft device whose link is in the pod."""
+    device = named(net, undo.name)
+    if device and device.soft and device.on.space is pod:
+        net.rdma.remove(device)
+        net.message()
+
+
+def move(net: FakeNetwork, step: MoveRdma, pod: FakeSpace) -> None:
+    """As in kernel/netlink/rdma_write.py."""
+    device = _find(net, step)
+    if device.space is pod:
+        return
+    if device.soft or net.shared:
+        raise unmovable(step.device)
+    _change(net, device, pod)
+
+
+def give_back(net: FakeNetwork, undo: GiveBackRdma, pod: FakeSpace) -> None:
+    """As in kernel/netlink/rdma_write.py."""
+    device = _find(net, undo)
+    if device.space is pod:
+        _change(net, device, net.node)
+
+
+def rebind(net: FakeNetwork, act: RebindFunction, pod: FakeSpace | None = None) -> None:
+    """As in kernel/sriov/rebind.py; a device in `pod` that has the GUID is as it should be."""
+    device = _at(net, act.pci)
+    if device is None and act.pci not in net.bare:
+        raise Unavailable(f"the virtual function {act.pci} is gone")
+    if device:
+        there = device.space in (net.node, pod)
+        if there and (device.guid == act.guid or {device.guid, act.guid} <= NO_GUIDS):
+            return
+        net.bare[act.pci] = device
+        net.remove(device.on)
+        net.rdma.remove(device)
+        net.message()
+    before = net.bare.pop(act.pci)
+    link = _new_link(net, before.on)
+    assert link.physical
+    told = link.physical.functions[link.number].node_guid
+    guid = before.guid if told in (None, min(NO_GUIDS)) else told
+    new = FakeRdma(f"mlx5_{link.index}", link, False, net.node, act.pci, before.size)
+    new.guid, new.partitions = str(guid), before.partitions
+    net.rdma.append(new)
+    net.message()
+
+
+def await_partition(net: FakeNetwork, step: AwaitPartition, pod: FakeSpace) -> None:
+    """As in kernel/sriov/rebind.py; nothing is waited for."""
+    device = _at(net, step.pci)
+    table = device.partitions if device and device.space in (net.node, pod) else ()
+    if step.pkey not in {key & 0x7FFF for key in table}:
+        raise no_partition(step, table)
+
+
+def return_home(net: FakeNetwork, space: FakeSpace) -> None:
+    """The devices of a namespace that ends."""
+    for device in [one for one in net.rdma if one.space is space]:
+        device.space = net.node
+        _renew(net, device)
+
+
+def remove_returned(net: FakeNetwork, undo: RemoveLink | RemoveLinks) -> None:
+    """As in kernel/pod/links.py."""
+    marks = {one.mark for one in (undo.links if isinstance(undo, RemoveLinks) else (undo,))}
+    for link in net.within(net.node):
+        if link.parent and any(map(link.interface().ours, marks)):
+            net.remove(link)
+            net.message()
+
+
+def _at(net: FakeNetwork, pci: PciAddress) -> FakeRdma | None:
+    return next((device for device in net.rdma if device.pci == pci), None)
+
+
+def _find(net: FakeNetwork, act: MoveRdma | GiveBackRdma) -> FakeRdma:
+    found = _at(net, act.pci) if act.pci else named(net, act.device)
+    if found is None:
+        raise no_device(act.device)
+    return found
+
+
+def _change(net: FakeNetwork, device: FakeRdma, space: FakeSpace) -> None:
+    device.space = space
+    _renew(net, device)
+    net.message()
+
+
+def _renew(net: FakeNetwork, device: FakeRdma) -> None:
+    """Its clients are removed and added again (rdma_dev_change_netns, core/device.c)."""
+    if device.on.hardware == INFINIBAND:
+        net.remove(device.on)
+        device.on = _new_link(net, device.on)
+
+
+def _new_link(net: FakeNetwork, old: FakeLink) -> FakeLink:
+    index = net.next_index()
+    guid = old.mac[-23:]
+    if old.physical:
+        told = old.physical.functions[old.number].port_guid
+        guid = guid if told in (None, min(NO_GUIDS)) else str(told)
+    mac = f"00:00:{index >> 8:02x}:{index & 255:02x}:fe:80:00:00:00:00:00:00:{guid}"
+    link = FakeLink(f"ib{index}", index, mac, net.node, mtu=2044, kind="ipoib", pci=old.pci)
+    link.hardware, link.permanent_mac = INFINIBAND, mac
+    link.physical, link.number = old.physical, old.number
+    net.links.append(link)
+    return link

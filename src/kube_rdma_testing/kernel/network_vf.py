@@ -1,0 +1,98 @@
+"""Virtual functions of network.py: what the driver of a physical one tells, takes and refuses.
+
+network_pod.py runs SetFunction and ResetFunction with it. It reads the very messages that
+kernel/netlink/rtnl_vf.py would send, in the kernel's order of things.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from dataclasses import fields, replace
+
+from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_MAC, Setting, changes, sent
+from kube_rdma.adapters.kernel.pod.errors import (
+    INFINIBAND,
+    no_function,
+    no_physical,
+    refusal,
+    setting_refused,
+)
+from kube_rdma.model.function_step import (
+    FunctionPlace,
+    FunctionSettings,
+    ResetFunction,
+    SetFunction,
+)
+from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork
+
+
+def set_function(net: FakeNetwork, step: SetFunction) -> None:
+    """As in kernel/netlink/rtnl_vf.py."""
+    physical = _physical(net, step.place)
+    now = physical.functions.get(step.place.number)
+    if now is None:
+        raise no_function(step.place, len(physical.functions))
+    for setting in changes(physical.index, step.place.number, step.wanted, now):
+        _take(net, physical, step.place, setting)
+
+
+def reset_function(net: FakeNetwork, undo: ResetFunction) -> None:
+    """As in kernel/netlink/rtnl_vf.py."""
+    physical = _physical(net, undo.place)
+    now = physical.functions.get(undo.place.number)
+    if now is not None:
+        for setting in changes(physical.index, undo.place.number, undo.found, now):
+            _take(net, physical, undo.place, setting)
+
+
+def seen_functions(
+    net: FakeNetwork, places: Iterable[FunctionPlace]
+) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
+    """As in kernel/netlink/rtnl_vf.py."""
+    known = {link.pci: link for link in net.within(net.node)}
+    return tuple(
+        (place, known[place.pci].functions[place.number])
+        for place in places
+        if place.pci in known and place.number in known[place.pci].functions
+    )
+
+
+def allowed_mac(link: FakeLink, mac: str) -> str:
+    """The MAC that a link gets: that of an untrusted function is the administrative one."""
+    if link.hardware == INFINIBAND:
+        return link.mac
+    if link.physical is None:
+        return mac.lower()
+    now = link.physical.functions.get(link.number, FunctionSettings())
+    return mac.lower() if now.trust or now.mac in (None, NO_MAC) else now.mac
+
+
+def _physical(net: FakeNetwork, place: FunctionPlace) -> FakeLink:
+    found = next((one for one in net.within(net.node) if one.pci == place.pci), None)
+    if found is None:
+        raise no_physical(place)
+    return found
+
+
+def _take(net: FakeNetwork, physical: FakeLink, place: FunctionPlace, setting: Setting) -> None:
+    """One message, which sets several fields where they come together."""
+    now, said = physical.functions[place.number], sent(setting.request.body)
+    names = [field.name for field in fields(said) if getattr(said, field.name) is not None]
+    changed = {name for name in names if getattr(said, name) != getattr(now, name)}
+    code = 0
+    if physical.cannot & changed:
+        code = errno.EOPNOTSUPP
+    elif _is_wrong(said):
+        code = errno.EINVAL
+    if code:
+        raise setting_refused(place, setting.what, refusal(code))
+    physical.functions[place.number] = replace(now, **{name: getattr(said, name) for name in names})
+    net.message()
+
+
+def _is_wrong(said: FunctionSettings) -> bool:
+    """What every driver refuses: a multicast MAC, a VLAN or rates that cannot be."""
+    group = said.mac is not None and bool(int(said.mac[:2], 16) & 1)
+    vlan = (said.vlan or 0) > 4094 or (said.qos or 0) > 7
+    return group or vlan or bool(said.max_rate and (said.min_rate or 0) > said.max_rate)

@@ -1,0 +1,309 @@
+"""A fake kernel: writes the sysfs tree that shows given devices, and breaks it on request.
+
+For tests and demonstrations. Reading what `write_tree` wrote gives the same values back, and what
+no kernel could show is refused (tree_rules.py), so a test cannot be built on an impossible card.
+`unpack` makes a tree out of a recorded one, kept as a single text file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+
+from kube_rdma.adapters.kernel.sysfs.functions import LINK_TYPES
+from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
+from kube_rdma.model.card import Function
+from kube_rdma.model.device import (
+    CharDevice,
+    CharKind,
+    Device,
+    Gpu,
+    LinkLayer,
+    PciAddress,
+    PhysicalState,
+    Port,
+    PortState,
+    Seat,
+)
+from kube_rdma_lab.native.tree_text import link, link_to, write
+from kube_rdma_testing.kernel.tree_rules import complaints
+from kube_rdma_testing.kernel.tree_rules_functions import function_complaints
+
+_NODE_TYPES = ("CA", "switch", "router", "RNIC", "usNIC", "usNIC UDP", "unspecified")
+_STATES = tuple(PortState)[:-1]
+_PHYSICAL_STATES = tuple(PhysicalState)[:-1]
+_UNUSED_GID = ":".join(["0000"] * 8)
+_LINK_NUMBERS = {name: number for number, name in LINK_TYPES.items()}
+_NO_LINK_TYPE = "65534"  # ARPHRD_NONE
+_ETHERNET_CLASS, _INFINIBAND_CLASS = 0x020000, 0x020700  # include/linux/pci_ids.h
+_CLASSES = {CharKind.UVERBS: "infiniband_verbs", CharKind.RDMA_CM: "misc"}
+
+
+class Damage(StrEnum):
+    """Ways in which a file of a tree can be wrong."""
+
+    DELETED = "deleted"
+    EMPTY = "empty"
+    BINARY = "binary"
+    FOLDER = "folder"  # a directory where a file belongs
+    LOOP = "loop"  # a link to itself
+
+
+def write_tree(
+    root: Path,
+    devices: Sequence[Device],
+    rdma_cm: CharDevice | None = None,
+    gpus: Sequence[Gpu] = (),
+    functions: Sequence[Function] = (),
+) -> None:
+    """Write what the kernel's sysfs shows for `devices` below `root`, which is made if missing.
+
+    The function of a device that is not among `functions` has no class, so it is none of a survey.
+    Default routes are written as `kube-rdma devices --record` does. Raise ValueError, saying why,
+    for what no kernel could show.
+    """
+    for complaint in (
+        *complaints(devices, rdma_cm, gpus, functions),
+        *function_complaints(devices, functions),
+    ):
+        raise ValueError(f"no kernel shows this: {complaint}")
+    for folder in ("class/infiniband", "class/net", "bus/pci/devices", "bus/pci/drivers"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    seats = [device.seat for device in devices if device.seat]
+    seats += [*(gpu.seat for gpu in gpus), *(function.seat for function in functions)]
+    _write_seats(root, {seat.pci: seat for seat in seats})
+    for gpu in gpus:
+        _write_gpu(root, gpu)
+    for function in functions:
+        _write_function(root, function)
+    routed = sorted(n.name for f in functions for n in f.netdevs if n.default_route)
+    if routed:
+        write(root, ROUTES_FILE, json.dumps({"interfaces": routed}))
+    # Hardware first: a soft link may sit on the interface of a card.
+    for device in sorted(devices, key=lambda one: one.is_soft):
+        _write_device(root, device)
+    if rdma_cm is not None:
+        _write_char(root, "devices/virtual", rdma_cm, {})
+
+
+@contextmanager
+def damaged(root: Path, path: str, how: Damage) -> Iterator[None]:
+    """One file of a tree is broken inside the `with`; `path` is relative to `root`."""
+    target = root / path
+    content = target.read_bytes()
+    target.unlink()
+    try:
+        if how is Damage.EMPTY:
+            target.touch()
+        elif how is Damage.BINARY:
+            target.write_bytes(b"\x7fELF\x00\xff\xfe")
+        elif how is Damage.FOLDER:
+            target.mkdir()
+        elif how is Damage.LOOP:
+            target.symlink_to(target.name)
+        yield
+    finally:
+        if how is Damage.FOLDER:
+            target.rmdir()
+        target.unlink(missing_ok=True)
+        target.write_bytes(content)
+
+
+def remove_device(root: Path, name: str) -> None:
+    """Take a device away as unplugging does: its directory and the link to it."""
+    link = root / "class/infiniband" / name
+    shutil.rmtree(link.resolve())
+    link.unlink()
+
+
+def add_virtual(root: Path, function: Function) -> None:
+    """A virtual function appears below its card, which is there and lists it then."""
+    seat, place = function.seat, _place(function.seat)
+    write(root, f"{place}/numa_node", str(-1 if seat.numa_node is None else seat.numa_node))
+    link(root, f"{place}/physfn", f"../{seat.physical_function}")
+    _write_function(root, function)
+    link_to(root, f"bus/pci/devices/{seat.pci}", place)
+    card = f"{place.rpartition('/')[0]}/{seat.physical_function}"
+    link(root, f"{card}/virtfn{function.vf_index}", f"../{seat.pci}")
+
+
+def remove_virtual(root: Path, link: Path) -> None:
+    """The virtual function that `link`, a card's virtfnN, leads to goes with its interface."""
+    place = link.resolve()
+    link.unlink()
+    for netdev in place.glob("net/*"):
+        (root / "class/net" / netdev.name).unlink()
+    (root / "bus/pci/devices" / place.name).unlink()
+    shutil.rmtree(place)
+
+
+def _write_seats(root: Path, seats: dict[PciAddress, Seat]) -> None:
+    """The PCI functions, and those that they name as their physical or virtual ones."""
+    for seat in list(seats.values()):
+        physical = seat.physical_function
+        if physical and physical not in seats:
+            among = [vf for vf, other in seats.items() if other.physical_function == physical]
+            path = (*seat.path[:-1], physical)
+            node, count = seat.numa_node, len(among)
+            seats[physical] = Seat(physical, seat.root, path, node, None, tuple(among), count)
+    for seat in list(seats.values()):
+        place, node = _place(seat), seat.numa_node
+        for index, virtual in enumerate(seat.virtual_functions):
+            link(root, f"{place}/virtfn{index}", f"../{virtual}")
+            path = (*seat.path[:-1], virtual)
+            seats.setdefault(virtual, Seat(virtual, seat.root, path, node, seat.pci))
+        if seat.sriov_total is not None:
+            write(root, f"{place}/sriov_totalvfs", str(seat.sriov_total))
+    for seat in seats.values():
+        place = _place(seat)
+        write(root, f"{place}/numa_node", str(-1 if seat.numa_node is None else seat.numa_node))
+        link_to(root, f"bus/pci/devices/{seat.pci}", place)
+        if seat.physical_function:
+            link(root, f"{place}/physfn", f"../{seat.physical_function}")
+
+
+def _place(seat: Seat) -> str:
+    return "/".join(("devices", seat.root, *seat.path))
+
+
+def _write_gpu(root: Path, gpu: Gpu) -> None:
+    _write_ids(root, gpu, gpu.pci_class)
+
+
+def _write_ids(root: Path, function: Gpu | Function, pci_class: int) -> None:
+    place = _place(function.seat)
+    write(root, f"{place}/class", f"0x{pci_class:06x}")
+    write(root, f"{place}/vendor", f"0x{function.vendor:04x}")
+    write(root, f"{place}/device", f"0x{function.device:04x}")
+    if function.driver:
+        _write_driver(root, place, f"bus/pci/drivers/{function.driver}")
+
+
+def _write_function(root: Path, function: Function) -> None:
+    place = _place(function.seat)
+    fabric = any(netdev.link_type == "infiniband" for netdev in function.netdevs)
+    _write_ids(root, function, _INFINIBAND_CLASS if fabric else _ETHERNET_CLASS)
+    if function.acpi_index is not None:
+        write(root, f"{place}/acpi_index", str(function.acpi_index))
+    for number, netdev in enumerate(function.netdevs):
+        beside = f"{place}/net/{netdev.name}"
+        write(root, f"{beside}/dev_port", str(number))
+        write(root, f"{beside}/type", _LINK_NUMBERS.get(netdev.link_type, _NO_LINK_TYPE))
+        write(root, f"{beside}/flags", "0x1003" if netdev.up else "0x1002")
+        if netdev.carrier is not None:
+            write(root, f"{beside}/carrier", str(int(netdev.carrier)))
+        link_to(root, f"class/net/{netdev.name}", beside)
+
+
+def _write_driver(root: Path, place: str, driver: str) -> None:
+    (root / driver).mkdir(parents=True, exist_ok=True)
+    if not (root / place / "driver").is_symlink():
+        link_to(root, f"{place}/driver", driver)
+
+
+def _write_device(root: Path, device: Device) -> None:
+    above = _write_site(root, device)
+    place = f"{above}/infiniband/{device.name}"
+    if device.node_guid is not None:
+        write(root, f"{place}/node_guid", device.node_guid)
+    write(root, f"{place}/node_type", _numbered(device.node_type, _NODE_TYPES, 1))
+    write(root, f"{place}/fw_ver", device.firmware or "")
+    if device.is_soft:
+        # rxe has the file; siw (iWARP) has not and is known by its GID alone.
+        if device.node_type == "CA":
+            write(root, f"{place}/parent", device.ports[0].netdev or "(null)")
+    else:
+        link_to(root, f"{place}/device", above)
+    (root / place / "ports").mkdir()
+    for port in device.ports:
+        _write_port(root, f"{place}/ports/{port.number}", port)
+    link_to(root, f"class/infiniband/{device.name}", place)
+    for char in device.char_devices:
+        _write_char(root, above, char, {"ibdev": device.name})
+
+
+def _write_site(root: Path, device: Device) -> str:
+    """The directory a device sits in, with what is beside it there: driver and netdevs."""
+    if device.is_soft:
+        port = device.ports[0]
+        there = root / f"class/net/{port.netdev}"
+        if port.netdev and not there.exists():
+            above = _place(device.seat) if device.seat else "devices/virtual"
+            _write_netdev(root, above, port, 0)
+        elif port.netdev:
+            _write_bond(root, there.resolve().relative_to(root.resolve()).as_posix(), port)
+        return "devices/virtual"
+    above = _place(device.seat) if device.seat else "devices/platform"
+    bus = "pci" if device.seat else "platform"
+    if device.identity != device.pci:
+        above = f"{above}/{device.identity}"
+        bus = "auxiliary" if device.auxiliary else bus
+    if device.driver:
+        _write_driver(root, above, f"bus/{bus}/drivers/{device.driver}")
+    if device.subfunction is not None:
+        write(root, f"{above}/sfnum", str(device.subfunction))
+    for port in device.ports:
+        if port.netdev:
+            _write_netdev(root, above, port, port.number - 1)
+    return above
+
+
+def _write_netdev(root: Path, above: str, port: Port, dev_port: int) -> None:
+    place = f"{above}/net/{port.netdev}"
+    fabric = port.link_layer is LinkLayer.INFINIBAND
+    write(root, f"{place}/dev_port", str(dev_port))
+    write(root, f"{place}/type", _LINK_NUMBERS["infiniband" if fabric else "ether"])
+    if not (root / "class/net" / str(port.netdev)).is_symlink():
+        link_to(root, f"class/net/{port.netdev}", place)
+    _write_bond(root, place, port)
+
+
+def _write_bond(root: Path, place: str, port: Port) -> None:
+    """The bond above the interface at `place`, once."""
+    if port.bond and not (root / place / "master").is_symlink():
+        bond = f"devices/virtual/net/{port.bond}"
+        if not (root / bond).exists():
+            write(root, f"{bond}/bonding/mode", "802.3ad 4")
+            link_to(root, f"class/net/{port.bond}", bond)
+        link_to(root, f"{place}/master", bond)
+        link_to(root, f"{place}/upper_{port.bond}", bond)
+
+
+def _write_port(root: Path, place: str, port: Port) -> None:
+    write(root, f"{place}/state", _numbered(port.state, _STATES, 0))
+    physical = _numbered(port.physical_state, _PHYSICAL_STATES, 1)
+    write(root, f"{place}/phys_state", physical.replace("UNKNOWN", "<unknown>"))
+    write(root, f"{place}/link_layer", port.link_layer)
+    if port.rate_gbps is not None:
+        write(root, f"{place}/rate", f"{port.rate_gbps:g} Gb/sec (4X EDR)")
+    if port.pkey is not None:
+        write(root, f"{place}/pkeys/0", f"0x{port.pkey:04x}")
+    write(root, f"{place}/lid", f"0x{port.lid or 0:x}")
+    write(root, f"{place}/sm_lid", f"0x{port.sm_lid or 0:x}")
+    used = {gid.index: gid for gid in port.gids}
+    for index in range(max(used, default=0) + 2):  # so that every table has an unused entry
+        gid = used.get(index)
+        write(root, f"{place}/gids/{index}", gid.value if gid else _UNUSED_GID)
+        if gid:
+            write(root, f"{place}/gid_attrs/types/{index}", gid.type)
+        if gid and gid.netdev:
+            write(root, f"{place}/gid_attrs/ndevs/{index}", gid.netdev)
+
+
+def _numbered(word: str, words: Sequence[str], start: int) -> str:
+    number = words.index(word) + start if word in words else len(words) + start
+    return f"{number}: {word}"
+
+
+def _write_char(root: Path, above: str, char: CharDevice, files: dict[str, str]) -> None:
+    name = char.path.rpartition("/")[2]
+    kind = _CLASSES.get(char.kind, "infiniband_mad")
+    place = f"{above}/{kind}/{name}"
+    uevent = f"MAJOR={char.major}\nMINOR={char.minor}\nDEVNAME={char.path.removeprefix('/dev/')}"
+    for file, content in {**files, "dev": f"{char.major}:{char.minor}", "uevent": uevent}.items():
+        write(root, f"{place}/{file}", content)
+    link_to(root, f"class/{kind}/{name}", place)

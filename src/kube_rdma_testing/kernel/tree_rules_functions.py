@@ -1,0 +1,100 @@
+"""What no kernel can show of network functions and their interfaces: the fake kernel's refusals.
+
+The third part of tree_rules.py. Facts of drivers/pci and net/core, and one limit of the fake that
+says so: it writes no interfaces beside those of an RDMA device's ports (no representors).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from kube_rdma.adapters.kernel.sysfs.functions import LINK_TYPES
+from kube_rdma.model.card import Function, Netdev
+from kube_rdma.model.device import Device, LinkLayer, PciAddress
+
+_NETDEV = re.compile(r"[^/\s:%]{1,15}")  # IFNAMSIZ is 16 with the final NUL
+_LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
+
+
+def function_complaints(devices: Sequence[Device], functions: Sequence[Function]) -> Iterator[str]:
+    """Why these functions cannot be, one sentence each; none when they can."""
+    there = {function.seat.pci: function for function in functions}
+    if [f.seat.pci for f in functions] != sorted(there):
+        yield "a survey lists its functions by address, without doubles"
+    names = Counter(netdev.name for function in functions for netdev in function.netdevs)
+    yield from (f"interface {name} is there {n} times" for name, n in names.items() if n > 1)
+    for function in functions:
+        yield from _function(function)
+        yield from _virtual(function, there)
+    for device in devices:
+        yield from _on_function(device, there, set(names))
+
+
+def _function(function: Function) -> Iterator[str]:
+    where = f"function {function.seat.pci}"
+    if not (0 <= function.vendor < 1 << 16 and 0 <= function.device < 1 << 16):
+        yield f"{where}: vendor and device have 16 bits"
+    if function.acpi_index is not None and not 0 <= function.acpi_index < 1 << 32:
+        yield f"{where}: the firmware's number has 32 bits"
+    if function.driver is None and function.netdevs:
+        yield f"{where}: an interface comes with a driver"
+    if [n.name for n in function.netdevs] != sorted(n.name for n in function.netdevs):
+        yield f"{where}: a survey lists its interfaces by name"
+    for netdev in function.netdevs:
+        yield from _netdev(f"{where}: {netdev.name}", netdev)
+
+
+def _netdev(where: str, netdev: Netdev) -> Iterator[str]:
+    if not _NETDEV.fullmatch(netdev.name):
+        yield f"{where} is no name of an interface"
+    if netdev.link_type not in {*LINK_TYPES.values(), ""}:
+        yield f"{where}: no link type is called {netdev.link_type}"
+    if netdev.up is (netdev.carrier is None):
+        yield f"{where}: the carrier of an interface can be read exactly when it is up"
+    if netdev.default_route and not netdev.up:
+        yield f"{where}: routes go with the interface that is set down"
+
+
+def _virtual(function: Function, there: dict[PciAddress, Function]) -> Iterator[str]:
+    """A card and its virtual functions, which have vendor and class from it and one device id."""
+    seat = function.seat
+    missing = [name for name in seat.virtual_functions if name not in there]
+    if missing:
+        yield f"function {seat.pci}: its virtual function {missing[0]} is of class 02 as well"
+    virtual = [there[name] for name in seat.virtual_functions if name in there]
+    if any(vf.vendor != function.vendor or vf.device != virtual[0].device for vf in virtual):
+        yield f"function {seat.pci}: its virtual functions have its vendor and one device id"
+    for index, name in enumerate(seat.virtual_functions):
+        if name in there and there[name].vf_index != index:
+            yield f"function {name}: it is number {index} of {seat.pci}"
+    if seat.physical_function is None and function.vf_index is not None:
+        yield f"function {seat.pci}: only virtual functions are numbered"
+    if seat.physical_function is not None and function.acpi_index is not None:
+        yield f"function {seat.pci}: the firmware numbers no virtual functions"
+    if seat.physical_function is not None and seat.physical_function not in there:
+        yield f"function {seat.pci}: its card {seat.physical_function} is of class 02 as well"
+
+
+def _on_function(
+    device: Device, there: dict[PciAddress, Function], names: set[str]
+) -> Iterator[str]:
+    """A device shares driver and interfaces with the function that it sits on."""
+    ports = {port.netdev: port for port in device.ports if port.netdev}
+    function = there.get(device.seat.pci) if device.seat else None
+    if function is None or device.auxiliary:
+        yield from (f"{device.name}: {name} is another's" for name in ports if name in names)
+        return
+    netdevs = {netdev.name: netdev for netdev in function.netdevs}
+    if not ports.keys() <= netdevs.keys():
+        yield f"{device.name}: its function {function.seat.pci} has other interfaces"
+        return
+    if not device.is_soft:
+        if device.driver != function.driver:
+            yield f"{device.name}: its function has the driver {function.driver}"
+        if tuple(netdevs) != tuple(sorted(ports)):
+            yield f"{device.name}: the fake writes no interfaces beside those of its ports"
+    for name, port in ports.items():
+        if _LINK_TYPES.get(port.link_layer, "ether") != netdevs[name].link_type:
+            yield f"{device.name}: {name} is of another link layer"

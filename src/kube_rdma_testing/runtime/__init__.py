@@ -1,0 +1,1 @@
+"""The container runtime: CDI files and the CRI."""
