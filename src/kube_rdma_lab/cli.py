@@ -1,4 +1,4 @@
-"""`kube-rdma lab …`: the lab's words on the command line. What they do is in lab.py and demo.py."""
+"""`kube-rdma lab …`: the lab's words on the command line; lab.py and demo/main.py act."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class NodeSpec:
     """One node; `index` counts from 1 and fixes its addresses.
 
     All fields from `nics` to `rdma_netns` are a machine's. `tree` is a native node's: its cards, as
-    cards/trees.py finds them by name or by folder; empty for none.
+    native/trees.py finds them by name or by folder; empty for none.
     """
 
     index: int

@@ -4,7 +4,7 @@ Between pod/steps.py and /sys. mlx5 asks for the GUIDs of a function when it pro
 count from the next binding on. Unbinding ends the RDMA device and the interface, wherever they are,
 and binding makes them on the node, under names that udev may change yet. One change of a card at a
 time, with the lock of functions.py. Documentation/ABI/testing/sysfs-bus-pci (bind, unbind),
-sysfs-class-infiniband (node_guid, pkeys); the fake is fake_network_ib.py.
+sysfs-class-infiniband (node_guid, pkeys); the fake is kube_rdma_testing/kernel/network_rdma.py.
 """
 
 from __future__ import annotations

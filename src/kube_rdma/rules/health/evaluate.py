@@ -1,0 +1,113 @@
+"""Judges a node, all of it and in one order: its cards, what is wrong with each, and its pools.
+
+The agent asks at every look, `config check --node` once and with less known. Each pass adds reasons
+to cards, so the order is part of the answer: what a card is by itself (cards.py), what its pool
+needs of it (membership.py), what no survey sees (damping.py), then what has to last (damping.py),
+then who has it already; pools are made of what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.function import FunctionsWish
+from kube_rdma.model.link import PodLink
+from kube_rdma.model.pool import Pool, PoolSpec
+from kube_rdma.model.survey import Survey
+from kube_rdma.rules.functions.ranges import outside
+from kube_rdma.rules.health.damping import (
+    Assessment,
+    Health,
+    assess,
+    inside_pod,
+    with_missing_nodes,
+)
+from kube_rdma.rules.health.discovery import judge
+from kube_rdma.rules.health.membership import Holders, as_members, not_free
+from kube_rdma.rules.pools.cards import cards
+from kube_rdma.rules.pools.pools import Clash, resolve
+
+LEAVING = "its card is to have another number of virtual functions"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What is known of a node at one moment.
+
+    `cards` are those of the survey (node_cards). Outside the agent only `specs` and
+    `function_specs` are known beside them. `kept` are specs that nobody wishes for any more and
+    pods still hold cards of; `held` says by resource and card which pods. `missing` are paths of
+    device nodes that are not there. `inside` has the pod and the links of its namespace for cards
+    that are in one. `leaving` are functions that are to be removed.
+    """
+
+    survey: Survey
+    cards: Sequence[Card]
+    specs: Sequence[PoolSpec]
+    function_specs: Sequence[FunctionsWish] = ()
+    kept: Sequence[PoolSpec] = ()
+    held: Holders = field(default_factory=dict)
+    missing: Collection[str] = ()
+    inside: Mapping[CardId, tuple[str, Sequence[PodLink]]] = field(default_factory=dict)
+    leaving: Collection[CardId] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """What a node comes to.
+
+    `cards` are all of it, each with what is wrong with it for the pool that has it, before that is
+    damped. `taken` and `beyond` are sentences: cards that pods hold by another resource, and ranges
+    that choose functions which are not there.
+    """
+
+    cards: tuple[Card, ...]
+    pools: tuple[Pool, ...]
+    clashes: tuple[Clash, ...]
+    assessment: Assessment
+    taken: tuple[str, ...]
+    beyond: tuple[str, ...]
+
+
+def evaluate(
+    facts: NodeFacts, health: Mapping[CardId, Health] | None = None, now: float = 0.0
+) -> NodeVerdict:
+    """Return what the node comes to; `health` is that of the last assessment, None at the first.
+
+    `now` is in seconds of one clock that never goes back.
+    """
+    judged = _judged(facts)
+    assessment = assess(health or {}, judged, now)
+    free = not_free(facts.specs, assessment.cards, facts.held, facts.kept)
+    pools, clashes = resolve(facts.specs, free, facts.survey, facts.held)
+    taken = tuple(_added(assessment.cards, free))
+    beyond = outside(facts.specs, facts.survey, facts.function_specs)
+    return NodeVerdict(judged, pools, clashes, assessment, taken, beyond)
+
+
+def node_cards(survey: Survey) -> tuple[Card, ...]:
+    """Return the cards of a node, each as it is by itself, whatever pool it is for."""
+    return cards(survey, judge(survey))
+
+
+def _judged(facts: NodeFacts) -> tuple[Card, ...]:
+    members = as_members(facts.specs, facts.cards, facts.survey, facts.held)
+    complete = with_missing_nodes(members, facts.missing)
+    return tuple(_leaving(_inside(card, facts), facts) for card in complete)
+
+
+def _inside(card: Card, facts: NodeFacts) -> Card:
+    seen = facts.inside.get(card.id)
+    return inside_pod(card, *seen) if seen else card
+
+
+def _leaving(card: Card, facts: NodeFacts) -> Card:
+    return replace(card, reasons=(*card.reasons, LEAVING)) if card.id in facts.leaving else card
+
+
+def _added(before: Sequence[Card], after: Sequence[Card]) -> Iterator[str]:
+    """Yield what came to stand against cards, with their names."""
+    for was, card in zip(before, after, strict=True):
+        yield from (f"{card.name}: {reason}" for reason in card.reasons[len(was.reasons) :])
