@@ -150,7 +150,7 @@ def plant_edited_lease(world):
         (plant_left_lease, "node gone", "its lease ipam.node-9 is left"),
         (plant_full, "nearly full", "IPPool tiny: 2 of 2 IPv4 addresses"),
         (plant_edited_block, "edited", "IPBlock default.10-0-0-0"),
-        (plant_renamed_block, "edited", "belongs into the block default.10-0-0-0"),
+        (plant_renamed_block, "edited", "belongs in the block default.10-0-0-0"),
         (plant_edited_pool, "edited", "IPPool b"),
         (plant_edited_lease, "edited", "Lease ipam.node-1"),
     ],

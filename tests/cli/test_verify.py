@@ -64,7 +64,7 @@ def test_a_kernel_that_fails_at_a_step_gives_all_back_and_the_step_is_named(worl
         assert world.state() == before
         ((trouble,),) = [one.troubles for one in failed]
         assert trouble.act in failed[0].trial.plan.steps
-        assert "busy" in trouble.said
+        assert "busy" in trouble.message
         assert not trouble.left
 
 
@@ -102,7 +102,7 @@ def test_what_is_left_in_the_namespace_is_said():
     doors = replace(world.doors(), open_pod=open_pod)
     found = selftest(Asked(("ens0f0",), (Kind.MACVLAN,)), doors, lambda _: None)
     assert "the interface kr-selftest was left in the namespace" in [
-        one.said for one in found[0].troubles
+        one.message for one in found[0].troubles
     ]
 
 

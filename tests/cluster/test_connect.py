@@ -81,7 +81,7 @@ async def test_a_rotated_token_is_read_again(tmp_path):
 async def test_credentials_that_nobody_accepts(tmp_path):
     server = Server(answer({"code": 401}, 401))
     async with server.running(tmp_path) as config, connect(config) as cluster:
-        with pytest.raises(Refused, match="does not accept our credentials"):
+        with pytest.raises(Refused, match="does not accept kube-rdma's credentials"):
             await cluster.get(TRIAL, "a")
 
 
@@ -136,8 +136,8 @@ async def test_a_stream_that_breaks_is_a_cut(tmp_path):
     [
         (None, "not found"),
         ("a: [", "expected the node content"),
-        ("[]", "no complete kubeconfig"),
-        ("{}", "no complete kubeconfig ('clusters')"),
+        ("[]", "not a complete kubeconfig"),
+        ("{}", "not a complete kubeconfig ('clusters')"),
         ('{"clusters": [], "contexts": []}', "No current context"),
         ('{"clusters": [], "contexts": [], "current-context": "x"}', "'x' not found"),
     ],

@@ -227,7 +227,7 @@ async def test_a_folder_that_is_not_the_runtimes_is_not_used(host):
     assert str(kept.error).startswith(
         "/net.d/10-gke-ptp.conflist: it calls portmap, not to be found"
     )
-    assert f"in /bin as we see that below {host.root}" in str(kept.error)
+    assert f"in /bin as the agent sees it below {host.root}" in str(kept.error)
     assert "docs/agent.md" in str(kept.error)
     assert host.text("10-gke-ptp.conflist") == before
     assert not (host.binaries / PLUGIN).exists()

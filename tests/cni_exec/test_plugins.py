@@ -127,7 +127,7 @@ def test_check_and_results_are_of_version_0_4_0(world, sandbox, facts, result):
         (
             Answer("hello"),
             Unavailable,
-            "The CNI plugin bridge answered ADD with what is no result: hello.",
+            "The CNI plugin bridge answered ADD with something that is not a result: hello.",
         ),
         (
             Answer("x" * (MOST + 1)),

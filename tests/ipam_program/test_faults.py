@@ -220,7 +220,7 @@ async def test_what_rbac_forbids_is_said(world):
         asked = asyncio.create_task(addresses.add(ask("c1")))
         await until(lambda: addresses._runner.refusal)
         world.clock.time += 2 * TIMING.patience
-        with pytest.raises(Refused, match=r'Add to our role the rule .*"ipblocks".*"create"'):
+        with pytest.raises(Refused, match=r'Add the rule .*"ipblocks".*"create".* to kube'):
             await asked
         world.server.forbidden.clear()
         await addresses.add(ask("c1"))

@@ -243,7 +243,7 @@ def test_a_virtual_function_that_names_another_physical_one(fabric):
     [
         ("../0000:41:00.2", "leads to 0000:41:00.2, as another one does"),
         ("../0000:41:07.7", "leads to 0000:41:07.7, which bus/pci/devices does not show"),
-        ("../net", "leads to 'net', which is no PCI function"),
+        ("../net", "leads to 'net', which is not a PCI function"),
         ("a\nb", "leads to a name that is not text: 'a\\nb'"),
     ],
 )

@@ -104,7 +104,7 @@ def test_a_namespace_that_is_gone_is_unavailable(world):
 
 
 def test_another_file_is_no_namespace(world):
-    with pytest.raises(Refused, match="is no network namespace") as caught:
+    with pytest.raises(Refused, match="is not a network namespace") as caught:
         world.links_inside(world.other_file)
     assert "/run/netns/NAME" in caught.value.remedy
 

@@ -157,7 +157,7 @@ def test_a_soft_device_is_named_by_its_interface():
 def test_words_that_the_kernel_could_not_be_told_are_refused():
     with pytest.raises(Refused, match="Choose one of l2, l3, l3s"):
         make(VirtualKind.IPVLAN, mode="bridge")
-    with pytest.raises(Refused, match="is no MAC"):
+    with pytest.raises(Refused, match="is not a MAC"):
         make(mac="02:00:00:00:00:0g")
 
 

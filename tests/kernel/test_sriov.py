@@ -149,7 +149,7 @@ def test_a_card_that_takes_no_addresses_has_its_functions_all_the_same(world):
 def test_where_no_functions_can_be_made_the_kernel_binds_drivers_as_before(world, give):
     """Whoever makes some by hand afterwards finds it so."""
     world.kernel.room = 1
-    with pytest.raises(Refused, match="has not the addresses or bus numbers"):
+    with pytest.raises(Refused, match="does not have the addresses or bus numbers"):
         world.sriov(give=world.kernel.give if give else None).make(act(world, 0, 2))
     switch = world.root / "bus/pci/devices" / CARD / "sriov_drivers_autoprobe"
     assert switch.read_text() == "1\n"
@@ -225,7 +225,7 @@ def test_functions_that_get_no_driver_are_told_and_stay(world):
 
 REFUSALS = {
     "which may not be written (Read-only file system)": {"readonly": True},
-    "has not the addresses or bus numbers": {"room": 3},
+    "does not have the addresses or bus numbers": {"room": 3},
     "its driver does not allow it now": {"assigned": {CARD}},
     "its driver makes no virtual functions": {"unable": {"igb"}},
 }

@@ -82,7 +82,7 @@ async def test_requests_that_are_none(plugin, recording, messages, status):
         with pytest.raises(GRPCError) as caught:
             await send(plugin, ALLOCATE, *messages)
         assert caught.value.status is status
-    assert len(recording.of("a call on our socket cannot be understood")) == 1
+    assert len(recording.of("kubelet call not understood")) == 1
 
 
 async def test_every_call_reads_its_request_with_care(plugin, recording):

@@ -1,1 +1,1 @@
-"""Who we speak with: bytes of one neighbour to model values and back. Adapters decide nothing."""
+"""Neighbours of kube-rdma: bytes of each to model values and back. Adapters decide nothing."""

@@ -309,7 +309,7 @@ class PluginResult:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """Everything of ours in one sandbox. `complete` once every step was run and ADD answered."""
+    """All of kube-rdma in one sandbox. `complete` once every step was run and ADD answered."""
 
     sandbox: Sandbox
     plans: tuple[Plan, ...]

@@ -38,7 +38,7 @@ def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:
 
 
 def at_start(nonce: Nonce) -> ContainerId:
-    """Stands for the sandbox of a pod without a network of ours: CNI never names that one."""
+    """Stands for the sandbox of a pod without a network of kube-rdma: CNI never names that one."""
     return ContainerId(f"start-{nonce}")
 
 
@@ -83,7 +83,7 @@ class Binding:
     nonce: Nonce
     container: ContainerId
     pod: PodName
-    uid: str  # of the pod; "" where it has no network of ours, pod resources do not tell it
+    uid: str  # of the pod; "" where it has no network of kube-rdma, pod resources do not tell it
     netns: str  # path of the network namespace; "" likewise
     resource: str
     shares: tuple[ShareId, ...]
@@ -116,7 +116,7 @@ class Edits:
 
 @dataclass(frozen=True, slots=True)
 class CdiFile:
-    """A CDI file of ours, known to be there `since` then (monotonic clock, seconds)."""
+    """A CDI file of kube-rdma, known to be there `since` then (monotonic clock, seconds)."""
 
     nonce: Nonce
     container: ContainerId

@@ -35,7 +35,7 @@ class Verb(StrEnum):
 
 
 class Code(IntEnum):
-    """Error codes: those of the specification below 100, ours from there on."""
+    """Error codes: those of the specification below 100, kube-rdma's from there on."""
 
     VERSION = 1
     ENVIRONMENT = 4
@@ -44,7 +44,7 @@ class Code(IntEnum):
     TRY_AGAIN = 11
     NOT_AVAILABLE = 50  # STATUS: no ADD can succeed now
     CONTRADICTION = 100  # the world is not as it was recorded
-    FAULT = 101  # ours; the agent's log has more
+    FAULT = 101  # an internal error; the agent's log has more
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Dns:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an ADD made. As an answer it holds only what we made.
+    """What an ADD made. As an answer it holds only what kube-rdma made.
 
     The encoder puts it behind the previous result, of which every field is kept as it was.
     """
@@ -118,11 +118,11 @@ class Call:
 
     `netns` is a descriptor of the pod's network namespace, checked to be one, and open for as long
     as the call lasts; ADD always has it. `uid` and `pod` are what the kubelet told the runtime,
-    `args` all of CNI_ARGS. `previous` is what the plugins before us made, `valid` what GC must
-    leave, `config` the whole configuration as it came, for the keys that only some callers know.
-    `plugin` is the type of that configuration, `marked` says that it is our entry in the cluster's
-    list (rules/cni_conf/conflist). `annotations` are the pod's where the runtime tells them to that
-    entry.
+    `args` all of CNI_ARGS. `previous` is what the plugins before kube-rdma made, `valid` what GC
+    must leave, `config` the whole configuration as it came, for the keys that only some callers
+    know. `plugin` is the type of that configuration, `marked` says that it is kube-rdma's entry in
+    the cluster's list (rules/cni_conf/conflist). `annotations` are the pod's where the runtime
+    tells them to that entry.
     """
 
     verb: Verb

@@ -1,4 +1,4 @@
-"""The CNI configuration of a node: its files, who calls us, and what has to change for it.
+"""The CNI configuration of a node: its files, who calls kube-rdma, and what has to change for it.
 
 adapters/cni_conf reads and writes the folder, rules/cni_conf/conflist decides what it should hold.
 """
@@ -8,17 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-PLUGIN = "kube-rdma"  # our type in a configuration, and so the name of the binary on the host
-IPAM_PLUGIN = "kube-rdma-ipam"  # our type in an ``ipam`` block: the same binary by a second name
-CHAINED = "chain"  # the key by which our entry in the cluster's list says that it is that
-BUILT_IN = "builtIn"  # the key of our own configuration `rdma`, which has nothing else to say
+PLUGIN = "kube-rdma"  # its type in a configuration, and so the name of the binary on the host
+IPAM_PLUGIN = "kube-rdma-ipam"  # its type in an ``ipam`` block: the same binary by a second name
+CHAINED = "chain"  # the key by which kube-rdma's entry in the cluster's list says that it is that
+BUILT_IN = (
+    "builtIn"  # the key of kube-rdma's own configuration `rdma`, which has nothing else to say
+)
 
 ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 """The capability by which containerd and CRI-O tell a plugin the pod's annotations."""
 
 
 class Wiring(StrEnum):
-    """Who calls us for a pod (DESIGN, decision 13)."""
+    """Who calls kube-rdma for a pod (DESIGN, decision 13)."""
 
     CHAIN = "chain"  # the runtime, behind the cluster's own plugin
     DELEGATE = "delegate"  # a meta-plugin such as Multus, for the networks that a pod names
@@ -35,11 +37,12 @@ class ConfFile:
 
 @dataclass(frozen=True, slots=True)
 class ConfPlan:
-    """What the folder should become. `default` is the file that the runtime takes before we act.
+    """What the folder should become. `default` is the file that the runtime takes before it.
 
     Nothing to write and nothing to remove: all is as it should be. `readers` are the annotations
     that meta-plugins read, each with the product; `notes` are sentences about files of others.
-    `missing` are plugins of the default that are not beside ours: the runtime has them elsewhere.
+    `missing` are plugins of the default that are not beside kube-rdma's: the runtime has them
+    elsewhere.
     """
 
     wiring: Wiring

@@ -4,7 +4,7 @@
     ├── Refused       the asker must change something; carries the place and the remedy
     ├── Unavailable   a neighbour is down or not ready; trying again can help
     │   └── Gone      what it is about was taken out of the machine
-    └── Broken        the world disagrees with what we recorded; stop and tell a person
+    └── Broken        the world disagrees with the record; stop and tell a person
 
 Adapters and rules raise them; each program maps them once to its own wire (exit code, gRPC
 status, CNI code). A message is one sentence a person can act on, never a traceback.

@@ -1,4 +1,4 @@
-"""A node as the API server knows it, as far as we look: what it is called, what it offers.
+"""A node as the API server knows it, as far as kube-rdma looks: what it is called, what it offers.
 
 adapters/cluster reads it, programs compare it with what the kernel and the kubelet say.
 """

@@ -90,13 +90,13 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that went wrong. `act` failed with the words `said`; None: a look showed `said`.
+    """Something that went wrong. `act` failed with `message`; None: a look showed it.
 
     `left`: the node is not as it was before.
     """
 
     stage: Stage
-    said: str
+    message: str
     act: Step | Undo | None = None
     left: bool = False
 

@@ -18,7 +18,7 @@ from kube_rdma.model.ip import Address, InterfaceName, Subnet
 from kube_rdma.model.link import Host
 
 Mark = NewType("Mark", str)
-"""What a link of ours carries as its alias (IFLA_IFALIAS): ``kube-rdma <attachment>``."""
+"""What a link of kube-rdma carries as its alias (IFLA_IFALIAS): ``kube-rdma <attachment>``."""
 
 
 class VirtualKind(StrEnum):
@@ -238,7 +238,7 @@ Step = (
 
 @dataclass(frozen=True, slots=True)
 class RemoveLink:
-    """Remove a link of this name from the pod, if it has our mark; what stands on it goes too."""
+    """Remove a link of this name from the pod if it has `mark`; what stands on it goes too."""
 
     name: InterfaceName
     mark: Mark
@@ -248,7 +248,7 @@ class RemoveLink:
 class RemoveLinks:
     """Remove several at once, each as RemoveLink says; one by one takes some 20 ms for each.
 
-    In one message where no other link of ours is in the pod.
+    In one message where no other link of kube-rdma is in the pod.
     """
 
     links: tuple[RemoveLink, ...]

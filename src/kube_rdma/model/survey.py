@@ -25,7 +25,7 @@ class NamespaceMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that could not be read: a fact about the node, not an error of ours."""
+    """Something that could not be read: a fact about the node, not an error of kube-rdma."""
 
     path: str
     reason: str

@@ -155,7 +155,7 @@ def _cells(one: Tried, result: str, ms: str) -> tuple[str, ...]:
 def _troubles(result: Result, width: int) -> Iterator[str]:
     what = f"{_name(result.trial)} · {result.trial.kind}"
     for trouble in result.troubles:
-        said = f"{what}, {_WHEN[trouble.stage]}: {_act(trouble, result.trial)}{trouble.said}"
+        said = f"{what}, {_WHEN[trouble.stage]}: {_act(trouble, result.trial)}{trouble.message}"
         yield from wrapped(_stop(said), width, "  ")
     if result.stopped:
         yield from wrapped(f"{what}: stopped, and taken back as far as it was done.", width, "  ")

@@ -226,7 +226,7 @@ class Links:
             pod.run(world.card)
             with pytest.raises(Refused, match="unicast MAC"):
                 pod.run(SetLink("net1", mac="01:00:5e:00:00:01"))
-            with pytest.raises(Refused, match="is no MAC"):
+            with pytest.raises(Refused, match="is not a MAC"):
                 pod.run(SetLink("net1", mac="somebody"))
 
     def test_an_mtu_that_no_card_has_is_refused(self, world):
@@ -251,7 +251,7 @@ class Links:
 
     @pytest.mark.parametrize("path", ["kernel/panic", "net/../kernel/panic", "net", "net//core"])
     def test_what_is_no_network_sysctl_is_refused(self, world, path):
-        with world.open() as pod, pytest.raises(Refused, match="no network sysctl"):
+        with world.open() as pod, pytest.raises(Refused, match="not a network sysctl"):
             pod.run(SetSysctl(path, "1"))
 
     def test_an_announcement_is_never_refused(self, world):

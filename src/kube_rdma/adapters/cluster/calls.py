@@ -1,7 +1,7 @@
 """One request, its answer and what it proves: below `objects`, `watching` and `events`.
 
-An answer is a body or an error of ours; when the store behind the API server gave it, we were in
-contact at the moment the request was sent.
+An answer is a body or a KubeRdmaError; when the store behind the API server gave it, the agent was
+in contact at the moment the request was sent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Pace:
     """The clocks of a door; tests have their own.
 
     `clock` is monotonic, in seconds. `pause` says how long to wait after so many failures, counted
-    from 0. A watch reads the whole list anew after about `resync` seconds, so that a level cannot
+    from 0. A watch reads the whole list again after about `resync` seconds, so that a level cannot
     stay wrong and contact is proved even where nothing changes.
     """
 
@@ -68,7 +68,7 @@ class Calls:
         self, kind: Kind[Any, Any], where: Where, version: str
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The changes after a version, a line each, until the server ends it."""
-        # Spread, or all nodes that lost one server come back in step for ever.
+        # Spread, or all nodes that lost one server come back in step forever.
         seconds = max(1, round(self.pace.resync * random.uniform(0.75, 1.25)))  # noqa: S311
         query = (
             *wire.selection(where),

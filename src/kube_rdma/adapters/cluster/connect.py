@@ -68,7 +68,7 @@ def _configuring(where: str) -> Iterator[None]:
         *(msgspec.MsgspecError, httpx2.InvalidURL, AssertionError),
         *(KeyError, TypeError, ValueError, AttributeError),  # a document of another shape
     ) as error:
-        raise _unusable(f"it is no complete kubeconfig ({error})", where) from error
+        raise _unusable(f"it is not a complete kubeconfig ({error})", where) from error
 
 
 def _unusable(why: str, where: str) -> Refused:

@@ -1,13 +1,13 @@
-"""What the API server's refusals mean for us, by who has to act.
+"""What the API server's refusals mean, by who has to act.
 
     Unavailable     no answer, 429, 5xx: the same again can help
-    ├── Expired     410: list anew, which a watch does by itself
-    └── Conflict    the object is not as the caller believed: read it anew, then decide anew
+    ├── Expired     410: list again, which a watch does by itself
+    └── Conflict    the object is not as the caller believed: read it again, then decide again
     Refused         403 (RBAC, admission), 401, 422 and other 4xx
     └── NotInstalled 404 of a whole resource
 
 A Conflict is Unavailable to whoever does not look closer, since trying again is right for both; it
-lives here because only a caller of this door can tell what to read anew.
+lives here because only a caller of this door can tell what to read again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Conflict(Unavailable):
 
 
 class Expired(Unavailable):
-    """The server no longer has the changes since the version asked for: list anew."""
+    """The server no longer has the changes since the version asked for: list again."""
 
 
 class NotInstalled(Refused):
@@ -69,13 +69,13 @@ class Status(msgspec.Struct, rename="camel"):
 def failure(request: Request, answer: Answer) -> KubeRdmaError:
     """The error for an answer that is not a success."""
     status = _status(answer)
-    said = (status.message.splitlines() or [""])[0].rstrip(". ") or f"HTTP {answer.status}"
-    if answer.status in _SAID:
-        error = _SAID[answer.status](request, status, said)
+    message = (status.message.splitlines() or [""])[0].rstrip(". ") or f"HTTP {answer.status}"
+    if answer.status in _ERRORS:
+        error = _ERRORS[answer.status](request, status, message)
     elif 400 <= answer.status < 500:
-        error = _invalid(request, status, said)
+        error = _invalid(request, status, message)
     else:
-        error = Unavailable(f"The API server failed ({answer.status}) to {request}: {said}.")
+        error = Unavailable(f"The API server failed ({answer.status}) to {request}: {message}.")
     return error
 
 
@@ -88,39 +88,39 @@ def _status(answer: Answer) -> Status:
 
 def _unknown(_: Request, __: Status, ___: str) -> Refused:
     return Refused(
-        "the API server does not accept our credentials",
+        "the API server does not accept kube-rdma's credentials",
         remedy="Check the kubeconfig, or the service account's token",
     )
 
 
-def _expired(_: Request, __: Status, said: str) -> Expired:
-    return Expired(f"The API server has forgotten that version: {said}.")
+def _expired(_: Request, __: Status, message: str) -> Expired:
+    return Expired(f"The API server has forgotten that version: {message}.")
 
 
-def _busy(_: Request, __: Status, said: str) -> Unavailable:
-    return Unavailable(f"The API server is busy: {said}.")
+def _busy(_: Request, __: Status, message: str) -> Unavailable:
+    return Unavailable(f"The API server is busy: {message}.")
 
 
-def _forbidden(request: Request, _: Status, said: str) -> Refused:
-    if " cannot " not in said:  # an admission plugin speaks, not RBAC
+def _forbidden(request: Request, _: Status, message: str) -> Refused:
+    if " cannot " not in message:  # an admission plugin speaks, not RBAC
         return Refused(
-            f"the API server's admission forbids to {request}: {said}",
+            f"the API server's admission forbids to {request}: {message}",
             remedy="Do what it asks for, or change its policy",
         )
     verbs = '"list", "watch"' if request.verb in {"list", "watch"} else f'"{request.verb}"'
     rule = f'apiGroups: ["{request.group}"], resources: ["{request.resource}"], verbs: [{verbs}]'
     return Refused(
-        f"the API server forbids to {request}: {said}",
-        remedy=f"Add to our role the rule {{{rule}}}",
+        f"the API server forbids to {request}: {message}",
+        remedy=f"Add the rule {{{rule}}} to kube-rdma's role",
     )
 
 
-def _not_found(request: Request, status: Status, said: str) -> KubeRdmaError:
+def _not_found(request: Request, status: Status, message: str) -> KubeRdmaError:
     details = status.details
     if details and details.kind == "namespaces" and request.plural != "namespaces":
-        return Refused(f"cannot {request}: {said}", remedy="Create the namespace")
+        return Refused(f"cannot {request}: {message}", remedy="Create the namespace")
     if details and details.name:
-        return Conflict(f"Cannot {request}: {said}.", Lost.GONE)
+        return Conflict(f"Cannot {request}: {message}.", Lost.GONE)
     resource = f"{request.plural}.{request.group}" if request.group else request.plural
     return NotInstalled(
         f"the API server does not know {resource} in version {request.version}",
@@ -128,31 +128,31 @@ def _not_found(request: Request, status: Status, said: str) -> KubeRdmaError:
     )
 
 
-def _conflict(request: Request, status: Status, said: str) -> KubeRdmaError:
+def _conflict(request: Request, status: Status, message: str) -> KubeRdmaError:
     causes = (status.details.causes if status.details else None) or []
     owned = [cause for cause in causes if cause.reason == "FieldManagerConflict"]
     if owned:
         fields = ", ".join(f"{cause.field} ({cause.message})" for cause in owned)
         return Refused(
-            f"others own fields that we want to {request}: {fields}",
+            f"others own fields that kube-rdma wants to {request}: {fields}",
             remedy="Let only one of the two write them, or force it",
         )
     exists = status.reason == "AlreadyExists"
-    return Conflict(f"Cannot {request}: {said}.", Lost.EXISTS if exists else Lost.CHANGED)
+    return Conflict(f"Cannot {request}: {message}.", Lost.EXISTS if exists else Lost.CHANGED)
 
 
-def _invalid(request: Request, status: Status, said: str) -> KubeRdmaError:
+def _invalid(request: Request, status: Status, message: str) -> KubeRdmaError:
     """A uid that is immutable is how the server says that a patch meant another object."""
     causes = (status.details.causes if status.details else None) or []
     if any(cause.field == "metadata.uid" for cause in causes):
         return Conflict(f"Cannot {request}: it is another object by now.", Lost.CHANGED)
     return Refused(
-        f"the API server refuses to {request}: {said}",
+        f"the API server refuses to {request}: {message}",
         remedy="Change the object so that its schema and its webhooks accept it",
     )
 
 
-_SAID: Mapping[int, Callable[[Request, Status, str], KubeRdmaError]] = {
+_ERRORS: Mapping[int, Callable[[Request, Status, str], KubeRdmaError]] = {
     401: _unknown,
     403: _forbidden,
     404: _not_found,

@@ -2,7 +2,7 @@
 
 `Addresses` does what the acts of rules/ipam/effects ask of the API server; values of model/ip go in
 and out. Reads raise Unavailable without an answer. A write answers with the object as stored, or
-None when it was lost or its outcome is unknown: then read, and decide anew.
+None when it was lost or its outcome is unknown: then read, and decide again.
 """
 
 from __future__ import annotations
@@ -65,31 +65,31 @@ S = TypeVar("S")
 U = TypeVar("U")
 
 
-def pool(found: Stored[IPPool, IPPoolStatus]) -> IPPool:
+def pool(stored: Stored[IPPool, IPPoolStatus]) -> IPPool:
     """The value of an IPPool object."""
-    return ip_pool.named(found.spec, found.name)
+    return ip_pool.named(stored.spec, stored.name)
 
 
-def block(found: Stored[Block, None]) -> Block:
+def block(stored: Stored[Block, None]) -> Block:
     """The value of an IPBlock object; raise Broken when its name is not that of its cell."""
-    if found.name != found.spec.cell.name:
+    if stored.name != stored.spec.cell.name:
         raise Broken(
-            f"IPBlock {found.name}, spec.first: {found.spec.cell.address(0)} of network "
-            f"{found.spec.cell.network} belongs into the block {found.spec.cell.name}, so somebody "
+            f"IPBlock {stored.name}, spec.first: {stored.spec.cell.address(0)} of network "
+            f"{stored.spec.cell.network} belongs in the block {stored.spec.cell.name}, so somebody "
             "edited it; write back what it was, or delete it when no pod uses an address of it"
         )
-    return replace(found.spec, version=Version(found.version))
+    return replace(stored.spec, version=Version(stored.version))
 
 
-def board(found: Stored[IPPool, IPPoolStatus]) -> Board:
+def board(stored: Stored[IPPool, IPPoolStatus]) -> Board:
     """The wants on an IPPool object."""
-    return ip_pool_status.board(PoolName(found.name), found.status, Version(found.version))
+    return ip_pool_status.board(PoolName(stored.name), stored.status, Version(stored.version))
 
 
-def lease(found: Stored[LeaseSpec, None]) -> NodeLease:
+def lease(stored: Stored[LeaseSpec, None]) -> NodeLease:
     """The value of a Lease object; raise Refused when its annotations were edited."""
-    notes = dict(found.annotations)
-    return ip_objects.lease(found.name, found.spec, notes, Version(found.version))
+    notes = dict(stored.annotations)
+    return ip_objects.lease(stored.name, stored.spec, notes, Version(stored.version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ async def see(cluster: Cluster, kind: Kind[S, U], where: Where = EVERYWHERE) -> 
     async with aclosing(cluster.watch(kind, where)) as notices:
         async for notice in notices:
             match notice:
-                case Changed(found):
-                    objects.append(found)
+                case Changed(stored):
+                    objects.append(stored)
                 case Muddled(why=why):
                     muddled.append(why)
                 case Cut(why):
@@ -126,13 +126,13 @@ class Addresses:
 
     async def blocks(self) -> dict[Cell, Block]:
         """All blocks, consistently; raise Refused or Broken when one of them is garbled."""
-        found = await self._cluster.list(IP_BLOCK)
-        return {each.spec.cell: block(each) for each in found}
+        stored = await self._cluster.list(IP_BLOCK)
+        return {each.spec.cell: block(each) for each in stored}
 
     async def block(self, cell: Cell) -> Block | None:
         """One block, None where the cell has no object."""
-        found = await self._cluster.get(IP_BLOCK, cell.name)
-        return block(found) if found else None
+        stored = await self._cluster.get(IP_BLOCK, cell.name)
+        return block(stored) if stored else None
 
     async def write_block(self, written: Block) -> Block | None:
         """Create it when it has no version, else replace that version."""
@@ -140,22 +140,22 @@ class Addresses:
         if written.version is None:
             made = self._cluster.create(IP_BLOCK, Wanted(name, spec=written))
         else:
-            stored = _stored(name, "", written.version, written)
-            made = self._cluster.replace(IP_BLOCK, stored)
-        found = await _outcome(made)
-        return block(found) if found else None
+            replacement = _stored(name, "", written.version, written)
+            made = self._cluster.replace(IP_BLOCK, replacement)
+        stored = await _outcome(made)
+        return block(stored) if stored else None
 
     async def drop_block(self, seen: Block) -> None:
         """Delete exactly this version, if it is still there."""
-        found = await self._cluster.get(IP_BLOCK, seen.cell.name)
-        if found and found.version == seen.version:
-            await _outcome(self._cluster.delete(IP_BLOCK, found))
+        current = await self._cluster.get(IP_BLOCK, seen.cell.name)
+        if current and current.version == seen.version:
+            await _outcome(self._cluster.delete(IP_BLOCK, current))
 
     async def lease(self, node: NodeName) -> NodeLease | None:
         """A node's lease, None when there is none."""
         name = ip_objects.lease_name(node)
-        found = await self._cluster.get(LEASE, name, self._namespace)
-        return lease(found) if found else None
+        stored = await self._cluster.get(LEASE, name, self._namespace)
+        return lease(stored) if stored else None
 
     async def write_lease(self, written: NodeLease) -> NodeLease | None:
         """Create it when it has no version, else replace that version."""
@@ -167,30 +167,30 @@ class Addresses:
             wanted = Wanted(name, self._namespace, spec, labels, notes)
             made = self._cluster.create(LEASE, wanted)
         else:
-            stored = _stored(name, self._namespace, written.version, spec, labels, notes)
-            made = self._cluster.replace(LEASE, stored)
-        found = await _outcome(made)
-        return lease(found) if found else None
+            replacement = _stored(name, self._namespace, written.version, spec, labels, notes)
+            made = self._cluster.replace(LEASE, replacement)
+        stored = await _outcome(made)
+        return lease(stored) if stored else None
 
     async def drop_lease(self, seen: NodeLease) -> None:
         """Delete exactly this version, if it is still there."""
         name = ip_objects.lease_name(seen.node)
-        found = await self._cluster.get(LEASE, name, self._namespace)
-        if found and found.version == seen.version:
-            await _outcome(self._cluster.delete(LEASE, found))
+        current = await self._cluster.get(LEASE, name, self._namespace)
+        if current and current.version == seen.version:
+            await _outcome(self._cluster.delete(LEASE, current))
 
     async def board(self, name: PoolName) -> Board:
         """The wants on a pool; an empty board without a version where there is no pool."""
-        found = await self._cluster.get(IP_POOL, name)
-        return board(found) if found else Board(name)
+        stored = await self._cluster.get(IP_POOL, name)
+        return board(stored) if stored else Board(name)
 
     async def write_board(self, written: Board) -> Board | None:
         """Replace the wants on exactly this version of the pool; the rest of the status stays."""
-        found = await self._cluster.get(IP_POOL, written.pool)
-        if found is None or found.version != written.version:
+        current = await self._cluster.get(IP_POOL, written.pool)
+        if current is None or current.version != written.version:
             return None
-        status = ip_pool_status.with_wants(found.status, written.wants)
-        made = self._cluster.replace_status(IP_POOL, replace(found, status=status))
+        status = ip_pool_status.with_wants(current.status, written.wants)
+        made = self._cluster.replace_status(IP_POOL, replace(current, status=status))
         stored = await _outcome(made)
         return board(stored) if stored else None
 

@@ -1,8 +1,8 @@
 """What the door carries: which kind of object, how its parts are decoded, what was found.
 
 A caller describes its kind once (`Kind`) and gets frozen values (`Stored`) ever after; the same
-door serves our own resources and those of Kubernetes. Field names in the wire's JSON are the
-caller's codec's business: `Codec(TypeAdapter(T).validate_json, TypeAdapter(T).dump_json)` with
+door serves kube-rdma's own resources and those of Kubernetes. Field names in the wire's JSON are
+the caller's codec's business: `Codec(TypeAdapter(T).validate_json, TypeAdapter(T).dump_json)` with
 pydantic, `Codec.of(T)` for a dataclass whose fields are named as on the wire.
 """
 
@@ -105,7 +105,7 @@ class Stored(Generic[S, U]):
 
 @dataclass(frozen=True, slots=True)
 class Wanted(Generic[S]):
-    """An object to create, or our part of one, to apply; without `spec` none is sent."""
+    """An object to create, or kube-rdma's part of one, to apply; without `spec` none is sent."""
 
     name: str
     namespace: str = ""
@@ -120,8 +120,8 @@ class Wanted(Generic[S]):
 class Where:
     """Which objects of a kind: all that are set must hold.
 
-    `labels` and `fields` are written as for kubectl: ``a=b,c``, ``spec.nodeName=node-1``. Of our
-    own resources the server knows only the fields metadata.name and metadata.namespace.
+    `labels` and `fields` are written as for kubectl: ``a=b,c``, ``spec.nodeName=node-1``. Of
+    kube-rdma's resources the server knows only the fields metadata.name and metadata.namespace.
     """
 
     namespace: str = ""

@@ -48,10 +48,10 @@ class Networks:
 
     async def read(self, namespace: str, name: str) -> Definition | None:
         """One definition, None when there is none; Refused where the resource is not installed."""
-        found = await self._cluster.get(DEFINITION, name, namespace)
-        if found is None:
+        stored = await self._cluster.get(DEFINITION, name, namespace)
+        if stored is None:
             return None
-        return Definition(found.spec.config.encode(), found.annotation(RESOURCE))
+        return Definition(stored.spec.config.encode(), stored.annotation(RESOURCE))
 
     async def tell(self, pod: PodState, annotations: tuple[tuple[str, str], ...]) -> None:
         """Write annotations of just this pod; Conflict when another one has its name by now."""

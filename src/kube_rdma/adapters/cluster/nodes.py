@@ -26,7 +26,7 @@ class _Taint(msgspec.Struct):
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
-    """The part of spec that we read."""
+    """The part of spec that is read."""
 
     unschedulable: bool = False
     taints: tuple[_Taint, ...] = ()
@@ -43,7 +43,7 @@ class _Info(msgspec.Struct, rename="camel"):
 
 
 class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of status that we read."""
+    """The part of status that is read."""
 
     allocatable: dict[str, str] = {}
     node_info: _Info = msgspec.field(default_factory=_Info)
@@ -73,13 +73,13 @@ class Nodes:
 
     async def read(self, name: str) -> NodeState | None:
         """One node, None when there is none; the read is consistent, so it proves contact."""
-        found = await self._cluster.get(NODE, name)
-        return node_state(found) if found else None
+        node = await self._cluster.get(NODE, name)
+        return node_state(node) if node else None
 
     async def watch(
         self, name: str
     ) -> AsyncGenerator[NodeState | Gone | Muddled | Synced | Cut, None]:
-        """One node now and whenever it changes, for ever; the other notices as in `watching`."""
+        """One node now and whenever it changes, without end; the other notices as in `watching`."""
         async with aclosing(self._cluster.watch(NODE, Where(name=name))) as notices:
             async for notice in notices:
                 yield node_state(notice.object) if isinstance(notice, Changed) else notice

@@ -60,8 +60,8 @@ class Cluster:
 
         Raise Unreadable (a Refused) when one of them is not understood: half a list is a lie.
         """
-        _, found = await self._calls.list(kind, where)
-        objects = (wire.stored(kind, item) for item in found)
+        _, documents = await self._calls.list(kind, where)
+        objects = (wire.stored(kind, item) for item in documents)
         return tuple(sorted(objects, key=lambda each: (each.namespace, each.name)))
 
     async def create(self, kind: Kind[S, U], wanted: Wanted[S]) -> Stored[S, U]:
@@ -89,9 +89,9 @@ class Cluster:
     async def apply(
         self, kind: Kind[S, U], wanted: Wanted[S], *, force: bool = False
     ) -> Stored[S, U]:
-        """Server-side apply: `wanted` is all that we say about the object; it is made if missing.
+        """Server-side apply: `wanted` is all that kube-rdma says of the object, made if missing.
 
-        What we said before and no longer say is taken away. Refused when others own a field of it
+        What it said before and no longer says is taken away. Refused when others own a field of it
         with another value, unless `force` takes it from them. Needs the verbs patch and create.
         """
         return await self._apply(kind, wanted, wire.document(kind, wanted), force=force)
@@ -147,7 +147,7 @@ class Cluster:
     def watch(
         self, kind: Kind[S, U], where: Where = EVERYWHERE
     ) -> AsyncGenerator[Notice[S, U], None]:
-        """What is there, then what changes, for ever: see `watching`. Close it with aclosing.
+        """What is there, then what changes, without end: see `watching`. Close it with aclosing.
 
         Raise Refused, while iterating, when the very first list is refused.
         """

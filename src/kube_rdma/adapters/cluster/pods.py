@@ -12,14 +12,14 @@ from kube_rdma.model.pod import PodState
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The part of spec that we read."""
+    """The part of spec that is read."""
 
     node_name: str = ""
     host_network: bool = False
 
 
 class PodStatus(msgspec.Struct, frozen=True):
-    """The part of status that we read."""
+    """The part of status that is read."""
 
     phase: str = ""
 
@@ -40,13 +40,13 @@ class Pods:
 
     async def read(self, namespace: str, name: str) -> PodState | None:
         """One pod, None when there is none; whether it is the one meant, its uid tells."""
-        found = await self._cluster.get(POD, name, namespace)
-        return pod_state(found) if found else None
+        pod = await self._cluster.get(POD, name, namespace)
+        return pod_state(pod) if pod else None
 
     async def on_node(self, node: str) -> tuple[PodState, ...]:
         """The pods that are scheduled to a node, sorted by namespace and name."""
-        found = await self._cluster.list(POD, Where(fields=f"spec.nodeName={node}"))
-        return tuple(map(pod_state, found))
+        pods = await self._cluster.list(POD, Where(fields=f"spec.nodeName={node}"))
+        return tuple(map(pod_state, pods))
 
     async def evict(self, pod: PodState) -> None:
         """Ask for the end of just this pod, as a drain does; nothing to do when it is gone.

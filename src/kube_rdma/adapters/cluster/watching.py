@@ -1,9 +1,9 @@
-"""A level that heals itself: what is there, told as changes.
+"""A level that heals itself: what is there, reported as changes.
 
 A round is a list and then the stream of changes after it, until the server ends the stream. Every
-round lists anew and tells only what differs from what was told before, so a broken connection, a
-forgotten version (410) and a missed change all end in the same way: the next round puts it right.
-Between two rounds lies a jittered pause, longer after each failure.
+round lists again and reports only what differs from what was reported before, so a broken
+connection, a forgotten version (410) and a missed change all end in the same way: the next round
+puts it right. Between two rounds lies a jittered pause, longer after each failure.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class Muddled:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """All that was there at `contact` (Pace.clock) has been told. Comes with every round."""
+    """All that was there at `contact` (Pace.clock) has been reported. Comes with every round."""
 
     contact: float
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Nothing is known of changes until the next Synced; told once per outage."""
+    """Nothing is known of changes until the next Synced; reported once per outage."""
 
     why: str
 
@@ -69,7 +69,7 @@ Notice = Changed[S, U] | Gone | Muddled | Synced | Cut
 
 
 class Level(Generic[S, U]):
-    """One watch. `run` tells Notices for ever.
+    """One watch. `run` yields Notices without end.
 
     Raise Refused when the very first list is refused (RBAC, no such resource). Later refusals are
     a Cut: an API server that starts forbids for seconds what it will allow.
@@ -79,7 +79,7 @@ class Level(Generic[S, U]):
         self._calls = calls
         self._kind = kind
         self._where = where
-        self._told: dict[tuple[str, str], wire.Identity] = {}  # by namespace and name
+        self._reported: dict[tuple[str, str], wire.Identity] = {}  # by namespace and name
         self._synced = False
         self._cut = False
 
@@ -108,8 +108,8 @@ class Level(Generic[S, U]):
 
     async def _round(self) -> AsyncGenerator[Notice[S, U], None]:
         began = self._calls.pace.clock()
-        version, found = await self._calls.list(self._kind, self._where)
-        for notice in self._compare(found):
+        version, documents = await self._calls.list(self._kind, self._where)
+        for notice in self._compare(documents):
             yield notice
         self._synced, self._cut = True, False
         yield Synced(began)
@@ -119,11 +119,11 @@ class Level(Generic[S, U]):
                 for notice in self._follow(change, item):
                     yield notice
 
-    def _compare(self, found: tuple[bytes, ...]) -> Iterator[Notice[S, U]]:
-        """What differs between a list and what was told."""
-        present = {wire.identity(item).key: item for item in found}
-        for key in [key for key in self._told if key not in present]:
-            yield self._forget(self._told[key])
+    def _compare(self, documents: tuple[bytes, ...]) -> Iterator[Notice[S, U]]:
+        """What differs between a list and what was reported."""
+        present = {wire.identity(item).key: item for item in documents}
+        for key in [key for key in self._reported if key not in present]:
+            yield self._forget(self._reported[key])
         for item in present.values():
             yield from self._show(item)
 
@@ -134,7 +134,7 @@ class Level(Generic[S, U]):
                 yield from self._show(item)
             case "DELETED":
                 gone = wire.identity(item)
-                if gone.key in self._told:
+                if gone.key in self._reported:
                     yield self._forget(gone)
             case "ERROR":
                 request = wire.Request(
@@ -144,17 +144,17 @@ class Level(Generic[S, U]):
 
     def _show(self, item: bytes) -> Iterator[Notice[S, U]]:
         new = wire.identity(item)
-        old = self._told.get(new.key)
+        old = self._reported.get(new.key)
         if old == new:
             return
         if old and old.uid != new.uid:
             yield self._forget(old)
-        self._told[new.key] = new
+        self._reported[new.key] = new
         try:
             yield Changed(wire.stored(self._kind, item))
         except wire.Unreadable as error:
             yield Muddled(new.name, new.namespace, str(error))
 
     def _forget(self, gone: wire.Identity) -> Gone:
-        del self._told[gone.key]
+        del self._reported[gone.key]
         return Gone(gone.name, gone.namespace, gone.uid)

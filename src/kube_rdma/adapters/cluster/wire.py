@@ -288,5 +288,5 @@ def selection(where: Where) -> Pairs:
     return tuple((key, value) for key, value in query if value)
 
 
-def _pairs(found: dict[str, str] | None) -> Pairs:
-    return tuple(sorted((found or {}).items()))
+def _pairs(entries: dict[str, str] | None) -> Pairs:
+    return tuple(sorted((entries or {}).items()))

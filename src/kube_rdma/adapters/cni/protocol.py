@@ -159,13 +159,13 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
 
 
 def decode_hook(state: bytes) -> cni.HookCall:
-    """The container of an OCI state; raise Refused when it is none."""
+    """The container of an OCI state; raise Refused when it is not one."""
     document = _decoded(state, _HookState, "OCI state")
     return cni.HookCall(document.id, document.pid, state)
 
 
 def encode(call: cni.Call, result: cni.Result) -> bytes:
-    """The result of an ADD in the version of the call: the previous one with ours behind it.
+    """The result of an ADD in the version of the call: the previous one with kube-rdma's behind it.
 
     A plugin that asks for addresses wants just these.
     """
@@ -183,7 +183,7 @@ def encode(call: cni.Call, result: cni.Result) -> bytes:
         if values:
             document[key] = [*(document.get(key) or ()), *values]
     if result.dns:
-        document["dns"] = _said(
+        document["dns"] = _omit_empty(
             nameservers=list(result.dns.nameservers),
             domain=result.dns.domain,
             search=list(result.dns.search),
@@ -193,9 +193,9 @@ def encode(call: cni.Call, result: cni.Result) -> bytes:
 
 
 def failure(error: KubeRdmaError | None, version: str, verb: cni.Verb | None = None) -> bytes:
-    """The error as CNI tells it; None stands for a fault of ours that only the log explains."""
+    """The error as CNI tells it; None stands for an internal error that only the log explains."""
     if error is None:
-        code, message = cni.Code.FAULT, "kube-rdma's agent met a fault of its own"
+        code, message = cni.Code.FAULT, "kube-rdma's agent failed with an internal error"
         details = "Look at the log of kube-rdma's pod on this node, and report it."
     elif isinstance(error, Refused):
         code = PLACES.get(error.where, cni.Code.CONFIGURATION)
@@ -210,7 +210,7 @@ def failure(error: KubeRdmaError | None, version: str, verb: cni.Verb | None = N
         "cniVersion": version if version in cni.VERSIONS else "1.0.0",
         "code": int(code),
         "msg": message,
-        **_said(details=details),
+        **_omit_empty(details=details),
     }
     return json.dumps(document).encode()
 
@@ -250,7 +250,7 @@ def _names(verb: cni.Verb, variables: dict[str, str]) -> tuple[ContainerId, Inte
     if container and not _CONTAINER.fullmatch(container):
         raise _refused("CNI_CONTAINERID is not made of up to 128 letters, digits and . _ -")
     if interface and not _INTERFACE.fullmatch(interface):
-        raise _refused("CNI_IFNAME is no name that the kernel takes")
+        raise _refused("CNI_IFNAME is not a name that the kernel takes")
     return ContainerId(container), InterfaceName(interface)
 
 
@@ -273,10 +273,10 @@ def _annotations(document: _Config) -> tuple[tuple[str, str], ...] | None:
     """Those of the pod; None where they are not told, which is not the same as null."""
     if document.chain is not True or document.runtimeConfig is None:
         return None
-    found = document.runtimeConfig.annotations
-    if isinstance(found, msgspec.UnsetType):
+    annotations = document.runtimeConfig.annotations
+    if isinstance(annotations, msgspec.UnsetType):
         return None
-    return tuple(sorted((found or {}).items()))
+    return tuple(sorted((annotations or {}).items()))
 
 
 def _result(result: _Result) -> cni.Result:
@@ -313,7 +313,7 @@ def _gateway(text: str | None) -> Any:
     return ip_address(text) if text else None
 
 
-def _said(**values: object) -> dict[str, object]:
+def _omit_empty(**values: object) -> dict[str, object]:
     return {key: value for key, value in values.items() if value not in (None, "", [], 0)}
 
 
@@ -321,8 +321,8 @@ def _interface_out(link: cni.Link, version: int) -> dict[str, object]:
     newer = {"mtu": link.mtu, "socketPath": link.socket_path, "pciID": link.pci}
     return {
         "name": link.name,
-        **_said(mac=link.mac, sandbox=link.sandbox),
-        **(_said(**newer) if version >= cni.VERSIONS.index("1.1.0") else {}),
+        **_omit_empty(mac=link.mac, sandbox=link.sandbox),
+        **(_omit_empty(**newer) if version >= cni.VERSIONS.index("1.1.0") else {}),
     }
 
 

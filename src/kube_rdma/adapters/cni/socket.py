@@ -118,7 +118,7 @@ class CniSocket:
                 self._path.unlink()
 
     async def serve(self) -> None:
-        """Take calls for ever."""
+        """Accept calls until cancelled."""
         assert self._socket, "open it with `async with` first"
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
@@ -129,19 +129,19 @@ class CniSocket:
                 except (
                     OSError
                 ) as error:  # no descriptors left, most likely: calls that end free some
-                    self._log.warning("cannot take a call", error=error.strerror)
+                    self._log.warning("CNI connection not accepted", error=error.strerror)
                     self._room.release()
                     await asyncio.sleep(0.1)
                     continue
-                group.create_task(self._one(connection))
+                group.create_task(self._serve_connection(connection))
 
-    async def _one(self, connection: socket.socket) -> None:
+    async def _serve_connection(self, connection: socket.socket) -> None:
         descriptors: list[int] = []
         try:
             with closing(connection):
                 await self._exchange(connection, descriptors)
         except (OSError, TimeoutError) as error:
-            self._log.info("a caller of CNI went away", error=str(error))
+            self._log.info("CNI caller disconnected", error=str(error))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -152,15 +152,15 @@ class CniSocket:
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
         pid, uid, _ = _PEER.unpack(credentials)
         if uid != 0:
-            self._log.warning("only root may call CNI", pid=pid, uid=uid)
+            self._log.warning("non-root CNI caller rejected", pid=pid, uid=uid)
             return
         async with asyncio.timeout(self._limits.seconds):
             request = await _receive(connection, descriptors)
         if request is None:
-            self._log.warning("this is no call of the shim", pid=pid)
+            self._log.warning("malformed shim request rejected", pid=pid)
             return
         async with self._slots:
-            if _hung_up(connection):  # while it waited: nobody would hear of what we do
+            if _hung_up(connection):  # while it waited: nobody would hear of the result
                 return
             code, output = await self._answer(request)
         async with asyncio.timeout(self._limits.seconds):
@@ -180,7 +180,7 @@ class CniSocket:
         except KubeRdmaError as error:
             return 1, wire.failure(error, version, verb)
         except Exception:  # noqa: BLE001  one pod's call must not end the agent for all others
-            self._log.exception("a CNI call met a fault", verb=verb)
+            self._log.exception("CNI call failed", verb=verb)
             return 1, wire.failure(None, version, verb)
 
     async def _answer_hook(self, state: bytes) -> tuple[int, bytes]:
@@ -190,8 +190,8 @@ class CniSocket:
         except KubeRdmaError as error:
             return 1, f"{error}\n".encode()
         except Exception:  # noqa: BLE001  as above
-            self._log.exception("an OCI hook met a fault")
-            return 1, b"kube-rdma's agent met a fault of its own; its log has more\n"
+            self._log.exception("OCI hook failed")
+            return 1, b"kube-rdma's agent failed with an internal error; its log has more\n"
         return 0, b""
 
 
@@ -212,13 +212,13 @@ async def _bytes(connection: socket.socket, count: int, descriptors: list[int]) 
     content = bytearray()
     while len(content) < count:
         try:
-            piece, found, _, _ = socket.recv_fds(
+            piece, passed_descriptors, _, _ = socket.recv_fds(
                 connection, min(count - len(content), 1 << 16), 1, socket.MSG_CMSG_CLOEXEC
             )
         except BlockingIOError:
             await _readable(connection)
             continue
-        for extra in found:
+        for extra in passed_descriptors:
             if descriptors:
                 os.close(extra)
             else:

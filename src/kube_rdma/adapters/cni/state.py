@@ -1,7 +1,7 @@
 """What agent and shim leave for each other on the host, for the time that the agent is away.
 
-The agent keeps an empty file for every pod of its node that asks for something of ours; where the
-runtime does not tell what a pod asks for, the shim lets the ADD of all others pass while nobody
+The agent keeps an empty file for every pod of its node that asks for something of kube-rdma; where
+the runtime does not tell what a pod asks for, the shim lets the ADD of all others pass while nobody
 answers. The shim keeps an empty file for every DEL that nobody heard; the agent does it when it is
 back. Names alone say everything, so no write can be torn (docs/decisions/0008-shim.md); and the
 times of the agent's files tell its next life since when something is so.
@@ -37,12 +37,12 @@ class AskingPods:
 
     def keep(self, pods: frozenset[PodName]) -> None:
         """Let it be just these; raise Unavailable when the folder cannot be changed."""
-        there = self.present()
+        kept = self.present()
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for pod in sorted(pods - there, key=str):
+            for pod in sorted(pods - kept, key=str):
                 self._add(pod)
-            for pod in sorted(there - pods, key=str):
+            for pod in sorted(kept - pods, key=str):
                 (self.path / pod.namespace / pod.name).unlink(missing_ok=True)
                 with suppress(OSError):  # others of the namespace are still there
                     (self.path / pod.namespace).rmdir()

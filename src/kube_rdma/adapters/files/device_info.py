@@ -1,9 +1,9 @@
-"""Device-info files: what a meta-plugin learns of a granted card without asking us.
+"""Device-info files: what a meta-plugin learns of a granted card without asking kube-rdma.
 
 Device Information Specification 1.1.0 of the Network Plumbing Working Group. The device plugin
 writes a file for each share when it gives it away, and Multus copies that for the CNI plugin of the
 pod and into the pod's network-status; written anew at each grant, for the RDMA device may have
-another name by then. What the plugin knows better or alone, it writes into the copy. Our own files
+another name by then. What the plugin knows better or alone, it writes into the copy. Its own files
 go with what they describe; at the agent's end they stay, because most ends are updates and a pod's
 network may be made in between.
 """
@@ -27,7 +27,7 @@ VERSION = "1.1.0"
 _PLUGINS = "cni"  # beside it, the folder of the copies
 _END = "-device.json"
 
-# What our shares of a card are called: its PCI address or auxiliary device, perhaps with a number.
+# What shares of a card are called: its PCI address or auxiliary device, perhaps with a number.
 # By this the files of rdma/vf are told from those of rdma/vf-2, which is another resource.
 _SHARE = re.compile(r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|\w+\.\w+\.\d+)(-\d+)?")
 
@@ -45,23 +45,23 @@ class DeviceInfoFolder:
     def write_for_plugin(self, path: str, info: DeviceInfo) -> None:
         """Tell the caller of a CNI plugin by the file of its own that it names; raise Unavailable.
 
-        The folder is the host's as we see it, whatever the path says of it. A file about another
-        device is left alone; in one about this, what we do not know stays.
+        The folder is the host's as the agent sees it, whatever the path says of it. A file about
+        another device is left alone; in one about this, what kube-rdma does not know stays.
         """
-        said = PurePosixPath(path)
-        if said.parts[-3:-1] != ("devinfo", _PLUGINS):
+        plugin_path = PurePosixPath(path)
+        if plugin_path.parts[-3:-1] != ("devinfo", _PLUGINS):
             raise Unavailable(
                 f"{path} is not in the folder devinfo/{_PLUGINS} of the device information."
             )
-        target = self._path.parent / _PLUGINS / said.name
+        target = self._path.parent / _PLUGINS / plugin_path.name
         wanted = json.loads(document(info))
-        there = _read(target)
-        if there is not None:
-            pci = there.get("pci")
+        current = _read(target)
+        if current is not None:
+            pci = current.get("pci")
             if not isinstance(pci, dict) or pci.get("pci-address") != info.pci:
                 return
-            wanted = there | {"pci": pci | wanted["pci"]}
-        if wanted != there:
+            wanted = current | {"pci": pci | wanted["pci"]}
+        if wanted != current:
             _replace(target, json.dumps(wanted, indent=1).encode(), 0o444)
 
     def keep(self, resource: str, shares: Collection[ShareId]) -> None:
@@ -87,8 +87,8 @@ def document(info: DeviceInfo) -> bytes:
         "rdma-device": ",".join(info.rdma_devices),
         "pf-pci-address": info.physical,
     }
-    known = {key: value for key, value in pci.items() if value}
-    return json.dumps({"type": "pci", "version": VERSION, "pci": known}, indent=1).encode()
+    fields = {key: value for key, value in pci.items() if value}
+    return json.dumps({"type": "pci", "version": VERSION, "pci": fields}, indent=1).encode()
 
 
 def _prefix(resource: str) -> str:
@@ -98,8 +98,8 @@ def _prefix(resource: str) -> str:
 def _read(path: Path) -> dict[str, Any] | None:
     """What is there; None for no file, and for one that says nothing."""
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(path.read_bytes())
-        return found if isinstance(found, dict) else None
+        device_info = json.loads(path.read_bytes())
+        return device_info if isinstance(device_info, dict) else None
     return None
 
 

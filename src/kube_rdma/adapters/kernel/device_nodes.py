@@ -32,7 +32,7 @@ _NODE = re.compile(r"(uverbs|umad|issm)[0-9]+|rdma_cm")
 def missing(paths: Iterable[str], folder: Path) -> frozenset[str]:
     """Those of `paths` (CharDevice.path) that have no node in `folder`.
 
-    `folder` is the host's /dev/infiniband as we see it, which may be mounted elsewhere.
+    `folder` is the host's /dev/infiniband as the agent sees it, which may be mounted elsewhere.
     """
     return frozenset(path for path in paths if not (folder / path.rpartition("/")[2]).exists())
 

@@ -1,7 +1,7 @@
-"""Keeps one resource registered in ``device-plugins``, where the kubelet is told of us.
+"""Keeps one resource registered in ``device-plugins``, where it registers with the kubelet.
 
-The kubelet listens on kubelet.sock there; each registration dials it, and it dials our socket back.
-On its start it removes every socket of the folder and makes a new kubelet.sock.
+The kubelet listens on kubelet.sock there; each registration dials it, and it dials the plugin's
+socket back. On its start it removes every socket of the folder and makes a new kubelet.sock.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kube_rdma.adapters.kubelet.rpc import CallFailed, calling
 from kube_rdma.adapters.kubelet.service import Answers
 from kube_rdma.model.pool import Offer
 
-_REGISTER_SECONDS = 15.0  # the kubelet dials us back within this call, for up to 10 s
+_REGISTER_SECONDS = 15.0  # the kubelet dials back within this call, for up to 10 s
 
 
 class DevicePlugin(Served):
@@ -27,7 +27,7 @@ class DevicePlugin(Served):
     def __init__(self, directory: Path, offer: Offer, answers: Answers) -> None:
         super().__init__(directory, offer, answers)
         self._kubelet = directory / KUBELET_SOCKET
-        self._seen: Identity | None = None  # the kubelet's socket when we last looked
+        self._seen: Identity | None = None  # the kubelet's socket at the last look
         self._introduced: object = None  # the server that it was told of
 
     async def run(self) -> None:
@@ -69,7 +69,7 @@ class DevicePlugin(Served):
         self._failures = 0
         self._retry_at = 0.0
         if kubelet is not None:
-            await self._close()  # it has removed our socket and knows nothing of us
+            await self._close()  # it has removed the socket and knows nothing of the plugin
 
     async def _register(self) -> None:
         request = pb.RegisterRequest(

@@ -1,8 +1,8 @@
 """A folder of sockets of the kubelet: what is in it, and when that changes.
 
 In device-plugins it is the only sign that a kubelet comes and goes: on its start it removes every
-socket in there and makes a new kubelet.sock. Nothing is polled; inotify wakes us, and whoever is
-woken looks again.
+socket in there and makes a new kubelet.sock. Nothing is polled; inotify wakes the reader, and
+whoever is woken looks again.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def identity(path: Path) -> Identity | None:
     Inode numbers are used again at once on some file systems, so the time of change goes with it.
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return (found.st_ino, found.st_ctime_ns) if stat.S_ISSOCK(found.st_mode) else None
+    return (status.st_ino, status.st_ctime_ns) if stat.S_ISSOCK(status.st_mode) else None
 
 
 @contextmanager

@@ -76,7 +76,7 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:
-        return False  # behind a folder that we may not enter
+        return False  # behind a folder that may not be entered
 
 
 def _answers(folder: Path) -> bool:

@@ -1,9 +1,9 @@
-"""Keeps one resource registered in ``plugins_registry``, where the kubelet finds us.
+"""Keeps one resource registered in ``plugins_registry``, where the kubelet finds it.
 
-The kubelet's plugin watcher sees our socket there, asks who is behind it (GetInfo), connects as to
+The kubelet's plugin watcher sees the socket there, asks who is behind it (GetInfo), connects as to
 any device plugin and says how that went. It looks at the folder again when it starts, so the socket
 stays while it is away. But a connection that it lost it never makes again until the socket is a new
-one (pkg/kubelet/pluginmanager), so then ours is made anew.
+one (pkg/kubelet/pluginmanager), so it is made anew then.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import Registra
 from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.adapters.kubelet.rpc import Requests
 
-TYPE = "DevicePlugin"  # what the kubelet calls plugins of our kind
+TYPE = "DevicePlugin"  # what the kubelet calls plugins of this kind
 
 
 class WatchedPlugin(Served):
@@ -30,12 +30,12 @@ class WatchedPlugin(Served):
             return pause
         if self._stall and self._stall.service.watched:
             self._lost = False
-            return None  # a kubelet that started has found us meanwhile
+            return None  # a kubelet that started has found it meanwhile
         await self._close()
         await self._serve(_Registration(self))
         return None
 
-    def told(self, *, registered: bool, error: str) -> None:
+    def note_registration(self, *, registered: bool, error: str) -> None:
         """The kubelet says how the registration went; a failed one it tries again by itself."""
         if registered:
             self._log.info("registered", shares=len(self._offer.shares), socket=str(self._socket))
@@ -44,7 +44,7 @@ class WatchedPlugin(Served):
 
 
 class _Registration(RegistrationBase):
-    """Who we are, for the plugin watcher."""
+    """Who the plugin is, for the plugin watcher."""
 
     def __init__(self, plugin: WatchedPlugin) -> None:
         self._plugin = plugin
@@ -56,7 +56,7 @@ class _Registration(RegistrationBase):
         """Name the resource.
 
         No endpoint: the kubelet then takes the socket that it asked, under the path that it has on
-        the host and not in our mount namespace.
+        the host and not in the agent's mount namespace.
         """
         await self._requests.receive(stream)
         await stream.send_message(
@@ -68,7 +68,7 @@ class _Registration(RegistrationBase):
     async def NotifyRegistrationStatus(  # noqa: N802
         self, stream: Stream[pb.RegistrationStatus, pb.RegistrationStatusResponse]
     ) -> None:
-        """Hear whether the kubelet took us."""
+        """Hear whether the kubelet accepted the plugin."""
         status = await self._requests.receive(stream)
-        self._plugin.told(registered=status.plugin_registered, error=status.error)
+        self._plugin.note_registration(registered=status.plugin_registered, error=status.error)
         await stream.send_message(pb.RegistrationStatusResponse())

@@ -83,13 +83,14 @@ class PodResources:
             answer = await self._ask(
                 lambda stub: stub.GetAllocatableResources(request, timeout=_SECONDS)
             )
-        found: dict[tuple[str, ShareId], set[int]] = {}
+        numa_nodes: dict[tuple[str, ShareId], set[int]] = {}
         for entry in answer.devices:
             for name in entry.device_ids:
-                found.setdefault((entry.resource_name, ShareId(name)), set()).update(_nodes(entry))
+                share = (entry.resource_name, ShareId(name))
+                numa_nodes.setdefault(share, set()).update(_nodes(entry))
         return tuple(
             Allocatable(resource, share, tuple(sorted(nodes)))
-            for (resource, share), nodes in found.items()
+            for (resource, share), nodes in numa_nodes.items()
         )
 
     async def _list(self) -> tuple[Holding, ...]:

@@ -14,10 +14,10 @@ from kube_rdma.model.pool import Offer
 
 
 class Registry(StrEnum):
-    """The folder of the kubelet that our socket lies in.
+    """The folder of the kubelet that the plugin's socket lies in.
 
-    DEVICE_PLUGINS: we call the kubelet; every version has it. PLUGINS_REGISTRY: the kubelet finds
-    us; Kubernetes 1.12 and later.
+    DEVICE_PLUGINS: the agent calls the kubelet; every version has it. PLUGINS_REGISTRY: the kubelet
+    finds the agent; Kubernetes 1.12 and later.
     """
 
     DEVICE_PLUGINS = "device-plugins"

@@ -1,6 +1,6 @@
-"""One resource on a socket of ours, whatever happens to the socket: what both registries share.
+"""One resource on a socket of its own, whatever happens to the socket: what both registries share.
 
-A kubelet forgets us in many ways: it restarts, somebody removes our socket, it ends its
+A kubelet forgets a plugin in many ways: it restarts, somebody removes the socket, it ends its
 ListAndWatch. So nothing here reacts to one of them: woken by any change, `_settle` of the subclass
 looks at what is there and does what is missing. After a failure it waits with a jittered backoff;
 otherwise it sleeps without a timer.
@@ -31,7 +31,7 @@ _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
 
 @dataclass(frozen=True)
 class _Stall:
-    """A server on a socket of ours."""
+    """A server on a socket of its own."""
 
     server: Server
     service: PoolService
@@ -50,7 +50,7 @@ class Served(ABC):
         self._offer = offer
         self._wake = asyncio.Event()
         self._stall: _Stall | None = None
-        self._lost = False  # the last ListAndWatch on our socket has ended
+        self._lost = False  # the last ListAndWatch on the socket has ended
         self._anew = False
         self._failures = 0
         self._retry_at = 0.0  # loop time before which nothing is tried
@@ -63,16 +63,17 @@ class Served(ABC):
     def publish(self, offer: Offer, *, again: bool = False) -> None:
         """Tell `offer`, a new state of the same resource, from now on; `again` even if it is equal.
 
-        Which calls the kubelet makes is settled at registration, so a change of that begins anew.
+        Which calls the kubelet makes is settled at registration, so a change of that registers
+        again.
         """
-        told, self._offer = self._offer, offer
-        if self._stall and wire.options(told) == wire.options(offer):
+        previous, self._offer = self._offer, offer
+        if self._stall and wire.options(previous) == wire.options(offer):
             self._stall.service.publish(offer, again=again)
         elif self._stall:
             self.register_again()
 
     def register_again(self) -> None:
-        """Begin anew with the kubelet, for it does not have what it was told."""
+        """Register with the kubelet again, for it does not have what it was told."""
         self._anew = True
         self._wake.set()
 
@@ -104,7 +105,7 @@ class Served(ABC):
                     await self._wake.wait()
 
     def _watched_names(self) -> Sequence[str]:
-        """The files of the directory whose coming and going wakes us."""
+        """The files of the directory whose coming and going wakes it."""
         return (self._socket.name,)
 
     @abstractmethod
@@ -112,11 +113,11 @@ class Served(ABC):
         """Do what is missing now; the seconds after which to try again, None for no need to."""
 
     async def _mind_the_socket(self) -> None:
-        """Give up a socket of ours that was removed or replaced, or that has to begin anew."""
+        """Give up the socket when it was removed or replaced, or has to be registered again."""
         if self._anew:
             await self._close()
         if self._stall and (not self._stall.socket or identity(self._socket) != self._stall.socket):
-            self._log.warning("our socket was removed", socket=str(self._socket))
+            self._log.warning("socket removed", socket=str(self._socket))
             await self._close()
             self._set_back()  # two plugins of one resource would else fight at full speed
 
@@ -140,7 +141,7 @@ class Served(ABC):
         self._stall = _Stall(server, service, identity(self._socket))
 
     async def _close(self) -> None:
-        """Stop serving and remove our socket, if it is still ours."""
+        """Stop serving and remove the socket, if it is still its own."""
         stall, self._stall = self._stall, None
         self._lost = self._anew = False
         if stall is None:
@@ -158,7 +159,7 @@ class Served(ABC):
     def _left(self, service: PoolService, seconds: float) -> None:
         """The kubelet ended its only ListAndWatch: without one it gives no share away."""
         if self._stall is None or self._stall.service is not service:
-            return  # we ended it ourselves
+            return  # it was ended on this side
         self._lost = True
         if seconds > LONGEST:
             self._failures = 0  # it was no failure to register

@@ -2,7 +2,7 @@
 
 grpclib itself takes messages of any length and lets what it cannot decode end in a traceback. Both
 directions of this adapter go through here: Requests for what others ask, `calling` and Line for
-what we ask.
+what is asked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Requests:
             return await _receive(stream)
         except GRPCError as error:
             if self._notices.news(error.status, error.status.name):
-                self._log.warning("a call on our socket cannot be understood", why=error.message)
+                self._log.warning("kubelet call not understood", why=error.message)
             raise
 
 

@@ -66,8 +66,8 @@ class PoolService(DevicePluginBase):
 
     def publish(self, offer: Offer, *, again: bool = False) -> None:
         """Tell `offer` from now on; watchers hear of it when a share changed, or `again`."""
-        told, self._offer = self._offer, offer
-        if again or offer.shares != told.shares:
+        previous, self._offer = self._offer, offer
+        if again or offer.shares != previous.shares:
             self._wake()
 
     async def end(self) -> None:

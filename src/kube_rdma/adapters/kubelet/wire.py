@@ -1,4 +1,4 @@
-"""Model values to messages of the device plugin API, and our errors to gRPC status.
+"""Model values to messages of the device plugin API, and KubeRdmaErrors to gRPC status.
 
 Pure, so that the exact answers that the kubelet gets can be read and tested in one place.
 """
@@ -67,7 +67,7 @@ def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Turn an error of ours inside the block into one of the wire."""
+    """Turn a KubeRdmaError inside the block into one of the wire."""
     try:
         yield
     except KubeRdmaError as error:

@@ -2,7 +2,7 @@
 
 containerd and CRI-O read `*.json` and `*.yaml` of /var/run/cdi whenever something changes there and
 look a container's CDI devices up when they create it (CDI SPEC.md, library v1.1.1). A live file is
-never rewritten, for they could still know the old one; only files of ours are ever touched.
+never rewritten, for they could still know the old one; only kube-rdma's files are ever touched.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CdiFolder:
     ) -> None:
         self.path = path
         self._clock = clock
-        # When we first saw a file: its own time is on a clock that steps.
+        # When a file was first seen: its own time is on a clock that steps.
         self._seen: dict[Identity, float] = {}
 
     def write(self, binding: Binding, edits: Edits) -> None:
@@ -82,7 +82,7 @@ class CdiFolder:
                     raise self._unavailable(path, "removed", error) from error
 
     def present(self) -> tuple[CdiFile, ...]:
-        """Every file of ours, by name; at first sight one counts as new, whatever its time says.
+        """Each file of kube-rdma by name; at first sight one counts as new, whatever its time says.
 
         Raise Unavailable when the folder cannot be listed; none is there when it is not there.
         """
@@ -90,9 +90,9 @@ class CdiFolder:
         seen: dict[Identity, float] = {}
         for path in self._listed():
             match = _FILE.fullmatch(path.name)
-            found = _identity(path) if match else None
-            if match and found:
-                since = seen[found] = self._seen.get(found, self._clock())
+            identity = _identity(path) if match else None
+            if match and identity:
+                since = seen[identity] = self._seen.get(identity, self._clock())
                 files.append(CdiFile(Nonce(match["nonce"]), ContainerId(match["container"]), since))
         self._seen = seen
         return tuple(files)
@@ -158,7 +158,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def _identity(path: Path) -> Identity | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return path.name, found.st_ino, found.st_ctime_ns
+    return path.name, status.st_ino, status.st_ctime_ns

@@ -35,9 +35,9 @@ SOCKETS = (
 )
 
 
-def find_socket(known: Sequence[Path] = SOCKETS) -> Path:
+def find_socket(candidates: Sequence[Path] = SOCKETS) -> Path:
     """The first that is there; where none is, the first, so that errors have a name."""
-    return next((path for path in known if path.is_socket()), known[0])
+    return next((path for path in candidates if path.is_socket()), candidates[0])
 
 
 async def read_runtime(socket: Path) -> Runtime:
@@ -96,7 +96,7 @@ async def read_netns(socket: Path, container: ContainerId) -> str:
 
 @contextmanager
 def _asking(socket: Path) -> Iterator[RuntimeServiceStub]:
-    """The calls of the runtime, with their errors as ours."""
+    """The calls of the runtime, with their errors as Unavailable."""
     channel = Channel(path=str(socket))
     try:
         yield RuntimeServiceStub(channel)
@@ -124,10 +124,10 @@ def _unavailable(socket: Path, reason: str) -> Unavailable:
 def _document(info: Mapping[str, str], key: str) -> dict[str, Any]:
     """What it prints under a key; every runtime may print there what it likes."""
     try:
-        found = json.loads(info.get(key, ""))
+        document = json.loads(info.get(key, ""))
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _cdi(config: Mapping[str, Any]) -> tuple[bool | None, tuple[str, ...]]:
@@ -142,5 +142,7 @@ def _cni(config: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     return (folder, binaries) if isinstance(folder, str) and folder and binaries else ("", ())
 
 
-def _texts(found: object) -> tuple[str, ...]:
-    return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
+def _texts(entries: object) -> tuple[str, ...]:
+    if not isinstance(entries, list):
+        return ()
+    return tuple(entry for entry in entries if isinstance(entry, str))

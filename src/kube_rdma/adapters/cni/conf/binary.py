@@ -39,11 +39,11 @@ def install(content: bytes, folder: Path) -> bool:
 
 def names(folders: Iterable[Path]) -> frozenset[str]:
     """What lies in these folders; in one that is not there, or cannot be read, nothing does."""
-    found: set[str] = set()
+    file_names: set[str] = set()
     for folder in folders:
         with suppress(OSError):
-            found.update(path.name for path in folder.iterdir())
-    return frozenset(found)
+            file_names.update(path.name for path in folder.iterdir())
+    return frozenset(file_names)
 
 
 def _install(content: bytes, target: Path) -> bool:

@@ -1,7 +1,7 @@
 """The folder of CNI configuration: read, changed as planned, and kept so when others rewrite it.
 
 Every network plugin writes its file when it starts, and forgets whoever was chained to it. So the
-folder is watched and the plan made anew. Two who keep undoing each other would never end: after
+folder is watched and the plan made again. Two who keep undoing each other would never end: after
 each time the keeper waits longer, and says so.
 """
 
@@ -24,7 +24,7 @@ from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
 ENDINGS = (".conf", ".conflist", ".json")  # what a runtime looks at
-LARGEST = 1 << 20  # bytes of a file; a larger one is no configuration
+LARGEST = 1 << 20  # bytes of a file; a larger one is not a configuration
 
 _CHANGED = (
     Mask.CREATE | Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.ATTRIB
@@ -38,7 +38,7 @@ Decide = Callable[[Files, frozenset[str]], ConfPlan]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds: after a change until we look, between rounds of a quarrel, and until it is over.
+    """Seconds: from a change to the look at it, between rounds of a quarrel, and until it is over.
 
     `look` is how long at most until the next round: no runtime announces that it looks elsewhere.
     """
@@ -52,7 +52,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a round came to. `quarrel` counts how often others undid what we wrote, in a row."""
+    """What a round came to. `quarrel` counts how often in a row others undid its writes."""
 
     plan: ConfPlan | None = None
     error: KubeRdmaError | None = None
@@ -61,7 +61,7 @@ class Kept:
 
 
 class ConfFolder:
-    """The folder as we reach it, which may be under a prefix; it is made if it is missing."""
+    """The folder as the agent reaches it, perhaps under a prefix; it is made if it is missing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -80,11 +80,11 @@ class ConfFolder:
 
         Raise Unavailable when the folder cannot be changed.
         """
-        known = {file.name: file for file in seen}
+        files_by_name = {file.name: file for file in seen}
         try:
             for file in plan.writes:
                 target = self.path / file.name
-                if self._read(target) != known.get(file.name):
+                if self._read(target) != files_by_name.get(file.name):
                     return False
                 binary.replace(target, file.text.encode(), _mode(target))
             for name in plan.removes:
@@ -94,10 +94,10 @@ class ConfFolder:
         return True
 
     def _read(self, path: Path) -> ConfFile | None:
-        """None for what is no text, no file, or gone: a runtime passes over it too."""
+        """None for what is not text, not a file, or gone: a runtime passes over it too."""
         with suppress(FileNotFoundError, UnicodeDecodeError):
-            found = path.stat()
-            if stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST:
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode) and status.st_size <= LARGEST:
                 return ConfFile(path.name, path.read_text(encoding="utf-8"))
         return None
 
@@ -112,10 +112,11 @@ class ConfFolder:
 class Keeper:
     """Keeps one host wired: the binary first, then the configuration that names it.
 
-    `host` is the host's root as we see it. `find` says where its runtime looks, which may change
-    while we run; raise KubeRdmaError. `decide` is told of the files and of the binaries by name,
-    and plans after rules/cni_conf/conflist. `tell` hears of the first round and of every one that
-    changed something or found another wiring, and once of what hinders it, and when that is over.
+    `host` is the host's root as the agent sees it. `find` says where its runtime looks, which may
+    change while it runs; raise KubeRdmaError. `decide` is told of the files and of the binaries by
+    name, and plans after rules/cni_conf/conflist. `tell` hears of the first round and of every one
+    that changed something or found another wiring, and once of what hinders it, and when that is
+    over.
     """
 
     host: Path
@@ -128,47 +129,49 @@ class Keeper:
     async def run(self) -> None:
         """Run until cancelled; raise Unavailable when a folder is removed or cannot be watched."""
         course = _Course(self.pace, self.tell)
-        found = await self._found()
+        places = await self._find_places()
         while True:
-            folders = self._folders(found)
+            folders = self._folders(places)
             with _watching(folders) as changes:
                 while True:
-                    course.note(self._round(found, course.quarrel))
+                    course.note(self._round(places, course.quarrel))
                     await changes.wait(course.patience)
                     await asyncio.sleep(course.settle)
-                    found = await self._found()
-                    if self._folders(found) != folders:
+                    places = await self._find_places()
+                    if self._folders(places) != folders:
                         break
                     changes.raise_gone()
 
-    async def _found(self) -> Places | KubeRdmaError:
+    async def _find_places(self) -> Places | KubeRdmaError:
         try:
             return await self.find()
         except KubeRdmaError as error:
             return error
 
-    def _folders(self, found: Places | KubeRdmaError) -> tuple[Path, ...]:
+    def _folders(self, places: Places | KubeRdmaError) -> tuple[Path, ...]:
         """Those to watch. One that is not there and cannot be made is for the round to complain."""
-        if isinstance(found, KubeRdmaError):
+        if isinstance(places, KubeRdmaError):
             return ()
-        folders = [inside(self.host, path) for path in (found.conf, found.binaries)]
+        folders = [inside(self.host, path) for path in (places.conf, places.binaries)]
         for folder in folders:
             with suppress(OSError):
                 folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         return tuple(folder for folder in folders if folder.is_dir())
 
-    def _round(self, found: Places | KubeRdmaError, quarrel: int) -> Kept:
+    def _round(self, places: Places | KubeRdmaError, quarrel: int) -> Kept:
         try:
-            if isinstance(found, KubeRdmaError):
-                raise found
-            folder, binaries = (inside(self.host, one) for one in (found.conf, found.binaries))
-            there = binary.names([binaries, *(inside(self.host, one) for one in found.more)])
+            if isinstance(places, KubeRdmaError):
+                raise places
+            folder, binaries = (inside(self.host, one) for one in (places.conf, places.binaries))
+            binary_names = binary.names(
+                [binaries, *(inside(self.host, one) for one in places.more)]
+            )
             while True:
                 seen = ConfFolder(folder).read()
-                plan, error = self._decided(seen, there)
+                plan, error = self._decided(seen, binary_names)
                 if plan and plan.missing:
-                    installed, error = False, _elsewhere(plan, found, self.host)
-                else:  # also for what is refused, and may name us from before
+                    installed, error = False, _elsewhere(plan, places, self.host)
+                else:  # also for what is refused, and may name kube-rdma from earlier
                     installed = binary.install(self.shim, binaries)
                 if plan is None or ConfFolder(folder).apply(plan, seen):
                     return Kept(plan, error, installed=installed, quarrel=quarrel)
@@ -176,10 +179,10 @@ class Keeper:
             return Kept(error=error, quarrel=quarrel)
 
     def _decided(
-        self, seen: Files, there: frozenset[str]
+        self, seen: Files, binary_names: frozenset[str]
     ) -> tuple[ConfPlan | None, KubeRdmaError | None]:
         try:
-            return self.decide(seen, there), None
+            return self.decide(seen, binary_names), None
         except KubeRdmaError as error:
             return None, error
 
@@ -214,7 +217,7 @@ class _Course:
 
     @property
     def quarrel(self) -> int:
-        """How often others undid what we wrote, in a row."""
+        """How often others undid what kube-rdma wrote, in a row."""
         return 0 if self._clock() - self._wrote > self._pace.calm else self._undone
 
     @property
@@ -227,7 +230,7 @@ class _Course:
     def settle(self) -> float:
         """Seconds between a change and the round about it.
 
-        The first time anybody may rewrite a file; then we begin to wait.
+        The first time anybody may rewrite a file; then the keeper begins to wait.
         """
         return self._wait(self.quarrel) if self.quarrel > 1 else self._pace.settle
 
@@ -235,16 +238,17 @@ class _Course:
         return min(self._pace.longest, self._pace.first * float(2 ** min(times, 16)))
 
 
-def _elsewhere(plan: ConfPlan, found: Places, host: Path) -> Refused:
-    """The folder of binaries, as we see it, cannot be the one that the runtime looks in."""
-    plugins, folders = ", ".join(plan.missing), " or ".join(map(str, (found.binaries, *found.more)))
+def _elsewhere(plan: ConfPlan, places: Places, host: Path) -> Refused:
+    """The folder of binaries, as the agent sees it, cannot be the one that the runtime looks in."""
+    plugins = ", ".join(plan.missing)
+    folders = " or ".join(map(str, (places.binaries, *places.more)))
     return Refused(
-        f"it calls {plugins}, not to be found in {folders} as we see that below {host}; the "
-        "runtime would not find kube-rdma there either, so that stays out of it",
-        remedy=f"Mount the host's {found.binaries} at {host}{found.binaries}, which "
-        f"{found.source} named; if the runtime looks elsewhere, that folder (docs/agent.md has it "
+        f"it calls {plugins}, not to be found in {folders} as the agent sees it below {host}; "
+        "the runtime would not find kube-rdma there either, so kube-rdma stays out of it",
+        remedy=f"Mount the host's {places.binaries} at {host}{places.binaries}, which "
+        f"{places.source} named; if the runtime looks elsewhere, that folder (docs/agent.md has it "
         "for each distribution)",
-        where=f"{found.conf / plan.default}",
+        where=f"{places.conf / plan.default}",
     )
 
 
@@ -264,7 +268,7 @@ class _Changes:
         self._gone = False
 
     async def wait(self, seconds: float) -> None:
-        """Return after a change that may concern us, or when the time is over."""
+        """Return after a change that may concern kube-rdma, or when the time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._concerns(await self._inotify.get()):

@@ -46,7 +46,7 @@ _CONFIGS = (
 )
 
 # Pairs that distributions use, for a host whose runtime has no file: conf, binaries.
-_KNOWN = (
+_USUAL_FOLDERS = (
     ("/etc/kubernetes/cni/net.d", "/var/lib/cni/bin"),  # OpenShift
     (_CONF, "/home/kubernetes/bin"),  # GKE
     (_CONF, _BINARIES),
@@ -65,9 +65,9 @@ def find(host: Path = Path("/")) -> Places:
     A runtime counts when the folder of its configuration is there: what was left of another one
     usually names folders that are gone.
     """
-    for found in _candidates(host):
-        if inside(host, found.conf).is_dir():
-            return found
+    for candidate in _candidates(host):
+        if inside(host, candidate.conf).is_dir():
+            return candidate
     raise Refused(
         "no container runtime says where it looks for CNI, and no usual folder is there",
         remedy="Mount the folders of the CNI configuration and of the CNI binaries below it, as "
@@ -77,7 +77,7 @@ def find(host: Path = Path("/")) -> Places:
 
 
 def inside(host: Path, path: PurePosixPath) -> Path:
-    """The path of the host as we reach it, with every link followed as the host would."""
+    """The path of the host as the agent reaches it, with every link followed as the host would."""
     done: list[str] = []
     todo = list(reversed(path.parts[1:]))
     links = 0
@@ -102,25 +102,25 @@ def _candidates(host: Path) -> Iterator[Places]:
     for name in _CONFIGS:
         config = inside(host, PurePosixPath(name))
         if config.exists():
-            said = _said_by_crio(config) if "crio" in name else _said_by_containerd(host, config)
-            yield places(said.conf or _CONF, said.binaries or (_BINARIES,), name)
-    for conf, binaries in _KNOWN:
+            settings = _read_crio(config) if "crio" in name else _read_containerd(host, config)
+            yield places(settings.conf or _CONF, settings.binaries or (_BINARIES,), name)
+    for conf, binaries in _USUAL_FOLDERS:
         if inside(host, PurePosixPath(binaries)).is_dir():
             yield places(conf, (binaries,), "the list of usual folders")
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What a configuration says, as far as it does."""
+class _Settings:
+    """What a configuration sets, as far as it does."""
 
     conf: str = ""
     binaries: tuple[str, ...] = ()
 
-    def then(self, conf: object, *binaries: object) -> _Said:
+    def then(self, conf: object, *binaries: object) -> _Settings:
         """With what a later part says."""
         folder = conf if isinstance(conf, str) else ""
         folders = tuple(one for one in binaries if isinstance(one, str) and one)
-        return _Said(folder or self.conf, folders or self.binaries)
+        return _Settings(folder or self.conf, folders or self.binaries)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -131,31 +131,33 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
 
 
-def _said_by_containerd(host: Path, config: Path) -> _Said:
+def _read_containerd(host: Path, config: Path) -> _Settings:
     """Of all versions of its format: the CRI plugin has had three names, the folder two."""
     main = _read(config)
-    said = _Said()
+    settings = _Settings()
     imported = [
-        found
+        path
         for pattern in main.get("imports", [])
         if isinstance(pattern, str) and pattern.startswith("/")
-        for found in sorted(host.glob(pattern.lstrip("/")))
+        for path in sorted(host.glob(pattern.lstrip("/")))
     ]
     for document in (main, *map(_read, imported)):
         plugins = document.get("plugins", {})
         for name in ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"):
             cni = plugins.get(name, {}).get("cni", {})
-            said = said.then(cni.get("conf_dir"), *(cni.get("bin_dirs") or [cni.get("bin_dir")]))
-    return said
+            settings = settings.then(
+                cni.get("conf_dir"), *(cni.get("bin_dirs") or [cni.get("bin_dir")])
+            )
+    return settings
 
 
-def _said_by_crio(config: Path) -> _Said:
-    said = _Said()
+def _read_crio(config: Path) -> _Settings:
+    settings = _Settings()
     files = sorted(config.iterdir()) if config.is_dir() else [config]
     if config.is_dir():
         files.insert(0, config.with_name("crio.conf"))
     for file in files:
         network = _read(file).get("crio", {}).get("network", {})
         folders = network.get("plugin_dirs") or [network.get("plugin_dir")]
-        said = said.then(network.get("network_dir"), *folders)
-    return said
+        settings = settings.then(network.get("network_dir"), *folders)
+    return settings

@@ -62,7 +62,7 @@ class Plugins:
         """Raise Refused or Unavailable for plugins that this machine cannot run.
 
         They are asked for their VERSION, which changes nothing: one that cannot be run at ADD could
-        not be at DEL either, and would hold the pod for ever.
+        not be at DEL either, and would hold the pod forever.
         """
         for plugin in call.plugins:
             outcome = self._run(plugin.type, protocol.asking(self._binaries.folder), b"{}")
@@ -75,7 +75,7 @@ class Plugins:
         Whatever it raises, delete() has to follow: Refused when the asker must change something,
         Unavailable when a plugin fails.
         """
-        variables = self._variables(Verb.ADD, call, sandbox, self._there(sandbox))
+        variables = self._variables(Verb.ADD, call, sandbox, self._netns_path(sandbox))
         previous = None
         for plugin in call.plugins:
             previous = protocol.result(plugin.type, self._call(plugin, variables, previous))
@@ -86,7 +86,7 @@ class Plugins:
         """Ask each whether all is as it made it; raise as add, with what is wrong."""
         if not call.check or not _keeps_results(call):
             return
-        variables = self._variables(Verb.CHECK, call, sandbox, self._there(sandbox))
+        variables = self._variables(Verb.CHECK, call, sandbox, self._netns_path(sandbox))
         for plugin in call.plugins:
             self._call(plugin, variables, result.document if result else None)
 
@@ -95,14 +95,14 @@ class Plugins:
 
         Raise as add. It may be called again, and without an ADD.
         """
-        there = self._binaries.inode(sandbox.netns_path) == sandbox.netns_inode
-        netns = sandbox.netns_path if there else ""
+        visible = self._binaries.inode(sandbox.netns_path) == sandbox.netns_inode
+        netns = sandbox.netns_path if visible else ""
         variables = self._variables(Verb.DEL, call, sandbox, netns)
         previous = result.document if result and _keeps_results(call) else None
         for plugin in reversed(call.plugins):
             self._call(plugin, variables, previous)
 
-    def _there(self, sandbox: Sandbox) -> str:
+    def _netns_path(self, sandbox: Sandbox) -> str:
         """The path of the namespace; raise when the plugins do not see it there."""
         path, root = sandbox.netns_path, self._root
         if self._binaries.inode(path) == sandbox.netns_inode:
@@ -148,9 +148,10 @@ class Plugins:
 
 
 class Host:
-    """The real folder. `root` is the host's root as we see it, `folder` as the host names it.
+    """The real folder. `root` is the host's root as the agent sees it, `folder` is as on the host.
 
-    `inside` says where we reach a path of the host, with its links followed as the host would.
+    `inside` says where the agent reaches a path of the host, with its links followed as the host
+    would.
     """
 
     def __init__(
@@ -167,12 +168,12 @@ class Host:
     def names(self) -> tuple[str, ...]:
         """As Binaries.names."""
         try:
-            there = sorted(path.name for path in self._inside(self._folder).iterdir())
+            file_names = sorted(path.name for path in self._inside(self._folder).iterdir())
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise Unavailable(f"{self.folder} cannot be read ({error.strerror}).") from error
-        return tuple(name for name in there if self._can_run(name))
+        return tuple(name for name in file_names if self._can_run(name))
 
     def inode(self, path: str) -> int | None:
         """As Binaries.inode."""

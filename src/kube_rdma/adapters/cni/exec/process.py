@@ -102,12 +102,12 @@ def _read(process: subprocess.Popen[bytes], patience: float, most: int) -> Outco
     """Until the process itself has ended: what it leaves running may hold its output open."""
     assert process.stdout is not None
     assert process.stderr is not None
-    said: dict[int, bytearray] = {}
+    buffers: dict[int, bytearray] = {}
     end = monotonic() + patience
     with selectors.DefaultSelector() as selector, closing(_Ended(process.pid)) as ended:
         for pipe in (process.stdout, process.stderr):
             os.set_blocking(pipe.fileno(), False)
-            said[pipe.fileno()] = bytearray()
+            buffers[pipe.fileno()] = bytearray()
             selector.register(pipe.fileno(), selectors.EVENT_READ)
         selector.register(ended.fileno, selectors.EVENT_READ)
         over = False
@@ -116,10 +116,10 @@ def _read(process: subprocess.Popen[bytes], patience: float, most: int) -> Outco
             if not ready:
                 raise late(patience)
             over = ended.fileno in ready
-            for fd in tuple(said) if over else [fd for fd in ready if fd in said]:
-                if _take(fd, said[fd], most) and not over:
+            for fd in tuple(buffers) if over else [fd for fd in ready if fd in buffers]:
+                if _take(fd, buffers[fd], most) and not over:
                     selector.unregister(fd)
-    out, errors = said.values()
+    out, errors = buffers.values()
     return Outcome(process.wait(), bytes(out), bytes(errors))
 
 

@@ -91,12 +91,13 @@ def config(plugin: PluginConf, previous: bytes | None) -> bytes:
 def result(kind: str, answer: bytes) -> bytes:
     """The result of an ADD, checked to be an object; raise Unavailable for anything else."""
     try:
-        found: Any = json.loads(answer)
+        document: Any = json.loads(answer)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise Unavailable(
-            f"The CNI plugin {kind} answered ADD with what is no result: {_words(answer)}."
+            f"The CNI plugin {kind} answered ADD with something that is not a result: "
+            f"{_words(answer)}."
         )
     return answer
 
@@ -104,14 +105,14 @@ def result(kind: str, answer: bytes) -> bytes:
 def dns(document: bytes) -> Dns | None:
     """How the plugins want names to be resolved; None where they do not say."""
     try:
-        found = msgspec.json.decode(document, type=_Result).dns
+        plugin_dns = msgspec.json.decode(document, type=_Result).dns
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return None  # a form of before 0.3.0
-    if found is None or found == _Dns():
+        return None  # a form older than 0.3.0
+    if plugin_dns is None or plugin_dns == _Dns():
         return None
-    lists = (found.nameservers, found.search, found.options)
+    lists = (plugin_dns.nameservers, plugin_dns.search, plugin_dns.options)
     nameservers, search, options = (tuple(one or ()) for one in lists)
-    return Dns(nameservers, found.domain, search, options)
+    return Dns(nameservers, plugin_dns.domain, search, options)
 
 
 def failure(kind: str, verb: Verb, outcome: Outcome, root: str) -> KubeRdmaError:
@@ -120,8 +121,8 @@ def failure(kind: str, verb: Verb, outcome: Outcome, root: str) -> KubeRdmaError
         error = msgspec.json.decode(outcome.out, type=_Error)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _unformed(kind, verb, outcome, root)
-    said = ": ".join(filter(None, (_line(error.msg), _line(error.details)))) or "no reason"
-    act = f"CNI plugin {kind} refuses {verb} with code {error.code}: {said}"
+    reason = ": ".join(filter(None, (_line(error.msg), _line(error.details)))) or "no reason"
+    act = f"CNI plugin {kind} refuses {verb} with code {error.code}: {reason}"
     if error.code in _CALLER:
         remedy = f"Change the configuration of the network: {_CALLER[error.code]}"
         return Refused(f"the {act}", remedy=remedy)

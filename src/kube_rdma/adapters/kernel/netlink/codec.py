@@ -253,7 +253,7 @@ class Netlink:
             data, _, flags, (sender, _) = self._socket.recvmsg(_BUFFER)
             if flags & socket.MSG_TRUNC:
                 raise Unavailable(f"netlink: a datagram of more than {_BUFFER} bytes was cut")
-            if sender == 0:  # anybody may write to our port; only the kernel writes from port 0
+            if sender == 0:  # anybody may write to this port; only the kernel writes from port 0
                 yield data
 
 

@@ -41,12 +41,12 @@ def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Sur
     """
     tree = Tree(root)
     carriers: set[str] = set()
-    found = list(interfaces)
-    while found:
-        name = found.pop()
+    pending = list(interfaces)
+    while pending:
+        name = pending.pop()
         if name not in carriers:
             carriers.add(name)
-            found += lower_netdevs(tree, name)
+            pending += lower_netdevs(tree, name)
     faults = [
         Fault(
             f"{NETDEVS}/{name}",

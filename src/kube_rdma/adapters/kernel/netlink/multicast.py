@@ -43,7 +43,7 @@ class Listener(Generic[Event]):
         self._waiting: deque[Event] = deque()
 
     async def __aenter__(self) -> Self:
-        """Raise OSError when the kernel does not let us listen."""
+        """Raise OSError when the kernel does not allow to listen."""
         kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         listener = socket.socket(socket.AF_NETLINK, kind, self._family)
         try:

@@ -143,33 +143,33 @@ def read_mode() -> NamespaceMode:
 
 def decode_device(payload: bytes) -> LinkDevice:
     """A device out of one answer to GET; Unavailable when it is malformed or has no name."""
-    found = _found(payload)
-    index, name = _number(found, Attr.DEV_INDEX), _string(found, Attr.DEV_NAME)
+    attributes = _attributes(payload)
+    index, name = _number(attributes, Attr.DEV_INDEX), _string(attributes, Attr.DEV_NAME)
     if index is None or name is None:
         raise Unavailable("RDMA netlink: a device without index or name")
-    guid = _number(found, Attr.NODE_GUID, _U64)
+    guid = _number(attributes, Attr.NODE_GUID, _U64)
     text = None if guid is None else guid.to_bytes(8).hex(":")
-    return LinkDevice(index, name, _string(found, Attr.FW_VERSION), guid=text)
+    return LinkDevice(index, name, _string(attributes, Attr.FW_VERSION), guid=text)
 
 
 def decode_port(payload: bytes) -> LinkPort:
     """A port out of one answer to PORT_GET; Unavailable when it is malformed or has no number."""
-    found = _found(payload)
-    number = _number(found, Attr.PORT_INDEX)
+    attributes = _attributes(payload)
+    number = _number(attributes, Attr.PORT_INDEX)
     if number is None:
         raise Unavailable("RDMA netlink: a port without a number")
     return LinkPort(
         number,
-        _STATES.get(_number(found, Attr.PORT_STATE, _U8)),
-        _PHYSICAL_STATES.get(_number(found, Attr.PORT_PHYS_STATE, _U8)),
-        _string(found, Attr.NDEV_NAME),
+        _STATES.get(_number(attributes, Attr.PORT_STATE, _U8)),
+        _PHYSICAL_STATES.get(_number(attributes, Attr.PORT_PHYS_STATE, _U8)),
+        _string(attributes, Attr.NDEV_NAME),
     )
 
 
 def decode_mode(*payloads: bytes) -> NamespaceMode:
     """The namespace mode out of the answer to SYS_GET; UNKNOWN before Linux 5.2, which has none."""
     for payload in payloads:
-        shared = _number(_found(payload), Attr.NETNS_MODE, _U8)
+        shared = _number(_attributes(payload), Attr.NETNS_MODE, _U8)
         if shared is not None:
             return NamespaceMode.SHARED if shared else NamespaceMode.EXCLUSIVE
     return NamespaceMode.UNKNOWN
@@ -180,8 +180,9 @@ def merge(survey: Survey, view: LinkView) -> Survey:
 
     Netlink wins where both speak: port states and firmware, because one answer is one moment where
     sysfs files are read one after the other; a port's interface, because the kernel names it
-    instead of us concluding it, and only when it is in our namespace. sysfs keeps the rest, which
-    netlink does not know. A device that only one of them shows is a fault, never silently gone.
+    instead of leaving it to be inferred, and only when it is in this namespace. sysfs keeps the
+    rest, which netlink does not know. A device that only one of them shows is a fault, never
+    silently gone.
     """
     links = {link.name: link for link in view.devices}
     shown = {device.name for device in survey.devices}
@@ -231,10 +232,10 @@ def _merge_device(device: Device, link: LinkDevice) -> Device:
 
 
 def _merge_port(port: Port, link: LinkPort, *, soft: bool) -> Port:
-    """A soft link's interface may be a pod's, and share its name with one of ours: netlink knows.
+    """A soft link's interface may be a pod's, and share its name with a node's: netlink knows.
 
-    The interfaces that sysfs shows beside hardware are in our namespace, and netlink names none for
-    IPoIB, so there its silence says nothing.
+    The interfaces that sysfs shows beside hardware are in this namespace, and netlink names none
+    for IPoIB, so there its silence says nothing.
     """
     netdev = link.netdev or (None if soft else port.netdev)
     return replace(
@@ -247,12 +248,12 @@ def _merge_port(port: Port, link: LinkPort, *, soft: bool) -> Port:
     )
 
 
-def _found(payload: bytes) -> dict[int, bytes]:
+def _attributes(payload: bytes) -> dict[int, bytes]:
     return values_by_type(payload)
 
 
-def _number(found: Mapping[int, bytes], which: Attr, form: struct.Struct = _U32) -> int | None:
-    value = found.get(which)
+def _number(attributes: Mapping[int, bytes], which: Attr, form: struct.Struct = _U32) -> int | None:
+    value = attributes.get(which)
     if value is None:
         return None
     if len(value) != form.size:
@@ -260,8 +261,8 @@ def _number(found: Mapping[int, bytes], which: Attr, form: struct.Struct = _U32)
     return int(form.unpack(value)[0])
 
 
-def _string(found: Mapping[int, bytes], which: Attr) -> str | None:
+def _string(attributes: Mapping[int, bytes], which: Attr) -> str | None:
     try:
-        return found.get(which, b"").rstrip(b"\0").decode() or None
+        return attributes.get(which, b"").rstrip(b"\0").decode() or None
     except UnicodeDecodeError as error:
         raise Unavailable(f"RDMA netlink: {which.name} is not text") from error

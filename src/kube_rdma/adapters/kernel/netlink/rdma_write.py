@@ -41,7 +41,7 @@ _U32 = struct.Struct("=I")
 
 def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
     """The devices that the namespace of `netlink` can use; interfaces of others have no name."""
-    found = []
+    rdma_devices = []
     for payload in netlink.ask(_NLDEV | Command.GET, dump=True):
         device = decode_device(payload)
         try:
@@ -50,8 +50,8 @@ def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
             if errno_of(error) is None:
                 raise
             continue  # it went between the two questions
-        found.append(replace(device, ports=tuple(map(decode_port, ports))))
-    return tuple(found)
+        rdma_devices.append(replace(device, ports=tuple(map(decode_port, ports))))
+    return tuple(rdma_devices)
 
 
 def netdev_of(device: LinkDevice) -> str | None:
@@ -78,10 +78,10 @@ def make_device(netlink: Netlink, step: MakeRdma | RestoreRdma) -> None:
     except Unavailable as error:
         if errno_of(error) not in _TAKEN:
             raise judged(f"the soft RDMA device {step.name} on {on}", error) from error
-        there = [d for d in devices(netlink) if on == netdev_of(d) or d.name == step.name]
-        if any((d.name, netdev_of(d)) == (step.name, on) for d in there):
+        conflicting = [d for d in devices(netlink) if on == netdev_of(d) or d.name == step.name]
+        if any((d.name, netdev_of(d)) == (step.name, on) for d in conflicting):
             return
-        others = [device.name for device in there if device.name != step.name]
+        others = [device.name for device in conflicting if device.name != step.name]
         raise rdma_taken(step.name, on, others[0] if others else None) from error
 
 
@@ -116,23 +116,23 @@ class PodRdma:
         """Bring a device home; the kernel itself does when a namespace ends (rdma_dev_exit_net)."""
         if self.find(self.node, undo):
             return
-        there = self.find(self.pod, undo)
-        if there is None:
+        device = self.find(self.pod, undo)
+        if device is None:
             raise no_device(undo.device)
-        _move(self.pod, there, namespace)
+        _move(self.pod, device, namespace)
 
     def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
         """By its function where it has one, else by its name."""
-        found = tuple(map(decode_device, netlink.ask(_NLDEV | Command.GET, dump=True)))
-        named = next((one for one in found if one.name == act.device), None)
+        rdma_devices = tuple(map(decode_device, netlink.ask(_NLDEV | Command.GET, dump=True)))
+        named = next((one for one in rdma_devices if one.name == act.device), None)
         if act.pci is None or (named and self.pci_of(named.name) in (act.pci, None)):
             return named
-        return next((one for one in found if self.pci_of(one.name) == act.pci), None)
+        return next((one for one in rdma_devices if self.pci_of(one.name) == act.pci), None)
 
     def inside(self, pci: PciAddress) -> LinkDevice | None:
         """The RDMA device of a function that the pod can use."""
-        found = map(decode_device, self.pod.ask(_NLDEV | Command.GET, dump=True))
-        return next((one for one in found if self.pci_of(one.name) == pci), None)
+        rdma_devices = map(decode_device, self.pod.ask(_NLDEV | Command.GET, dump=True))
+        return next((one for one in rdma_devices if self.pci_of(one.name) == pci), None)
 
 
 def _interface(step: MakeRdma | RestoreRdma) -> str:
@@ -141,8 +141,8 @@ def _interface(step: MakeRdma | RestoreRdma) -> str:
 
 def _named(netlink: Netlink, name: str) -> LinkDevice | None:
     """The device of this name, without its ports."""
-    found = map(decode_device, netlink.ask(_NLDEV | Command.GET, dump=True))
-    return next((device for device in found if device.name == name), None)
+    rdma_devices = map(decode_device, netlink.ask(_NLDEV | Command.GET, dump=True))
+    return next((device for device in rdma_devices if device.name == name), None)
 
 
 def _move(netlink: Netlink, device: LinkDevice, namespace: int) -> None:

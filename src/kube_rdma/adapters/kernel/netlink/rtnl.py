@@ -35,7 +35,7 @@ _MAIN, _UNICAST = 254, 1  # RT_TABLE_MAIN, RTN_UNICAST
 # IF_OPER_*, RFC 2863; sysfs has the same words (net/core/net-sysfs.c, operstates).
 _OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 
-_Found = Mapping[int, bytes]
+_Attributes = Mapping[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ def default_interfaces(netlink: Netlink) -> tuple[str, ...]:
     for family in (AF_INET, AF_INET6):
         request = _ROUTE.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)
         for payload in netlink.ask(_GETROUTE, request, dump=True):
-            found, through = decode_default_route(payload)
-            indexes |= found
+            route_indexes, through = decode_default_route(payload)
+            indexes |= route_indexes
             nexthops |= through
     if nexthops:
         objects = netlink.ask(_GETNEXTHOP, _NEXTHOP.pack(0, 0, 0, 0), dump=True)
@@ -106,20 +106,20 @@ def decode_link(payload: bytes) -> Link:
     """An interface out of one answer to GETLINK; Unavailable when malformed or without a name."""
     _need(payload, _LINK)
     _, kind, index, flags, _ = _LINK.unpack_from(payload)
-    found = _attributes(payload[_LINK.size :])
-    name = _text(found, _IFNAME)
+    attributes = _attributes(payload[_LINK.size :])
+    name = _text(attributes, _IFNAME)
     if name is None:
         raise Unavailable(f"routing netlink: interface {index} has no name")
-    state = _number(found, _OPERSTATE, _U8) or 0
+    state = _number(attributes, _OPERSTATE, _U8) or 0
     return Link(
         name=name,
         index=index,
         link_type=LINK_TYPES.get(str(kind), ""),
         up=bool(flags & _UP),
-        carrier=bool(_number(found, _CARRIER, _U8)) if flags & _UP else None,
+        carrier=bool(_number(attributes, _CARRIER, _U8)) if flags & _UP else None,
         operstate=_OPERSTATES[state] if state < len(_OPERSTATES) else _OPERSTATES[0],
-        parent=_text(found, _PARENT),
-        bus=_text(found, _PARENT_BUS),
+        parent=_text(attributes, _PARENT),
+        bus=_text(attributes, _PARENT_BUS),
     )
 
 
@@ -127,14 +127,15 @@ def decode_default_route(payload: bytes) -> tuple[set[int], set[int]]:
     """The interfaces and nexthop objects of one route; none when it is no default route."""
     _need(payload, _ROUTE)
     _, bits, _, _, table, _, _, kind, flags = _ROUTE.unpack_from(payload)
-    found = _attributes(payload[_ROUTE.size :])
-    table = _number(found, _TABLE) or table  # tables above 255 have room in the attribute alone
+    attributes = _attributes(payload[_ROUTE.size :])
+    # Tables above 255 have room in the attribute alone.
+    table = _number(attributes, _TABLE) or table
     if bits or kind != _UNICAST or table != _MAIN or flags & _CLONED:
         return set(), set()
-    through = _number(found, _NH_ID)
-    out = _number(found, _OIF)
+    through = _number(attributes, _NH_ID)
+    out = _number(attributes, _OIF)
     indexes = {out} if out else set()
-    indexes |= set(_paths(found.get(_MULTIPATH, b"")))
+    indexes |= set(_paths(attributes.get(_MULTIPATH, b"")))
     # The object's interfaces are told beside it unless net.ipv4.nexthop_compat_mode is 0.
     return indexes, {through} if through and not indexes else set()
 
@@ -145,12 +146,12 @@ def resolve_nexthops(wanted: set[int], payloads: tuple[bytes, ...]) -> set[int]:
     groups: dict[int, set[int]] = {}
     for payload in payloads:
         _need(payload, _NEXTHOP)
-        found = _attributes(payload[_NEXTHOP.size :])
-        me = _number(found, _NHA_ID) or 0
-        group = found.get(_NHA_GROUP, b"")
+        attributes = _attributes(payload[_NEXTHOP.size :])
+        me = _number(attributes, _NHA_ID) or 0
+        group = attributes.get(_NHA_GROUP, b"")
         whole = len(group) - len(group) % _MEMBER.size
         groups[me] = {member for member, *_ in _MEMBER.iter_unpack(group[:whole])}
-        if out := _number(found, _NHA_OIF):
+        if out := _number(attributes, _NHA_OIF):
             outs[me] = out
     members = set(wanted).union(*(groups.get(me, set()) for me in wanted))
     return {outs[me] for me in members if me in outs}
@@ -167,12 +168,12 @@ def _paths(multipath: bytes) -> Iterator[int]:
         at += (length + 3) & ~3
 
 
-def _attributes(data: bytes) -> _Found:
+def _attributes(data: bytes) -> _Attributes:
     return values_by_type(data)
 
 
-def _number(found: _Found, which: int, form: struct.Struct = _U32) -> int | None:
-    value = found.get(which)
+def _number(attributes: _Attributes, which: int, form: struct.Struct = _U32) -> int | None:
+    value = attributes.get(which)
     if value is None:
         return None
     if len(value) != form.size:
@@ -180,8 +181,8 @@ def _number(found: _Found, which: int, form: struct.Struct = _U32) -> int | None
     return int(form.unpack(value)[0])
 
 
-def _text(found: _Found, which: int) -> str | None:
-    return found.get(which, b"").rstrip(b"\0").decode(errors="replace") or None
+def _text(attributes: _Attributes, which: int) -> str | None:
+    return attributes.get(which, b"").rstrip(b"\0").decode(errors="replace") or None
 
 
 def _need(payload: bytes, form: struct.Struct) -> None:

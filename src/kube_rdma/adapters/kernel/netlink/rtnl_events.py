@@ -51,12 +51,12 @@ def decode(datagram: bytes, sender: int) -> tuple[RtnlEvent, ...]:
     if sender != 0:
         return ()
     try:
-        found = messages(datagram)
+        netlink_messages = messages(datagram)
     except Unavailable:
         return (RtnlEvent(News.LOST),)
     return tuple(
         RtnlEvent(_TYPES[message.type], _INDEX.unpack_from(message.payload)[0])
-        for message in found
+        for message in netlink_messages
         if message.type in _TYPES and len(message.payload) >= _INDEX.size
     )
 

@@ -42,7 +42,7 @@ _MAIN, _LOCAL = 254, 255
 _FAMILIES: Mapping[int, int] = {AF_INET: 4, AF_INET6: 16}  # octets of an address
 _SKIP_STATS = encode_attributes([Attribute(_EXT_MASK, _U32.pack(1 << 3))])
 
-_Found = Mapping[int, bytes]
+_Attributes = Mapping[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Interface:
     permanent_mac: str
 
     def ours(self, mark: str) -> bool:
-        """Whether it carries `mark`, or was made by us a moment ago and has none yet."""
+        """Whether it carries `mark`, or was made by kube-rdma a moment ago and has none yet."""
         return self.seen.alias == mark or (not self.seen.alias and self.group == GROUP)
 
 
@@ -67,15 +67,15 @@ def interfaces(netlink: Netlink) -> tuple[Interface, ...]:
 
 def interface_named(netlink: Netlink, name: str) -> Interface | None:
     """The link of this name, None when there is none."""
-    return _one(netlink, by_name(name) + _SKIP_STATS)
+    return _get_interface(netlink, by_name(name) + _SKIP_STATS)
 
 
 def interface_at(netlink: Netlink, index: int) -> Interface | None:
     """The link with this index, None when there is none."""
-    return _one(netlink, _LINK.pack(0, 0, index, 0, 0) + _SKIP_STATS)
+    return _get_interface(netlink, _LINK.pack(0, 0, index, 0, 0) + _SKIP_STATS)
 
 
-def _one(netlink: Netlink, which: bytes) -> Interface | None:
+def _get_interface(netlink: Netlink, which: bytes) -> Interface | None:
     try:
         (payload,) = netlink.ask(_GETLINK, which)
     except Unavailable as error:
@@ -98,20 +98,20 @@ def seen_named(netlink: Netlink, names: Iterable[str]) -> tuple[SeenLink, ...]:
     `netlink` is strict from now on.
     """
     netlink.be_strict()
-    found = [one.seen for name in names if (one := interface_named(netlink, name))]
+    links = [one.seen for name in names if (one := interface_named(netlink, name))]
     return tuple(
         replace(link, addresses=tuple(_addresses(netlink, link.index).get(link.index, ())))
-        for link in found
+        for link in links
     )
 
 
 def _addresses(netlink: Netlink, index: int = 0) -> dict[int, list[tuple[Address, int]]]:
     """By index the addresses of every link, of one alone where the kernel can filter."""
-    found: dict[int, list[tuple[Address, int]]] = {}
+    addresses: dict[int, list[tuple[Address, int]]] = {}
     for payload in netlink.ask(_GETADDR, _ADDRESS.pack(0, 0, 0, 0, index), dump=True):
         for at, address, length in decode_address(payload):
-            found.setdefault(at, []).append((address, length))
-    return found
+            addresses.setdefault(at, []).append((address, length))
+    return addresses
 
 
 def seen_routes(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[SeenRoute, ...]:
@@ -129,48 +129,48 @@ def seen_rules(netlink: Netlink) -> tuple[SeenRule, ...]:
 
 def decode_interface(payload: bytes) -> Interface:
     """One answer to GETLINK; Unavailable when it is malformed or has no name."""
-    (_, hardware, index, flags, _), found = _split(_LINK, payload)
-    if _IFNAME not in found:
+    (_, hardware, index, flags, _), attributes = _split(_LINK, payload)
+    if _IFNAME not in attributes:
         raise Unavailable(f"routing netlink: interface {index} has no name")
-    info = _attributes(found.get(_LINKINFO, b""))
-    on_pci = _text(found, _BUS) == "pci"
+    info = _attributes(attributes.get(_LINKINFO, b""))
+    on_pci = _text(attributes, _BUS) == "pci"
     link = SeenLink(
-        name=InterfaceName(_text(found, _IFNAME)),
+        name=InterfaceName(_text(attributes, _IFNAME)),
         index=index,
-        mtu=_number(found, _MTU) or 0,
-        mac=found.get(_MAC, b"").hex(":"),
+        mtu=_number(attributes, _MTU) or 0,
+        mac=attributes.get(_MAC, b"").hex(":"),
         up=bool(flags & _UP),
         kind=_text(info, _INFO_KIND),
-        parent=_number(found, _PARENT) or None,
-        alias=_text(found, _ALIAS),
-        pci=PciAddress(_text(found, _DEVICE)) if on_pci else None,
+        parent=_number(attributes, _PARENT) or None,
+        alias=_text(attributes, _ALIAS),
+        pci=PciAddress(_text(attributes, _DEVICE)) if on_pci else None,
     )
-    permanent = found.get(_PERMANENT, b"").hex(":")
-    return Interface(link, hardware, _number(found, _GROUP) or 0, permanent)
+    permanent = attributes.get(_PERMANENT, b"").hex(":")
+    return Interface(link, hardware, _number(attributes, _GROUP) or 0, permanent)
 
 
 def decode_address(payload: bytes) -> Iterator[tuple[int, Address, int]]:
     """Index, address and length of one answer to GETADDR; nothing for other families."""
-    (family, length, _, _, index), found = _split(_ADDRESS, payload)
+    (family, length, _, _, index), attributes = _split(_ADDRESS, payload)
     # IFA_ADDRESS is the other end's on a point-to-point link, IFA_LOCAL is never.
-    value = found.get(_IFA_LOCAL, found.get(_IFA_ADDRESS, b""))
+    value = attributes.get(_IFA_LOCAL, attributes.get(_IFA_ADDRESS, b""))
     if len(value) == _FAMILIES.get(family):
         yield index, ip_address(value), length
 
 
 def decode_route(payload: bytes, names: Mapping[int, InterfaceName]) -> Iterator[SeenRoute]:
     """The route of one answer to GETROUTE, if it is one of those that seen_routes tells."""
-    (family, length, _, _, small, _, _, kind, flags), found = _split(_ROUTE, payload)
-    table = _number(found, _RTA_TABLE) or small
-    name = names.get(_number(found, _RTA_OIF) or 0)
+    (family, length, _, _, small, _, _, kind, flags), attributes = _split(_ROUTE, payload)
+    table = _number(attributes, _RTA_TABLE) or small
+    name = names.get(_number(attributes, _RTA_OIF) or 0)
     if family not in _FAMILIES or kind != _UNICAST or table == _LOCAL or flags & _CLONED:
         return
     if name is None:
         return
-    via = found.get(_RTA_GATEWAY)
+    via = attributes.get(_RTA_GATEWAY)
     yield SeenRoute(
         name,
-        _subnet(found.get(_RTA_DST, bytes(_FAMILIES[family])), length),
+        _subnet(attributes.get(_RTA_DST, bytes(_FAMILIES[family])), length),
         _address(via) if via else None,
         None if table == _MAIN else table,
     )
@@ -178,12 +178,12 @@ def decode_route(payload: bytes, names: Mapping[int, InterfaceName]) -> Iterator
 
 def decode_rule(payload: bytes) -> Iterator[SeenRule]:
     """The rule of one answer to GETRULE, if it sends one address to a table."""
-    (family, _, length, _, small, _, _, action, _), found = _split(_ROUTE, payload)
-    source = found.get(_FRA_SRC, b"")
+    (family, _, length, _, small, _, _, action, _), attributes = _split(_ROUTE, payload)
+    source = attributes.get(_FRA_SRC, b"")
     if action != _TO_TABLE or len(source) != _FAMILIES.get(family) or length != 8 * len(source):
         return
-    table = _number(found, _FRA_TABLE) or small
-    yield SeenRule(_address(source), table, _number(found, _FRA_PRIORITY) or 0)
+    table = _number(attributes, _FRA_TABLE) or small
+    yield SeenRule(_address(source), table, _number(attributes, _FRA_PRIORITY) or 0)
 
 
 def _subnet(value: bytes, length: int) -> Subnet:
@@ -200,18 +200,18 @@ def _address(value: bytes) -> Address:
         raise Unavailable(f"routing netlink: an address of {len(value)} bytes") from error
 
 
-def _split(form: struct.Struct, payload: bytes) -> tuple[tuple[int, ...], _Found]:
+def _split(form: struct.Struct, payload: bytes) -> tuple[tuple[int, ...], _Attributes]:
     if len(payload) < form.size:
         raise Unavailable(f"routing netlink: {len(payload)} bytes where {form.size} belong")
     return form.unpack_from(payload), _attributes(payload[form.size :])
 
 
-def _attributes(data: bytes) -> _Found:
+def _attributes(data: bytes) -> _Attributes:
     return values_by_type(data)
 
 
-def _number(found: _Found, which: int) -> int | None:
-    value = found.get(which)
+def _number(attributes: _Attributes, which: int) -> int | None:
+    value = attributes.get(which)
     if value is None:
         return None
     if len(value) != _U32.size:
@@ -219,5 +219,5 @@ def _number(found: _Found, which: int) -> int | None:
     return int(_U32.unpack(value)[0])
 
 
-def _text(found: _Found, which: int) -> str:
-    return found.get(which, b"").rstrip(b"\0").decode(errors="replace")
+def _text(attributes: _Attributes, which: int) -> str:
+    return attributes.get(which, b"").rstrip(b"\0").decode(errors="replace")

@@ -126,9 +126,10 @@ def seen_functions(
     above = {place.pci: place for place in places}
     physical = {pci: _find(node, place) for pci, place in above.items()}
     return tuple(
-        (place, found.functions[place.number])
+        (place, physical_function.functions[place.number])
         for place in places
-        if (found := physical[place.pci]) and place.number in found.functions
+        if (physical_function := physical[place.pci])
+        and place.number in physical_function.functions
     )
 
 
@@ -178,15 +179,15 @@ def changes(
 def decode_physical(payload: bytes) -> Physical:
     """One answer to GETLINK that was asked for functions; Unavailable when it is malformed."""
     interface = decode_interface(payload)
-    found = dict(_attributes(payload[_LINK.size :]))
+    attributes = dict(_attributes(payload[_LINK.size :]))
     functions = {}
-    for which, value in _attributes(found.get(_VFINFO_LIST, b"")):
+    for which, value in _attributes(attributes.get(_VFINFO_LIST, b"")):
         if which == _VF_INFO:
             facts = dict(_attributes(value))
             number = _unpack(_VF_MAC, facts, _MAC)
             if number is not None:
                 functions[int(number[0])] = _settings(facts, interface.hardware)
-    return Physical(interface, functions, _PARENT_BUS in found)
+    return Physical(interface, functions, _PARENT_BUS in attributes)
 
 
 def sent(body: bytes) -> FunctionSettings:
@@ -206,14 +207,14 @@ def _find(node: Netlink, place: FunctionPlace) -> Physical | None:
     if here and here.functions:
         return here
     others = [one.seen.index for one in interfaces(node) if one.seen.pci == place.pci]
-    found = [other for index in others if (other := _at(node, index))]
-    return next((one for one in found if one.functions), here or next(iter(found), None))
+    candidates = [other for index in others if (other := _at(node, index))]
+    return next((one for one in candidates if one.functions), here or next(iter(candidates), None))
 
 
-def _is(found: Physical, place: FunctionPlace) -> bool:
+def _is(physical: Physical, place: FunctionPlace) -> bool:
     """By its function; where the kernel does not say that, index and name have to agree."""
-    seen = found.interface.seen
-    return seen.pci == place.pci if found.seated else seen.name == place.physical.name
+    seen = physical.interface.seen
+    return seen.pci == place.pci if physical.seated else seen.name == place.physical.name
 
 
 def _at(node: Netlink, index: int) -> Physical | None:
@@ -235,12 +236,12 @@ def _settings(facts: Mapping[int, bytes], hardware: int) -> FunctionSettings:
     # Its first entry is the one that can be set (MAX_VLAN_LIST_LEN is 1).
     listed = dict(_attributes(facts.get(_VLAN_LIST, b"")))
     vlan = _unpack(_VLAN, listed, _VLAN_INFO)
-    known = {value: protocol for protocol, value in _PROTOCOLS.items()}
+    protocols = {value: protocol for protocol, value in _PROTOCOLS.items()}
     return FunctionSettings(
         mac=mac[1][:6].hex(":") if mac and hardware == ETHERNET else None,
         vlan=vlan[1] if vlan else None,
         qos=vlan[2] if vlan else None,
-        protocol=known.get(vlan[3]) if vlan else None,
+        protocol=protocols.get(vlan[3]) if vlan else None,
         spoof_check=_flag(facts, _SPOOF),
         trust=_flag(facts, _TRUST),
         link_state=_STATES[state] if state is not None and state < len(_STATES) else None,
@@ -279,8 +280,8 @@ def _word(facts: Mapping[int, bytes], which: int) -> int | None:
 
 
 def _guid(facts: Mapping[int, bytes], which: int) -> str | None:
-    found = _unpack(_GUID, facts, which)
-    return None if found is None else found[1].to_bytes(8).hex(":")
+    vf_guid = _unpack(_GUID, facts, which)
+    return None if vf_guid is None else vf_guid[1].to_bytes(8).hex(":")
 
 
 def _unpack(form: struct.Struct, facts: Mapping[int, bytes], which: int) -> tuple[Any, ...] | None:

@@ -51,10 +51,10 @@ _GATEWAY_HERE = 4  # RTNH_F_ONLINK
 _TO_TABLE = 1  # FR_ACT_TO_TBL
 
 GROUP = 0x6B72
-"""The group (IFLA_GROUP) that a link of ours is born with.
+"""The group (IFLA_GROUP) that a link of kube-rdma is born with.
 
 An alias cannot be given at birth (rtnl_create_link knows none); with the group, a link whose maker
-died before the second message is still known as ours.
+died before the second message is still known as kube-rdma's.
 """
 
 _MODES: Mapping[VirtualKind, Mapping[str, int]] = {
@@ -72,7 +72,7 @@ def interim_name(mark: Mark) -> InterfaceName:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What Netlink.ask is told: the kind of message, its own flags, what follows the header."""
+    """What Netlink.ask is given: the kind of message, its own flags, what follows the header."""
 
     kind: int
     flags: int
@@ -84,11 +84,11 @@ def make_link(step: MakeLink, pod: int) -> Request:
 
     Raise Refused for a mode that the kind does not have.
     """
-    found = [_text(_IFNAME, step.name), _u32(_PARENT, step.parent.index), _u32(_GROUP, GROUP)]
-    found += _wanted(step.mtu, step.mac)
+    attributes = [_text(_IFNAME, step.name), _u32(_PARENT, step.parent.index), _u32(_GROUP, GROUP)]
+    attributes += _wanted(step.mtu, step.mac)
     info = [_text(_INFO_KIND, step.kind), Attribute(_INFO_DATA, encode_attributes(_data(step)))]
-    found += [Attribute(_LINKINFO, encode_attributes(info)), _u32(_NET_NS_FD, pod)]
-    return _link(_NEWLINK, 0, found, flags=_CREATE | _EXCL)
+    attributes += [Attribute(_LINKINFO, encode_attributes(info)), _u32(_NET_NS_FD, pod)]
+    return _link(_NEWLINK, 0, attributes, flags=_CREATE | _EXCL)
 
 
 def mark_link(step: MakeLink) -> Request:
@@ -108,8 +108,8 @@ def rename_link(index: int, name: str) -> Request:
 
 def set_link(step: SetLink) -> Request:
     """For the pod's socket: the kernel sets MAC and MTU before it brings the link up."""
-    found = [_text(_IFNAME, step.name), *_wanted(step.mtu, step.mac)]
-    return _link(_SETLINK, 0, found, state=_UP, change=_UP)
+    attributes = [_text(_IFNAME, step.name), *_wanted(step.mtu, step.mac)]
+    return _link(_SETLINK, 0, attributes, state=_UP, change=_UP)
 
 
 def remove_link(index: int) -> Request:
@@ -118,7 +118,7 @@ def remove_link(index: int) -> Request:
 
 
 def remove_group() -> Request:
-    """For the pod's socket: every link of our group at once; ENODEV where there is none."""
+    """For the pod's socket: every link of GROUP at once; ENODEV where there is none."""
     return _link(_DELLINK, 0, [_u32(_GROUP, GROUP)])
 
 
@@ -140,27 +140,27 @@ def restore_link(index: int, mtu: int | None, mac: str | None, *, up: bool) -> R
 def add_address(step: AddAddress, index: int) -> Request:
     """For the pod's socket; the same address again changes nothing."""
     value = step.address.packed
-    found = [Attribute(_IFA_LOCAL, value), Attribute(_IFA_ADDRESS, value)]
+    attributes = [Attribute(_IFA_LOCAL, value), Attribute(_IFA_ADDRESS, value)]
     if step.address.version == 4 and step.prefix < 31:
         broadcast = int(step.address) | (1 << 32 - step.prefix) - 1
-        found.append(Attribute(_IFA_BROADCAST, broadcast.to_bytes(4, "big")))
+        attributes.append(Attribute(_IFA_BROADCAST, broadcast.to_bytes(4, "big")))
     flags = _NODAD if step.address.version == 6 else 0
     head = _ADDRESS.pack(_family(step.address), step.prefix, flags, _UNIVERSE, index)
-    return Request(_NEWADDR, _CREATE | _REPLACE, head + encode_attributes(found))
+    return Request(_NEWADDR, _CREATE | _REPLACE, head + encode_attributes(attributes))
 
 
 def add_route(step: AddRoute, index: int) -> Request:
     """For the pod's socket; in the place of a route to the same destination, if there is one."""
-    found = [Attribute(_RTA_DST, step.to.network_address.packed)] if step.to.prefixlen else []
-    found.append(_u32(_RTA_OIF, index))
-    found += [Attribute(_RTA_GATEWAY, step.via.packed)] if step.via else []
-    found += [Attribute(_RTA_PREFSRC, step.source.packed)] if step.source else []
-    found.append(_u32(_RTA_TABLE, step.table or _MAIN))
+    attributes = [Attribute(_RTA_DST, step.to.network_address.packed)] if step.to.prefixlen else []
+    attributes.append(_u32(_RTA_OIF, index))
+    attributes += [Attribute(_RTA_GATEWAY, step.via.packed)] if step.via else []
+    attributes += [Attribute(_RTA_PREFSRC, step.source.packed)] if step.source else []
+    attributes.append(_u32(_RTA_TABLE, step.table or _MAIN))
     scope = _UNIVERSE if step.via or step.to.version == 6 else _ON_LINK
     family = _family(step.to.network_address)
     flags = _GATEWAY_HERE if step.onlink else 0
     head = _ROUTE.pack(family, step.to.prefixlen, 0, 0, 0, _STATIC, scope, _UNICAST, flags)
-    return Request(_NEWROUTE, _CREATE | _REPLACE, head + encode_attributes(found))
+    return Request(_NEWROUTE, _CREATE | _REPLACE, head + encode_attributes(attributes))
 
 
 def add_rule(step: AddRule) -> Request:
@@ -176,22 +176,22 @@ def remove_rule(undo: RemoveRule) -> Request:
 def _rule(rule: AddRule | RemoveRule) -> bytes:
     length = rule.source.max_prefixlen
     head = _RULE.pack(_family(rule.source), 0, length, 0, 0, 0, 0, _TO_TABLE, 0)
-    found = [Attribute(_FRA_SRC, rule.source.packed)]
-    found += [_u32(_FRA_PRIORITY, rule.priority), _u32(_FRA_TABLE, rule.table)]
-    return head + encode_attributes(found)
+    attributes = [Attribute(_FRA_SRC, rule.source.packed)]
+    attributes += [_u32(_FRA_PRIORITY, rule.priority), _u32(_FRA_TABLE, rule.table)]
+    return head + encode_attributes(attributes)
 
 
 def _link(
     kind: int,
     index: int,
-    found: list[Attribute],
+    attributes: list[Attribute],
     *,
     flags: int = 0,
     state: int = 0,
     change: int = 0,
 ) -> Request:
     head = _LINK.pack(0, 0, index, state, change)
-    return Request(kind, flags, head + encode_attributes(found))
+    return Request(kind, flags, head + encode_attributes(attributes))
 
 
 def _data(step: MakeLink) -> list[Attribute]:
@@ -211,16 +211,16 @@ def _data(step: MakeLink) -> list[Attribute]:
 
 
 def _wanted(mtu: int | None, mac: str | None) -> list[Attribute]:
-    found = [] if mtu is None else [_u32(_MTU, mtu)]
-    return found if mac is None else [*found, Attribute(_IFLA_ADDRESS, mac_bytes(mac))]
+    attributes = [] if mtu is None else [_u32(_MTU, mtu)]
+    return attributes if mac is None else [*attributes, Attribute(_IFLA_ADDRESS, mac_bytes(mac))]
 
 
 def mac_bytes(mac: str) -> bytes:
-    """The bytes of ``02:00:00:00:00:01``; Refused when it is no MAC."""
+    """The bytes of ``02:00:00:00:00:01``; Refused when it is not a MAC."""
     try:
         return bytes.fromhex(mac.replace(":", ""))
     except ValueError as error:
-        raise Refused(f"{mac!r} is no MAC", remedy="Write one like 02:00:00:00:00:01") from error
+        raise Refused(f"{mac!r} is not a MAC", remedy="Write one like 02:00:00:00:00:01") from error
 
 
 def by_name(name: InterfaceName | str) -> bytes:

@@ -17,7 +17,7 @@ _KERNEL_GROUP = 1  # group 2 carries what udev sends on
 _SUBSYSTEMS = frozenset({"infiniband", "infiniband_verbs", "infiniband_mad", "net"})
 _RDMA_CM = "infiniband/rdma_cm"
 
-LOST = "lost"  # our own action: events were dropped, anything may have changed
+LOST = "lost"  # not an action of the kernel: events were dropped, anything may have changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ def decode(datagram: bytes, sender: int) -> Uevent | None:
         return None
     _, *lines = datagram.decode(errors="replace").split("\0")
     pairs = tuple((key, value) for key, is_, value in (x.partition("=") for x in lines) if is_)
-    found = dict(pairs)
-    subsystem = found.get("SUBSYSTEM", "")
-    is_cm = subsystem == "misc" and found.get("DEVNAME") == _RDMA_CM
-    if "ACTION" not in found or not (subsystem in _SUBSYSTEMS or is_cm):
+    properties = dict(pairs)
+    subsystem = properties.get("SUBSYSTEM", "")
+    is_cm = subsystem == "misc" and properties.get("DEVNAME") == _RDMA_CM
+    if "ACTION" not in properties or not (subsystem in _SUBSYSTEMS or is_cm):
         return None
-    return Uevent(found["ACTION"], subsystem, found.get("DEVPATH", ""), pairs)
+    return Uevent(properties["ACTION"], subsystem, properties.get("DEVPATH", ""), pairs)
 
 
 class Uevents(Listener[Uevent]):

@@ -130,10 +130,10 @@ def no_physical(place: FunctionPlace) -> Gone:
     )
 
 
-def no_function(place: FunctionPlace, there: int) -> Unavailable:
+def no_function(place: FunctionPlace, count: int) -> Unavailable:
     """The physical function has fewer virtual ones than it had."""
     return Unavailable(
-        f"{place.physical.name} has no virtual function {place.number} any more: it has {there}"
+        f"{place.physical.name} has no virtual function {place.number} any more: it has {count}"
     )
 
 
@@ -203,9 +203,9 @@ def no_device(device: str) -> Unavailable:
     return Unavailable(f"there is no RDMA device {device}")
 
 
-def no_partition(step: AwaitPartition, there: Sequence[int]) -> Refused:
+def no_partition(step: AwaitPartition, pkeys: Sequence[int]) -> Refused:
     """The subnet manager has not made the port a member."""
-    has = ", ".join(f"0x{key:04x}" for key in there) or "none"
+    has = ", ".join(f"0x{key:04x}" for key in pkeys) or "none"
     return Refused(
         f"the port of {step.pci} is not in the partition 0x{step.pkey:04x}: its table has {has}",
         remedy="Add its port GUID to the partition at the subnet manager, or write another pkey",

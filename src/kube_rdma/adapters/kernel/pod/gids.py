@@ -40,13 +40,13 @@ class Entry:
 
 def listed(devices: Path, device: str) -> tuple[tuple[str, Address], ...]:
     """The RoCE v2 GIDs of a device as addresses, each behind the name of its interface."""
-    found: list[tuple[str, Address]] = []
+    gids: list[tuple[str, Address]] = []
     for port in _ports(devices / device):
         for entry in _entries(port, gap=None):
             if entry.type == GidType.ROCE_V2 and entry.netdev:
                 gid = IPv6Address(entry.value)
-                found.append((entry.netdev, gid.ipv4_mapped or gid))
-    return tuple(found)
+                gids.append((entry.netdev, gid.ipv4_mapped or gid))
+    return tuple(gids)
 
 
 def gid_table(device: str, devices: Path = DEVICES) -> GidTable:

@@ -2,7 +2,7 @@
 
 Two sockets: one bound to the node's namespace, one to the pod's. steps.py calls these methods, one
 for each Step; requests are rtnl_write's, looks rtnl_view's. The usual way is asked for first, and
-only a refusal makes us look what stands in the way.
+only a refusal makes it look for what stands in the way.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class PodLinks:
         except Unavailable as error:
             if errno_of(error) != errno.EEXIST:
                 raise self._not_made(step, error) from error
-            there = interface_named(self.pod, step.name)
-            if there is None:
+            existing = interface_named(self.pod, step.name)
+            if existing is None:
                 self._make_apart(step)
-            elif not there.ours(step.mark):
-                raise name_taken(step, described(there)) from error
-            elif there.seen.alias:
+            elif not existing.ours(step.mark):
+                raise name_taken(step, described(existing)) from error
+            elif existing.seen.alias:
                 return
         self._do(rtnl_write.mark_link(step), f"marking {step.name}")
 
@@ -95,11 +95,11 @@ class PodLinks:
         except Unavailable as error:
             if errno_of(error) != errno.EEXIST:  # else its maker died before it was renamed
                 raise self._not_made(step, error) from error
-        there = interface_named(self.pod, interim.name)
-        if there is None:
+        link = interface_named(self.pod, interim.name)
+        if link is None:
             raise no_link_here(interim.name)
         act = f"naming {step.kind} {step.name}"
-        self._do(rtnl_write.rename_link(there.seen.index, step.name), act)
+        self._do(rtnl_write.rename_link(link.seen.index, step.name), act)
 
     def _send_new(self, step: MakeLink) -> None:
         """Of a parent in the pod, its index is known there alone."""
@@ -116,15 +116,15 @@ class PodLinks:
         """Find it on either side, move and rename it in one message."""
         self._seen.clear()
         inside = interfaces(self.pod)
-        there = pick(inside, step, step.name)
-        if there and there.seen.name == step.name:
+        link_in_pod = pick(inside, step, step.name)
+        if link_in_pod and link_in_pod.seen.name == step.name:
             return
         for other in inside:
             if other.seen.name == step.name:
                 raise name_taken(step, described(other))
         act = f"moving {step.link.name} into the pod as {step.name}"
-        if there:  # the kernel moves first: it died, or was refused, before the new name
-            self._do(rtnl_write.rename_link(there.seen.index, step.name), act)
+        if link_in_pod:  # the kernel moves first: it died, or was refused, before the new name
+            self._do(rtnl_write.rename_link(link_in_pod.seen.index, step.name), act)
             return
         here = self._on_node(step)
         if here is None:
@@ -140,14 +140,14 @@ class PodLinks:
         try:
             _send(self.pod, rtnl_write.set_link(step))
         except Unavailable as error:
-            there = interface_named(self.pod, step.name)
-            if there is None:
+            link = interface_named(self.pod, step.name)
+            if link is None:
                 raise no_link_here(step.name) from error
-            has, wanted = there.seen.mac, (step.mac or "").lower()
+            has, wanted = link.seen.mac, (step.mac or "").lower()
             if wanted and has != wanted and errno_of(error) in _NOT_THIS_MAC:
-                has = _mac_after_reset(self.pod, there.seen.index)
+                has = _mac_after_reset(self.pod, link.seen.index)
             if has != wanted:
-                raise self._not_set(step, there, error) from error
+                raise self._not_set(step, link, error) from error
             # Many a driver takes no MAC while its link is up, not even the one that it has.
             self.set(replace(step, mac=None))
 
@@ -178,13 +178,13 @@ class PodLinks:
                 raise judged(f"removing the rule for {undo.source}", error) from error
 
     def remove(self, undo: RemoveLink) -> None:
-        """Only with our mark: another link of this name is another's."""
+        """Only with kube-rdma's mark: another link of this name is another's."""
         self._seen.clear()
         for name in (undo.name, rtnl_write.interim_name(undo.mark)):
-            there = interface_named(self.pod, name)
-            if there and there.ours(undo.mark):
+            link = interface_named(self.pod, name)
+            if link and link.ours(undo.mark):
                 try:
-                    _send(self.pod, rtnl_write.remove_link(there.seen.index))
+                    _send(self.pod, rtnl_write.remove_link(link.seen.index))
                 except Unavailable as error:
                     if errno_of(error) != errno.ENODEV:
                         raise judged(f"removing {name}", error) from error
@@ -214,12 +214,12 @@ class PodLinks:
     def give_back(self, undo: GiveBackLink) -> None:
         """Out of the pod under its old name; what is left to restore, restore_on_node does."""
         self._seen.clear()
-        there = pick(interfaces(self.pod), undo, undo.name)
-        if there:
+        link = pick(interfaces(self.pod), undo, undo.name)
+        if link:
             other = interface_named(self.node, undo.link.name)
             if other:
                 raise old_name_taken(undo, f"{undo.name} in the pod")
-            request = rtnl_write.send_home(undo, there.seen.index, self.home)
+            request = rtnl_write.send_home(undo, link.seen.index, self.home)
             self._do(request, f"moving {undo.name} back to the node as {undo.link.name}")
         restore_on_node(self.node, undo)
 
@@ -233,10 +233,10 @@ class PodLinks:
     def link(self, name: InterfaceName) -> Interface:
         """A link of the pod as it is since it was made, taken or set; raise Unavailable."""
         if name not in self._seen:
-            found = interface_named(self.pod, name)
-            if found is None:
+            link = interface_named(self.pod, name)
+            if link is None:
                 raise no_link_here(name)
-            self._seen[name] = found
+            self._seen[name] = link
         return self._seen[name]
 
     def _do(self, request: Request, act: str) -> None:
@@ -258,9 +258,9 @@ class PodLinks:
             return reason
         return judged(f"{step.kind} {step.name} on {step.parent.name}", error)
 
-    def _not_set(self, step: SetLink, there: Interface, error: Unavailable) -> KubeRdmaError:
-        if step.mtu and there.seen.kind in _OURS and there.seen.parent:
-            parent = interface_at(self.node, there.seen.parent)
+    def _not_set(self, step: SetLink, link: Interface, error: Unavailable) -> KubeRdmaError:
+        if step.mtu and link.seen.kind in _OURS and link.seen.parent:
+            parent = interface_at(self.node, link.seen.parent)
             if parent and parent.seen.mtu < step.mtu:
                 return mtu_too_large(step.name, step.mtu, parent.seen.name, parent.seen.mtu)
         return judged(f"setting {step.name}", error)
@@ -288,13 +288,13 @@ def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
     Also for a pod whose namespace is gone: the kernel brought the link back under the name that it
     had there, or as devN. Raise Gone when it is not there (yet), Broken when its name is another's.
     """
-    found = interfaces(node)
-    here = pick(found, undo, undo.link.name, undo.name)
+    links = interfaces(node)
+    here = pick(links, undo, undo.link.name, undo.name)
     if here is None:
         gone = undo.pci is not None and not (_PCI / undo.pci).exists()
         raise lost(undo.link, undo.name, for_good=gone)
     now = here.seen
-    if now.name != undo.link.name and any(i.seen.name == undo.link.name for i in found):
+    if now.name != undo.link.name and any(i.seen.name == undo.link.name for i in links):
         raise old_name_taken(undo, now.name)
     act = f"restoring {undo.link.name} on the node"
     try:
@@ -346,7 +346,7 @@ def _mac_after_reset(netlink: Netlink, index: int) -> str:
 
 
 def pick(
-    found: Iterable[Interface], card: TakeLink | GiveBackLink, *names: str
+    links: Iterable[Interface], card: TakeLink | GiveBackLink, *names: str
 ) -> Interface | None:
     """The card's own link among these, None when it is not there.
 
@@ -359,7 +359,7 @@ def pick(
         index = link.seen.index == card.link.index
         return index + (card.mac in macs) + (link.seen.name in names)
 
-    own = [link for link in found if not link.seen.virtual]
+    own = [link for link in links if not link.seen.virtual]
     on_card = [link for link in own if card.pci and link.seen.pci == card.pci]
     if on_card:
         return max(on_card, key=agreement)
@@ -370,7 +370,9 @@ def pick(
 def described(link: Interface) -> str:
     """A link that stands in the way, in words."""
     kind = f"a {link.seen.kind}" if link.seen.kind else "a card's own"
-    return f"{kind} marked {link.seen.alias!r}" if link.seen.alias else f"{kind} without our mark"
+    if link.seen.alias:
+        return f"{kind} marked {link.seen.alias!r}"
+    return f"{kind} without kube-rdma's mark"
 
 
 def _send(netlink: Netlink, request: Request) -> None:

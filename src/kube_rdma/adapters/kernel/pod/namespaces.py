@@ -1,7 +1,7 @@
 """The one door into another network namespace (DESIGN, decision 3).
 
-Nothing of ours runs inside a pod's namespace: a thread of its own enters, opens a descriptor there
-and ends; the descriptor stays bound to that namespace and is used from outside. No other code
+Nothing of kube-rdma runs inside a pod's namespace: a thread of its own enters, opens a descriptor
+there and ends; the descriptor stays bound to that namespace and is used from outside. No other code
 changes namespace. setns(2) with CLONE_NEWNET moves the calling thread alone (nsproxy, per task), so
 a thread that ends has nothing to go back to.
 """
@@ -37,8 +37,8 @@ def open_inside(namespace: Namespace, opener: Callable[[], T]) -> T:
     """What `opener`, called inside the namespace, opens there.
 
     `opener` opens one descriptor and returns it; it must not start threads, which would stay in the
-    namespace. Raise Unavailable when the namespace is gone, Refused when we may not enter it or it
-    is none, and whatever `opener` raises.
+    namespace. Raise Unavailable when the namespace is gone, Refused when it may not be entered or
+    is not one, and whatever `opener` raises.
     """
     return _apart(lambda: _enter(namespace), opener)
 
@@ -46,7 +46,7 @@ def open_inside(namespace: Namespace, opener: Callable[[], T]) -> T:
 def make_namespace() -> int:
     """A descriptor of a new namespace, which ends with its last descriptor.
 
-    Raise Refused when we may not make one.
+    Raise Refused when none may be made.
     """
     return _apart(_leave, lambda: os.open(_HERE, os.O_RDONLY | os.O_CLOEXEC))
 
@@ -58,8 +58,8 @@ def _apart(enter: Callable[[], None], opener: Callable[[], T]) -> T:
     def inside() -> None:
         try:
             enter()
-            found = opener()
-            results.put(lambda: found)
+            result = opener()
+            results.put(lambda: result)
         except BaseException as error:  # noqa: BLE001  # it is raised again outside
             results.put(partial(_raise, error))
 
@@ -79,8 +79,8 @@ def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
     the kernel tells it since Linux 5.14, of interfaces that sit on the function directly.
     """
     with open_inside(namespace, _open_rtnl) as netlink:
-        found = links(netlink)
-    return tuple(PodLink(link.name, link.up, link.carrier, link.pci) for link in found)
+        interfaces = links(netlink)
+    return tuple(PodLink(link.name, link.up, link.carrier, link.pci) for link in interfaces)
 
 
 def _open_rtnl() -> Netlink:
@@ -144,7 +144,7 @@ def _not_permitted(namespace: Namespace) -> Refused:
 
 def _no_namespace(namespace: Namespace) -> Refused:
     return Refused(
-        f"{_name(namespace)} is no network namespace",
+        f"{_name(namespace)} is not a network namespace",
         remedy="Name one by its file, as /proc/PID/ns/net or /run/netns/NAME",
     )
 
@@ -163,8 +163,8 @@ class FakeNamespaces:
         self, namespaces: Mapping[Path, tuple[PodLink, ...] | None], *, permitted: bool = True
     ) -> None:
         """Raise ValueError for a namespace that no kernel makes: each has an interface lo."""
-        for path, found in namespaces.items():
-            if found is not None and "lo" not in [link.name for link in found]:
+        for path, pod_links in namespaces.items():
+            if pod_links is not None and "lo" not in [link.name for link in pod_links]:
                 raise ValueError(f"{path}: every network namespace has an interface lo")
         self._namespaces = dict(namespaces)
         self._permitted = permitted
@@ -187,7 +187,7 @@ class FakeNamespaces:
             raise Unavailable(f"the network namespace {_name(namespace)} is gone")
         if not self._permitted:
             raise _not_permitted(namespace)
-        found = self._namespaces[namespace]
-        if found is None:
+        pod_links = self._namespaces[namespace]
+        if pod_links is None:
             raise _no_namespace(namespace)
-        return found
+        return pod_links

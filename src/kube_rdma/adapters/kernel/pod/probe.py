@@ -86,17 +86,17 @@ def solicitation(mac: bytes, address: IPv6Address) -> bytes:
 
 def arp_speaker(frame: bytes, address: Address) -> bytes | None:
     """The MAC of who says in this frame that the address is its own."""
-    said = frame[_HEAD : _HEAD + 28]
-    return said[8:14] if len(said) == 28 and said[14:18] == address.packed else None
+    arp = frame[_HEAD : _HEAD + 28]
+    return arp[8:14] if len(arp) == 28 and arp[14:18] == address.packed else None
 
 
 def advertiser(frame: bytes, address: Address) -> bytes | None:
     """The MAC of who advertises the address in this frame."""
-    said = frame[_HEAD:]
-    is_one = len(said) >= 64 and said[6] == _ICMPV6 and said[40] == _ADVERTISEMENT
-    if not is_one or said[48:64] != address.packed:
+    packet = frame[_HEAD:]
+    is_advertisement = len(packet) >= 64 and packet[6] == _ICMPV6 and packet[40] == _ADVERTISEMENT
+    if not is_advertisement or packet[48:64] != address.packed:
         return None
-    option = said[64:72]
+    option = packet[64:72]
     return option[2:] if option[:2] == bytes((_TARGET_MAC, 1)) else frame[6:12]
 
 

@@ -207,13 +207,13 @@ class LivePod:
         return self._maybe_rdma
 
     def _rebind(self, step: RebindFunction) -> None:
-        there = self._rdma.inside(step.pci)
-        if there is None or there.guid != step.guid:
+        device = self._rdma.inside(step.pci)
+        if device is None or device.guid != step.guid:
             self._functions.rebind(step)
 
     def _await_partition(self, step: AwaitPartition) -> None:
-        there = self._rdma.inside(step.pci)
-        inside = self._sysfs.devices(there.name) / there.name if there else None
+        device = self._rdma.inside(step.pci)
+        inside = self._sysfs.devices(device.name) / device.name if device else None
         self._functions.await_partition(step, inside)
 
     def _seen_rdma(self, links: tuple[SeenLink, ...]) -> Iterator[SeenRdma]:

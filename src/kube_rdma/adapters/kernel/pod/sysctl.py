@@ -52,11 +52,11 @@ def _root() -> Path:
 
 
 def check_path(path: str) -> None:
-    """Refuse what is no network sysctl: only those belong to a namespace."""
+    """Refuse what is not a network sysctl: only those belong to a namespace."""
     first, *others = path.split("/")
     if first != "net" or not others or set(others) & {"", ".", ".."}:
         raise Refused(
-            f"{path} is no network sysctl", remedy="Name one like net/ipv4/conf/net1/arp_ignore"
+            f"{path} is not a network sysctl", remedy="Name one like net/ipv4/conf/net1/arp_ignore"
         )
 
 

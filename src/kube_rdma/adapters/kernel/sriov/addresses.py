@@ -53,18 +53,18 @@ def settings(above: Interface, number: int) -> FunctionSettings:
 
 def made_of(own: str, number: int, octets: int) -> str:
     """An address of one interface, marked as given by who runs the network and not by a vendor."""
-    found = bytearray(blake2b(f"{own.lower()}/{number}".encode(), digest_size=octets).digest())
-    found[0] = found[0] & 0xFC | 0x02
-    return found.hex(":")
+    address = bytearray(blake2b(f"{own.lower()}/{number}".encode(), digest_size=octets).digest())
+    address[0] = address[0] & 0xFC | 0x02
+    return address.hex(":")
 
 
 def _interface(node: Netlink, act: SetFunctions) -> Interface:
     """By its function; where the kernel does not say that (before 5.14), by its name."""
-    there = [one for one in interfaces(node) if not one.seen.virtual]
-    for one in there:
-        if one.seen.pci == act.physical:
-            return one
-    for one in there:
-        if one.seen.pci is None and one.seen.name == act.name:
-            return one
+    candidates = [one for one in interfaces(node) if not one.seen.virtual]
+    for interface in candidates:
+        if interface.seen.pci == act.physical:
+            return interface
+    for interface in candidates:
+        if interface.seen.pci is None and interface.seen.name == act.name:
+            return interface
     raise Unavailable(f"{act.name} has no interface here, so nobody can be told the addresses.")

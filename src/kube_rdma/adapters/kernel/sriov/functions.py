@@ -3,7 +3,7 @@
 rules/functions/plan plans a SetFunctions, programs/agent runs it here in a thread. The kernel takes
 a number only where there is none (sriov_numvfs_store, drivers/pci/iov.c), so a change goes by way
 of zero. Where functions get addresses (addresses.py), the kernel binds no drivers until they have
-them: drivers ask for them once. Whoever else changes a card may lock its folder in sysfs as we do;
+them: drivers ask for them once. Whoever else changes a card may lock its folder in sysfs likewise;
 against others the number is read again under the lock. Documentation/ABI/testing/sysfs-bus-pci,
 fake: kube_rdma_testing/kernel/sriov.py.
 """
@@ -113,7 +113,7 @@ class Sriov:
             try:
                 self._give(act, waiting)
             except KubeRdmaError as error:
-                log.warning("drivers choose addresses themselves", card=act.name, why=str(error))
+                log.warning("function addresses not set", card=act.name, why=str(error))
 
     def _bind(self, place: Path, act: SetFunctions, waiting: Sequence[int]) -> None:
         """Let the kernel bind drivers, also to functions that it has not tried yet."""
@@ -160,8 +160,8 @@ class Sriov:
 
 def _driverless(place: Path, act: SetFunctions) -> tuple[int, ...]:
     """The numbers of the functions that have no driver."""
-    there = [index for index in range(act.wanted) if (place / f"virtfn{index}").exists()]
-    return tuple(index for index in there if not (place / f"virtfn{index}/driver").exists())
+    existing = [index for index in range(act.wanted) if (place / f"virtfn{index}").exists()]
+    return tuple(index for index in existing if not (place / f"virtfn{index}/driver").exists())
 
 
 def _ready(place: Path, index: int, autoprobe: bool) -> bool:
@@ -245,7 +245,7 @@ _READ_ONLY = (
     "Mount the host's /sys into the agent's container for writing, without AppArmor's profile",
 )
 _NO_ROOM = (
-    "the machine has not the addresses or bus numbers for so many virtual functions",
+    "the machine does not have the addresses or bus numbers for so many virtual functions",
     "Turn on SR-IOV and large BARs in the machine's firmware, boot with pci=realloc, or write less",
 )
 _NO_DRIVER = (

@@ -76,11 +76,11 @@ class Functions:
         """As AwaitPartition says; `inside` is the device's folder where a pod has it."""
         deadline = time.monotonic() + self._partition_patience
         while True:
-            found = set(self._partitions(step, inside))
-            if step.pkey in {key & 0x7FFF for key in found}:
+            pkeys = set(self._partitions(step, inside))
+            if step.pkey in {key & 0x7FFF for key in pkeys}:
                 return
             if time.monotonic() >= deadline:
-                raise no_partition(step, sorted(found - {0}))
+                raise no_partition(step, sorted(pkeys - {0}))
             time.sleep(_PAUSE)
 
     def _driver(self, step: RebindFunction) -> str | None:

@@ -55,8 +55,8 @@ _SPELLINGS = {"<unknown>": "UNKNOWN"}
 def read_survey(root: Path) -> Survey:
     """Everything about RDMA that the sysfs tree at `root` shows.
 
-    A tree without class/infiniband has no devices, which is no fault. The namespace mode is not in
-    sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
+    A tree without class/infiniband has no devices, which is not a fault. The namespace mode is not
+    in sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
     """
     tree = Tree(root)
     return survey_tree(tree)
@@ -75,8 +75,8 @@ def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], 
         else _moved(tree, name)
         for name in names
     )
-    found = tuple(device for device in read if device is not None)
-    return found, _rdma_cm(tree)
+    devices = tuple(device for device in read if device is not None)
+    return devices, _rdma_cm(tree)
 
 
 def _moved(tree: Tree, name: str) -> Device | None:
@@ -208,7 +208,7 @@ def _netdev_of(tree: Tree, port: Port, site: Site, ports: int) -> str | None:
 def _gids(tree: Tree, port: str) -> tuple[Gid, ...]:
     used = {i: gid for i, gid in tree.table(f"{port}/gids").items() if gid != _UNUSED_GID}
     for index in [index for index, gid in used.items() if not _GID.fullmatch(gid)]:
-        tree.blame(f"{port}/gids/{index}", f"is no GID: {used.pop(index)!r}")
+        tree.blame(f"{port}/gids/{index}", f"is not a GID: {used.pop(index)!r}")
     if not used:
         return ()
     types, netdevs = f"{port}/gid_attrs/types", f"{port}/gid_attrs/ndevs"
@@ -227,7 +227,7 @@ def _gids(tree: Tree, port: str) -> tuple[Gid, ...]:
 
 def _char_devices(tree: Tree, devices: tuple[str, ...]) -> dict[str, list[CharDevice]]:
     """The character devices of each RDMA device, in the order of their names."""
-    found: dict[str, list[CharDevice]] = {name: [] for name in devices}
+    char_devices: dict[str, list[CharDevice]] = {name: [] for name in devices}
     numbers: dict[tuple[int, int], str] = {}
     for folder in _CHARS:
         for name in tree.names(folder, required=False):
@@ -236,27 +236,27 @@ def _char_devices(tree: Tree, devices: tuple[str, ...]) -> dict[str, list[CharDe
                 continue
             path = f"{folder}/{name}"
             owner = tree.text(f"{path}/ibdev")
-            if owner is not None and owner not in found:
+            if owner is not None and owner not in char_devices:
                 tree.blame(f"{path}/ibdev", f"names {owner!r}, which {DEVICES} does not show")
             char = _char_device(tree, CharKind(match[1]), path)
             first = numbers.setdefault((char.major, char.minor), path) if char else path
             if first != path:
                 tree.blame(f"{path}/dev", f"is the device number of {first}")
-            elif char and owner in found:
-                found[owner].append(char)
-    return found
+            elif char and owner in char_devices:
+                char_devices[owner].append(char)
+    return char_devices
 
 
 def _chars_of(tree: Tree, device: str) -> tuple[CharDevice, ...]:
     """Those of one device, which hardware lists beside it; a soft one is looked for among all."""
-    found = []
+    chars = []
     for folder in _CHARS:
         beside = f"{DEVICES}/{device}/device/{folder.rpartition('/')[2]}"
         for name in tree.names(beside, required=False) or tree.names(folder, required=False):
             match = _CHAR_NAME.fullmatch(name)
             if match and tree.text(f"{folder}/{name}/ibdev", required=False) == device:
-                found.append(_char_device(tree, CharKind(match[1]), f"{folder}/{name}"))
-    return tuple(char for char in found if char)
+                chars.append(_char_device(tree, CharKind(match[1]), f"{folder}/{name}"))
+    return tuple(char for char in chars if char)
 
 
 def _char_device(tree: Tree, kind: CharKind, path: str) -> CharDevice | None:
@@ -284,7 +284,7 @@ def _spelled(tree: Tree, path: str, text: str | None, words: type[Word]) -> Word
     try:
         return words(_SPELLINGS.get(text, text))
     except ValueError:
-        tree.blame(path, f"says {text!r}, which is no {words.__name__}")
+        tree.blame(path, f"says {text!r}, which is not a {words.__name__}")
         return unknown
 
 

@@ -35,14 +35,14 @@ _Netdevs = Mapping[str, tuple[Netdev, ...]]  # by the place of their function
 def read_functions(tree: Tree, pci: PciTree) -> tuple[Function, ...]:
     """Every function of class 02 (network), sorted by address; default routes are not in sysfs."""
     netdevs = _netdevs(tree)
-    found: dict[PciAddress, Function] = {}
+    functions: dict[PciAddress, Function] = {}
     for name in pci.of_class({NETWORK_CLASS}):
         place = tree.place(f"{FUNCTIONS}/{name}", required=True)
         seat = pci.seat(place)
         ids = pci.ids(place) if place else None
         if place is None or seat is None or ids is None:
             continue
-        found[seat.pci] = Function(
+        functions[seat.pci] = Function(
             seat=seat,
             vendor=ids[0],
             device=ids[1],
@@ -52,8 +52,8 @@ def read_functions(tree: Tree, pci: PciTree) -> tuple[Function, ...]:
             vf_index=pci.vf_index(place),
         )
         for virtual in _virtual(tree, pci, place, seat, netdevs):
-            found[virtual.seat.pci] = virtual
-    return tuple(found[address] for address in sorted(found))
+            functions[virtual.seat.pci] = virtual
+    return tuple(functions[address] for address in sorted(functions))
 
 
 def _virtual(
@@ -80,7 +80,7 @@ def _virtual(
 
 def _netdevs(tree: Tree) -> _Netdevs:
     """The interfaces of each function. Those of a sub-function lie below it and are not its own."""
-    found: dict[str, tuple[Netdev, ...]] = {}
+    netdevs: dict[str, tuple[Netdev, ...]] = {}
     for name in tree.names(NETDEVS, required=False):
         place = tree.place(f"{NETDEVS}/{name}")
         function = function_above(place)
@@ -93,8 +93,8 @@ def _netdevs(tree: Tree) -> _Netdevs:
         if len(tree.faults) > before and not tree.holds(f"{NETDEVS}/{name}"):
             del tree.faults[before:]  # it went while it was read, into a pod as a rule
             continue
-        found[function] = (*found.get(function, ()), netdev)
-    return found
+        netdevs[function] = (*netdevs.get(function, ()), netdev)
+    return netdevs
 
 
 def _netdev(tree: Tree, name: str) -> Netdev:

@@ -60,7 +60,7 @@ def netdev_name(tree: Tree, path: str, name: str | None) -> str | None:
     """`name` if an interface can have it; None, and a fault at `path`, for any other text."""
     if name is None or _NETDEV.fullmatch(name):
         return name
-    tree.blame(path, f"is no interface name: {name!r}")
+    tree.blame(path, f"is not an interface name: {name!r}")
     return None
 
 
@@ -89,8 +89,8 @@ def upper_netdevs(tree: Tree, netdev: str) -> tuple[str, ...]:
 
 def find_site(tree: Tree, pci: PciTree, path: str, ports: tuple[Port, ...]) -> Site:
     """The site of the device at `path`; `ports` name its interface where sysfs does not."""
-    said = tree.text(f"{path}/parent", required=False)
-    parent = netdev_name(tree, f"{path}/parent", said)
+    parent_text = tree.text(f"{path}/parent", required=False)
+    parent = netdev_name(tree, f"{path}/parent", parent_text)
     place = None if parent else tree.place(f"{path}/device")
     if place is not None:
         return _hard_site(tree, pci, path, place)
@@ -148,5 +148,5 @@ def _number(tree: Tree, path: str) -> int | None:
     text = tree.text(path, required=False)
     if text is None or text.isdecimal():
         return None if text is None else int(text)
-    tree.blame(path, f"is no number: {text!r}")
+    tree.blame(path, f"is not a number: {text!r}")
     return None

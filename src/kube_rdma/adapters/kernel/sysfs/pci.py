@@ -94,7 +94,7 @@ class PciTree:
         text = self._tree.text(path, required=False)
         if text is None or text.isdecimal():
             return None if text is None else int(text)
-        self._tree.blame(path, f"is no number: {text!r}")
+        self._tree.blame(path, f"is not a number: {text!r}")
         return None
 
     def check_relations(self) -> None:
@@ -108,10 +108,10 @@ class PciTree:
             if physical and virtual.pci not in physical.virtual_functions:
                 reason = f"names {physical.pci}, which does not list {virtual.pci}"
                 self._tree.blame(f"{function}/physfn", reason)
-        known = {seat.pci: seat for seat in self._seats.values()}
+        seats_by_address = {seat.pci: seat for seat in self._seats.values()}
         for function, seat in self._seats.items():
             for name in seat.virtual_functions:
-                other = known.get(name)
+                other = seats_by_address.get(name)
                 if other and other.physical_function != seat.pci:
                     reason = f"lists {name}, which names {other.physical_function} instead"
                     self._tree.blame(function, reason)
@@ -121,8 +121,8 @@ class PciTree:
 
         Asked after the network functions, so that their virtual ones are passed over unread.
         """
-        found = [self._gpu(name) for name in tuple(self.of_class(_GPU_CLASSES))]
-        return tuple(gpu for gpu in found if gpu is not None)
+        gpus = [self._gpu(name) for name in tuple(self.of_class(_GPU_CLASSES))]
+        return tuple(gpu for gpu in gpus if gpu is not None)
 
     def _gpu(self, name: str) -> Gpu | None:
         path = f"{FUNCTIONS}/{name}"
@@ -148,7 +148,7 @@ class PciTree:
         physical = tree.link(f"{function}/physfn")
         total = None if physical else self.count(f"{function}/sriov_totalvfs")
         if physical and not pci_address(physical):
-            tree.blame(f"{function}/physfn", f"leads to {physical!r}, which is no PCI function")
+            tree.blame(f"{function}/physfn", f"leads to {physical!r}, which is not a PCI function")
         elif physical and (above := self._physical_place(function, physical)):
             self._physical[function] = above
         return Seat(
@@ -172,21 +172,21 @@ class PciTree:
         """The virtual functions that a physical one lists, in the order of their index."""
         tree = self._tree
         names = (_VIRTUAL.fullmatch(name) for name in tree.names(function))
-        found: dict[PciAddress, None] = {}
+        addresses: dict[PciAddress, None] = {}
         for index in sorted(int(match[1]) for match in names if match):
             path = f"{function}/virtfn{index}"
             name = tree.link(path)
             address = pci_address(name) if name else None
             if name and address is None:
-                tree.blame(path, f"leads to {name!r}, which is no PCI function")
-            elif address in found:
+                tree.blame(path, f"leads to {name!r}, which is not a PCI function")
+            elif address in addresses:
                 tree.blame(path, f"leads to {address}, as another one does")
             elif address and self._listed and address not in self._listed:
                 tree.blame(path, f"leads to {address}, which {FUNCTIONS} does not show")
             elif address:
-                found[address] = None
+                addresses[address] = None
                 self._indexes.setdefault(address, index)
-        return tuple(found)
+        return tuple(addresses)
 
     def _numa(self, path: str) -> int | None:
         """The NUMA node in a function's file; the kernel's -1 means none."""
@@ -195,7 +195,7 @@ class PciTree:
             return None
         if text.isdecimal():
             return int(text)
-        self._tree.blame(path, f"is no NUMA node: {text!r}")
+        self._tree.blame(path, f"is not a NUMA node: {text!r}")
         return None
 
     def _number(self, path: str, *, required: bool = True) -> int | None:

@@ -50,8 +50,8 @@ class _Rule:
 
     def inside(self, name: str) -> _Rule | None:
         """The rule for the folder `name`; None when it is not copied."""
-        found = (rule for form, rule in self.folders.items() if re.fullmatch(form, name))
-        return next(found, None)
+        rules = (rule for form, rule in self.folders.items() if re.fullmatch(form, name))
+        return next(rules, None)
 
 
 _NUMBER = r"[0-9]+"
@@ -112,9 +112,12 @@ def record(
             )
         copy = _Copy(sysfs, to)
         copy.folder("", _SYSFS)
-        for name, said in ((NETLINK_FILE, _said(links)), (ROUTES_FILE, _said(routes))):
-            if said is not None:
-                (to / name).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+        for name, answer in (
+            (NETLINK_FILE, _ask_netlink(links)),
+            (ROUTES_FILE, _ask_netlink(routes)),
+        ):
+            if answer is not None:
+                (to / name).write_text(json.dumps(answer, indent=2) + "\n", encoding="utf-8")
                 copy.files.add(name)
     except OSError as error:
         raise Refused(
@@ -135,15 +138,17 @@ def recorded_links(sysfs: Path) -> LinkView | None:
 
 def recorded_routes(sysfs: Path) -> tuple[str, ...] | None:
     """The interfaces with a default route then; None, Unavailable and Refused as recorded_links."""
-    return _recorded(sysfs / ROUTES_FILE, lambda said: tuple(map(str, list(said["interfaces"]))))
+    return _recorded(
+        sysfs / ROUTES_FILE, lambda document: tuple(map(str, list(document["interfaces"])))
+    )
 
 
 def _recorded(path: Path, read: Callable[[dict[str, Any]], _Answer]) -> _Answer | None:
     try:
         with path.open("rb") as file:
-            said = dict(json.loads(file.read(_MOST)))
-        if "unavailable" not in said:
-            return read(said)
+            document = dict(json.loads(file.read(_MOST)))
+        if "unavailable" not in document:
+            return read(document)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -152,7 +157,7 @@ def _recorded(path: Path, read: Callable[[dict[str, Any]], _Answer]) -> _Answer 
             remedy="Record the node again, or remove the file to read the tree alone",
             where=str(path),
         ) from error
-    raise Unavailable(str(said["unavailable"]))
+    raise Unavailable(str(document["unavailable"]))
 
 
 class _Copy:
@@ -199,17 +204,17 @@ class _Copy:
 
     def _entry(self, path: str, rule: _Rule) -> None:
         """Copy what has a folder's name: a folder, a link to one, or whatever is there instead."""
-        there = f"{self._root}/{path}"
-        if os.path.islink(there):
+        source = f"{self._root}/{path}"
+        if os.path.islink(source):
             self._link(path)
-        place = os.path.realpath(there)
+        place = os.path.realpath(source)
         if not place.startswith(f"{self._root}/"):
             return
         place = place[len(self._root) + 1 :]
-        if os.path.isdir(there):
+        if os.path.isdir(source):
             self.folder(place, rule)
             self._function(place)
-        elif os.path.isfile(there):
+        elif os.path.isfile(source):
             self._file(place, b"\0")
 
     def _link(self, path: str) -> None:
@@ -227,12 +232,12 @@ class _Copy:
             os.symlink(target, f"{self._to}/{path}")
 
     def _file(self, path: str, unused: bytes) -> None:
-        there = f"{self._root}/{path}"
+        source = f"{self._root}/{path}"
         if path in self.files:
             return
-        if os.path.islink(there):
+        if os.path.islink(source):
             self._link(path)
-        elif os.path.isdir(there):
+        elif os.path.isdir(source):
             self._make(path)
         elif (data := self._read(path)) is not None and data.strip() != unused:
             self._make(path.rpartition("/")[0])
@@ -268,7 +273,7 @@ def _is_function(name: str) -> bool:
     return True
 
 
-def _said(ask: Callable[[], LinkView | tuple[str, ...] | None]) -> dict[str, object] | None:
+def _ask_netlink(ask: Callable[[], LinkView | tuple[str, ...] | None]) -> dict[str, object] | None:
     """What a door to netlink answers, as the JSON file has it; None when there is nothing."""
     try:
         answer = ask()
@@ -279,33 +284,33 @@ def _said(ask: Callable[[], LinkView | tuple[str, ...] | None]) -> dict[str, obj
     return asdict(answer) if isinstance(answer, LinkView) else {"interfaces": list(answer)}
 
 
-def _view(said: dict[str, list[dict[str, object]]]) -> LinkView:
+def _view(document: dict[str, list[dict[str, object]]]) -> LinkView:
     """The inverse of asdict; raise what a wrong document makes Python raise."""
     return LinkView(
-        devices=tuple(_device(dict(device)) for device in said["devices"]),
-        namespace_mode=NamespaceMode(str(said["namespace_mode"])),
-        faults=tuple(Fault(str(f["path"]), str(f["reason"])) for f in said["faults"]),
+        devices=tuple(_device(dict(device)) for device in document["devices"]),
+        namespace_mode=NamespaceMode(str(document["namespace_mode"])),
+        faults=tuple(Fault(str(f["path"]), str(f["reason"])) for f in document["faults"]),
     )
 
 
-def _device(said: dict[str, object]) -> LinkDevice:
-    index, ports = said["index"], said["ports"]
+def _device(document: dict[str, object]) -> LinkDevice:
+    index, ports = document["index"], document["ports"]
     if not isinstance(index, int) or not isinstance(ports, list):
         raise TypeError("a device without index or ports")
     read = tuple(_port(dict(port)) for port in ports)
-    guid = _text(said.get("guid"))  # older files have none
-    return LinkDevice(index, str(said["name"]), _text(said["firmware"]), read, guid)
+    guid = _text(document.get("guid"))  # older files have none
+    return LinkDevice(index, str(document["name"]), _text(document["firmware"]), read, guid)
 
 
-def _port(said: dict[str, object]) -> LinkPort:
-    number, state, physical = said["number"], said["state"], said["physical_state"]
+def _port(document: dict[str, object]) -> LinkPort:
+    number, state, physical = document["number"], document["state"], document["physical_state"]
     if not isinstance(number, int):
         raise TypeError("a port without a number")
     return LinkPort(
         number,
         None if state is None else PortState(str(state)),
         None if physical is None else PhysicalState(str(physical)),
-        _text(said["netdev"]),
+        _text(document["netdev"]),
     )
 
 

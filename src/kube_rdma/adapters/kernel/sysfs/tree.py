@@ -16,7 +16,7 @@ from kube_rdma.model.survey import Fault
 
 _PAGE = 4096  # a sysfs file never holds more than one page (Documentation/filesystems/sysfs.rst)
 
-# A FIFO in a recorded tree must not block us, and an attribute of a real sysfs is never a link.
+# A FIFO in a recorded tree must not block, and an attribute of a real sysfs is never a link.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 # How the kernel says "there is nothing to say": the file is not made, or its show() has no answer.
@@ -88,7 +88,7 @@ class Tree:
         """What the files named `indexes` in a directory say, without those that say nothing.
 
         A table has up to 1024 entries, so the path is walked once for all of them. That an entry
-        says nothing is no fault where it may be `silent`, an empty one where it may be `empty`.
+        says nothing is not a fault where it may be `silent`, an empty one where it may be `empty`.
         """
         passed_over = _SILENT if silent else frozenset()
         try:
@@ -97,7 +97,7 @@ class Tree:
             if error.errno not in passed_over:
                 self.blame(path, _reason(error))
             return {}
-        found = {}
+        texts = {}
         try:
             for index in indexes:
                 try:
@@ -108,12 +108,12 @@ class Tree:
                     continue
                 text = self._decode(path, data, index)
                 if text:
-                    found[index] = text
+                    texts[index] = text
                 elif text == "" and not empty:
                     self.blame(f"{path}/{index}", "is empty")
         finally:
             os.close(folder)
-        return found
+        return texts
 
     def link(self, path: str) -> str | None:
         """The last name of what a link leads to, which need not exist; None where no link is."""
@@ -121,7 +121,7 @@ class Tree:
             target = os.readlink(f"{self._root}/{path}")  # noqa: PTH115  # a Path costs more
         except OSError as error:
             if error.errno != errno.ENOENT:
-                self.blame(path, "is no link" if error.errno == errno.EINVAL else _reason(error))
+                self.blame(path, "is not a link" if error.errno == errno.EINVAL else _reason(error))
             return None
         name = target.rpartition("/")[2]
         if name.isprintable():
