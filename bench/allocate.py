@@ -65,9 +65,12 @@ def measure(context: Context) -> tuple[Figure, ...]:
     # A store of its own: the lab's parts are counted and pruned without it.
     with Store(cache_root() / "bench") as store:
         program = build_module(store, "allocate", MODULES) / "allocate"
-        one = asyncio.run(node(program, *ONE))
-        eight = asyncio.run(node(program, *EIGHT))
-    return (*figures("one_card", one, goals=True), *figures("eight_cards", eight, goals=False))
+        one_card = asyncio.run(node(program, *ONE))
+        eight_cards = asyncio.run(node(program, *EIGHT))
+    return (
+        *figures("one_card", one_card, goals=True),
+        *figures("eight_cards", eight_cards, goals=False),
+    )
 
 
 def figures(name: str, node: Node, *, goals: bool) -> list[Figure]:

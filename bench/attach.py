@@ -70,8 +70,8 @@ class Driver:
         if not line:
             tail = (self._folder / "log").read_text().strip().splitlines() or ["nothing"]
             raise Unavailable(f"the benchmark's node has ended, its log says last: {tail[-1]}")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def shims(self, nics: int, pods: int = 1) -> tuple[list[float], dict[str, Any]]:
         """Pods that start at the same moment: how long each waited, and what they have cost."""
@@ -98,42 +98,44 @@ def measure(context: Context) -> tuple[Figure, ...]:
     load = f"in the agent; load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     with tempfile.TemporaryDirectory(prefix="attach-") as name, node(Path(name)) as driver:
         rounds(driver, WARM)
-        found = rounds(driver, ROUNDS)
+        times = rounds(driver, ROUNDS)
         crowds = {nics: driver.shims(nics, AT_ONCE) for nics in (NICS[0], NICS[-1])}
     return (
-        *ratios(found, load),
-        *(figure for nics in NICS for figure in figures(nics, found[nics])),
+        *ratios(times, load),
+        *(figure for nics in NICS for figure in figures(nics, times[nics])),
         *(figure for nics, crowd in crowds.items() for figure in crowded(nics, *crowd)),
     )
 
 
 def rounds(driver: Driver, times: int) -> dict[int, Times]:
     """Everything in turns."""
-    found = {nics: Times() for nics in NICS}
+    times_by_nics = {nics: Times() for nics in NICS}
     for _ in range(times):
-        for nics, each in found.items():
-            each.inside.append(driver.ask("inside", nics=nics))
-            each.floor.append(driver.ask("floor", nics=nics))
-            each.shim += driver.shims(nics)[0]
-    return found
+        for nics, nic_times in times_by_nics.items():
+            nic_times.inside.append(driver.ask("inside", nics=nics))
+            nic_times.floor.append(driver.ask("floor", nics=nics))
+            nic_times.shim += driver.shims(nics)[0]
+    return times_by_nics
 
 
-def ratios(found: dict[int, Times], load: str) -> tuple[Figure, ...]:
+def ratios(times_by_nics: dict[int, Times], load: str) -> tuple[Figure, ...]:
     """What has goals."""
-    one, most = found[1], found[NICS[-1]]
-    floor, inside = middle(one.floor, "ms"), middle(one.inside, "ms")
+    one_nic, most = times_by_nics[1], times_by_nics[NICS[-1]]
+    floor, inside = middle(one_nic.floor, "ms"), middle(one_nic.inside, "ms")
     cpu, bare = middle(most.inside, "cpu_ms") / NICS[-1], middle(most.floor, "cpu_ms") / NICS[-1]
-    alone, alone_bare = middle(one.inside, "cpu_ms"), middle(one.floor, "cpu_ms")
-    every = [each for times in found.values() for each in times.inside]
+    alone, alone_bare = middle(one_nic.inside, "cpu_ms"), middle(one_nic.floor, "cpu_ms")
+    every = [each for times in times_by_nics.values() for each in times.inside]
     blocks = sum(each["other_writes"] for each in every) / len(every)
     return (
         Figure("one_nic_by_floor", inside / floor, "", "≤ 2", load),
-        Figure("one_nic_shim_by_floor", median(one.shim) / floor, "", "≤ 2", "through the shim"),
+        Figure(
+            "one_nic_shim_by_floor", median(one_nic.shim) / floor, "", "≤ 2", "through the shim"
+        ),
         Figure("eight_nics_by_one", middle(most.inside, "ms") / inside, "", "≤ 3", "in the agent"),
-        Figure("eight_nics_by_one_shim", median(most.shim) / median(one.shim), "", "≤ 3"),
+        Figure("eight_nics_by_one_shim", median(most.shim) / median(one_nic.shim), "", "≤ 3"),
         Figure("cpu_ms_one_nic", alone, "ms", "≤ 6", f"with the kernel's; bare {alone_bare:.1f}"),
         Figure("cpu_ms_per_nic_of_eight", cpu, "ms", "≤ 6", f"bare {bare:.1f}"),
-        Figure("api_requests_one_nic", middle(one.inside, "requests"), "", "", PEER_REQUESTS),
+        Figure("api_requests_one_nic", middle(one_nic.inside, "requests"), "", "", PEER_REQUESTS),
         Figure("api_requests_eight_nics", middle(most.inside, "requests"), ""),
         Figure(
             "api_writes_per_pod",

@@ -157,7 +157,7 @@ class _Wire:
 
     def __post_init__(self) -> None:
         self._indexes: dict[str, int] = {}  # of links on the node
-        self._found: dict[str, Interface] = {}
+        self._links: dict[str, Interface] = {}
         self._ways: dict[type[Step], Callable[[Any], None]] = {
             MakeLink: self._make,
             TakeLink: self._take,
@@ -195,8 +195,8 @@ class _Wire:
 
     def _set_function(self, step: SetFunction) -> None:
         above, number = step.place.physical.index, step.place.number
-        for one in rtnl_vf.changes(above, number, step.wanted, step.found):
-            _ask(self.node, one.request)
+        for change in rtnl_vf.changes(above, number, step.wanted, step.found):
+            _ask(self.node, change.request)
 
     def _set_sysctl(self, step: SetSysctl) -> None:
         Path("/proc/sys", step.path).write_text(step.value)
@@ -219,11 +219,11 @@ class _Wire:
         _ask(self.pod, request(step, self._link(step.name).seen.index))
 
     def _link(self, name: str) -> Interface:
-        if name not in self._found:
+        if name not in self._links:
             link = interface_named(self.pod, name)
             assert link, f"{name} was just made"
-            self._found[name] = link
-        return self._found[name]
+            self._links[name] = link
+        return self._links[name]
 
 
 def _ask(netlink: Netlink, request: Request) -> None:

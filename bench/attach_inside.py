@@ -88,12 +88,12 @@ def _pool(mode: Mode, interface: str) -> Pool:
 
 def _interfaces(driver: str) -> list[str]:
     """Those of this driver, sorted by their place; the order in which they were found is not."""
-    found = {
+    names = {
         (path / "device").resolve(): path.name
         for path in NET.iterdir()
         if (path / "device" / "driver").resolve().name == driver
     }
-    return [found[place] for place in sorted(found)]
+    return [names[place] for place in sorted(names)]
 
 
 def _run(*words: str) -> None:

@@ -46,10 +46,10 @@ def kubelet(folder: Path, *share: str) -> Iterator[None]:
 
 async def main(folder: Path, *share: str) -> None:
     """Answer until killed."""
-    found = FakeKubelet.at(folder)
+    kubelet = FakeKubelet.at(folder)
     if share:
-        found.pod_resources = OneShare(found, *share)
-    async with found:
+        kubelet.pod_resources = OneShare(kubelet, *share)
+    async with kubelet:
         print("ready", flush=True)
         await asyncio.Event().wait()
 

@@ -77,7 +77,7 @@ _CLONE_NEWNET = 0x40000000  # include/uapi/linux/sched.h
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A pod's, with what the runtime says of it; the path leads there as long as we live."""
+    """A pod's, with what the runtime says of it; the path holds while this process lives."""
 
     pod: str
     uid: str
@@ -130,14 +130,14 @@ class Node:
 
     def spent(self) -> Spent:
         """Until now."""
-        told = Counter(
+        requests = Counter(
             (one.verb in WRITES, one.plural)
             for one in self._line.requests
             if one.plural != LEASE.plural
         )
-        writes = Counter({plural: n for (is_write, plural), n in told.items() if is_write})
+        writes = Counter({plural: n for (is_write, plural), n in requests.items() if is_write})
         status = writes.pop(POD.plural, 0)
-        return Spent(time.process_time() * 1000, told.total(), status, writes.total())
+        return Spent(time.process_time() * 1000, requests.total(), status, writes.total())
 
     def sandbox(self, nics: int) -> Sandbox:
         """A new pod with the first networks, and its namespace."""
@@ -171,10 +171,10 @@ class Node:
         before = self.spent()
         took = await self.answer(Verb.ADD, sandbox)
         spent = since(before, self.spent())
-        known = self.attaching.of(ContainerId(sandbox.container))
-        assert known
-        assert len(known.plans) == nics
-        self._traces[nics] = Trace(known.plans, tuple(self._sizes))
+        attachment = self.attaching.of(ContainerId(sandbox.container))
+        assert attachment
+        assert len(attachment.plans) == nics
+        self._traces[nics] = Trace(attachment.plans, tuple(self._sizes))
         return {"ms": took, "del_ms": await self.answer(Verb.DEL, sandbox), **spent}
 
     async def floor(self, nics: int) -> dict[str, Any]:
@@ -196,9 +196,9 @@ class Node:
         spent = since(self._before, self.spent())
         grown = resident("VmHWM") - self._resident
         for sandbox in self._open:
-            known = self.attaching.of(ContainerId(sandbox.container))
-            assert known
-            assert known.complete
+            attachment = self.attaching.of(ContainerId(sandbox.container))
+            assert attachment
+            assert attachment.complete
             await self.answer(Verb.DEL, sandbox)
         return {"grown_mib": grown, **spent}
 
@@ -221,9 +221,9 @@ def forget_peak() -> None:
 
 def resident(which: str) -> float:
     """MiB of this process, by the kernel's name."""
-    found = re.search(rf"{which}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found
-    return int(found[1]) / 1024
+    match = re.search(rf"{which}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match
+    return int(match[1]) / 1024
 
 
 def new_namespace() -> int:
@@ -340,8 +340,8 @@ async def main(folder: Path) -> None:
     async with running(folder, rails(folder / TREE)) as node:
         print(json.dumps({}), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            told = json.loads(line)
-            print(json.dumps(await getattr(node, told.pop("do"))(**told)), flush=True)
+            order = json.loads(line)
+            print(json.dumps(await getattr(node, order.pop("do"))(**order)), flush=True)
 
 
 if __name__ == "__main__":

@@ -45,22 +45,22 @@ def rounds(test: str, result: bare.Result | None) -> Rounds:
     if result is None or result.outcome is not bare.Outcome.PASSED:
         text = result.text.strip() if result else "it did not begin"
         raise Unavailable(f"{test} measured nothing in the bare machine:\n{text}")
-    found: Rounds = json.loads(result.facts["rounds"])
-    return found
+    recorded: Rounds = json.loads(result.facts["rounds"])
+    return recorded
 
 
-def figures(kind: str, found: Rounds, where: str) -> tuple[Figure, ...]:
+def figures(kind: str, recorded: Rounds, where: str) -> tuple[Figure, ...]:
     """The medians of one kind of NIC."""
 
     def middle(who: str, key: str) -> float:
-        return float(median(each[who][key] for each in found))
+        return float(median(each[who][key] for each in recorded))
 
     floor, inside = middle("floor", "ms"), middle("inside", "ms")
     gid = middle("floor", "gid_ms")
     waits = f"of these {gid:.0f} until the GID came" if gid else ""
     bare_cpu = middle("floor", "cpu_ms")
     return (
-        Figure(f"{kind}_by_floor", inside / floor, "", "≤ 2", f"{where}, {len(found)} rounds"),
+        Figure(f"{kind}_by_floor", inside / floor, "", "≤ 2", f"{where}, {len(recorded)} rounds"),
         Figure(f"{kind}_floor_p50_ms", floor, "ms", "", waits),
         Figure(f"{kind}_inside_p50_ms", inside, "ms"),
         Figure(f"{kind}_del_p50_ms", middle("inside", "del_ms"), "ms"),

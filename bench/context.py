@@ -1,4 +1,4 @@
-"""The lab that benchmarks share: a running one if there is one, else one of our own."""
+"""The lab that benchmarks share: a running one if there is one, else a fresh one."""
 
 from __future__ import annotations
 

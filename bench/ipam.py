@@ -85,8 +85,8 @@ def measure(context: Context) -> tuple[Figure, ...]:
     del context  # its lab has nodes, which only cost time here
     load = f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     with control_plane() as lab:
-        one = run(lab, Run("c1", 1, 1000))
-        eight = run(lab, Run("c8", 8, 250))
+        one_client = run(lab, Run("c1", 1, 1000))
+        eight_clients = run(lab, Run("c8", 8, 250))
         many = run(lab, Run("c32", 32, 200))
         pods = run(lab, Run("pods", 100, 10, nics=8))
         few = (("subnet", "10.0.0.0/24"), ("start", "10.0.0.1"), ("end", "10.0.0.250"))
@@ -95,8 +95,8 @@ def measure(context: Context) -> tuple[Figure, ...]:
         large = run(lab, Run("large", 1, 200))
     return (
         *headline(many, load),
-        *figures("clients_1", one),
-        *figures("clients_8", eight),
+        *figures("clients_1", one_client),
+        *figures("clients_8", eight_clients),
         *figures("pods_8_nics", pods),
         *figures("exact_fit", exact),
         Figure("exact_fit_seconds", exact.seconds, "s", "", "250 pods, 250 addresses, 25 nodes"),
@@ -104,42 +104,48 @@ def measure(context: Context) -> tuple[Figure, ...]:
         Figure("size_24_p50_ms", small.at(0.5), "ms", "", "a pool of 254 addresses"),
         Figure("size_10_p50_ms", large.at(0.5), "ms", "as a /24", "one of 4 million"),
         Figure(
-            "client_memory_mib", one.memory, "MiB", "", "a process of one node, interpreter too"
+            "client_memory_mib",
+            one_client.memory,
+            "MiB",
+            "",
+            "a process of one node, interpreter too",
         ),
     )
 
 
-def headline(found: Result, load: str) -> tuple[Figure, ...]:
+def headline(result: Result, load: str) -> tuple[Figure, ...]:
     """32 nodes at once, one address for each request, beside the peer."""
     return (
         Figure(
             "addresses_per_second",
-            found.rate,
+            result.rate,
             "/s",
             "≥ 900",
-            f"32 nodes; {found.rate / PEER_RATE:.0f} times the peer; {load}",
+            f"32 nodes; {result.rate / PEER_RATE:.0f} times the peer; {load}",
         ),
-        Figure("p50_ms", found.at(0.5), "ms"),
-        Figure("p99_ms", found.at(0.99), "ms", "≤ 20", f"{PEER_P99 / found.at(0.99):.0f} times"),
+        Figure("p50_ms", result.at(0.5), "ms"),
+        Figure("p99_ms", result.at(0.99), "ms", "≤ 20", f"{PEER_P99 / result.at(0.99):.0f} times"),
         Figure(
             "api_writes_per_address",
-            found.writes_per_address,
+            result.writes_per_address,
             "",
             "≤ 0.25",
-            f"{PEER_WRITES / max(found.writes_per_address, 1e-9):.0f} times less",
+            f"{PEER_WRITES / max(result.writes_per_address, 1e-9):.0f} times less",
         ),
-        Figure("duplicates", found.duplicates, "", "0"),
+        Figure("duplicates", result.duplicates, "", "0"),
     )
 
 
-def figures(name: str, found: Result) -> tuple[Figure, ...]:
+def figures(name: str, result: Result) -> tuple[Figure, ...]:
     """The same of another load."""
     return (
-        Figure(f"{name}_addresses_per_second", found.rate, "/s", "", f"{found.addresses} of them"),
-        Figure(f"{name}_p50_ms", found.at(0.5), "ms"),
-        Figure(f"{name}_p99_ms", found.at(0.99), "ms"),
-        Figure(f"{name}_api_writes_per_address", found.writes_per_address, ""),
-        Figure(f"{name}_duplicates", found.duplicates, "", "0"),
+        Figure(
+            f"{name}_addresses_per_second", result.rate, "/s", "", f"{result.addresses} of them"
+        ),
+        Figure(f"{name}_p50_ms", result.at(0.5), "ms"),
+        Figure(f"{name}_p99_ms", result.at(0.99), "ms"),
+        Figure(f"{name}_api_writes_per_address", result.writes_per_address, ""),
+        Figure(f"{name}_duplicates", result.duplicates, "", "0"),
     )
 
 
@@ -176,15 +182,15 @@ def run(lab: Lab, load: Run) -> Result:
         clients = [
             stack.enter_context(client(lab, share, load, Path(journals))) for share in shares
         ]
-        for each in clients:
-            expect(each, "ready")
+        for process in clients:
+            expect(process, "ready")
         before = writes(lab)
-        for each in clients:
-            assert each.stdin
-            each.stdin.write("\n")
-            each.stdin.flush()
+        for process in clients:
+            assert process.stdin
+            process.stdin.write("\n")
+            process.stdin.flush()
         with ThreadPoolExecutor(len(clients)) as threads:  # a full pipe would hold others up
-            parts = list(threads.map(lambda each: expect(each, "{"), clients))
+            parts = list(threads.map(lambda process: expect(process, "{"), clients))
         return result([json.loads(part) for part in parts], writes(lab) - before)
 
 

@@ -50,10 +50,12 @@ def measure(context: Context) -> tuple[Figure, ...]:
     finally:
         cluster.kubectl(lab, "label", "node", node, f"{LABEL}-")
         cluster.kubectl(lab, "delete", "-f", str(EXAMPLE), "--wait")
-    known, scheduled = zip(*times, strict=True)
+    kubelet_knows, scheduled = zip(*times, strict=True)
     note = f"median of {len(CHANGES)}, slowest {{:.1f}} s"
     return (
-        Figure("kubelet_knows_s", median(known), "s", "≤ 5", note.format(max(known))),
+        Figure(
+            "kubelet_knows_s", median(kubelet_knows), "s", "≤ 5", note.format(max(kubelet_knows))
+        ),
         Figure("scheduler_knows_s", median(scheduled), "s", "", note.format(max(scheduled))),
     )
 
@@ -70,6 +72,6 @@ def _change(lab: Lab, node: str, mode: str) -> tuple[float, float]:
         cluster.kubectl(lab, "label", "node", node, f"{LABEL}={mode}", "--overwrite")
         if watch.wait(90) != 0:
             raise Unavailable(f"the kubelet of {node} does not know {count} shares after 60 s")
-        known = time.monotonic() - begin
+        kubelet_knows = time.monotonic() - begin
     cluster.wait_for_resource(lab, RESOURCE, count, node=node)
-    return known, time.monotonic() - begin
+    return kubelet_knows, time.monotonic() - begin

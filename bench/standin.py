@@ -88,12 +88,12 @@ def card(number: int, layer: LinkLayer = LinkLayer.ETHERNET, *, up: bool = True)
 def write_node(tree: Path, cards: Sequence[Device]) -> None:
     """Write the sysfs tree of a node with these cards."""
     functions = []
-    for each in cards:
-        assert each.seat
-        names = [port.netdev for port in each.ports if port.netdev]
-        up = each.ports[0].state is PortState.ACTIVE
+    for card in cards:
+        assert card.seat
+        names = [port.netdev for port in card.ports if port.netdev]
+        up = card.ports[0].state is PortState.ACTIVE
         netdevs = tuple(Netdev(name, "ether", up=True, carrier=up) for name in names)
-        functions.append(Function(each.seat, 0x15B3, 0x1021, each.driver, netdevs))
+        functions.append(Function(card.seat, 0x15B3, 0x1021, card.driver, netdevs))
     write_tree(tree, cards, RDMA_CM, functions=functions)
 
 
@@ -139,9 +139,9 @@ class Counting(DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """Wait as the loop does."""
-        found = super().select(timeout)
+        ready = super().select(timeout)
         self.wakes += timeout is None or timeout > 0
-        return found
+        return ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +167,8 @@ def main(folder: Path) -> None:
 
     async def run() -> None:
         def tell() -> None:
-            found = cost(selector)
-            print(found.wakes, found.cpu_seconds, found.resident_mib, flush=True)
+            spent = cost(selector)
+            print(spent.wakes, spent.cpu_seconds, spent.resident_mib, flush=True)
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, tell)
         await until_signal(run_plugin(Standin(folder / TREE).doors(folder)))

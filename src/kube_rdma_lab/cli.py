@@ -73,8 +73,8 @@ def up(name: str, topology: str, nodes: int | None, binaries: Path | None) -> No
 @NAME
 def down(name: str) -> None:
     """End a lab and everything that belongs to it."""
-    found = labs.down(name)
-    click.echo(f"The lab {name!r} is down." if found else f"There was no lab {name!r}.")
+    existed = labs.down(name)
+    click.echo(f"The lab {name!r} is down." if existed else f"There was no lab {name!r}.")
 
 
 @lab.command()

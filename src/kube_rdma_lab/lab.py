@@ -218,12 +218,12 @@ def print_log(name: str, program: str | None, node: str | None) -> None:
         print(waiting.run(lab, lab.on_node(node, "cat", f"/var/log/{program}.log")), end="")
         return
     wanted = f"{node}.console" if node else program
-    known = sorted(path.stem for path in folder.glob("*.log"))
-    if wanted not in known:
+    logs = sorted(path.stem for path in folder.glob("*.log"))
+    if wanted not in logs:
         raise Refused(
             f"the lab {name!r} has no log {wanted!r}" if wanted else "no log was named",
-            remedy=f"Choose one of {', '.join(known)}, or --node NODE with a service"
-            if known
+            remedy=f"Choose one of {', '.join(logs)}, or --node NODE with a service"
+            if logs
             else f"Start a lab first: {up_command(name)}",
         )
     print((folder / f"{wanted}.log").read_text(errors="replace"), end="")

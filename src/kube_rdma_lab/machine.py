@@ -62,13 +62,13 @@ class Function:
 
 def functions(node: NodeSpec) -> list[Function]:
     """Return the cards, then the ghosts; VGA memory is the least that the device takes."""
-    found = []
+    cards = []
     for position, nic in enumerate(node.nics, start=1):
         options = f"{NIC_DEVICES[nic.kind]},netdev=net{position},mac={node.mac(position)},romfile="
         backend = ("-netdev", _tap(node, position))
-        found.append(Function(options, nic.numa_node, backend=backend))
+        cards.append(Function(options, nic.numa_node, backend=backend))
     ghosts = (Function("bochs-display,vgamem=4M", gpu.numa_node, gpu.switch) for gpu in node.gpus)
-    return [*found, *ghosts]
+    return [*cards, *ghosts]
 
 
 def pci_tree(node: NodeSpec) -> list[str]:
@@ -86,11 +86,11 @@ def pci_tree(node: NodeSpec) -> list[str]:
     for switch, socket in sorted({(each.switch, each.numa_node) for each in placed if each.switch}):
         port = f"pcie-root-port,id=uplink{switch},bus=socket{socket},chassis={UPLINKS + switch}"
         argv += ["-device", port, "-device", f"x3130-upstream,id=switch{switch},bus=uplink{switch}"]
-    for number, each in enumerate(placed, start=1):
-        above = f"switch{each.switch}" if each.switch else f"socket{each.numa_node}"
-        kind = "xio3130-downstream" if each.switch else "pcie-root-port"
+    for number, function in enumerate(placed, start=1):
+        above = f"switch{function.switch}" if function.switch else f"socket{function.numa_node}"
+        kind = "xio3130-downstream" if function.switch else "pcie-root-port"
         argv += ["-device", f"{kind},id=port{number},bus={above},chassis={number}"]
-        argv += [*each.backend, "-device", f"{each.options},bus=port{number}"]
+        argv += [*function.backend, "-device", f"{function.options},bus=port{number}"]
     return argv
 
 

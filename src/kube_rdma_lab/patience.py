@@ -2,7 +2,7 @@
 
 A wait asks again and again whether its condition holds, and shows this what it sees meanwhile:
 events, states, the size of a log. Facts that were seen before are no news, so what fails the same
-way for ever, or swings to and fro, ends the wait too.
+way endlessly, or swings to and fro, ends the wait too.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def home(name: str) -> Path:
     """Return the folder of a lab; Refused when the name cannot be one."""
     if not _NAME.fullmatch(name):
         raise Refused(
-            f"{name!r} is no name for a lab",
+            f"{name!r} is not a name for a lab",
             remedy="Use up to 32 small letters, digits and inner hyphens",
         )
     return paths.cache_root() / "labs" / name

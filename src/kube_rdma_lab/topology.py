@@ -170,8 +170,8 @@ class Topology:
     @property
     def reference(self) -> str:
         """The text from which `find` makes this topology again, in this process or another."""
-        known = self.name.partition(":")[0] in TOPOLOGIES
-        return self.name if known else json.dumps(asdict(self))
+        is_built_in = self.name.partition(":")[0] in TOPOLOGIES
+        return self.name if is_built_in else json.dumps(asdict(self))
 
     def with_nodes(self, count: int) -> Topology:
         """Return the same with `count` nodes, the given ones taken in turns; Refused for too many.
@@ -181,7 +181,7 @@ class Topology:
         if not self.nodes:
             raise Refused(
                 f"the topology {self.name} has no nodes that could be repeated",
-                remedy="Leave --nodes away or choose another --topology",
+                remedy="Leave --nodes out or choose another --topology",
             )
         most = MAX_MACHINES if self.machines else MAX_NODES
         if not 1 <= count <= most:
@@ -262,8 +262,8 @@ def find(reference: str) -> Topology:
             f"there is no topology {reference!r}",
             remedy=f"Choose one of {', '.join(TOPOLOGIES)}, or name a file that ends in .yaml",
         )
-    found = TOPOLOGIES[name]
-    return found.with_nodes(int(count)) if count else found
+    topology = TOPOLOGIES[name]
+    return topology.with_nodes(int(count)) if count else topology
 
 
 def _from_json(text: str) -> Topology:

@@ -116,8 +116,8 @@ def choose(wanted: str, nodes: int | None) -> Topology:
     `wanted` is a name, or a file by its ending. Refused with all faults of it.
     """
     is_file = wanted.endswith(ENDINGS)
-    found = load(Path(wanted)) if is_file else topology.find(wanted)
-    return found if nodes is None else found.with_nodes(nodes)
+    chosen = load(Path(wanted)) if is_file else topology.find(wanted)
+    return chosen if nodes is None else chosen.with_nodes(nodes)
 
 
 def load(path: Path) -> Topology:
@@ -152,27 +152,27 @@ def parse(data: bytes, source: str) -> Topology:
     return Topology(Path(source).name, entry.summary, nodes)
 
 
-def _refusal(one: ErrorDetails, text: Document) -> Refused:
+def _refusal(error: ErrorDetails, text: Document) -> Refused:
     """Turn a fault that pydantic found into a sentence."""
-    path = one["loc"]
+    path = error["loc"]
     fields = [part for part in path if isinstance(part, str)]
     last = fields[-1]
-    match one["type"]:
+    match error["type"]:
         case "extra_forbidden":
             parent = MODELS[fields[-2]] if len(fields) > 1 else TopologyEntry
-            known = list(parent.model_fields)
-            near = get_close_matches(last, known, n=1)
+            allowed = list(parent.model_fields)
+            near = get_close_matches(last, allowed, n=1)
             hint = f"Did you mean {near[0]}? Known" if near else "Remove it; known"
             return Refused(
                 "there is no such field",
-                remedy=f"{hint}: {', '.join(known)}",
+                remedy=f"{hint}: {', '.join(allowed)}",
                 where=text.where(path, key=True),
             )
         case "missing":
             remedy = f"Add {last}: {ALLOWED[last]}"
             return Refused("the field is missing", remedy=remedy, where=text.where(path))
         case _:
-            return _not_allowed(one["input"], path, text)
+            return _not_allowed(error["input"], path, text)
 
 
 def _not_allowed(value: object, path: document.Path, text: Document) -> Refused:
@@ -204,7 +204,7 @@ def _of_kind(node: NodeEntry, place: document.Path, text: Document) -> Iterator[
         return
     for field in HARDWARE:
         if field in node.model_fields_set:
-            remedy = "Remove it, or leave native away; its cards are those of a tree"
+            remedy = "Remove it, or leave native out; its cards are those of a tree"
             problem = f"a native node has no {field}"
             yield Refused(problem, remedy=remedy, where=text.where((*place, field)))
     if node.tree:
@@ -234,7 +234,7 @@ def _of_cards(node: NodeEntry, place: document.Path, text: Document) -> Iterator
             yield Refused(problem, remedy=remedy, where=text.where((*path, "rail")))
         if nic.vfs and nic.kind != "igb":
             problem = f"a {nic.kind} card has no virtual functions"
-            remedy = "Write kind: igb, or leave vfs away"
+            remedy = "Write kind: igb, or leave vfs out"
             yield Refused(problem, remedy=remedy, where=text.where((*path, "vfs")))
         rails.add(nic.rail)
         # Virtual functions are called after their card.

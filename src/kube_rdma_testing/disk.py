@@ -47,7 +47,7 @@ class FakeDisk:
 
     def read(self, name: str) -> bytes:
         """FileNotFoundError when there is none."""
-        return self._found(name).content
+        return self._entry(name).content
 
     def create(self, name: str) -> int:
         """An existing file is emptied, as O_TRUNC does."""
@@ -80,12 +80,12 @@ class FakeDisk:
         """Both names change at once."""
         self._writable()
         rest = {name: file for name, file in self._names.items() if name != old}
-        self._change({**rest, new: self._found(old)})
+        self._change({**rest, new: self._entry(old)})
 
     def unlink(self, name: str) -> None:
         """FileNotFoundError when there is none."""
         self._writable()
-        self._found(name)
+        self._entry(name)
         self._change({other: file for other, file in self._names.items() if other != name})
 
     def fsync_folder(self) -> None:
@@ -113,7 +113,7 @@ class FakeDisk:
     def _change(self, names: dict[str, _File]) -> None:
         self._history.append(names)
 
-    def _found(self, name: str) -> _File:
+    def _entry(self, name: str) -> _File:
         if name not in self._names:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory")
         return self._names[name]

@@ -176,7 +176,7 @@ def test_wrong_wishes_for_addresses():
     two = (ip_address("10.0.0.5"), ip_address("10.0.0.6"))
     with pytest.raises(Refused, match="one of each family is given"):
         ip_conf.nic_ask(load(type="kube-rdma-ipam", pool="all"), "net1", None, two)
-    with pytest.raises(Refused, match=r"ipam names no pool to take it of"):
+    with pytest.raises(Refused, match=r"ipam names no pool to take it from"):
         ip_conf.nic_ask(load(type="static"), "net1", None, two[:1])
 
 

@@ -99,7 +99,7 @@ def test_a_garbled_lease_is_refused(garbage):
 @pytest.mark.parametrize(
     ("name", "key", "value", "says"),
     [
-        ("node-1", "", "", "Lease node-1: it is no lease of a node for IPAM"),
+        ("node-1", "", "", "Lease node-1: it is not a node's lease for IPAM"),
         ("ipam.n", "beat", "-1", 'Lease ipam.n: metadata.annotations.beat: "-1" is not a number'),
         ("ipam.n", "fenced", "yes", "metadata.annotations.fenced"),
         ("ipam.n", "other", "x", "metadata.annotations.other"),

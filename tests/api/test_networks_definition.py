@@ -204,11 +204,11 @@ def test_addresses_and_routes_of_the_document():
         ([{"type": "macvlan"}, {"type": "tuning", "promisc": True}], "promisc is set"),
         (
             [{"type": "ipvlan"}, {"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}],
-            "net.core.somaxconn is no sysctl of the interface",
+            "net.core.somaxconn is not a sysctl of the interface",
         ),
         (
             [{"type": "ipvlan"}, {"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.../x": "5"}}],
-            "is no sysctl of the interface",
+            "is not a sysctl of the interface",
         ),
     ],
 )

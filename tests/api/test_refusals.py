@@ -78,7 +78,7 @@ def test_of_very_many_faults_the_first_are_told_and_their_number():
     fields = ",".join(f'"f{n}": 1' for n in range(40_000))
     lines = str(refusal(f'{{"mode": "hca",\n{fields}}}'.encode())).splitlines()
     assert len(lines) == 26
-    assert lines[-1].endswith("there are 39975 faults more. Mend these first.")
+    assert lines[-1].endswith("there are 39975 more faults. Mend these first.")
 
 
 def test_the_nearest_field_is_proposed():

@@ -38,24 +38,24 @@ def gid_of(device, **changes):
 
 
 IMPOSSIBLE = {
-    "is no name of a device": lambda d: replace(d, name="a/b"),
-    "is no GUID": lambda d: replace(d, node_guid="1"),
+    "is not a name of a device": lambda d: replace(d, name="a/b"),
+    "is not a GUID": lambda d: replace(d, node_guid="1"),
     "knows no node type": lambda d: replace(d, node_type="HCA"),
     "below 0 means none": lambda d: replace(d, numa_node=-1),
     "without a gap": lambda d: port_of(d, number=2),
     "then issm and umad": lambda d: replace(d, char_devices=d.char_devices[::-1]),
     "not the one it is on": lambda d: replace(d, identity="0000:99:00.0"),
     "steps of 0.5": lambda d: port_of(d, rate_gbps=0.3),
-    "no name of an interface": lambda d: port_of(d, netdev="a" * 16),
+    "is not a name of an interface": lambda d: port_of(d, netdev="a" * 16),
     "listed by index": lambda d: port_of(d, gids=d.ports[0].gids[::-1]),
     "no table is that long": lambda d: gid_of(d, index=1024),
     "of a used entry": lambda d: gid_of(d, value=":".join(["0000"] * 8)),
     "knows the type": lambda d: gid_of(d, type=GidType.UNKNOWN),
     "belong to Ethernet": lambda d: port_of(d, link_layer=LinkLayer.INFINIBAND),
-    "is no device number": lambda d: replace(
+    "is not a device number": lambda d: replace(
         d, char_devices=(replace(d.char_devices[0], major=5000),)
     ),
-    "is no uverbs node": lambda d: replace(
+    "is not a node of uverbs": lambda d: replace(
         d, char_devices=(replace(d.char_devices[0], path="/dev/infiniband/umad0"),)
     ),
 }
@@ -77,7 +77,7 @@ IMPOSSIBLE |= {
     "each there once": lambda d: seat_of(d, virtual_functions=(VF, VF)),
     "and auxiliary device": lambda d: replace(d, identity="mlx5_core.sf.4"),
     "32 bits of an auxiliary device": lambda d: replace(d, subfunction=88),
-    "is no name of a bond": lambda d: port_of(d, bond=d.ports[0].netdev),
+    "is not a name of a bond": lambda d: port_of(d, bond=d.ports[0].netdev),
     "this port has none": lambda d: port_of(d, bond="bond0", netdev=None),
     "a LID has 16 bits": lambda d: port_of(d, lid=0),
     "only InfiniBand has LIDs": lambda d: port_of(d, sm_lid=1),
@@ -96,9 +96,9 @@ def test_an_impossible_card_is_refused_with_the_reason(card, tmp_path, sentence)
 @pytest.mark.parametrize(
     ("sentence", "changes"),
     [
-        ("is no GPU's", {"pci_class": 0x020000}),
+        ("is not a GPU's", {"pci_class": 0x020000}),
         ("have 16 bits", {"vendor": 1 << 16}),
-        ("a GPU is no RDMA card", {}),
+        ("a GPU is not an RDMA card", {}),
     ],
 )
 def test_an_impossible_gpu_is_refused_with_the_reason(card, tmp_path, sentence, changes):

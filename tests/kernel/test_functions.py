@@ -201,7 +201,7 @@ IMPOSSIBLE = {
     "has 32 bits": [replace(CARD, acpi_index=-1), *VIRTUAL],
     "comes with a driver": [replace(CARD, driver=None), *VIRTUAL],
     "by name": [replace(CARD, netdevs=(ETH, replace(ETH, name="eno1"))), *VIRTUAL],
-    "is no name of an interface": [netdev(name="a/b"), *VIRTUAL],
+    "is not a name of an interface": [netdev(name="a/b"), *VIRTUAL],
     "no link type": [netdev(link_type="wifi"), *VIRTUAL],
     "exactly when it is up": [netdev(up=False), *VIRTUAL],
     "routes go with the interface": [netdev(up=False, carrier=None, default_route=True), *VIRTUAL],

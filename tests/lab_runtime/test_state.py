@@ -94,7 +94,7 @@ def test_losses_are_kept_in_order(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "../x", "A", "a b", "-a", "a-", "a" * 33])
 def test_names_that_could_not_be_a_folder_are_refused(name):
-    with pytest.raises(Refused, match="no name for a lab"):
+    with pytest.raises(Refused, match="not a name for a lab"):
         state.home(name)
 
 

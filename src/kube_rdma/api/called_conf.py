@@ -77,26 +77,26 @@ class Block:
 
 
 def network(call: Call, name: str, resource: str | None) -> tuple[Definition, NetworkAsk]:
-    """The network `namespace/name` that we are called for, and what the pod asks of it.
+    """The network `namespace/name` that kube-rdma is called for, and what the pod asks of it.
 
     `resource` is that of its document. Raise Refused with all faults of the configuration.
     """
     namespace, _, own_name = name.partition("/")
     definition = network_definition.load(namespace, own_name, call.config, resource)
     document = read(call.config, definition.network.source)
-    found = validate(_Called, document)
-    runtime = found.runtime_config
+    conf = validate(_Called, document)
+    runtime = conf.runtime_config
     return definition, NetworkAsk(
         namespace=namespace,
         network=own_name,
         interface=call.interface,
         source=definition.network.source,
-        addresses=tuple(_asked(text, document) for text in _texts(call, found)),
+        addresses=tuple(_asked(text, document) for text in _texts(call, conf)),
         mac=runtime.mac or _mac(call),
         guid=runtime.guid,
-        argued_guid=found.args.cni.guid.lower() or None,
-        configured=found.args.cni.configured == "configured",
-        device_id=runtime.device_id or found.device_id or None,
+        argued_guid=conf.args.cni.guid.lower() or None,
+        configured=conf.args.cni.configured == "configured",
+        device_id=runtime.device_id or conf.device_id or None,
         capabilities=_for_others(call.config),
     )
 
@@ -108,20 +108,20 @@ def addresses(call: Call) -> tuple[IpamConf, tuple[Address, ...], str | None]:
     Refused with all faults.
     """
     document = read(call.config, f"network {call.network}")
-    found = validate(_Called, document)
-    wanted = ip_conf.asked((), _texts(call, found), document.where(("runtimeConfig", "ips")))
-    device = found.runtime_config.device_id or found.device_id or found.master
+    conf = validate(_Called, document)
+    wanted = ip_conf.asked((), _texts(call, conf), document.where(("runtimeConfig", "ips")))
+    device = conf.runtime_config.device_id or conf.device_id or conf.master
     return ip_conf.load(document), wanted, device or None
 
 
 def device_info_file(call: Call) -> str:
-    """Where the caller wants to be told of the device (CNIDeviceInfoFile); empty for nowhere."""
+    """Where the caller wants to hear of the device (CNIDeviceInfoFile); empty for nowhere."""
     document = read(call.config, f"network {call.network}")
     return validate(_Called, document).runtime_config.device_info
 
 
 def plugin_type(config: bytes) -> str:
-    """The type of the plugin that makes the interface; empty for what is no configuration."""
+    """The type of the plugin that makes the interface; empty for what is not a configuration."""
     document = _object(config)
     plugins = document.get("plugins", [document])
     first = plugins[0] if isinstance(plugins, list) and plugins else None
@@ -140,7 +140,7 @@ def resource(config: bytes) -> str | None:
 
 
 def is_built_in(config: bytes) -> bool:
-    """Whether it is the configuration `rdma` that we install, which means what we say it means."""
+    """Whether it is the configuration `rdma` that kube-rdma installs, with its own meaning."""
     return _object(config).get(BUILT_IN) is True
 
 
@@ -150,10 +150,10 @@ def blocks(text: str) -> tuple[Block, ...]:
     The cluster's own network is at place 0, whether a block names it or not.
     """
     try:
-        found = json.loads(text)
+        decoded = json.loads(text)
     except (ValueError, RecursionError):
         return ()
-    entries = found if isinstance(found, list) else []
+    entries = decoded if isinstance(decoded, list) else []
     first = 0 if entries and _dict(entries[0]).get("master") is True else 1
     return tuple(
         Block(
@@ -180,17 +180,17 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _texts(call: Call, found: _Called) -> tuple[str, ...]:
+def _texts(call: Call, conf: _Called) -> tuple[str, ...]:
     """Every address that is asked for, from all of the places where it may stand, each once."""
     args = (text for key, value in call.args if key == "IP" for text in value.split(","))
-    texts: Iterable[str] = (*args, *found.args.cni.ips, *found.runtime_config.ips)
+    texts: Iterable[str] = (*args, *conf.args.cni.ips, *conf.runtime_config.ips)
     return tuple(dict.fromkeys(text.strip() for text in texts))
 
 
 def _mac(call: Call) -> str | None:
     """As Multus passes it on to plugins that declare no capability."""
-    said: Value = {key: value for key, value in call.args if key == "MAC"}
-    document = Document(f"CNI_ARGS of network {call.network}", said, {(): Place(1, 1)}, {})
+    arguments: Value = {key: value for key, value in call.args if key == "MAC"}
+    document = Document(f"CNI_ARGS of network {call.network}", arguments, {(): Place(1, 1)}, {})
     return validate(_OldArgs, document).mac
 
 

@@ -56,8 +56,8 @@ def names(files: Iterable[ConfFile]) -> tuple[str, ...]:
 
 def text_of(files: Iterable[ConfFile], name: str) -> bytes | None:
     """The first configuration with this `name` inside, as a runtime looks for it."""
-    found = (file.text.encode() for known, file in _named(files) if known == name)
-    return next(found, None)
+    texts = (file.text.encode() for conf_name, file in _named(files) if conf_name == name)
+    return next(texts, None)
 
 
 def load(namespace: str, name: str, text: bytes) -> Definition:
@@ -73,18 +73,19 @@ def load(namespace: str, name: str, text: bytes) -> Definition:
         _refuse_subnet(document)
     # The card's address is given in place of the ranges, so the block has none.
     plain = json.dumps(_without_ipam(document.value)).encode() if of_card else text
-    found = network_definition.load(namespace, name, b"", meta.resource_name, plain)
-    if of_card and found.network.kind is NetworkKind.OTHER:
+    definition = network_definition.load(namespace, name, b"", meta.resource_name, plain)
+    if of_card and definition.network.kind is NetworkKind.OTHER:
         raise Refused(
-            f"{found.network.plugin} is not one of ours, so it cannot be given the card's address",
+            f"kube-rdma does not serve {definition.network.plugin} itself, so cannot give it "
+            "the card's address",
             remedy='Write "type": "host-device" or "kube-rdma", or ipam in place of ipRangesSource',
             where=document.where(("meta", "ipRangesSource")),
         )
     addresses = CardAddresses.REQUIRED if of_card else CardAddresses.STAY
-    network = replace(found.network, card_addresses=addresses)
+    network = replace(definition.network, card_addresses=addresses)
     if network.kind is NetworkKind.CARD and network.resource is None:
         network = replace(network, resource=RESOURCE)
-    return replace(found, network=network)
+    return replace(definition, network=network)
 
 
 def built_in(namespace: str, *, pool: bool) -> Definition:
@@ -108,10 +109,10 @@ def built_in(namespace: str, *, pool: bool) -> Definition:
 def _named(files: Iterable[ConfFile]) -> Iterator[tuple[str, ConfFile]]:
     for file in sorted(files, key=lambda one: one.name.encode()):
         try:
-            found = json.loads(file.text)
+            conf = json.loads(file.text)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict) and isinstance(name := found.get("name"), str):
+        if isinstance(conf, dict) and isinstance(name := conf.get("name"), str):
             yield name, file
 
 

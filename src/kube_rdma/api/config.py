@@ -1,7 +1,7 @@
 """The door of the configuration: finds out which dialect a text is written in, and reads it.
 
-Programs come here with the bytes of a file or of a ConfigMap and get a Config, whoever's format it
-is. A dialect is told by one field of its top level.
+Programs come here with the bytes of a file or of a ConfigMap and get a Config, whatever the format.
+A dialect is recognized by one field of its top level.
 """
 
 from __future__ import annotations

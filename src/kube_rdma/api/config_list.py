@@ -77,12 +77,12 @@ def load(document: Document) -> Config:
     return Config(tuple(pools), config.periodic_update_interval, warnings)
 
 
-def _pool(one: SharedPool, index: int, document: Document) -> PoolSpec:
+def _pool(pool: SharedPool, index: int, document: Document) -> PoolSpec:
     path = ("configList", index)
-    wanted = one.selectors if one.selectors and one.selectors.choose else None
+    wanted = pool.selectors if pool.selectors and pool.selectors.choose else None
     if wanted is None:
         where = document.where((*path, "devices"))
-        selector = Selector(where, interfaces=one.devices)
+        selector = Selector(where, interfaces=pool.devices)
     else:
         selector = Selector(
             document.where((*path, "selectors")),
@@ -93,17 +93,17 @@ def _pool(one: SharedPool, index: int, document: Document) -> PoolSpec:
             link_types=wanted.link_types,
         )
     return PoolSpec(
-        f"{one.resource_prefix}/{one.resource_name}",
+        f"{pool.resource_prefix}/{pool.resource_name}",
         Mode.HCA,
         source=document.where(path),
         selectors=(selector,),
-        shares=one.rdma_hca_max,
+        shares=pool.rdma_hca_max,
         bind=Bind.POOL,
     )
 
 
 def _warnings(config: ConfigList) -> Iterator[str]:
-    """What works with us and not with the plugin that the dialect comes from."""
+    """What works with kube-rdma and not with the plugin that the dialect comes from."""
     full = {(one.resource_prefix, one.resource_name) for one in config.config_list}
     for name, count in Counter(name for _, name in full).items():
         if count > 1:

@@ -1,4 +1,4 @@
-"""The kinds of our group at the API server, each with its model and its columns of kubectl.
+"""The kinds of kube-rdma.io at the API server, each with its model and its columns of kubectl.
 
 api/structural turns them into custom resource definitions. A column shows one value: of a list,
 kubectl would show the first entry alone, so a status holds texts for it.

@@ -2,10 +2,10 @@
 
 First step of every dialect in api: bytes become plain values plus a place for each path, so that
 whoever judges the values can point at the line. All faults that do not stop the reading are kept
-and told together.
+and reported together.
 
 One reader serves both languages, because people mix them up anyway and JSON is YAML, except for
-what no configuration of ours needs: a tab in front of the first word, characters outside of the
+what no configuration needs: a tab in front of the first word, characters outside of the
 first Unicode plane written as two escapes, unescaped line separators (U+0085, U+2028, U+2029) in a
 text, a name of more than 1024 characters. YAML's own liberties, such as a comma after the last
 entry, are taken from JSON too.
@@ -110,7 +110,7 @@ def read(data: bytes, source: str) -> Document:
 
 
 def unreadable(source: str, error: OSError) -> Refused:
-    """The refusal for a file that the operating system did not let us read."""
+    """The refusal for a file that the operating system did not let kube-rdma read."""
     if isinstance(error, FileNotFoundError):
         problem = "there is no such file"
         remedy = "Create it (in a pod: mount the ConfigMap there), or name another file"
@@ -184,7 +184,7 @@ class _Reader:
             return None
         tag = getattr(event, "tag", None)
         if tag is not None:
-            self._fault(event, path, f"tags ({shown(tag)}) are not read", "Leave the tag away")
+            self._fault(event, path, f"tags ({shown(tag)}) are not read", "Leave the tag out")
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(path)
         if isinstance(event, yaml.SequenceStartEvent):
@@ -193,26 +193,26 @@ class _Reader:
         return event.value if event.style else _plain(event.value)
 
     def _mapping(self, path: Path) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        mapping: dict[str, Value] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
                 self._stop(event, path, "a key must be a word", "Write a name before the colon")
             key = event.value
             inside = (*path, key)
-            if key in found:
+            if key in mapping:
                 first = self.keys[inside].line
                 remedy = f"Keep one of them, the first is in line {first}"
                 self._fault(event, inside, "the field is given twice", remedy)
             else:
                 self.keys[inside] = _place(event.start_mark)
-            found[key] = self._value(next(self._events), inside)
-        return found
+            mapping[key] = self._value(next(self._events), inside)
+        return mapping
 
     def _sequence(self, path: Path) -> list[Value]:
-        found: list[Value] = []
+        sequence: list[Value] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            found.append(self._value(event, (*path, len(found))))
-        return found
+            sequence.append(self._value(event, (*path, len(sequence))))
+        return sequence
 
     def _fault(self, event: yaml.Event, path: Path, problem: str, remedy: str) -> None:
         """Note a fault and go on."""
@@ -236,7 +236,7 @@ def _plain(word: str) -> Value:
 
 def _decode(data: bytes, source: str) -> str:
     if len(data) > MAX_BYTES:
-        problem = f"the file is larger than {MAX_BYTES >> 20} MiB, so it is no configuration"
+        problem = f"the file is larger than {MAX_BYTES >> 20} MiB, so it is not a configuration"
         raise Refused(problem, remedy="Name the right file", where=source)
     try:
         return data.decode()

@@ -1,7 +1,7 @@
 """A JSON list as a Document with one field, so that every entry of it has a name and a number.
 
 Both annotations that ask for networks are such lists; their models are checked as all others are,
-and a fault is told like ``pod-networks[2].deviceConf.ips[0]``.
+and a fault reads like ``pod-networks[2].deviceConf.ips[0]``.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ class _Entries(Document):
 
 
 def entries(text: str, source: str, field: str) -> Document:
-    """What the text holds, below `field`; raise Refused for what is no JSON or too long a list."""
+    """What the text holds, below `field`; raise Refused where it is not JSON or too long."""
     try:
-        found = read(text.encode(), source)
+        document = read(text.encode(), source)
     except Refused as error:
         faults = (_named(each, source, field) for each in (error, *error.more))
         raise Refused.all(list(faults)) from None
-    if isinstance(found.value, list):
-        refuse_many(len(found.value), source)
-    places = {(): Place(1, 1), **_below(field, found.values)}
-    return _Entries(source, {field: found.value}, places, _below(field, found.keys), field)
+    if isinstance(document.value, list):
+        refuse_many(len(document.value), source)
+    places = {(): Place(1, 1), **_below(field, document.values)}
+    return _Entries(source, {field: document.value}, places, _below(field, document.keys), field)
 
 
 def refuse_many(count: int, source: str) -> None:

@@ -1,7 +1,7 @@
-"""Turns what pydantic found wrong into our sentences, each with its place and its remedy.
+"""Turns what pydantic found wrong into sentences, each with its place and its remedy.
 
 Second half of every dialect: api/document knows where things stand, the dialect's model knows what
-may stand there, and here both meet. All faults are told at once, of very many the first and how
+may stand there, and here both meet. All faults are reported at once, of very many the first and how
 many there are. A rule that pydantic does not have raises `slips` in a validator.
 """
 
@@ -27,7 +27,7 @@ Dialect = TypeVar("Dialect", bound=BaseModel)
 Sentences = tuple[str, str]  # what is wrong, what to do about it
 
 _SLIPS = "slips"
-_TOLD = 25  # faults, with their place and remedy
+_MOST_REPORTED = 25  # faults, with their place and remedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Slip:
     path: Path = ()
 
 
-def slips(*found: Slip) -> PydanticCustomError:
+def slips(*faults: Slip) -> PydanticCustomError:
     """What a validator raises."""
-    return PydanticCustomError(_SLIPS, "see the context", {_SLIPS: found})
+    return PydanticCustomError(_SLIPS, "see the context", {_SLIPS: faults})
 
 
 def validate(model: type[Dialect], document: Document) -> Dialect:
@@ -51,51 +51,55 @@ def validate(model: type[Dialect], document: Document) -> Dialect:
     try:
         return model.model_validate(document.value)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        every = (fault for one in found for fault in _faults(one, model, document))
-        faults = sorted(islice(every, _TOLD), key=lambda fault: (fault[0].line, fault[0].column))
-        told = [refused for _, refused in faults]
-        if (count := sum(len(one.get("ctx", {}).get(_SLIPS, (0,))) for one in found)) > _TOLD:
-            problem = f"there are {count - _TOLD} faults more"
-            told.append(Refused(problem, remedy="Mend these first", where=document.where(())))
-        raise Refused.all(told) from None
+        errors = error.errors(include_url=False)
+        every = (fault for one in errors for fault in _faults(one, model, document))
+        faults = sorted(
+            islice(every, _MOST_REPORTED), key=lambda fault: (fault[0].line, fault[0].column)
+        )
+        refusals = [refused for _, refused in faults]
+        if (
+            count := sum(len(one.get("ctx", {}).get(_SLIPS, (0,))) for one in errors)
+        ) > _MOST_REPORTED:
+            problem = f"there are {count - _MOST_REPORTED} more faults"
+            refusals.append(Refused(problem, remedy="Mend these first", where=document.where(())))
+        raise Refused.all(refusals) from None
 
 
 def no_fields(document: Document, remedy: str) -> Refused:
-    """The refusal of a document that is no mapping."""
+    """The refusal of a document that is not a mapping."""
     value = document.value
     if value is None:
         problem = "the document is empty"
     else:
-        found = "a list" if isinstance(value, list) else f"only {shown(value)}"
-        problem = f"the document is {found}, and should have fields with names"
+        content = "a list" if isinstance(value, list) else f"only {shown(value)}"
+        problem = f"the document is {content}, and should have fields with names"
     return Refused(problem, remedy=remedy, where=document.where(()))
 
 
-def near(given: str, known: Sequence[str]) -> str | None:
-    """The one of `known` that was probably meant."""
-    by_lower = {name.lower(): name for name in known}
-    found = get_close_matches(given.lower(), by_lower, n=1)
-    return by_lower[found[0]] if found else None
+def near(given: str, names: Sequence[str]) -> str | None:
+    """The one of `names` that was probably meant."""
+    by_lower = {name.lower(): name for name in names}
+    matches = get_close_matches(given.lower(), by_lower, n=1)
+    return by_lower[matches[0]] if matches else None
 
 
 def _faults(
-    one: ErrorDetails, model: type[BaseModel], document: Document
+    error: ErrorDetails, model: type[BaseModel], document: Document
 ) -> Iterator[tuple[Place, Refused]]:
-    """What pydantic's `one` says, with its place in the text; several when they are slips."""
-    path = one["loc"]
-    if one["type"] == _SLIPS:
-        for slip in one["ctx"][_SLIPS]:
+    """What pydantic's `error` says, with its place in the text; several when they are slips."""
+    path = error["loc"]
+    if error["type"] == _SLIPS:
+        for slip in error["ctx"][_SLIPS]:
             whole = (*path, *slip.path)
             refused = Refused(slip.problem, remedy=slip.remedy, where=document.where(whole))
             yield document.place(whole), refused
         return
-    if one["type"] == "too_short" and one["input"]:
+    if error["type"] == "too_short" and error["input"]:
         return  # every entry is wrong, and pydantic counts the right ones
-    if one["type"] not in _SENTENCES:
-        raise AssertionError(f"no sentence for pydantic's {one['type']}")
-    key = one["type"] == "extra_forbidden"
-    problem, remedy = _SENTENCES[one["type"]](one, _model_at(model, path[:-1]))
+    if error["type"] not in _SENTENCES:
+        raise AssertionError(f"no sentence for pydantic's {error['type']}")
+    key = error["type"] == "extra_forbidden"
+    problem, remedy = _SENTENCES[error["type"]](error, _model_at(model, path[:-1]))
     where = document.where(path, key=key)
     yield document.place(path, key=key), Refused(problem, remedy=remedy, where=where)
 
@@ -105,9 +109,9 @@ def _fields(model: type[BaseModel]) -> Mapping[str, FieldInfo]:
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
-def _field(one: ErrorDetails, model: type[BaseModel]) -> tuple[str, FieldInfo]:
+def _field(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, FieldInfo]:
     """The field that the error is about, also when it is about an entry of it."""
-    name = next(str(part) for part in reversed(one["loc"]) if part in _fields(model))
+    name = next(str(part) for part in reversed(error["loc"]) if part in _fields(model))
     return name, _fields(model)[name]
 
 
@@ -148,62 +152,62 @@ def _entry(model: type[BaseModel], name: str) -> str:
     return f'"{name}": {json.dumps(example)}'
 
 
-def _missing(one: ErrorDetails, model: type[BaseModel]) -> Sentences:
-    return "the field is missing", f"Add {_entry(model, str(one['loc'][-1]))}"
+def _missing(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
+    return "the field is missing", f"Add {_entry(model, str(error['loc'][-1]))}"
 
 
-def _unknown(one: ErrorDetails, model: type[BaseModel]) -> Sentences:
-    known = list(_fields(model))
-    remedy = _meant(str(one["loc"][-1]), known) or f"Remove it; known: {', '.join(known)}"
+def _unknown(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
+    fields = list(_fields(model))
+    remedy = _meant(str(error["loc"][-1]), fields) or f"Remove it; known: {', '.join(fields)}"
     return "there is no such field", remedy
 
 
-def _no_choice(one: ErrorDetails, model: type[BaseModel]) -> Sentences:
-    allowed = _choices(_field(one, model)[1])
-    remedy = _meant(str(one["input"]), allowed) or f"Allowed: {', '.join(allowed)}"
-    return f"{shown(one['input'])} is not a value of this field", remedy
+def _no_choice(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
+    allowed = _choices(_field(error, model)[1])
+    remedy = _meant(str(error["input"]), allowed) or f"Allowed: {', '.join(allowed)}"
+    return f"{shown(error['input'])} is not a value of this field", remedy
 
 
-def _meant(given: str, known: Sequence[str]) -> str | None:
-    found = near(given, known)
-    return f"Did you mean {shown(found)}? Known: {', '.join(known)}" if found else None
+def _meant(given: str, names: Sequence[str]) -> str | None:
+    closest = near(given, names)
+    return f"Did you mean {shown(closest)}? Known: {', '.join(names)}" if closest else None
 
 
-def _no_list(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    given = one["input"]
+def _no_list(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    given = error["input"]
     if given is None:
         return f"{shown(given)} is not a list", "Write a list in brackets, or leave the field out"
     return f"{shown(given)} is not a list", f"Write it in brackets: [{shown(given)}]"
 
 
-def _no_object(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    return f"{shown(one['input'])} has no fields", 'Write an object: {"field": value}'
+def _no_object(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    return f"{shown(error['input'])} has no fields", 'Write an object: {"field": value}'
 
 
-def _no_text(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    if isinstance(one["input"], bool | int | float):
-        return f"{shown(one['input'])} is not a text", "Put it in quotes"
-    return f"{shown(one['input'])} is not a text", "Write one text in quotes"
+def _no_text(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    if isinstance(error["input"], bool | int | float):
+        return f"{shown(error['input'])} is not a text", "Put it in quotes"
+    return f"{shown(error['input'])} is not a text", "Write one text in quotes"
 
 
-def _no_number(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    return f"{shown(one['input'])} is not a whole number", "Write digits, without quotes"
+def _no_number(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    return f"{shown(error['input'])} is not a whole number", "Write digits, without quotes"
 
 
-def _no_switch(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    return f"{shown(one['input'])} is neither true nor false", "Allowed: true, false"
+def _no_switch(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    return f"{shown(error['input'])} is neither true nor false", "Allowed: true, false"
 
 
-def _too_small(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    return f"{shown(one['input'])} is too small", f"Write {one['ctx']['ge']} or more"
+def _too_small(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    return f"{shown(error['input'])} is too small", f"Write {error['ctx']['ge']} or more"
 
 
-def _too_large(one: ErrorDetails, _: type[BaseModel]) -> Sentences:
-    return f"{shown(one['input'])} is too large", f"Write {one['ctx']['le']} or less"
+def _too_large(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    return f"{shown(error['input'])} is too large", f"Write {error['ctx']['le']} or less"
 
 
-def _empty(one: ErrorDetails, model: type[BaseModel]) -> Sentences:
-    name, _ = _field(one, model)
+def _empty(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
+    name, _ = _field(error, model)
     return "the list is empty", f"Write at least one entry: {_entry(model, name)}"
 
 

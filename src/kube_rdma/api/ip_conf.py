@@ -1,9 +1,9 @@
-"""The ``"ipam": {…}`` block of a CNI configuration, whoever's plugin it names: its meaning for us.
+"""The ``"ipam": {…}`` block of a CNI configuration, whatever plugin it names, and its meaning here.
 
 People come with configurations for whereabouts, host-local and static; they work as they are
-written, with addresses from our pools. Ranges become an IPPool whose name follows from its content,
+written, with addresses from IPPools. Ranges become an IPPool whose name follows from its content,
 so every node and every attachment with the same ranges means the same pool. What a key meant there
-and no longer means anything is told in `notes`, once for each.
+and no longer means anything is reported in `notes`, once for each.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def load(document: Document) -> IpamConf:
         meant = near(str(kind), list(_LOADERS))
         guess = f"Did you mean {shown(meant)}? " if meant else ""
         raise Refused(
-            f"{shown(kind)} is no kind of IPAM that we read",
+            f"{shown(kind)} is not an IPAM type that kube-rdma reads",
             remedy=f"{guess}Known: {', '.join(_LOADERS)}",
             where=document.where(("ipam", "type")),
         )
@@ -97,18 +97,18 @@ def asked(args: Iterable[tuple[str, str]], ips: Iterable[str], where: str) -> tu
     address.
     """
     texts = [text for key, value in args if key == "IP" for text in value.split(",")]
-    found = []
+    addresses = []
     for text in (*texts, *ips):
         try:
             ip_interface(text.strip())  # a length has to be one, although the pool's is taken
-            found.append(address(text.partition("/")[0].strip()))
+            addresses.append(address(text.partition("/")[0].strip()))
         except ValueError:
             raise Refused(
                 f"{shown(text)} is not an IP address",
                 remedy='Write it like "10.0.0.10" or "10.0.0.10/24"',
                 where=where,
             ) from None
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(addresses))
 
 
 def nic_ask(
@@ -130,7 +130,7 @@ def nic_ask(
         raise Refused(f"ipam names no pool for rail {rail}", remedy=remedy, where=where)
     if name is None and addresses:
         problem = (
-            f"{', '.join(map(str, addresses))} is asked for, and ipam names no pool to take it of"
+            f"{', '.join(map(str, addresses))} is asked for, and ipam names no pool to take it from"
         )
         remedy = 'Write "ipam": {"type": "kube-rdma-ipam", "pool": NAME}, or ask for no address'
         raise Refused(problem, remedy=remedy, where=where)
@@ -141,22 +141,22 @@ def nic_ask(
 
 
 def _whereabouts(document: Document) -> IpamConf:
-    found = validate(WhereaboutsConf, document).ipam
-    network = NetworkName(found.network_name or "default")
-    wanted = (found, *found.ip_ranges) if found.range else found.ip_ranges
-    if not wanted and not found.addresses:
+    block = validate(WhereaboutsConf, document).ipam
+    network = NetworkName(block.network_name or "default")
+    wanted = (block, *block.ip_ranges) if block.range else block.ip_ranges
+    if not wanted and not block.addresses:
         raise Refused(
             "it has neither range nor ipRanges nor addresses",
             remedy='Add "range": "10.0.0.0/24"',
             where=document.where(("ipam",)),
         )
-    ranges = tuple(_range_of(each, found.gateway) for each in wanted)
+    ranges = tuple(_range_of(each, block.gateway) for each in wanted)
     excludes = tuple(span for each in wanted for span in each.exclude)
     notes = [
         f"{key} is not needed and is ignored"
-        for key in sorted(found.model_fields_set & found.IGNORED)
+        for key in sorted(block.model_fields_set & block.IGNORED)
     ]
-    if not found.enable_overlapping_ranges:
+    if not block.enable_overlapping_ranges:
         notes.append(
             "enable_overlapping_ranges is ignored: an address of a network is never given twice; "
             "for ranges that may repeat addresses write another network_name"
@@ -167,25 +167,25 @@ def _whereabouts(document: Document) -> IpamConf:
             "an interface gets one address of each family, from whichever range has room, not one "
             "of each range"
         )
-    if found.gateway and not any(each.gateway for each in ranges):
+    if block.gateway and not any(each.gateway for each in ranges):
         raise Refused(
-            f"{found.gateway} is outside of every range's subnet",
+            f"{block.gateway} is outside of every range's subnet",
             remedy="Write a router inside of the subnet",
             where=document.where(("ipam", "gateway")),
         )
     base = IpamConf(
-        addresses=_addresses(found.addresses),
-        routes=_routes(found.routes),
-        dns=found.dns.value() if found.dns else None,
+        addresses=_addresses(block.addresses),
+        routes=_routes(block.routes),
+        dns=block.dns.value() if block.dns else None,
         notes=tuple(notes),
     )
-    pool = IPPool(PoolName(found.type), ranges, network, excludes)
+    pool = IPPool(PoolName(block.type), ranges, network, excludes)
     return _with_pool(base, pool, document)
 
 
 def _host_local(document: Document) -> IpamConf:
-    found = validate(HostLocalConf, document).ipam
-    sets = found.ranges or ((found,),)
+    block = validate(HostLocalConf, document).ipam
+    sets = block.ranges or ((block,),)
     wanted = [each for group in sets for each in group]
     if any(each.subnet is None for each in wanted):
         raise Refused(
@@ -204,26 +204,26 @@ def _host_local(document: Document) -> IpamConf:
         for each in wanted
         if each.subnet is not None
     )
-    ignored = {"dataDir": found.data_dir, "resolvConf": found.resolv_conf}
+    ignored = {"dataDir": block.data_dir, "resolvConf": block.resolv_conf}
     notes = [f"{key} is not needed and is ignored" for key, value in ignored.items() if value]
-    base = IpamConf(routes=_routes(found.routes), notes=(_CLUSTER_WIDE, *notes))
-    return _with_pool(base, IPPool(PoolName(found.type), ranges), document)
+    base = IpamConf(routes=_routes(block.routes), notes=(_CLUSTER_WIDE, *notes))
+    return _with_pool(base, IPPool(PoolName(block.type), ranges), document)
 
 
 def _static(document: Document) -> IpamConf:
-    found = validate(StaticConf, document).ipam
+    block = validate(StaticConf, document).ipam
     return IpamConf(
-        addresses=_addresses(found.addresses),
-        routes=_routes(found.routes),
-        dns=found.dns.value() if found.dns else None,
+        addresses=_addresses(block.addresses),
+        routes=_routes(block.routes),
+        dns=block.dns.value() if block.dns else None,
         notes=("nobody checks that these addresses are free: they are in no pool",),
     )
 
 
 def _kube_rdma(document: Document) -> IpamConf:
-    found = validate(KubeRdmaConf, document).ipam
-    named: list[tuple[int | None, str]] = [(None, found.pool)] if found.pool else []
-    named += [(int(rail), name) for rail, name in found.pools.items()]
+    block = validate(KubeRdmaConf, document).ipam
+    named: list[tuple[int | None, str]] = [(None, block.pool)] if block.pool else []
+    named += [(int(rail), name) for rail, name in block.pools.items()]
     if not named:
         raise Refused(
             "it names no pool",
@@ -231,7 +231,7 @@ def _kube_rdma(document: Document) -> IpamConf:
             where=document.where(("ipam",)),
         )
     return IpamConf(
-        pools=tuple((rail, PoolName(name)) for rail, name in named), routes=_routes(found.routes)
+        pools=tuple((rail, PoolName(name)) for rail, name in named), routes=_routes(block.routes)
     )
 
 
@@ -254,7 +254,7 @@ def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
     try:
         ip_pool.decode(json.dumps(spec).encode())
     except Refused as error:
-        raise Refused.all([_placed(each, document) for each in _each(error)]) from None
+        raise Refused.all([_placed(each, document) for each in _flattened(error)]) from None
     named = json.dumps({key: spec.get(key) for key in _NAMED_BY}).encode()
     name = PoolName(f"{wish.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
     source = document.where(("ipam",))
@@ -263,42 +263,42 @@ def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
     return replace(base, pool=whole, notes=(*base.notes, *idle))
 
 
-def _each(error: Refused) -> Iterator[Refused]:
+def _flattened(error: Refused) -> Iterator[Refused]:
     yield error
     for more in error.more:
-        yield from _each(more)
+        yield from _flattened(more)
 
 
 def _placed(fault: Refused, document: Document) -> Refused:
-    """A fault of the made pool, told about the block that it was made from."""
+    """A fault of the made pool, reported for the block that it was made from."""
     return Refused(fault.problem, remedy=fault.remedy, where=document.where(("ipam",)))
 
 
-def _range_of(one: WhereaboutsRange, gateway: Address | None) -> IPRange:
-    assert one.range is not None
-    subnet, first, last = one.range
+def _range_of(entry: WhereaboutsRange, gateway: Address | None) -> IPRange:
+    assert entry.range is not None
+    subnet, first, last = entry.range
     return IPRange(
         subnet,
-        one.range_start or first,
-        one.range_end or last,
+        entry.range_start or first,
+        entry.range_end or last,
         gateway if gateway and gateway in subnet else None,
     )
 
 
-def _first(one: IPRange) -> Address:
-    return one.first if one.first is not None else one.subnet.network_address
+def _first(ip_range: IPRange) -> Address:
+    return ip_range.first if ip_range.first is not None else ip_range.subnet.network_address
 
 
-def _last(one: IPRange) -> Address:
-    return one.last if one.last is not None else one.subnet.broadcast_address
+def _last(ip_range: IPRange) -> Address:
+    return ip_range.last if ip_range.last is not None else ip_range.subnet.broadcast_address
 
 
-def _addresses(found: Iterable[StaticAddress]) -> tuple[LinkAddress, ...]:
-    return tuple(LinkAddress(each.address, each.gateway) for each in found)
+def _addresses(entries: Iterable[StaticAddress]) -> tuple[LinkAddress, ...]:
+    return tuple(LinkAddress(each.address, each.gateway) for each in entries)
 
 
-def _routes(found: Iterable[PlainRoute]) -> tuple[LinkRoute, ...]:
-    return tuple(LinkRoute(each.dst, each.gw) for each in found)
+def _routes(entries: Iterable[PlainRoute]) -> tuple[LinkRoute, ...]:
+    return tuple(LinkRoute(each.dst, each.gw) for each in entries)
 
 
 _LOADERS: Mapping[str, Callable[[Document], IpamConf]] = {

@@ -49,8 +49,8 @@ def _network(text: str) -> Subnet:
 def _loose_span(text: str) -> Span:
     """An exclude: an address or a subnet."""
     if "/" in text:
-        found = _network(text)
-        return Span(found.network_address, found.broadcast_address)
+        subnet = _network(text)
+        return Span(subnet.network_address, subnet.broadcast_address)
     return span(text)
 
 
@@ -203,7 +203,7 @@ class StaticConf(_Block):
 
 
 class KubeRdma(Typed):
-    """Our own block: a pool, or one for each rail."""
+    """The block of kube-rdma-ipam: a pool, or one for each rail."""
 
     type: Literal["kube-rdma-ipam"]
     pool: Label | None = Field(None, examples=["rail-0"])
@@ -216,11 +216,11 @@ class KubeRdma(Typed):
         wrong = [rail for rail in pools if not re.fullmatch("[0-9]{1,4}", rail)]
         if wrong:
             remedy = 'Write the index of the NIC, such as "0"'
-            raise slips(*(Slip(f"{shown(w)} is no rail", remedy, (w,)) for w in wrong))
+            raise slips(*(Slip(f"{shown(w)} is not a rail", remedy, (w,)) for w in wrong))
         return pools
 
 
 class KubeRdmaConf(_Block):
-    """A configuration that names our pools."""
+    """A configuration that names IPPools."""
 
     ipam: KubeRdma

@@ -121,7 +121,7 @@ class IPBlockObject(Typed):
 
 
 class _LeaseSpec(Typed):
-    """The fields of a coordination.k8s.io Lease that we write; others' are a fault."""
+    """The fields of a coordination.k8s.io Lease that kube-rdma writes; any other is a fault."""
 
     holder_identity: str = Field("", examples=["a journal id"])
     lease_duration_seconds: int = Field(ge=1, examples=[600])
@@ -144,20 +144,20 @@ class _LeaseNotes(Typed):
 
 def decode_block(data: bytes) -> Block:
     """The spec of an IPBlock, still without its version; raise Refused with all of its faults."""
-    found = validate(IPBlockSpec, of_json(data, base=("spec",)))
-    cell = Cell(NetworkName(found.network), Family(found.first.version), int(found.first))
+    spec = validate(IPBlockSpec, of_json(data, base=("spec",)))
+    cell = Cell(NetworkName(spec.network), Family(spec.first.version), int(spec.first))
     return Block(
         cell,
-        tuple(Holding(NodeName(h.node), bits_of(cell, h.addresses)) for h in found.holdings),
-        tuple(Pin(Owner(pin.owner), int(pin.address) - cell.first) for pin in found.pins),
-        found.edition,
+        tuple(Holding(NodeName(h.node), bits_of(cell, h.addresses)) for h in spec.holdings),
+        tuple(Pin(Owner(pin.owner), int(pin.address) - cell.first) for pin in spec.pins),
+        spec.edition,
     )
 
 
 def encode_block(block: Block) -> bytes:
     """The spec that `decode_block` reads."""
     cell = block.cell
-    found: dict[str, Value] = {
+    spec: dict[str, Value] = {
         "network": cell.network,
         "first": str(cell.address(0)),
         "edition": block.edition,
@@ -169,7 +169,7 @@ def encode_block(block: Block) -> bytes:
             {"owner": pin.owner, "address": str(cell.address(pin.place))} for pin in block.pins
         ],
     }
-    return json.dumps({key: value for key, value in found.items() if value != []}).encode()
+    return json.dumps({key: value for key, value in spec.items() if value != []}).encode()
 
 
 def lease_name(node: NodeName) -> str:
@@ -179,8 +179,8 @@ def lease_name(node: NodeName) -> str:
 
 def decode_lease(data: bytes) -> tuple[JournalId, float]:
     """Journal and duration in a Lease's spec; raise Refused with all faults."""
-    found = validate(_LeaseSpec, of_json(data, base=("spec",)))
-    return JournalId(found.holder_identity), float(found.lease_duration_seconds)
+    spec = validate(_LeaseSpec, of_json(data, base=("spec",)))
+    return JournalId(spec.holder_identity), float(spec.lease_duration_seconds)
 
 
 def encode_lease(spec: tuple[JournalId, float]) -> bytes:
@@ -199,7 +199,7 @@ def lease(
     """The value of a Lease object; raise Refused that names object and annotation."""
     if not name.startswith(LEASE_PREFIX):
         remedy = f"Take its label {LEASE_LABEL[0]} away"
-        raise Refused("it is no lease of a node for IPAM", remedy=remedy, where=f"Lease {name}")
+        raise Refused("it is not a node's lease for IPAM", remedy=remedy, where=f"Lease {name}")
     ours = {
         key.removeprefix(_ANNOTATION): value
         for key, value in annotations.items()
@@ -222,14 +222,14 @@ def lease(
 
 def lease_annotations(lease: NodeLease) -> dict[str, str]:
     """What a Lease's spec has no field for."""
-    found = {"boot": lease.boot, "beat": str(lease.beat), "fenced": str(lease.fenced).lower()}
-    return {_ANNOTATION + key: value for key, value in found.items()}
+    notes = {"boot": lease.boot, "beat": str(lease.beat), "fenced": str(lease.fenced).lower()}
+    return {_ANNOTATION + key: value for key, value in notes.items()}
 
 
-def _is_stray(found: Span, info: ValidationInfo) -> bool:
+def _is_stray(span: Span, info: ValidationInfo) -> bool:
     """Whether it leads out of the block; not so when the block itself is not understood."""
     first: Address | None = info.data.get("first")
     if first is None:
         return False
-    inside = found.first.version == first.version and int(found.first) >= int(first)
-    return not (inside and int(found.last) < int(first) + CELL)
+    inside = span.first.version == first.version and int(span.first) >= int(first)
+    return not (inside and int(span.last) < int(first) + CELL)

@@ -57,18 +57,18 @@ class PoolRange(Typed):
 
     @field_validator("start", "end", "gateway")
     @classmethod
-    def _inside(cls, found: Address | None, info: ValidationInfo) -> Address | None:
+    def _inside(cls, address: Address | None, info: ValidationInfo) -> Address | None:
         subnet: Subnet | None = info.data.get("subnet")
-        if found is None or subnet is None:
-            return found
-        if found.version != subnet.version:
-            problem = f"{found} is IPv{found.version}, the subnet {subnet} IPv{subnet.version}"
+        if address is None or subnet is None:
+            return address
+        if address.version != subnet.version:
+            problem = f"{address} is IPv{address.version}, the subnet {subnet} IPv{subnet.version}"
             raise slips(Slip(problem, "Make a range of its own for each family"))
-        if found not in subnet:
+        if address not in subnet:
             raise slips(
-                Slip(f"{found} is outside of {subnet}", f"Write an address inside of {subnet}")
+                Slip(f"{address} is outside of {subnet}", f"Write an address inside of {subnet}")
             )
-        return found
+        return address
 
     @field_validator("end")
     @classmethod
@@ -135,9 +135,9 @@ class IPPoolSpec(Typed):
     @field_validator("ranges")
     @classmethod
     def _apart(cls, ranges: tuple[PoolRange, ...]) -> tuple[PoolRange, ...]:
-        found = tuple(_overlaps(ranges))
-        if found:
-            raise slips(*found)
+        overlaps = tuple(_overlaps(ranges))
+        if overlaps:
+            raise slips(*overlaps)
         return ranges
 
     @field_validator("excludes")
@@ -162,9 +162,9 @@ class IPPoolSpec(Typed):
         cls, routes: tuple[PoolRoute, ...], info: ValidationInfo
     ) -> tuple[PoolRoute, ...]:
         ranges: tuple[PoolRange, ...] | None = info.data.get("ranges")
-        found = tuple(_unreachable(routes, ranges)) if ranges else ()
-        if found:
-            raise slips(*found)
+        unreachable = tuple(_unreachable(routes, ranges)) if ranges else ()
+        if unreachable:
+            raise slips(*unreachable)
         return routes
 
 
@@ -188,8 +188,8 @@ class IPPoolObject(Typed):
 
 def load(document: Document) -> IPPool:
     """What the document means; raise Refused with all of its faults."""
-    found = validate(IPPoolObject, document)
-    return _compiled(found.spec, found.metadata.name, document, ("spec", "ranges"))
+    manifest = validate(IPPoolObject, document)
+    return _compiled(manifest.spec, manifest.metadata.name, document, ("spec", "ranges"))
 
 
 def decode(data: bytes) -> IPPool:
@@ -211,7 +211,7 @@ def encode(pool: IPPool) -> bytes:
 
 def spec(pool: IPPool) -> dict[str, Value]:
     """The spec as JSON values, without what is not said."""
-    found: dict[str, Value] = {
+    fields: dict[str, Value] = {
         "network": pool.network,
         "ranges": [_range(each) for each in pool.ranges],
         "excludes": [written(each) for each in pool.excludes],
@@ -220,21 +220,21 @@ def spec(pool: IPPool) -> dict[str, Value]:
         "restSeconds": math.ceil(pool.rest),
         "probe": pool.probe,
     }
-    return {key: value for key, value in found.items() if value != []}
+    return {key: value for key, value in fields.items() if value != []}
 
 
-def _range(one: IPRange) -> Value:
-    ends = {"start": one.first, "end": one.last, "gateway": one.gateway}
-    found: dict[str, Value] = {"subnet": str(one.subnet)}
-    found |= {key: str(end) for key, end in ends.items() if end is not None}
-    return found if one.rail is None else {**found, "rail": one.rail}
+def _range(ip_range: IPRange) -> Value:
+    ends = {"start": ip_range.first, "end": ip_range.last, "gateway": ip_range.gateway}
+    fields: dict[str, Value] = {"subnet": str(ip_range.subnet)}
+    fields |= {key: str(end) for key, end in ends.items() if end is not None}
+    return fields if ip_range.rail is None else {**fields, "rail": ip_range.rail}
 
 
-def _route(one: Route) -> Value:
-    return {"dst": str(one.to), "gw": str(one.via)} if one.via else {"dst": str(one.to)}
+def _route(route: Route) -> Value:
+    return {"dst": str(route.to), "gw": str(route.via)} if route.via else {"dst": str(route.to)}
 
 
-def _compiled(found: IPPoolSpec, name: str, document: Document, path: tuple[str, ...]) -> IPPool:
+def _compiled(wish: IPPoolSpec, name: str, document: Document, path: tuple[str, ...]) -> IPPool:
     return IPPool(
         PoolName(name),
         tuple(
@@ -246,14 +246,14 @@ def _compiled(found: IPPoolSpec, name: str, document: Document, path: tuple[str,
                 each.rail,
                 source=document.where((*path, index)),
             )
-            for index, each in enumerate(found.ranges)
+            for index, each in enumerate(wish.ranges)
         ),
-        NetworkName(found.network),
-        found.excludes,
-        tuple(Route(each.dst, each.gw) for each in found.routes),
-        found.block_size,
-        float(found.rest_seconds),
-        found.probe,
+        NetworkName(wish.network),
+        wish.excludes,
+        tuple(Route(each.dst, each.gw) for each in wish.routes),
+        wish.block_size,
+        float(wish.rest_seconds),
+        wish.probe,
     )
 
 
@@ -262,8 +262,8 @@ def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
     order = sorted(range(len(ranges)), key=lambda index: bounds(ranges[index].span))
     widest = None
     for index in order:
-        one = ranges[index]
-        if widest is not None and meets(ranges[widest].span, one.span):
+        current = ranges[index]
+        if widest is not None and meets(ranges[widest].span, current.span):
             late, early = max(widest, index), min(widest, index)
             yield Slip(
                 f"{written(ranges[late].span)} and ranges[{early}], "
@@ -271,7 +271,7 @@ def _overlaps(ranges: tuple[PoolRange, ...]) -> Iterator[Slip]:
                 "Set start and end so that each address is in one range",
                 (late,),
             )
-        if widest is None or bounds(one.span)[::2] >= bounds(ranges[widest].span)[::2]:
+        if widest is None or bounds(current.span)[::2] >= bounds(ranges[widest].span)[::2]:
             widest = index
 
 

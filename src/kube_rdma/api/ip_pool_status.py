@@ -22,13 +22,13 @@ MOST = 2**53 - 1  # a /64 has more; then the number means: at least so many
 FamilyName = Literal["IPv4", "IPv6"]
 
 
-class _Told(Typed):
-    """A part of a status: what a newer version adds is no fault."""
+class _StatusPart(Typed):
+    """A part of a status: what a newer version adds is not a fault."""
 
     model_config = ConfigDict(extra="ignore", validate_by_name=True)
 
 
-class UsageEntry(_Told):
+class UsageEntry(_StatusPart):
     """Addresses of one family, for one rail or for all NICs without one of their own."""
 
     family: FamilyName
@@ -39,7 +39,7 @@ class UsageEntry(_Told):
     nodes: int
 
 
-class WantEntry(_Told):
+class WantEntry(_StatusPart):
     """A node that cannot serve a pod, and asks the others to give back."""
 
     node: str
@@ -56,7 +56,7 @@ class WantEntry(_Told):
         return text
 
 
-class Condition(_Told):
+class Condition(_StatusPart):
     """As meta/v1 Condition."""
 
     type: str
@@ -66,7 +66,7 @@ class Condition(_Told):
     last_transition_time: str
 
 
-class IPPoolStatus(_Told):
+class IPPoolStatus(_StatusPart):
     """The whole; `ranges`, `used` and `free` are for the columns of kubectl."""
 
     ranges: str = ""
@@ -122,8 +122,10 @@ def with_wants(status: IPPoolStatus | None, wants: Iterable[WantValue]) -> IPPoo
     return (status or IPPoolStatus()).model_copy(update={"wants": entries})
 
 
-def pool_status(old: IPPoolStatus | None, pool: IPPool, found: Findings, now: str) -> IPPoolStatus:
-    """The status that says `found`; wants stay. `now` is a time as in RFC 3339, for changes."""
+def pool_status(
+    old: IPPoolStatus | None, pool: IPPool, findings: Findings, now: str
+) -> IPPoolStatus:
+    """The status that says `findings`; wants stay. `now` is a time as in RFC 3339, for changes."""
     before = old or IPPoolStatus()
     usage = tuple(
         UsageEntry(
@@ -134,16 +136,16 @@ def pool_status(old: IPPoolStatus | None, pool: IPPool, found: Findings, now: st
             free=min(each.free, MOST),
             nodes=each.nodes,
         )
-        for each in found.usages
+        for each in findings.usages
     )
     return before.model_copy(
         update={
             "ranges": ", ".join(str(each.subnet) for each in pool.ranges),
-            "used": counted((each.family, each.held) for each in found.usages),
-            "free": counted((each.family, each.free) for each in found.usages),
+            "used": counted((each.family, each.held) for each in findings.usages),
+            "free": counted((each.family, each.free) for each in findings.usages),
             "usage": usage,
-            "conditions": _conditions(before.conditions, found, now),
-            "conflicts": tuple(found.conflicts),
+            "conditions": _conditions(before.conditions, findings, now),
+            "conflicts": tuple(findings.conflicts),
         }
     )
 
@@ -172,17 +174,17 @@ def _short(count: int) -> str:
     return str(count) if count < 10**9 else f"{count:.1e}".replace("e+", "e")
 
 
-def _conditions(old: tuple[Condition, ...], found: Findings, now: str) -> tuple[Condition, ...]:
+def _conditions(old: tuple[Condition, ...], findings: Findings, now: str) -> tuple[Condition, ...]:
     """Ready and NearlyFull; a time changes only with its status."""
     before = {each.type: each for each in old}
     ready = ("True", "Usable", "Nodes give addresses of it.")
-    if found.broken:
-        ready = ("False", "Refused", found.broken)
-    elif found.conflicts:
-        ready = ("False", "Conflict", found.conflicts[0])
+    if findings.broken:
+        ready = ("False", "Refused", findings.broken)
+    elif findings.conflicts:
+        ready = ("False", "Conflict", findings.conflicts[0])
     full = ("False", "Room", "There is room.")
-    if found.scarce:
-        full = ("True", "Scarce", " ".join(f"{each}." for each in found.scarce))
+    if findings.scarce:
+        full = ("True", "Scarce", " ".join(f"{each}." for each in findings.scarce))
     made = []
     for kind, (status, reason, message) in {"Ready": ready, "NearlyFull": full}.items():
         same = kind in before and before[kind].status == status

@@ -64,18 +64,18 @@ def subnet(text: str) -> Subnet:
     """A subnet by its first address and length; raise slips when bits are set behind the length."""
     if "/" not in text or "%" in text:
         raise ValueError(text)
-    found = ip_network(text, strict=False)
-    if found.network_address != ip_address(text.partition("/")[0]):
-        problem = f"{shown(text)} has bits set behind its length /{found.prefixlen}"
-        raise slips(Slip(problem, f"Write {shown(str(found))}"))
-    return found
+    network = ip_network(text, strict=False)
+    if network.network_address != ip_address(text.partition("/")[0]):
+        problem = f"{shown(text)} has bits set behind its length /{network.prefixlen}"
+        raise slips(Slip(problem, f"Write {shown(str(network))}"))
+    return network
 
 
 def span(text: str) -> Span:
     """One address, a subnet, or two ends with a dash; ValueError for another form."""
     if "/" in text:
-        found = subnet(text)
-        return Span(found.network_address, found.broadcast_address)
+        network = subnet(text)
+        return Span(network.network_address, network.broadcast_address)
     first, dash, last = text.partition("-")
     ends = Span(address(first.strip()), address((last if dash else first).strip()))
     if ends.first.version != ends.last.version:
@@ -96,9 +96,9 @@ def bounds(ends: Span) -> tuple[int, int, int]:
     return ends.first.version, int(ends.first), int(ends.last)
 
 
-def meets(one: Span, other: Span) -> bool:
+def meets(ends: Span, other: Span) -> bool:
     """Whether they have an address in common."""
-    (family, first, last), (family_2, first_2, last_2) = bounds(one), bounds(other)
+    (family, first, last), (family_2, first_2, last_2) = bounds(ends), bounds(other)
     return family == family_2 and first <= last_2 and first_2 <= last
 
 
@@ -118,8 +118,8 @@ def spans_of(cell: Cell, bits: Bits) -> Iterator[str]:
 def bits_of(cell: Cell, spans: Iterable[Span]) -> Bits:
     """The spans as a set of addresses of the cell; they lie inside of it."""
     bits = 0
-    for each in spans:
-        first, last = int(each.first) - cell.first, int(each.last) - cell.first
+    for ends in spans:
+        first, last = int(ends.first) - cell.first, int(ends.last) - cell.first
         bits |= (1 << (last + 1)) - (1 << first)
     return Bits(bits)
 

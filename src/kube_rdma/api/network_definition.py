@@ -1,7 +1,7 @@
 """NetworkAttachmentDefinitions: the CNI configuration in one becomes a Network.
 
 Manifests that were written for Multus with macvlan, ipvlan, ipoib, host-device, sriov, ib-sriov,
-tuning, sbr and rdma work as they are: we read these configurations and do the same
+tuning, sbr and rdma work as they are: kube-rdma reads these configurations and does the same
 (network_plugins). Any other plugin is kept as it is, its binary will be called. A key that nobody
 knows is ignored by those plugins, and here with a warning.
 """
@@ -117,21 +117,21 @@ def _definition(base: Network, parts: Sequence[_Part]) -> Definition:
     if kind not in MAIN:
         meant = near(kind, list(MAIN))
         guess = f"; did you mean {shown(meant)}?" if meant else ""
-        warning = f"{kind} is not one of ours, its binary is called{guess}"
+        warning = f"kube-rdma does not serve {kind} itself, its binary is called{guess}"
         return Definition(base, warnings=(f"{first.where(('type',))}: {warning}",) if meant else ())
-    found = [(first, validate(MAIN[kind][1], first))]
+    plugins = [(first, validate(MAIN[kind][1], first))]
     for part in chained:
         if (model := CHAINED.get(_type(part))) is None:
             return _foreign(base, part, f"{_type(part)} is in the chain")
-        found.append((part, validate(model, part)))
-    for part, plugin in found:
+        plugins.append((part, validate(model, part)))
+    for part, plugin in plugins:
         if why := plugin.foreign or (not base.resource and plugin.plain):
             return _foreign(base, part, why)
     ipam = ip_conf.load(first)
-    warnings = [warning for part, plugin in found for warning in _unknown(part, plugin)]
+    warnings = [warning for part, plugin in plugins for warning in _unknown(part, plugin)]
     warnings += [f"{first.where(('ipam',))}: {note}" for note in ipam.notes]
-    network = _network(base, MAIN[kind][0], found[0][1], ipam)
-    for _, plugin in found[1:]:
+    network = _network(base, MAIN[kind][0], plugins[0][1], ipam)
+    for _, plugin in plugins[1:]:
         network = _tuned(network, plugin)
     return Definition(network, ipam, tuple(warnings))
 
@@ -142,23 +142,23 @@ def _foreign(base: Network, part: _Part, why: str) -> Definition:
 
 
 def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -> Network:
-    said: dict[str, Any] = dict(plugin)
+    fields: dict[str, Any] = dict(plugin)
     names = [ipam.pool.name] if ipam.pool else [name for _, name in ipam.pools]
     return replace(
         base,
         kind=kind,
-        master=said.get("master") or None,
-        mode=said.get("mode") or "",
-        mtu=said.get("mtu") or None,
-        mac=said.get("mac"),
+        master=fields.get("master") or None,
+        mode=fields.get("mode") or "",
+        mtu=fields.get("mtu") or None,
+        mac=fields.get("mac"),
         device=plugin.device,
         function=plugin.function,
         infiniband=isinstance(plugin, IbSriov),
         guid=plugin.args.cni.guid if isinstance(plugin, IbSriov) else None,
-        isolated=said.get("isolated", False),
-        configured=said.get("configured", False),
-        pkey=partition(said["pkey"]) if said.get("pkey") else None,
-        rdma=said.get("rdma", True),
+        isolated=fields.get("isolated", False),
+        configured=fields.get("configured", False),
+        pkey=partition(fields["pkey"]) if fields.get("pkey") else None,
+        rdma=fields.get("rdma", True),
         pools=tuple(dict.fromkeys(names)),
         static=tuple(
             StaticAddress(one.address.ip, one.address.network.prefixlen, one.gateway)

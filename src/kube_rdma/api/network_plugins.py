@@ -1,4 +1,4 @@
-"""The CNI plugins whose configurations we read and serve ourselves, each as a model.
+"""The CNI plugins whose configurations kube-rdma reads and serves itself, each as a model.
 
 Names and meanings are those of the reference plugins (containernetworking/plugins, v1.9) and of
 sriov-cni, ib-sriov-cni, rdma-cni and ipoib-cni. They ignore what they do not know, so do these
@@ -53,8 +53,8 @@ Rate: TypeAlias = Annotated[int, Field(ge=0, le=0xFFFFFFFF)]  # a u32 of struct 
 
 def _logs(level: object, file: object) -> dict[str, str]:
     reason = "it is ignored, what is done is in the log of the agent"
-    said = {"logLevel": level, "logFile": file}
-    return {name: reason for name, value in said.items() if value}
+    fields = {"logLevel": level, "logFile": file}
+    return {name: reason for name, value in fields.items() if value}
 
 
 class Plugin(Typed):
@@ -64,12 +64,12 @@ class Plugin(Typed):
 
     @property
     def foreign(self) -> str:
-        """Why only the plugin itself can do this; empty when we can."""
+        """Why only the plugin itself can do this; empty when kube-rdma can."""
         return ""
 
     @property
     def plain(self) -> str:
-        """Why only the plugin itself can do this for a network without RDMA; empty when we can."""
+        """Why only the plugin itself can do this for a network without RDMA, else empty."""
         return ""
 
     @property
@@ -186,20 +186,20 @@ class Sriov(Plugin):
 
     @model_validator(mode="after")
     def _agrees(self) -> Sriov:
-        found = []
+        problems = []
         for name, value, plain in (
             ("vlanQoS", self.vlan_qos, 0),
             ("vlanProto", self.vlan_protocol, "802.1q"),
         ):
             if value not in (None, plain) and not self.vlan:
                 remedy = f'Add "vlan": 100, or remove {name}'
-                found.append(Slip(f"{name} belongs to a VLAN, and none is set", remedy, (name,)))
+                problems.append(Slip(f"{name} belongs to a VLAN, and none is set", remedy, (name,)))
         least, most = self.min_tx_rate or 0, self.max_tx_rate or 0
         if most and least > most:
             problem = f"the least rate, {least}, is above the highest, {most}"
-            found.append(Slip(problem, f"Write {most} or less", ("min_tx_rate",)))
-        if found:
-            raise slips(*found)
+            problems.append(Slip(problem, f"Write {most} or less", ("min_tx_rate",)))
+        if problems:
+            raise slips(*problems)
         return self
 
     @property
@@ -271,11 +271,11 @@ class IbSriov(Plugin):
     @property
     def ignored(self) -> Mapping[str, str]:
         """What the plugin does for others, and its own log."""
-        found = _logs(self.log_level, self.log_file)
+        reasons = _logs(self.log_level, self.log_file)
         for name, value in (("publishPfGuid", self.publish), ("kubeconfig", self.kubeconfig)):
             if value:
-                found[name] = "it is ignored, no GUID is published"
-        return found
+                reasons[name] = "it is ignored, no GUID is published"
+        return reasons
 
 
 class KubeRdma(Linked):
@@ -302,7 +302,7 @@ class Tuning(Plugin):
         """What is not a MAC, an MTU or a sysctl of the interface."""
         others = [key for key in self.sysctl if not _SYSCTL.fullmatch(key)]
         if others:
-            return f"{others[0]} is no sysctl of the interface (net.ipv4.conf.IFNAME. …)"
+            return f"{others[0]} is not a sysctl of the interface (net.ipv4.conf.IFNAME. …)"
         wanted = {"promisc": self.promisc, "allmulti": self.allmulti, "txQLen": self.tx_queue_len}
         set_ = [key for key, value in wanted.items() if value]
         return f"{set_[0]} is set" if set_ else ""
@@ -310,16 +310,16 @@ class Tuning(Plugin):
     @property
     def sysctls(self) -> tuple[tuple[str, str, str], ...]:
         """As Network has them."""
-        found: list[tuple[str, str, str]] = []
+        settings: list[tuple[str, str, str]] = []
         for key, value in self.sysctl.items():
             if match := _SYSCTL.fullmatch(key):
                 tree, kind, name = match.groups()
-                found.append((f"{tree}/{kind}", name, value))
-        return tuple(found)
+                settings.append((f"{tree}/{kind}", name, value))
+        return tuple(settings)
 
 
 class Nothing(Plugin):
-    """What we do anyway: rdma brings the card's RDMA device, sbr routes by source address."""
+    """What is done anyway: rdma brings the card's RDMA device, sbr routes by source address."""
 
     table: Any = None
 

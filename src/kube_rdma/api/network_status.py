@@ -1,9 +1,9 @@
-"""The annotations that tell a pod's networks: the one that everybody reads, and ours with RDMA.
+"""The annotations that tell a pod's networks: the one that everybody reads, and that of kube-rdma.
 
 ``k8s.v1.cni.cncf.io/network-status`` is written byte for byte as Multus does, because tools compare
 it: objects indented by four, joined by commas, empty fields left out, ``dns`` always there. Whoever
 reads a pod's annotation writes all of it, so it is written whole: the first is the cluster's
-network, the only one that is called default. Ours says besides which RDMA device and GID an
+network, the only one that is called default. The second says besides which RDMA device and GID an
 interface has, for the applications and the tools that need them.
 """
 
@@ -26,7 +26,7 @@ Json: TypeAlias = dict[str, Any]
 def status(
     attached: Sequence[Attached], cluster: str = "", result: Result | None = None, before: str = ""
 ) -> str:
-    """The annotation: the cluster's network, then our interfaces.
+    """The annotation: the cluster's network, then kube-rdma's interfaces.
 
     `cluster` and `result` make the first entry: the network of the cluster and what its plugins
     answered for this sandbox. Nobody tells it to an ADD that is made late; then the first entry
@@ -40,7 +40,7 @@ def status(
 
 
 def own_status(attached: Sequence[Attached], before: str = "", others: Collection[str] = ()) -> str:
-    """Our annotation: one object for each interface, in the order of the pod's networks.
+    """kube-rdma's annotation: one object for each interface, in the order of the networks.
 
     Of `before`, which the pod has now, only what is about the interfaces `others` stays.
     """
@@ -49,51 +49,54 @@ def own_status(attached: Sequence[Attached], before: str = "", others: Collectio
 
 
 def _entries(text: str) -> list[Json]:
-    """The entries of an annotation; what is no list of objects is not worth keeping."""
+    """The entries of an annotation; what is not a list of objects is not worth keeping."""
     try:
-        found = json.loads(text)
+        decoded = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    return [one for one in decoded if isinstance(one, dict)] if isinstance(decoded, list) else []
 
 
 def _joined(entries: Iterable[Json]) -> str:
     return f"[{','.join(json.dumps(one, indent=4, ensure_ascii=False) for one in entries)}]"
 
 
-def _entry(one: Attached) -> Json:
+def _entry(attached: Attached) -> Json:
     return {
-        "name": one.network,
-        **_said(
-            interface=one.interface,
-            ips=[str(each.address) for each in one.addresses],
-            mac=one.mac,
-            mtu=one.mtu,
+        "name": attached.network,
+        **_without_empty(
+            interface=attached.interface,
+            ips=[str(each.address) for each in attached.addresses],
+            mac=attached.mac,
+            mtu=attached.mtu,
         ),
-        "dns": _dns(one.dns),
-        **_said(**{"device-info": _device_info(one)}, gateway=list(map(str, one.default_routes))),
+        "dns": _dns(attached.dns),
+        **_without_empty(
+            **{"device-info": _device_info(attached)},
+            gateway=list(map(str, attached.default_routes)),
+        ),
     }
 
 
-def _device_info(one: Attached) -> Json:
-    if one.pci is None:
+def _device_info(attached: Attached) -> Json:
+    if attached.pci is None:
         return {}
     names = {
-        "pci-address": one.pci,
-        "rdma-device": one.rdma_device,
-        "pf-pci-address": one.physical,
+        "pci-address": attached.pci,
+        "rdma-device": attached.rdma_device,
+        "pf-pci-address": attached.physical,
     }
-    return {"type": "pci", "version": DEVICE_INFO_VERSION, "pci": _said(**names)}
+    return {"type": "pci", "version": DEVICE_INFO_VERSION, "pci": _without_empty(**names)}
 
 
 def _of_cluster(name: str, result: Result) -> Json:
-    """The first entry, out of what the plugins before us answered: only what is in the pod."""
+    """The first entry, from what the plugins before kube-rdma answered: only what is in the pod."""
     inside = [(at, link) for at, link in enumerate(result.links) if link.sandbox]
     at, link = inside[0] if inside else (None, None)
     addresses = [one for one in result.addresses if at is None or one.link in (None, at)]
     return {
         "name": name,
-        **_said(
+        **_without_empty(
             interface=link.name if link else "",
             ips=[str(one.address.ip) for one in addresses],
             mac=link.mac if link else "",
@@ -101,7 +104,7 @@ def _of_cluster(name: str, result: Result) -> Json:
         ),
         "default": True,
         "dns": _dns(result.dns),
-        **_said(
+        **_without_empty(
             gateway=[str(one.via) for one in result.routes if one.via and not one.to.prefixlen]
         ),
     }
@@ -110,7 +113,7 @@ def _of_cluster(name: str, result: Result) -> Json:
 def _dns(dns: Dns | None) -> Json:
     if dns is None:
         return {}
-    return _said(
+    return _without_empty(
         nameservers=list(dns.nameservers),
         domain=dns.domain,
         search=list(dns.search),
@@ -118,21 +121,21 @@ def _dns(dns: Dns | None) -> Json:
     )
 
 
-def _own(one: Attached) -> Json:
+def _own(attached: Attached) -> Json:
     return {
-        "name": one.network,
-        "interface": one.interface,
-        **_said(
-            ips=[f"{each.address}/{each.prefix}" for each in one.addresses],
-            mtu=one.mtu,
-            card=one.card,
-            rdmaDevice=one.rdma_device,
-            gid=one.gid,
+        "name": attached.network,
+        "interface": attached.interface,
+        **_without_empty(
+            ips=[f"{each.address}/{each.prefix}" for each in attached.addresses],
+            mtu=attached.mtu,
+            card=attached.card,
+            rdmaDevice=attached.rdma_device,
+            gid=attached.gid,
         ),
-        **({} if one.gid_index is None else {"gidIndex": one.gid_index}),
+        **({} if attached.gid_index is None else {"gidIndex": attached.gid_index}),
     }
 
 
-def _said(**values: object) -> Json:
+def _without_empty(**values: object) -> Json:
     """What is not empty, as Go's omitempty leaves it out."""
     return {key: value for key, value in values.items() if value not in (None, "", [], {}, 0)}

@@ -4,8 +4,8 @@ It has two forms, names with commas (``ns/net@ifname, other``) and a JSON list o
 become one Document, so that both are checked once and every fault has its place and entry. Form and
 meaning are those of the Network Plumbing Working Group's specification, version 1.3, and of Multus.
 What only other plugins can do with an entry is kept for them, rules/attach/requests refuses it for
-ours. Programs in Go write such lists too: null and an empty text mean there that nothing was said,
-and a key that is nobody's is passed over, here with a warning.
+those of kube-rdma. Programs in Go write such lists too: null and an empty text mean there that
+nothing was said, and a key that is nobody's is passed over, here with a warning.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def _asked(text: str) -> AskedAddress:
     """An address with or without its length; ValueError for another form."""
     if "/" not in text:
         return AskedAddress(address(text))
-    found = ip_interface(text)
-    return AskedAddress(address(str(found.ip)), found.network.prefixlen)
+    interface = ip_interface(text)
+    return AskedAddress(address(str(interface.ip)), interface.network.prefixlen)
 
 
 ObjectName: TypeAlias = Annotated[
@@ -138,8 +138,8 @@ class Networks(Typed):
     @field_validator("networks")
     @classmethod
     def _fit(cls, networks: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        if found := tuple(_clashes(networks)):
-            raise slips(*found)
+        if clashes := tuple(_clashes(networks)):
+            raise slips(*clashes)
         return networks
 
 
@@ -169,40 +169,42 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
         refuse_many(text.count(",") + 1, source)
     document = entries(text, source, _FIELD) if is_json else _of_names(text, source)
     ignored: list[Path] = []
-    said = replace(document, value=_said(document.value, Networks, (), ignored))
-    found = validate(Networks, said).networks
+    filtered = replace(document, value=_filtered(document.value, Networks, (), ignored))
+    networks = validate(Networks, filtered).networks
     warnings = [
         f"{document.where(path, key=True)}: there is no such field, it is ignored"
         for path in ignored
     ]
-    for number, entry in enumerate(found):
+    for number, entry in enumerate(networks):
         if entry.ipam_claim:
             where = document.where((_FIELD, number, "ipam-claim-reference"), key=True)
             warnings.append(f"{where}: only plugins that read it themselves heed it")
-    asked = tuple(_ask(number, entry, namespace) for number, entry in enumerate(found))
+    asked = tuple(_ask(number, entry, namespace) for number, entry in enumerate(networks))
     return Found(asked, tuple(warnings))
 
 
-def _said(value: Value, model: type[BaseModel], path: Path, ignored: list[Path]) -> Value:
+def _filtered(value: Value, model: type[BaseModel], path: Path, ignored: list[Path]) -> Value:
     """The object without null, and without keys that are like none of its model's.
 
     Those are added to `ignored`.
     """
     if not isinstance(value, dict):
         return value
-    known = [one.alias or name for name, one in model.model_fields.items()]
-    found: dict[str, Value] = {}
-    for key, each in value.items():
-        if key not in known and near(key, known) is None:
+    names = [one.alias or name for name, one in model.model_fields.items()]
+    fields: dict[str, Value] = {}
+    for key, field_value in value.items():
+        if key not in names and near(key, names) is None:
             ignored.append((*path, key))
             continue
         inner = _INNER.get(key)
-        if inner and isinstance(each, list):
-            parts = enumerate(each)
-            found[key] = [_said(one, inner, (*path, key, at), ignored) for at, one in parts]
-        elif each is not None:
-            found[key] = _said(each, inner, (*path, key), ignored) if inner else each
-    return found
+        if inner and isinstance(field_value, list):
+            parts = enumerate(field_value)
+            fields[key] = [_filtered(one, inner, (*path, key, at), ignored) for at, one in parts]
+        elif field_value is not None:
+            fields[key] = (
+                _filtered(field_value, inner, (*path, key), ignored) if inner else field_value
+            )
+    return fields
 
 
 def _of_names(text: str, source: str) -> Document:

@@ -19,7 +19,7 @@ _MODES = (Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED_MULTI)
 def label_pools(value: str | None) -> tuple[PoolSpec, ...]:
     """The pool that the label's `value` wishes for, none where the node does not have the label.
 
-    Raise Refused for a value that is no mode.
+    Raise Refused for a value that is not a mode.
     """
     if value is None:
         return ()

@@ -1,4 +1,4 @@
-"""The dialect ``kind: NodePolicy`` (kube-rdma.io/v1alpha1), our own, in which all can be said.
+"""The dialect ``kind: NodePolicy`` (kube-rdma.io/v1alpha1): in it everything can be said.
 
 The other dialects can say parts of it. As an object of the cluster it names the nodes that it is
 for; a file on a node is for that node, whatever it says about others.
@@ -166,59 +166,59 @@ def load(document: Document) -> Config:
 
 
 def _functions(policy: NodePolicy, document: Document) -> Iterator[FunctionsWish]:
-    for index, one in enumerate(policy.spec.virtual_functions):
+    for index, functions in enumerate(policy.spec.virtual_functions):
         path = ("spec", "virtualFunctions", index)
         yield FunctionsWish(
             tuple(
                 _cards(each, document.where((*path, "selectors", n)))
-                for n, each in enumerate(one.selectors)
+                for n, each in enumerate(functions.selectors)
             ),
-            one.count,
+            functions.count,
             document.where(path),
-            autoprobe=one.autoprobe,
-            force=one.force,
+            autoprobe=functions.autoprobe,
+            force=functions.force,
         )
 
 
 def _pools(policy: NodePolicy, document: Document) -> Iterator[PoolSpec]:
-    for index, one in enumerate(policy.spec.pools):
+    for index, pool in enumerate(policy.spec.pools):
         path = ("spec", "pools", index)
         yield PoolSpec(
-            one.resource,
-            one.mode,
+            pool.resource,
+            pool.mode,
             source=document.where(path),
             selectors=tuple(
                 _selector(each, document.where((*path, "selectors", n)))
-                for n, each in enumerate(one.selectors)
+                for n, each in enumerate(pool.selectors)
             ),
-            shares=one.shares,
-            bind=one.bind,
-            attach=one.attach,
-            prefer=one.prefer,
-            numa_hints=one.numa_hints,
-            extra_info=extra_info(one.extra_info),
+            shares=pool.shares,
+            bind=pool.bind,
+            attach=pool.attach,
+            prefer=pool.prefer,
+            numa_hints=pool.numa_hints,
+            extra_info=extra_info(pool.extra_info),
         )
 
 
-def _cards(one: CardSelector, source: str) -> Selector:
+def _cards(selector: CardSelector, source: str) -> Selector:
     return Selector(
         source,
-        vendors=tuple(v.lower() for v in one.vendors),
-        device_ids=tuple(d.lower() for d in one.device_ids),
-        drivers=one.drivers,
-        interfaces=one.interfaces,
-        pci_addresses=tuple(map(PciAddress, one.pci_addresses)),
+        vendors=tuple(v.lower() for v in selector.vendors),
+        device_ids=tuple(d.lower() for d in selector.device_ids),
+        drivers=selector.drivers,
+        interfaces=selector.interfaces,
+        pci_addresses=tuple(map(PciAddress, selector.pci_addresses)),
     )
 
 
-def _selector(one: PoolSelector, source: str) -> Selector:
+def _selector(selector: PoolSelector, source: str) -> Selector:
     return replace(
-        _cards(one, source),
-        link_types=one.link_types,
-        acpi_indexes=one.acpi_indexes,
-        physical=tuple(map(function_range, one.physical_functions)),
-        roots=tuple(map(root_range, one.root_devices)),
-        rdma_devices=one.rdma_devices,
-        pkeys=tuple(map(partition, one.p_keys)),
-        rdma=one.rdma,
+        _cards(selector, source),
+        link_types=selector.link_types,
+        acpi_indexes=selector.acpi_indexes,
+        physical=tuple(map(function_range, selector.physical_functions)),
+        roots=tuple(map(root_range, selector.root_devices)),
+        rdma_devices=selector.rdma_devices,
+        pkeys=tuple(map(partition, selector.p_keys)),
+        rdma=selector.rdma,
     )

@@ -1,4 +1,4 @@
-"""An object of the API server as a Document: its faults are told by field, without a line.
+"""An object of the API server as a Document: its faults are reported by field, without a line.
 
 What comes from the API server has no lines that a person could look at; api/faults asks a Document
 where things stand, and gets the object and the field.

@@ -146,8 +146,8 @@ class Entry(Typed):
     @property
     def old(self) -> tuple[str, ...]:
         """The old fields that say something, by their names in the document."""
-        said = {"ipv4": self.ipv4, "mac": self.mac, "route": self.route, "vlanID": self.vlan_id}
-        return tuple(key for key, value in said.items() if value)
+        fields = {"ipv4": self.ipv4, "mac": self.mac, "route": self.route, "vlanID": self.vlan_id}
+        return tuple(key for key, value in fields.items() if value)
 
 
 class PodNetworks(Typed):
@@ -157,10 +157,15 @@ class PodNetworks(Typed):
 
     @field_validator("entries")
     @classmethod
-    def _fit(cls, found: tuple[Entry, ...]) -> tuple[Entry, ...]:
-        if wrong := (*_unserved(found), *_masters(found), *_defaults(found), *_clashes(found)):
+    def _fit(cls, networks: tuple[Entry, ...]) -> tuple[Entry, ...]:
+        if wrong := (
+            *_unserved(networks),
+            *_masters(networks),
+            *_defaults(networks),
+            *_clashes(networks),
+        ):
             raise slips(*wrong)
-        return found
+        return networks
 
 
 class Defined(Typed):
@@ -187,22 +192,22 @@ def load(text: str, definition: str, namespace: str, cluster: str) -> Found:
     """
     wanted = _defined(definition)
     document = entries(text if text.strip() else "[]", ANNOTATION, _FIELD)
-    found = validate(PodNetworks, document).entries
+    networks = validate(PodNetworks, document).entries
     if wanted is not None:
-        _await_agreement(wanted, found)
-    if not found:
+        _await_agreement(wanted, networks)
+    if not networks:
         return Found()
-    ahead = 0 if found[0].master else 1
-    if found[0].master:
-        _refuse_master(document, found[0], cluster)
+    ahead = 0 if networks[0].master else 1
+    if networks[0].master:
+        _refuse_master(document, networks[0], cluster)
     asks = tuple(
         _ask(number, number + ahead, entry, namespace)
-        for number, entry in enumerate(found)
+        for number, entry in enumerate(networks)
         if not entry.master
     )
     warnings = tuple(
         f"{document.where((_FIELD, number, key), key=True)}: the field is old, write {_OLD[key]}"
-        for number, entry in enumerate(found)
+        for number, entry in enumerate(networks)
         for key in entry.old
     )
     return Found(asks, warnings)
@@ -222,16 +227,16 @@ def _ask(number: int, index: int, entry: Entry, namespace: str) -> NetworkAsk:
     )
 
 
-def _unserved(found: tuple[Entry, ...]) -> Iterator[Slip]:
+def _unserved(networks: tuple[Entry, ...]) -> Iterator[Slip]:
     """What needs the provider's cloud, and old fields that contradict new ones."""
-    for number, entry in enumerate(found):
+    for number, entry in enumerate(networks):
         options = entry.device_conf.options
-        said = {
+        cloud_fields = {
             ("deviceConf", "options", "trunkMac"): options.trunk_mac,
             ("deviceConf", "options", "vlanID"): options.vlan_id,
             ("vlanID",): entry.vlan_id,
         }
-        for path, value in said.items():
+        for path, value in cloud_fields.items():
             if value:
                 remedy = f"Remove {path[-1]}, or let Cello make this network"
                 yield Slip(_CLOUD[path[-1]], remedy, (number, *path))
@@ -246,9 +251,9 @@ def _unserved(found: tuple[Entry, ...]) -> Iterator[Slip]:
                 yield Slip(problem, f"Keep {_OLD[key]}", (number, key))
 
 
-def _masters(found: tuple[Entry, ...]) -> Iterator[Slip]:
-    """The cluster's network is made before us, under its own rules."""
-    for number, entry in enumerate(found):
+def _masters(networks: tuple[Entry, ...]) -> Iterator[Slip]:
+    """The cluster's network is made before kube-rdma is called, under its own rules."""
+    for number, entry in enumerate(networks):
         if not entry.master:
             continue
         if number:
@@ -267,20 +272,20 @@ def _masters(found: tuple[Entry, ...]) -> Iterator[Slip]:
                 yield Slip(problem, f"Remove {path[-1]} from this entry", (number, *path))
 
 
-def _defaults(found: tuple[Entry, ...]) -> Iterator[Slip]:
+def _defaults(networks: tuple[Entry, ...]) -> Iterator[Slip]:
     """A pod has one default route."""
-    asking = [number for number, entry in enumerate(found) if entry.traffic.routes.default]
+    asking = [number for number, entry in enumerate(networks) if entry.traffic.routes.default]
     for number in asking[1:]:
         problem = f"{_FIELD}[{asking[0]}] has the default route already"
         path = (number, "traffic", "routes", "default")
         yield Slip(problem, "Keep one of the two", path)
 
 
-def _clashes(found: tuple[Entry, ...]) -> Iterator[Slip]:
+def _clashes(networks: tuple[Entry, ...]) -> Iterator[Slip]:
     """Interfaces that two entries want."""
-    ahead = 0 if found and found[0].master else 1
+    ahead = 0 if networks and networks[0].master else 1
     first: dict[str, int] = {}
-    for number, entry in enumerate(found):
+    for number, entry in enumerate(networks):
         if entry.master:
             continue
         name = entry.device.if_name or f"eth{number + ahead}"
@@ -311,15 +316,16 @@ def _defined(text: str) -> tuple[Defined, ...] | None:
     return validate(Definitions, document).entries
 
 
-def _await_agreement(wanted: tuple[Defined, ...], found: tuple[Entry, ...]) -> None:
-    if len(wanted) != len(found):
+def _await_agreement(wanted: tuple[Defined, ...], networks: tuple[Entry, ...]) -> None:
+    if len(wanted) != len(networks):
         raise Unavailable(
-            f"The annotation {ANNOTATION} has {len(found)} entries and {DEFINITION} has "
+            f"The annotation {ANNOTATION} has {len(networks)} entries and {DEFINITION} has "
             f"{len(wanted)}: whoever writes the first has not finished."
         )
-    for number, (one, entry) in enumerate(zip(wanted, found, strict=True)):
-        if (one.namespace, one.name) != (entry.namespace, entry.name):
+    for number, (defined, entry) in enumerate(zip(wanted, networks, strict=True)):
+        if (defined.namespace, defined.name) != (entry.namespace, entry.name):
             raise Unavailable(
                 f"The entry {_FIELD}[{number}] is {entry.namespace}/{entry.name}, and {DEFINITION} "
-                f"says {one.namespace}/{one.name}: whoever writes the first has not finished."
+                f"says {defined.namespace}/{defined.name}: whoever writes the first has not "
+                "finished."
             )

@@ -1,7 +1,7 @@
 """The annotation ``k8s.volcengine.com/network-status``: what pods that ask in that way are told.
 
 Written as Cello's meta plugin does: the cluster's network first, then one object for each entry,
-each indented by four. Our own annotation (network_status) stands beside it and has more.
+each indented by four. kube-rdma's own annotation (network_status) stands beside it and has more.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def status(attached: Sequence[Attached], cluster: str, result: Result | None) ->
 
     Without a result there is no entry for it.
     """
-    found = [] if result is None else [_of_cluster(cluster, result)]
-    found += [
+    entries = [] if result is None else [_of_cluster(cluster, result)]
+    entries += [
         _entry(
             one.network.partition("/")[2],
             one.interface,
@@ -33,7 +33,7 @@ def status(attached: Sequence[Attached], cluster: str, result: Result | None) ->
         )
         for one in attached
     ]
-    return f"[{','.join(json.dumps(one, indent=4, ensure_ascii=False) for one in found)}]"
+    return f"[{','.join(json.dumps(one, indent=4, ensure_ascii=False) for one in entries)}]"
 
 
 def _of_cluster(name: str, result: Result) -> Json:
@@ -47,5 +47,5 @@ def _of_cluster(name: str, result: Result) -> Json:
 def _entry(name: str, interface: str, addresses: list[str], mac: str) -> Json:
     """What is empty is left out, but never the device itself."""
     device = {"ifName": interface, "ips": addresses, "mac": mac}
-    said = {key: value for key, value in device.items() if value}
-    return {"cniName": name, "deviceInfo": said}
+    device_info = {key: value for key, value in device.items() if value}
+    return {"cniName": name, "deviceInfo": device_info}

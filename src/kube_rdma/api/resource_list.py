@@ -1,8 +1,8 @@
 """The dialect ``resourceList``: config.json of the SR-IOV network device plugin.
 
 Every pool is of mode sriov, and its containers get the variables of that plugin. Refused are what
-is not about network cards with RDMA in our sense (accelerators, vDPA, DDP profiles) and a pool
-without selectors.
+is not about network cards with RDMA (accelerators, vDPA, DDP profiles) and a pool without
+selectors.
 """
 
 from __future__ import annotations
@@ -101,8 +101,10 @@ class Resource(Typed):
     @classmethod
     def _network_only(cls, device_type: str) -> str:
         if device_type == "accelerator":
-            problem = "kube-rdma offers network cards, and an accelerator is none"
-            remedy = "Serve this pool with the SR-IOV network device plugin, which runs beside ours"
+            problem = "kube-rdma offers network cards, and an accelerator is not one"
+            remedy = (
+                "Serve this pool with the SR-IOV network device plugin, which runs beside kube-rdma"
+            )
             raise slips(Slip(problem, remedy))
         return device_type
 
@@ -113,13 +115,13 @@ class Resource(Typed):
     ) -> tuple[Selectors, ...]:
         """Each chooses something, and with fields that the type of device has."""
         device_type = info.data.get("device_type")
-        found = [
+        problems = [
             Slip(slip.problem, slip.remedy, (index, *slip.path))
-            for index, one in enumerate(selectors)
-            for slip in _slips(one, device_type)
+            for index, choice in enumerate(selectors)
+            for slip in _slips(choice, device_type)
         ]
-        if found:
-            raise slips(*found)
+        if problems:
+            raise slips(*problems)
         return selectors
 
 
@@ -138,58 +140,58 @@ def load(document: Document) -> Config:
     return Config(tuple(_pool(one, n, document) for n, one in enumerate(config.resource_list)))
 
 
-def _slips(one: Selectors, device_type: str | None) -> Iterator[Slip]:
+def _slips(selectors: Selectors, device_type: str | None) -> Iterator[Slip]:
     """What is wrong with the selectors of a pool of `device_type`, None when that is wrong too."""
-    if not one.given:
+    if not selectors.given:
         remedy = 'Add a field that chooses, such as "pfNames": ["ens2f0#0-3"]'
         yield Slip("the selectors choose nothing", remedy)
     if device_type is None:
         return
     auxiliary = device_type == _AUXILIARY
-    for name in one.given:
+    for name in selectors.given:
         if name in (_NOT_OF_AUXILIARY if auxiliary else _OF_AUXILIARY):
             other = "netDevice" if auxiliary else _AUXILIARY
             remedy = f'Remove it, or write "deviceType": "{other}"'
             yield Slip(f"this field is not for deviceType {device_type}", remedy, (name,))
-    for name, texts in (("pfNames", one.pf_names), ("rootDevices", one.root_devices)):
+    for name, texts in (("pfNames", selectors.pf_names), ("rootDevices", selectors.root_devices)):
         for index, text in enumerate(texts if auxiliary else ()):
             if "#" in text:
                 remedy = f'Write "{text.partition("#")[0]}" for all of its sub-functions'
                 yield Slip("sub-functions cannot be chosen by range", remedy, (name, index))
 
 
-def _pool(one: Resource, index: int, document: Document) -> PoolSpec:
+def _pool(resource: Resource, index: int, document: Document) -> PoolSpec:
     path = ("resourceList", index)
-    auxiliary = one.device_type == _AUXILIARY
-    vhost = any(each.need_vhost_net for each in one.selectors)
+    auxiliary = resource.device_type == _AUXILIARY
+    vhost = any(each.need_vhost_net for each in resource.selectors)
     return PoolSpec(
-        f"{one.resource_prefix}/{one.resource_name}",
+        f"{resource.resource_prefix}/{resource.resource_name}",
         Mode.SRIOV,
         source=document.where(path),
         selectors=tuple(
             _selector(each, document.where((*path, "selectors", n)), auxiliary=auxiliary)
-            for n, each in enumerate(one.selectors)
+            for n, each in enumerate(resource.selectors)
         ),
         attach=Attach.NONE,
-        numa_hints=not one.exclude_topology,
+        numa_hints=not resource.exclude_topology,
         variables=Variables.PCIDEVICE,
-        extra_info=extra_info(one.additional_info),
+        extra_info=extra_info(resource.additional_info),
         extra_paths=_VHOST if vhost else (),
     )
 
 
-def _selector(one: Selectors, source: str, *, auxiliary: bool) -> Selector:
+def _selector(selectors: Selectors, source: str, *, auxiliary: bool) -> Selector:
     return Selector(
         source,
-        vendors=tuple(v.lower() for v in one.vendors),
-        device_ids=tuple(d.lower() for d in one.devices),
-        drivers=one.drivers,
-        link_types=one.link_types,
-        pci_addresses=tuple(map(PciAddress, one.pci_addresses)),
-        acpi_indexes=tuple(map(int, one.acpi_indexes)),
-        physical=tuple(map(function_range, one.pf_names)),
-        roots=tuple(map(root_range, one.root_devices)),
+        vendors=tuple(v.lower() for v in selectors.vendors),
+        device_ids=tuple(d.lower() for d in selectors.devices),
+        drivers=selectors.drivers,
+        link_types=selectors.link_types,
+        pci_addresses=tuple(map(PciAddress, selectors.pci_addresses)),
+        acpi_indexes=tuple(map(int, selectors.acpi_indexes)),
+        physical=tuple(map(function_range, selectors.pf_names)),
+        roots=tuple(map(root_range, selectors.root_devices)),
         auxiliary_types=("sf",) if auxiliary else (),
-        pkeys=tuple(map(partition, one.p_keys)),
-        rdma=True if one.is_rdma else None,
+        pkeys=tuple(map(partition, selectors.p_keys)),
+        rdma=True if selectors.is_rdma else None,
     )

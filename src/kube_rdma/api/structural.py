@@ -58,9 +58,9 @@ class Definition:
         return f"{self.plural}.{GROUP}"
 
 
-def definition(one: Definition) -> Json:
+def definition(resource: Definition) -> Json:
     """The CustomResourceDefinition of a kind."""
-    schema = structural(one.model)
+    schema = structural(resource.model)
     parts = schema["properties"]
     parts["apiVersion"], parts["kind"] = {"type": "string"}, {"type": "string"}
     parts["metadata"] = _metadata(parts.get("metadata", {}))
@@ -72,26 +72,26 @@ def definition(one: Definition) -> Json:
     if has_status:
         version["subresources"] = {"status": {}}
     version["additionalPrinterColumns"] = [
-        {"name": each.name, "type": each.type, "jsonPath": each.path} for each in one.columns
+        {"name": each.name, "type": each.type, "jsonPath": each.path} for each in resource.columns
     ]
     version["schema"] = {"openAPIV3Schema": schema}
-    names = {"kind": one.kind, "listKind": f"{one.kind}List", "plural": one.plural}
+    names = {"kind": resource.kind, "listKind": f"{resource.kind}List", "plural": resource.plural}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": one.name},
+        "metadata": {"name": resource.name},
         "spec": {
             "group": GROUP,
             "scope": "Cluster",
-            "names": {**names, "singular": one.kind.lower()},
+            "names": {**names, "singular": resource.kind.lower()},
             "versions": [version],
         },
     }
 
 
-def text(one: Definition) -> str:
+def text(resource: Definition) -> str:
     """The definition as YAML, as config/crds holds it."""
-    return yaml.safe_dump(definition(one), sort_keys=False, width=100)
+    return yaml.safe_dump(definition(resource), sort_keys=False, width=100)
 
 
 def structural(model: type[BaseModel]) -> Json:
@@ -111,33 +111,33 @@ def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
             raise TypeError(f"a structural schema has no choice between types: {schema}")
         rest = {key: value for key, value in schema.items() if key != "anyOf"}
         return {**_converted({**real[0], **rest}, parts), "nullable": True}
-    found = _said(schema)
+    converted = _own_keywords(schema)
     if "properties" in schema:
         inner = schema["properties"].items()
-        found["properties"] = {name: _converted(each, parts) for name, each in inner}
+        converted["properties"] = {name: _converted(each, parts) for name, each in inner}
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), Mapping):
-            found[key] = _converted(schema[key], parts)
-    return found
+            converted[key] = _converted(schema[key], parts)
+    return converted
 
 
-def _said(schema: Mapping[str, Any]) -> Json:
+def _own_keywords(schema: Mapping[str, Any]) -> Json:
     """What one node says itself. Of defaults only those stay that a person would want to see."""
-    found = {
+    keywords = {
         key: value
         for key, value in schema.items()
         if key in _KEPT or key.startswith("x-kubernetes-")
     }
-    if found.get("default", 0) in (None, "", []):
-        del found["default"]
+    if keywords.get("default", 0) in (None, "", []):
+        del keywords["default"]
     if "const" in schema:
-        found["enum"] = [schema["const"]]
+        keywords["enum"] = [schema["const"]]
     for strict, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if strict in schema:
-            found |= {limit: schema[strict], strict: True}
-    if "description" in found:
-        found["description"] = " ".join(found["description"].split())
-    return found
+            keywords |= {limit: schema[strict], strict: True}
+    if "description" in keywords:
+        keywords["description"] = " ".join(keywords["description"].split())
+    return keywords
 
 
 def _metadata(schema: Json) -> Json:

@@ -120,8 +120,8 @@ def function_range(text: str) -> FunctionRange:
 
 def root_range(text: str) -> FunctionRange:
     """The same of a PCI address."""
-    found = function_range(text)
-    return FunctionRange(PciAddress(found.parent), found.indexes)
+    functions = function_range(text)
+    return FunctionRange(PciAddress(functions.parent), functions.indexes)
 
 
 def extra_info(facts: Mapping[str, Mapping[str, str]]) -> tuple[ExtraInfo, ...]:

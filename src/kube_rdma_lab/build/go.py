@@ -65,8 +65,8 @@ def _directives(text: str, word: str) -> list[str]:
 
 def version_of(text: str) -> tuple[int, ...]:
     """Return the numbers of a version: go1.26.8, v1.36.3 and 1.26 are all understood."""
-    found = re.search(r"\d+(\.\d+)*", text)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.search(r"\d+(\.\d+)*", text)
+    return tuple(map(int, match[0].split("."))) if match else ()
 
 
 def linker_flags(name: str, versions: dict[str, str]) -> str:
@@ -89,9 +89,9 @@ def linker_flags(name: str, versions: dict[str, str]) -> str:
 
 def find_go(wanted: tuple[int, ...]) -> Path:
     """Return a Go compiler of at least the wanted version: the machine's, else the wheel's."""
-    found = shutil.which("go")
+    on_path = shutil.which("go")
     wheel = Path(sysconfig.get_path("platlib")) / "go/bin/go"
-    for candidate in (Path(found) if found else None, wheel):
+    for candidate in (Path(on_path) if on_path else None, wheel):
         if candidate and candidate.exists() and _go_version(candidate) >= wanted:
             return candidate
     text = ".".join(map(str, wanted))

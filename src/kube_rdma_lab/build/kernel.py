@@ -78,8 +78,8 @@ def resolve(archive: debian.Archive, shell: Shell) -> Resolved:
 
 def numbers(release: str) -> tuple[int, ...]:
     """Return the leading numbers of a kernel release: 7.2.12+deb13-amd64 is (7, 2, 12)."""
-    found = re.match(r"\d+(\.\d+)*", release)
-    return tuple(map(int, found[0].split("."))) if found else ()
+    match = re.match(r"\d+(\.\d+)*", release)
+    return tuple(map(int, match[0].split("."))) if match else ()
 
 
 def inputs_of(resolved: Resolved) -> dict[str, str]:
@@ -146,9 +146,9 @@ def closure(
         if entry.endswith("/"):
             paths = [path for path in dependencies if path.startswith(f"kernel/{entry}")]
         else:
-            found = by_name.get(module_name(entry))
-            paths = [found] if found else []
-            if not found and module_name(entry) in inside:
+            module = by_name.get(module_name(entry))
+            paths = [module] if module else []
+            if not module and module_name(entry) in inside:
                 continue
         if not paths:
             raise Refused(

@@ -1,4 +1,4 @@
-"""The image of kube-rdma itself: Debian with Python, the locked dependencies, our package on top.
+"""The image of kube-rdma itself: Debian with Python, the locked dependencies, kube-rdma on top.
 
 `make image` and the lab build it here, so what the lab proves is what people get. The sources
 are those that this very module lies beside.

@@ -33,9 +33,9 @@ def stamp(*, update: bool) -> str:
 def current_kernel(store: Store, *, update: bool) -> kernel.Resolved:
     """Return which kernel to boot, looked up only if asked to, or if it must be fetched anyway."""
     path = cache_root() / "kernel.json"
-    known = _read(path)
-    if known and not update and store.has("kernel", kernel.inputs_of(known)):
-        return known
+    cached = _read(path)
+    if cached and not update and store.has("kernel", kernel.inputs_of(cached)):
+        return cached
     resolved = kernel.resolve(archive(), store.shell("kernel-resolution"))
     _write(path, json.dumps(asdict(resolved), indent=2))
     return resolved

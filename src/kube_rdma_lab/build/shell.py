@@ -38,8 +38,8 @@ def need(program: str) -> str:
     """Return the path of a host program; Refused tells the Debian package that brings it."""
     # mkfs and depmod live in sbin folders, which a user's PATH may lack.
     path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
-    if found := shutil.which(program, path=path):
-        return found
+    if executable := shutil.which(program, path=path):
+        return executable
     package = PACKAGES.get(program, program)
     raise Refused(
         f"the lab's builder needs `{program}`, which is not installed",

@@ -1,4 +1,4 @@
-"""Where this machine fetches Debian from: read from its apt configuration, never written by us.
+"""Where this machine fetches Debian from: read from its apt configuration, never written.
 
 debian.py asks for the mirror here. Only suite names stand in the lab's own files, so a machine
 behind a mirror or a proxy needs no second configuration.
@@ -96,24 +96,24 @@ def find_mirrors(sources: Sequence[Source]) -> Mirrors | None:
 
 def machine_sources(apt: Path = APT) -> list[Source]:
     """Return all sources of the machine, main file first, in apt's order."""
-    found: list[Source] = []
+    sources: list[Source] = []
     if (legacy := apt / "sources.list").is_file():
-        found += parse_one_line(legacy.read_text())
+        sources += parse_one_line(legacy.read_text())
     for path in sorted((apt / "sources.list.d").glob("*")):
         if path.suffix == ".list":
-            found += parse_one_line(path.read_text())
+            sources += parse_one_line(path.read_text())
         elif path.suffix == ".sources":
-            found += parse_deb822(path.read_text())
-    return found
+            sources += parse_deb822(path.read_text())
+    return sources
 
 
 def mirrors() -> Mirrors:
     """Return where to fetch Debian from: `$KUBE_RDMA_MIRROR`, else the machine's own mirror."""
-    found = find_mirrors(machine_sources())
+    configured = find_mirrors(machine_sources())
     if chosen := os.environ.get(MIRROR_VARIABLE):
-        return Mirrors(chosen, found.security if found else "")
-    if found:
-        return found
+        return Mirrors(chosen, configured.security if configured else "")
+    if configured:
+        return configured
     raise Refused(
         "this machine's apt configuration names no Debian mirror",
         remedy=f"Set {MIRROR_VARIABLE} to the base address of one, the part before `/dists`",

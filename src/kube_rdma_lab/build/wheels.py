@@ -1,7 +1,7 @@
 """Installing locked wheels into a bare folder, with uv and the machine's own pip settings.
 
 product.py fills the image's dependency layer with it. uv reads no pip configuration; whoever set
-an index or a certificate for pip means us too, as tools/bootstrap sees it.
+an index or a certificate for pip means the lab too, as tools/bootstrap sees it.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def find_uv() -> Path:
     own = cache_root() / "uv/bin/uv"
     if own.exists():
         return own
-    if found := shutil.which("uv"):
-        return Path(found)
+    if executable := shutil.which("uv"):
+        return Path(executable)
     raise Refused("there is no uv, which installs the locked wheels", remedy="Run tools/bootstrap")
 
 
@@ -65,11 +65,11 @@ def uv_settings() -> dict[str, str]:
 
 def translated(pip_config: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Return uv's variables for the output of `pip config list`; those that are set stay."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     # Sorted, the environment (:env:) comes before files, so it wins as it does for pip.
     for line in sorted(pip_config.splitlines()):
         match = re.fullmatch(r"(?::env:|global|install)\.([\w-]+)='(.*)'", line)
         variable = SETTINGS.get(match[1]) if match else None
         if match and variable and variable not in environment:
-            found.setdefault(variable, match[2])
-    return found
+            variables.setdefault(variable, match[2])
+    return variables

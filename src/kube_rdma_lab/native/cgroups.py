@@ -92,16 +92,16 @@ def _below(mount: Path, root: str, group: str) -> Path:
 def of_this_machine() -> tuple[Hierarchy, ...]:
     """Return what this process sees; Refused when kubelet or runtime would lack a controller."""
     proc = Path("/proc/self")
-    found = read((proc / "mountinfo").read_text(), (proc / "cgroup").read_text())
-    names = {name for each in found for name in each.controllers}
-    for each in found:
-        if each.is_v2:
-            names |= set((each.mount / "cgroup.controllers").read_text().split())
+    hierarchies = read((proc / "mountinfo").read_text(), (proc / "cgroup").read_text())
+    names = {name for hierarchy in hierarchies for name in hierarchy.controllers}
+    for hierarchy in hierarchies:
+        if hierarchy.is_v2:
+            names |= set((hierarchy.mount / "cgroup.controllers").read_text().split())
     if lacking := sorted(NEEDED - names):
         raise Refused(
             f"this machine shows no control groups for {', '.join(lacking)}", remedy=_REMEDY
         )
-    return found
+    return hierarchies
 
 
 def place(hierarchy: Hierarchy, name: str) -> Path:

@@ -60,7 +60,7 @@ def check(nodes: int, *, trees: bool, features: Mapping[str, str] = FEATURES) ->
     if trees and CARDS.is_dir() and any(CARDS.iterdir()):
         raise Refused(
             "this machine has RDMA cards, which the device nodes of recorded ones would open",
-            remedy="Leave the trees away in a topology of your own, or use one of machines",
+            remedy="Leave the trees out of a topology of your own, or use one of machines",
         )
 
 

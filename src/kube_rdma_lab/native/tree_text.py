@@ -37,8 +37,8 @@ def unpack(manifest: str, root: Path) -> None:
         elif arrow:
             link(root, path, target)
         elif colon:
-            for each in _expanded(name):
-                write(root, each, content.replace("\\n", "\n"))
+            for expanded in _expanded(name):
+                write(root, expanded, content.replace("\\n", "\n"))
         elif line.endswith("/"):
             (root / line).mkdir(parents=True, exist_ok=True)
         else:

@@ -1,7 +1,7 @@
 """Who owns which field of an object, for the fake API server: merge and server-side apply.
 
-A field is a path of names down to something that is no map; a list is one field, as in the schema
-of a custom resource that does not say otherwise. Follows structured-merge-diff in what it refuses:
+A field is a path of names down to anything but a map; a list is one field, as in the schema of
+a custom resource that does not say otherwise. Follows structured-merge-diff in what it refuses:
 a field that another manager owns with another value is a conflict unless it is forced.
 """
 
@@ -23,10 +23,10 @@ _SERVERS_OWN = {
 
 def fields(document: Mapping[str, Any]) -> dict[Path, Any]:
     """Every field that a manager can own, with its value."""
-    found = dict(
+    leaves = dict(
         _leaves({k: v for k, v in document.items() if k not in {"apiVersion", "kind"}}, ())
     )
-    return {p: v for p, v in found.items() if p[0] != "metadata" or p[1] not in _SERVERS_OWN}
+    return {p: v for p, v in leaves.items() if p[0] != "metadata" or p[1] not in _SERVERS_OWN}
 
 
 def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -76,14 +76,14 @@ def applied(
     live: Document, wanted: Document, owners: Owners, manager: Manager
 ) -> tuple[Document, Owners]:
     """The object and its owners after an apply without conflicts, or one that is forced."""
-    said = fields(wanted)
+    requested = fields(wanted)
     now = fields(live)
     result = merge(live, {k: v for k, v in wanted.items() if k not in {"apiVersion", "kind"}})
     after = {path: set(who) for path, who in owners.items()}
-    for path, value in said.items():
+    for path, value in requested.items():
         taken = path in now and now[path] != value
         after[path] = {manager} if taken else after.get(path, set()) | {manager}
-    for path in [p for p, who in after.items() if manager in who and p not in said]:
+    for path in [p for p, who in after.items() if manager in who and p not in requested]:
         after[path].discard(manager)
         if not after[path]:
             del after[path]

@@ -24,11 +24,11 @@ def matches(request: Request, resource: Resource, document: Document) -> bool:
     if request.namespace and meta.get("namespace") != request.namespace:
         return False
     labels = all(_holds(term, meta.get("labels", {})) for term in _terms(query, "labelSelector"))
-    known = _FIELDS.get(resource.plural, _FIELDS[""])
-    values = {name: _value(document, name) for name in known}
+    selectable = _FIELDS.get(resource.plural, _FIELDS[""])
+    values = {name: _value(document, name) for name in selectable}
     for term in _terms(query, "fieldSelector"):
         match = _TERM.fullmatch(term)
-        if not match or match[2] not in known or not match[3]:
+        if not match or match[2] not in selectable or not match[3]:
             raise Refusal(400, "BadRequest", f"field label not supported: {term}")
         labels = labels and _holds(term, values)
     return labels
@@ -40,8 +40,8 @@ def _terms(query: dict[str, str], name: str) -> list[str]:
 
 def _value(document: Document, name: str) -> str:
     part, last = name.split(".")
-    found = document.get(part, {}).get(last, "")
-    return str(found).lower() if isinstance(found, bool) else str(found)
+    field_value = document.get(part, {}).get(last, "")
+    return str(field_value).lower() if isinstance(field_value, bool) else str(field_value)
 
 
 def _holds(term: str, values: dict[str, str]) -> bool:

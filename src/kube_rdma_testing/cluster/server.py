@@ -41,8 +41,8 @@ class FakeServer:
     """
 
     def __init__(self, kinds: Iterable[Kind[Any, Any]] = ()) -> None:
-        known = (_EVENTS, _resource(NODE), _resource(POD), *map(_resource, kinds))
-        self._resources = {(r.group, r.version, r.plural): r for r in known}
+        resources = (_EVENTS, _resource(NODE), _resource(POD), *map(_resource, kinds))
+        self._resources = {(r.group, r.version, r.plural): r for r in resources}
         self.forbidden: set[tuple[str, str]] = set()
         self.protected: set[tuple[str, str]] = set()
         self.lines: list[Line] = []
@@ -132,14 +132,14 @@ class FakeServer:
         return self.store.merge(key, body, manager, part)
 
     def _list(self, resource: Resource, request: Request) -> Document:
-        found = [
+        documents = [
             document
             for key, document in sorted(
                 self.store.objects.items(), key=lambda pair: (pair[0].namespace, pair[0].name)
             )
             if key.resource == resource and matches(request, resource, document)
         ]
-        return {"metadata": {"resourceVersion": str(self.store.revision)}, "items": found}
+        return {"metadata": {"resourceVersion": str(self.store.revision)}, "items": documents}
 
     def _key(self, kind: Kind[Any, Any], name: str, namespace: str) -> Key:
         return Key(_resource(kind), namespace, name)
@@ -267,14 +267,14 @@ class Line:
         """The lines of a stream."""
         store = self._server.store
         resource = self._server.resource(request)
-        told = int(dict(request.query)["resourceVersion"])
+        revision = int(dict(request.query)["resourceVersion"])
         while True:
-            if told < store.oldest:
-                gone = Refusal(410, "Expired", f"too old resource version: {told}")
+            if revision < store.oldest:
+                gone = Refusal(410, "Expired", f"too old resource version: {revision}")
                 yield msgspec.json.encode({"type": "ERROR", "object": _document(gone)})
                 return
-            for change in [each for each in store.history if each.revision > told]:
-                told = change.revision
+            for change in [each for each in store.history if each.revision > revision]:
+                revision = change.revision
                 if line := _line(request, resource, change):
                     yield line
             if watch.broken:
@@ -282,7 +282,7 @@ class Line:
             if watch.ended:
                 return
             watch.woken.clear()
-            if store.revision <= told:
+            if store.revision <= revision:
                 await watch.woken.wait()
 
 

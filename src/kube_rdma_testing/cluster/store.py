@@ -124,7 +124,7 @@ class Store:
         return self._write(key, new, owners)
 
     def merge(self, key: Key, patch: Document, manager: str, part: str = "") -> Document:
-        """A merge patch; a resourceVersion in it is a condition, and another uid is no change."""
+        """A merge patch; a resourceVersion in it is a condition, another uid changes nothing."""
         old = self.get(key)
         if patch.get("metadata", {}).get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
             message = f'{key.resource.kind} "{key.name}" is invalid: metadata.uid: immutable'
@@ -152,17 +152,17 @@ class Store:
             return self.objects[key]
         old, owners = self.objects[key], self._owners.get(key, {})
         check_version(key, old, wanted.get("metadata", {}))
-        found = ff.conflicts(old, wanted, owners, who)
-        if found and not force:
+        conflicts = ff.conflicts(old, wanted, owners, who)
+        if conflicts and not force:
             causes = [
                 {
                     "reason": "FieldManagerConflict",
                     "message": f'conflict with "{owner}"',
                     "field": "." + ".".join(path),
                 }
-                for path, owner in found
+                for path, owner in conflicts
             ]
-            message = f"Apply failed with {len(found)} conflict(s)"
+            message = f"Apply failed with {len(conflicts)} conflict(s)"
             raise Refusal(409, "Conflict", message, {"name": key.name, "causes": causes})
         new, owners = ff.applied(old, wanted, owners, who)
         return self._write(key, self._confine(old, new, part), owners)
@@ -238,7 +238,7 @@ def missing(key: Key) -> Refusal:
 
 
 def check_name(key: Key) -> None:
-    """422 for what is no DNS subdomain."""
+    """422 for what is not a DNS subdomain."""
     if not _NAME.fullmatch(key.name) or len(key.name) > 253:
         message = f'{key.resource.kind} "{key.name}" is invalid: metadata.name: Invalid value'
         raise Refusal(422, "Invalid", message, {"name": key.name})

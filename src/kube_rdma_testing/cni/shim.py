@@ -186,10 +186,10 @@ def _is_part(text: str, longest: int, signs: str) -> bool:
 
 
 def _document(config: bytes) -> dict[str, Any]:
-    """A configuration; what is none is empty."""
+    """A configuration; empty for what is not one."""
     with suppress(ValueError):
-        found = json.loads(config)
-        return found if isinstance(found, dict) else {}
+        document = json.loads(config)
+        return document if isinstance(document, dict) else {}
     return {}
 
 

@@ -177,20 +177,20 @@ class FakePod:
         return self._maybe
 
     def _link(self, name: InterfaceName) -> FakeLink:
-        found = self._net.named(self._space, name)
-        if found is None:
+        link = self._net.named(self._space, name)
+        if link is None:
             raise no_link_here(name)
-        return found
+        return link
 
     def _make(self, step: MakeLink) -> None:
         make_link(step, 0)  # it refuses words that no kernel could be told
-        there = self._net.named(self._space, step.name)
-        if there is None:
-            there = self._born(step) if self._free(step) else self._born_apart(step)
-        elif not there.interface().ours(step.mark):
-            raise name_taken(step, described(there.interface()))
-        if not there.alias:
-            there.alias = step.mark
+        link = self._net.named(self._space, step.name)
+        if link is None:
+            link = self._born(step) if self._free(step) else self._born_apart(step)
+        elif not link.interface().ours(step.mark):
+            raise name_taken(step, described(link.interface()))
+        if not link.alias:
+            link.alias = step.mark
             self._net.message()
 
     def _free(self, step: MakeLink) -> bool:
@@ -292,21 +292,21 @@ class FakePod:
 
     def _remove(self, undo: RemoveLink) -> None:
         for name in (undo.name, interim_name(undo.mark)):
-            there = self._net.named(self._space, name)
-            if there and there.interface().ours(undo.mark):
-                self._net.remove(there)
+            link = self._net.named(self._space, name)
+            if link and link.interface().ours(undo.mark):
+                self._net.remove(link)
                 self._net.message()
 
     def _remove_all(self, undo: RemoveLinks) -> None:
-        wanted = {one.name: one.mark for one in undo.links}
-        wanted |= {interim_name(one.mark): one.mark for one in undo.links}
+        wanted = {pod_link.name: pod_link.mark for pod_link in undo.links}
+        wanted |= {interim_name(pod_link.mark): pod_link.mark for pod_link in undo.links}
         grouped = [link for link in self._net.within(self._space) if link.group == GROUP]
         if any(
             seen.seen.name not in wanted or not seen.ours(wanted[seen.seen.name])
             for seen in (link.interface() for link in grouped)
         ):
-            for one in undo.links:
-                self._remove(one)
+            for pod_link in undo.links:
+                self._remove(pod_link)
             return
         for link in grouped:
             self._net.remove(link)
@@ -328,11 +328,11 @@ class FakePod:
         self._net.message()
 
     def _sysctl(self, path: str) -> str | None:
-        found = _SYSCTL.fullmatch(path)
-        if not found:
+        match = _SYSCTL.fullmatch(path)
+        if not match:
             return None
-        there = found[1] in _ALWAYS or self._net.named(self._space, found[1])
-        return self._space.sysctls.get(path, "0") if there else None
+        exists = match[1] in _ALWAYS or self._net.named(self._space, match[1])
+        return self._space.sysctls.get(path, "0") if exists else None
 
     def _await_gid(self, step: AwaitGid) -> None:
         device = network_rdma.named(self._net, step.device)
@@ -352,11 +352,11 @@ class FakePod:
 
     def _give_back(self, undo: GiveBackLink) -> None:
         other = self._net.named(self._net.node, undo.link.name)
-        there = self._pick(undo, self._maybe, undo.name) if self._maybe else None
-        if there:
+        in_pod = self._pick(undo, self._maybe, undo.name) if self._maybe else None
+        if in_pod:
             if other:
                 raise old_name_taken(undo, f"{undo.name} in the pod")
-            self._net.move(there, self._net.node, undo.link.name)
+            self._net.move(in_pod, self._net.node, undo.link.name)
             self._net.message()
         here = self._pick(undo, self._net.node, undo.link.name, undo.name)
         if here is None:
@@ -364,8 +364,8 @@ class FakePod:
         if other and other is not here:
             raise old_name_taken(undo, here.name)
         self._restore(here, undo)
-        for one in undo.addresses:
-            here.addresses = [*dict.fromkeys((*here.addresses, one))]
+        for address in undo.addresses:
+            here.addresses = [*dict.fromkeys((*here.addresses, address))]
             self._net.message()
 
     def _restore(self, here: FakeLink, undo: GiveBackLink) -> None:
@@ -386,8 +386,8 @@ class FakePod:
 
     def _pick(self, card: TakeLink | GiveBackLink, space: Space, *names: str) -> FakeLink | None:
         links = {link.index: link for link in self._net.within(space)}
-        found = pick([link.interface() for link in links.values()], card, *names)
-        return links[found.seen.index] if found else None
+        picked = pick([link.interface() for link in links.values()], card, *names)
+        return links[picked.seen.index] if picked else None
 
 
 def _check_mac(mac: str, act: str, link: FakeLink | None = None) -> None:

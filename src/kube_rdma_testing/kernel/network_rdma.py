@@ -89,8 +89,8 @@ def rebind(net: FakeNetwork, act: RebindFunction, pod: FakeSpace | None = None) 
     if device is None and act.pci not in net.bare:
         raise Unavailable(f"the virtual function {act.pci} is gone")
     if device:
-        there = device.space in (net.node, pod)
-        if there and (device.guid == act.guid or {device.guid, act.guid} <= NO_GUIDS):
+        reachable = device.space in (net.node, pod)
+        if reachable and (device.guid == act.guid or {device.guid, act.guid} <= NO_GUIDS):
             return
         net.bare[act.pci] = device
         net.remove(device.on)
@@ -99,8 +99,8 @@ def rebind(net: FakeNetwork, act: RebindFunction, pod: FakeSpace | None = None) 
     before = net.bare.pop(act.pci)
     link = _new_link(net, before.on)
     assert link.physical
-    told = link.physical.functions[link.number].node_guid
-    guid = before.guid if told in (None, min(NO_GUIDS)) else told
+    node_guid = link.physical.functions[link.number].node_guid
+    guid = before.guid if node_guid in (None, min(NO_GUIDS)) else node_guid
     new = FakeRdma(f"mlx5_{link.index}", link, False, net.node, act.pci, before.size)
     new.guid, new.partitions = str(guid), before.partitions
     net.rdma.append(new)
@@ -136,10 +136,10 @@ def _at(net: FakeNetwork, pci: PciAddress) -> FakeRdma | None:
 
 
 def _find(net: FakeNetwork, act: MoveRdma | GiveBackRdma) -> FakeRdma:
-    found = _at(net, act.pci) if act.pci else named(net, act.device)
-    if found is None:
+    device = _at(net, act.pci) if act.pci else named(net, act.device)
+    if device is None:
         raise no_device(act.device)
-    return found
+    return device
 
 
 def _change(net: FakeNetwork, device: FakeRdma, space: FakeSpace) -> None:
@@ -159,8 +159,8 @@ def _new_link(net: FakeNetwork, old: FakeLink) -> FakeLink:
     index = net.next_index()
     guid = old.mac[-23:]
     if old.physical:
-        told = old.physical.functions[old.number].port_guid
-        guid = guid if told in (None, min(NO_GUIDS)) else str(told)
+        port_guid = old.physical.functions[old.number].port_guid
+        guid = guid if port_guid in (None, min(NO_GUIDS)) else str(port_guid)
     mac = f"00:00:{index >> 8:02x}:{index & 255:02x}:fe:80:00:00:00:00:00:00:{guid}"
     link = FakeLink(f"ib{index}", index, mac, net.node, mtu=2044, kind="ipoib", pci=old.pci)
     link.hardware, link.permanent_mac = INFINIBAND, mac

@@ -50,11 +50,11 @@ def seen_functions(
     net: FakeNetwork, places: Iterable[FunctionPlace]
 ) -> tuple[tuple[FunctionPlace, FunctionSettings], ...]:
     """As in kernel/netlink/rtnl_vf.py."""
-    known = {link.pci: link for link in net.within(net.node)}
+    links = {link.pci: link for link in net.within(net.node)}
     return tuple(
-        (place, known[place.pci].functions[place.number])
+        (place, links[place.pci].functions[place.number])
         for place in places
-        if place.pci in known and place.number in known[place.pci].functions
+        if place.pci in links and place.number in links[place.pci].functions
     )
 
 
@@ -69,30 +69,34 @@ def allowed_mac(link: FakeLink, mac: str) -> str:
 
 
 def _physical(net: FakeNetwork, place: FunctionPlace) -> FakeLink:
-    found = next((one for one in net.within(net.node) if one.pci == place.pci), None)
-    if found is None:
+    physical = next((one for one in net.within(net.node) if one.pci == place.pci), None)
+    if physical is None:
         raise no_physical(place)
-    return found
+    return physical
 
 
 def _take(net: FakeNetwork, physical: FakeLink, place: FunctionPlace, setting: Setting) -> None:
     """One message, which sets several fields where they come together."""
-    now, said = physical.functions[place.number], sent(setting.request.body)
-    names = [field.name for field in fields(said) if getattr(said, field.name) is not None]
-    changed = {name for name in names if getattr(said, name) != getattr(now, name)}
+    now, requested = physical.functions[place.number], sent(setting.request.body)
+    names = [
+        field.name for field in fields(requested) if getattr(requested, field.name) is not None
+    ]
+    changed = {name for name in names if getattr(requested, name) != getattr(now, name)}
     code = 0
     if physical.cannot & changed:
         code = errno.EOPNOTSUPP
-    elif _is_wrong(said):
+    elif _is_wrong(requested):
         code = errno.EINVAL
     if code:
         raise setting_refused(place, setting.what, refusal(code))
-    physical.functions[place.number] = replace(now, **{name: getattr(said, name) for name in names})
+    physical.functions[place.number] = replace(
+        now, **{name: getattr(requested, name) for name in names}
+    )
     net.message()
 
 
-def _is_wrong(said: FunctionSettings) -> bool:
+def _is_wrong(settings: FunctionSettings) -> bool:
     """What every driver refuses: a multicast MAC, a VLAN or rates that cannot be."""
-    group = said.mac is not None and bool(int(said.mac[:2], 16) & 1)
-    vlan = (said.vlan or 0) > 4094 or (said.qos or 0) > 7
-    return group or vlan or bool(said.max_rate and (said.min_rate or 0) > said.max_rate)
+    group = settings.mac is not None and bool(int(settings.mac[:2], 16) & 1)
+    vlan = (settings.vlan or 0) > 4094 or (settings.qos or 0) > 7
+    return group or vlan or bool(settings.max_rate and (settings.min_rate or 0) > settings.max_rate)

@@ -45,7 +45,7 @@ class FakeSriov:
         self.unable: set[str] = set()
         self.slow = False
         self.addresses: dict[PciAddress, str] = {}
-        self._told: dict[PciAddress, str] = {}
+        self._given_addresses: dict[PciAddress, str] = {}
         self._random = numbers(1)
         self._driverless: dict[PciAddress, Function] = {}  # as they are once they have a driver
         self._waiting: list[Function] = []
@@ -61,7 +61,7 @@ class FakeSriov:
         for number in numbers:
             function = self._functions / act.physical / f"virtfn{number}"
             own = PciAddress(function.resolve(strict=True).name)
-            self._told[own] = made_of(act.physical, number, 6)
+            self._given_addresses[own] = made_of(act.physical, number, 6)
 
     def write(self, path: Path, text: str) -> None:
         """What the kernel does with a text for one of its files; raise OSError as it does."""
@@ -153,12 +153,12 @@ class FakeSriov:
         if self._driverless.pop(own, None):
             remove_virtual(self._root, self._link(function))
             add_virtual(self._root, function)
-            self.addresses[own] = self._told.get(own) or f"random {next(self._random)}"
+            self.addresses[own] = self._given_addresses.get(own) or f"random {next(self._random)}"
 
     def _remove(self, card: Path) -> None:
         for link in sorted(card.glob("virtfn*")):
-            for known in (self._driverless, self._told, self.addresses):
-                known.pop(PciAddress(link.resolve().name), None)
+            for by_function in (self._driverless, self._given_addresses, self.addresses):
+                by_function.pop(PciAddress(link.resolve().name), None)
             remove_virtual(self._root, link)
         self._waiting = [one for one in self._waiting if self._link(one).is_symlink()]
 

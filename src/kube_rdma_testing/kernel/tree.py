@@ -230,12 +230,12 @@ def _write_site(root: Path, device: Device) -> str:
     """The directory a device sits in, with what is beside it there: driver and netdevs."""
     if device.is_soft:
         port = device.ports[0]
-        there = root / f"class/net/{port.netdev}"
-        if port.netdev and not there.exists():
+        netdev = root / f"class/net/{port.netdev}"
+        if port.netdev and not netdev.exists():
             above = _place(device.seat) if device.seat else "devices/virtual"
             _write_netdev(root, above, port, 0)
         elif port.netdev:
-            _write_bond(root, there.resolve().relative_to(root.resolve()).as_posix(), port)
+            _write_bond(root, netdev.resolve().relative_to(root.resolve()).as_posix(), port)
         return "devices/virtual"
     above = _place(device.seat) if device.seat else "devices/platform"
     bus = "pci" if device.seat else "platform"

@@ -73,9 +73,9 @@ def _doubles(what: str, values: Iterable[str]) -> Iterator[str]:
 def _device(device: Device) -> Iterator[str]:
     name = device.name
     if not _NAME.fullmatch(name):
-        yield f"{name!r} is no name of a device"
+        yield f"{name!r} is not a name of a device"
     if device.node_guid is not None and not _GUID.fullmatch(device.node_guid):
-        yield f"{name}: {device.node_guid} is no GUID"
+        yield f"{name}: {device.node_guid} is not a GUID"
     if device.node_type not in _NODE_TYPES:
         yield f"{name}: the kernel knows no node type {device.node_type}"
     if device.numa_node is not None and device.numa_node < 0:
@@ -124,7 +124,7 @@ def _hard(device: Device) -> Iterator[str]:
     if _PCI.fullmatch(device.identity) and device.identity != device.pci:
         yield f"{device.name}: {device.identity} is a PCI function, but not the one it is on"
     if not _NAME.fullmatch(device.identity) or "@" in device.identity:
-        yield f"{device.name}: {device.identity!r} is no name of a device on a bus"
+        yield f"{device.name}: {device.identity!r} is not a name of a device on a bus"
 
 
 def _port(where: str, port: Port) -> Iterator[str]:
@@ -133,9 +133,9 @@ def _port(where: str, port: Port) -> Iterator[str]:
     if port.rate_gbps is not None and port.rate_gbps < 0:
         yield f"{where}: a rate below 0"
     if port.netdev is not None and not _NETDEV.fullmatch(port.netdev):
-        yield f"{where}: {port.netdev!r} is no name of an interface"
+        yield f"{where}: {port.netdev!r} is not a name of an interface"
     if port.bond is not None and (not _NETDEV.fullmatch(port.bond) or port.bond == port.netdev):
-        yield f"{where}: {port.bond!r} is no name of a bond"
+        yield f"{where}: {port.bond!r} is not a name of a bond"
     if port.bond and not port.netdev:
         yield f"{where}: a bond holds interfaces, and this port has none"
     yield from _subnet(where, port)
@@ -168,15 +168,15 @@ def _gid(where: str, port: Port, gid: Gid) -> Iterator[str]:
     if not on_ethernet and (gid.netdev or gid.type is GidType.ROCE_V2):
         yield f"{where}: interfaces and RoCE v2 belong to Ethernet"
     if gid.netdev is not None and not _NETDEV.fullmatch(gid.netdev):
-        yield f"{where}: {gid.netdev!r} is no name of an interface"
+        yield f"{where}: {gid.netdev!r} is not a name of an interface"
 
 
 def _char(char: CharDevice) -> Iterator[str]:
     form = "rdma_cm" if char.kind is CharKind.RDMA_CM else rf"{char.kind}\d+"
     if not re.fullmatch(f"/dev/infiniband/{form}", char.path):
-        yield f"{char.path} is no {char.kind} node"
+        yield f"{char.path} is not a node of {char.kind}"
     if not (0 <= char.major < 1 << 12 and 0 <= char.minor < 1 << 20):
-        yield f"{char.path}: {char.major}:{char.minor} is no device number"
+        yield f"{char.path}: {char.major}:{char.minor} is not a device number"
 
 
 def _shared_places(devices: Sequence[Device]) -> Iterator[str]:
@@ -193,8 +193,8 @@ def _shared_places(devices: Sequence[Device]) -> Iterator[str]:
                 yield f"{device.name}: {port.netdev} sits on another function"
             if port.netdev and bonds.setdefault(port.netdev, port.bond) != port.bond:
                 yield f"{device.name}: {port.netdev} is in another bond"
-    there = {*nodes, *bonds.values()}
+    netdevs = {*nodes, *bonds.values()}
     for device in devices:
         for port in device.ports:
-            if port.netdev is None and any(g.netdev in there for g in port.gids if g.netdev):
+            if port.netdev is None and any(g.netdev in netdevs for g in port.gids if g.netdev):
                 yield f"{device.name}: a GID names an interface that its port should have"

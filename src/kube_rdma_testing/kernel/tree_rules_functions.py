@@ -20,16 +20,16 @@ _LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
 
 def function_complaints(devices: Sequence[Device], functions: Sequence[Function]) -> Iterator[str]:
     """Why these functions cannot be, one sentence each; none when they can."""
-    there = {function.seat.pci: function for function in functions}
-    if [f.seat.pci for f in functions] != sorted(there):
+    by_address = {function.seat.pci: function for function in functions}
+    if [f.seat.pci for f in functions] != sorted(by_address):
         yield "a survey lists its functions by address, without doubles"
     names = Counter(netdev.name for function in functions for netdev in function.netdevs)
     yield from (f"interface {name} is there {n} times" for name, n in names.items() if n > 1)
     for function in functions:
         yield from _function(function)
-        yield from _virtual(function, there)
+        yield from _virtual(function, by_address)
     for device in devices:
-        yield from _on_function(device, there, set(names))
+        yield from _on_function(device, by_address, set(names))
 
 
 def _function(function: Function) -> Iterator[str]:
@@ -48,7 +48,7 @@ def _function(function: Function) -> Iterator[str]:
 
 def _netdev(where: str, netdev: Netdev) -> Iterator[str]:
     if not _NETDEV.fullmatch(netdev.name):
-        yield f"{where} is no name of an interface"
+        yield f"{where} is not a name of an interface"
     if netdev.link_type not in {*LINK_TYPES.values(), ""}:
         yield f"{where}: no link type is called {netdev.link_type}"
     if netdev.up is (netdev.carrier is None):
@@ -57,32 +57,32 @@ def _netdev(where: str, netdev: Netdev) -> Iterator[str]:
         yield f"{where}: routes go with the interface that is set down"
 
 
-def _virtual(function: Function, there: dict[PciAddress, Function]) -> Iterator[str]:
+def _virtual(function: Function, by_address: dict[PciAddress, Function]) -> Iterator[str]:
     """A card and its virtual functions, which have vendor and class from it and one device id."""
     seat = function.seat
-    missing = [name for name in seat.virtual_functions if name not in there]
+    missing = [name for name in seat.virtual_functions if name not in by_address]
     if missing:
         yield f"function {seat.pci}: its virtual function {missing[0]} is of class 02 as well"
-    virtual = [there[name] for name in seat.virtual_functions if name in there]
+    virtual = [by_address[name] for name in seat.virtual_functions if name in by_address]
     if any(vf.vendor != function.vendor or vf.device != virtual[0].device for vf in virtual):
         yield f"function {seat.pci}: its virtual functions have its vendor and one device id"
     for index, name in enumerate(seat.virtual_functions):
-        if name in there and there[name].vf_index != index:
+        if name in by_address and by_address[name].vf_index != index:
             yield f"function {name}: it is number {index} of {seat.pci}"
     if seat.physical_function is None and function.vf_index is not None:
         yield f"function {seat.pci}: only virtual functions are numbered"
     if seat.physical_function is not None and function.acpi_index is not None:
         yield f"function {seat.pci}: the firmware numbers no virtual functions"
-    if seat.physical_function is not None and seat.physical_function not in there:
+    if seat.physical_function is not None and seat.physical_function not in by_address:
         yield f"function {seat.pci}: its card {seat.physical_function} is of class 02 as well"
 
 
 def _on_function(
-    device: Device, there: dict[PciAddress, Function], names: set[str]
+    device: Device, by_address: dict[PciAddress, Function], names: set[str]
 ) -> Iterator[str]:
     """A device shares driver and interfaces with the function that it sits on."""
     ports = {port.netdev: port for port in device.ports if port.netdev}
-    function = there.get(device.seat.pci) if device.seat else None
+    function = by_address.get(device.seat.pci) if device.seat else None
     if function is None or device.auxiliary:
         yield from (f"{device.name}: {name} is another's" for name in ports if name in names)
         return

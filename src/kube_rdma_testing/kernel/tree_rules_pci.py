@@ -37,7 +37,7 @@ def seat_complaints(
             yield f"{seat.pci} has one seat, whoever sits on it"
     cards = {d.seat.pci for d in devices if d.seat} | {f.seat.pci for f in functions}
     if cards & {g.seat.pci for g in gpus}:
-        yield "a GPU is no RDMA card"
+        yield "a GPU is not an RDMA card"
     yield from _ways(all_seats)
     yield from _relations(seats, {g.seat.pci for g in gpus})
 
@@ -45,7 +45,7 @@ def seat_complaints(
 def _gpu(gpu: Gpu) -> Iterator[str]:
     where = f"GPU {gpu.seat.pci}"
     if gpu.pci_class >> 16 not in _GPU_CLASSES:
-        yield f"{where}: class {gpu.pci_class:#08x} is no GPU's"
+        yield f"{where}: class {gpu.pci_class:#08x} is not a GPU's"
     if not (0 <= gpu.vendor < 1 << 16 and 0 <= gpu.device < 1 << 16):
         yield f"{where}: vendor and device have 16 bits"
 

@@ -43,11 +43,11 @@ class Devices:
     nodes: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)  # id -> NUMA nodes
     holdings: dict[tuple[Place, str], tuple[str, ...]] = field(default_factory=dict)
     init: set[Place] = field(default_factory=set)  # init containers, whose devices are used again
-    known: set[str] = field(default_factory=set)  # resources that were ever offered
+    registered: set[str] = field(default_factory=set)  # resources that were ever offered
 
     def receive(self, resource: str, state: pb.ListAndWatchResponse) -> None:
         """Take a list of a plugin for all that there is."""
-        self.known.add(resource)
+        self.registered.add(resource)
         self.devices[resource] = {d.ID: d.health == HEALTHY for d in state.devices}
         self.nodes[resource] = {
             d.ID: tuple(node.ID for node in d.topology.nodes) for d in state.devices
@@ -58,7 +58,7 @@ class Devices:
         self.devices[resource] = dict.fromkeys(self.devices.get(resource, ()), False)
 
     def restart(self) -> None:
-        """Forget all devices; what is known and held is in the checkpoint."""
+        """Forget all devices; what is registered and held is in the checkpoint."""
         self.devices.clear()
 
     def healthy(self, resource: str) -> list[str]:
@@ -73,7 +73,7 @@ class Devices:
 
     def available(self, resource: str) -> tuple[str, ...]:
         """Healthy devices that nobody holds; raise RuntimeError when there cannot be any."""
-        if resource not in self.known:
+        if resource not in self.registered:
             raise RuntimeError(f"cannot allocate unregistered device {resource}")
         if not (healthy := self.healthy(resource)):
             raise RuntimeError(f"no healthy devices present; cannot allocate {resource}")

@@ -153,7 +153,7 @@ class FakeKubelet(RegistrationBase):
         self._clients[resource].channel.close()
 
     async def until(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
-        """Wait until `condition` holds; it is looked at after each change of ours."""
+        """Wait until `condition` holds; it is looked at after each change."""
         async with asyncio.timeout(seconds), self._changed:
             await self._changed.wait_for(lambda: bool(condition()))
 

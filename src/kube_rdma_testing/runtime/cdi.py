@@ -34,11 +34,11 @@ class FakeRuntime:
 
     def create(self, *devices: str) -> Edits:
         """What a container with these CDI devices gets; raise LookupError as CreateContainer."""
-        known, _ = self._scanned()
-        unresolved = [name for name in devices if name not in known]
+        devices_by_name, _ = self._scanned()
+        unresolved = [name for name in devices if name not in devices_by_name]
         if unresolved:
             raise LookupError(f"unresolvable CDI devices {', '.join(unresolved)}")
-        given = [known[name] for name in devices]
+        given = [devices_by_name[name] for name in devices]
         return Edits(
             tuple(node["path"] for one in given for node in one.get("deviceNodes", [])),
             tuple(
@@ -61,11 +61,11 @@ class FakeRuntime:
             if path.suffix not in (".json", ".yaml") or path.is_dir():
                 continue
             try:
-                found = _devices(json.loads(path.read_bytes()))
+                edits_by_name = _devices(json.loads(path.read_bytes()))
             except (ValueError, TypeError, AttributeError) as error:
                 errors.append(f"failed to load CDI Spec {path.name}: {error}")
                 continue
-            for name, edits in found.items():
+            for name, edits in edits_by_name.items():
                 if name in devices:
                     errors.append(f"conflicting device {name} ({path.name})")
                     conflicts.add(name)
@@ -75,47 +75,47 @@ class FakeRuntime:
 
 def _devices(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Qualified name -> edits of a document; ValueError for what the library refuses."""
-    _known(spec, _SPEC, "specs.Spec")
+    _check_fields(spec, _SPEC, "specs.Spec")
     if spec["cdiVersion"] not in _VERSIONS:
         raise ValueError(f"invalid version {spec['cdiVersion']!r}")
     vendor, _, kind = spec["kind"].partition("/")
     if not (_QUALIFIER.fullmatch(vendor) and _QUALIFIER.fullmatch(kind)):
         raise ValueError(f"invalid vendor or class {spec['kind']!r}")
-    found: dict[str, dict[str, Any]] = {}
+    devices: dict[str, dict[str, Any]] = {}
     for device in spec["devices"]:
-        _known(device, {"name", "annotations", "containerEdits"}, "specs.Device")
+        _check_fields(device, {"name", "annotations", "containerEdits"}, "specs.Device")
         name, edits = device["name"], device["containerEdits"]
         if not _DEVICE.fullmatch(name):
             raise ValueError(f"invalid device name {name!r}")
         if name[0].isdigit() and _VERSIONS.index(spec["cdiVersion"]) < _VERSIONS.index("0.5.0"):
             raise ValueError("the spec version must be at least v0.5.0")
-        if f"{spec['kind']}={name}" in found:
+        if f"{spec['kind']}={name}" in devices:
             raise ValueError(f"invalid spec, multiple device {name!r}")
         _check(edits)
-        found[f"{spec['kind']}={name}"] = edits
-    if not found:
+        devices[f"{spec['kind']}={name}"] = edits
+    if not devices:
         raise ValueError("invalid spec, no devices")
-    return found
+    return devices
 
 
 def _check(edits: dict[str, Any]) -> None:
-    _known(edits, _EDITS, "specs.ContainerEdits")
+    _check_fields(edits, _EDITS, "specs.ContainerEdits")
     if not any(edits.values()):
         raise ValueError("invalid device, empty device edits")
     for env in edits.get("env", []):
         if env.find("=") <= 0:
             raise ValueError(f"invalid environment variable {env!r}")
     for node in edits.get("deviceNodes", []):
-        _known(node, _NODE, "specs.DeviceNode")
+        _check_fields(node, _NODE, "specs.DeviceNode")
         if not node["path"] or set(node.get("permissions", "")) - set("rwm"):
             raise ValueError(f"device {node['path']!r}: invalid path or permissions")
     for mount in edits.get("mounts", []):
-        _known(mount, _MOUNT, "specs.Mount")
+        _check_fields(mount, _MOUNT, "specs.Mount")
         if not (mount["hostPath"] and mount["containerPath"]):
             raise ValueError("invalid mount, empty host or container path")
 
 
-def _known(given: dict[str, Any], fields: set[str], where: str) -> None:
+def _check_fields(given: dict[str, Any], fields: set[str], where: str) -> None:
     """The library decodes with KnownFields: one field that it does not know spoils the file."""
     for name in given.keys() - fields:
         raise ValueError(f"field {name} not found in type {where}")

@@ -105,10 +105,10 @@ class FakeRuntime(RuntimeServiceBase):
         request = await stream.recv_message()
         assert request
         self._working()
-        found = self._sandboxes.get(ContainerId(request.pod_sandbox_id))
-        if found is None:
+        entry = self._sandboxes.get(ContainerId(request.pod_sandbox_id))
+        if entry is None:
             raise GRPCError(Status.NOT_FOUND, f"no sandbox {request.pod_sandbox_id}")
-        sandbox, netns = found
+        sandbox, netns = entry
         spaces = [{"type": "pid"}, *([{"type": "network", "path": netns}] if netns else [])]
         spec = {"linux": {"namespaces": spaces}} if sandbox.ready else None
         info = {"info": json.dumps({"pid": 1, "runtimeSpec": spec})} if request.verbose else {}
