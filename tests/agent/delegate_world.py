@@ -112,7 +112,7 @@ class DelegateWorld(World):
         late = WrittenOnce(self.bound, self.life)
         to = (self.node, giver, late, lambda fd: self._files[fd].stat().st_ino)
         attaching = Attaching(journal, self._open, Plugins(self.host))
-        guids = Guids(lambda: (*self.attaching.known, *attaching.known))
+        guids = Guids(lambda: (*self.attaching.attachments, *attaching.attachments))
         self.delegates = Delegates(Neighbours(*to, guids=guids, infos=self.infos), attaching)
         chain = networks.Neighbours(*to, lambda: self.delegates.containers, guids)
         self.networks = PodNetworks(chain, self.attaching)

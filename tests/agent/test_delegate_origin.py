@@ -175,7 +175,7 @@ async def by_cello(world, verb, interface, **runtime):
 
 
 def plans(world):
-    return [plan for one in world.delegates._attaching.known for plan in one.plans]
+    return [plan for one in world.delegates._attaching.attachments for plan in one.plans]
 
 
 @pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED_MULTI])

@@ -71,7 +71,7 @@ async def test_an_attachment_that_is_not_understood_is_not_half_undone(world):
     with later_version(world.disk, "TakeLink", record):
         world.start()
         await world.networks.recover()
-        assert world.networks.known == ()
+        assert world.networks.attachments == ()
         assert world.networks.foreign == {container(number)}
         for call in (world.delete, world.check, world.add):
             with pytest.raises(Unavailable, match=FOREIGN):

@@ -39,7 +39,7 @@ def pool(cards):
 )
 def test_what_became_of_a_card(healthy, known, present, event):
     change = Change("0000:81:00.0", healthy, () if healthy else ("its cable", "its fan"))
-    line = log_lines.of_card(change, "mlx5_0", known=known, present=present)
+    line = log_lines.of_card(change, "mlx5_0", seen_before=known, present=present)
     assert line.event == event
     assert line.facts["card"] == "mlx5_0"
     assert line.level == ("info" if healthy else "warning")
@@ -76,7 +76,7 @@ def test_faults_are_told_when_they_are_new():
 
 def test_cards_that_join_or_leave_the_pools_are_told_unless_their_health_was():
     before, after = {"a": "rxe0", "b": "rxe1"}, {"b": "rxe1", "c": "rxe2", "d": "rxe3"}
-    lines = list(log_lines.of_cards(before, after, told={"d"}))
+    lines = list(log_lines.of_cards(before, after, reported={"d"}))
     assert [(line.event, line.facts["card"]) for line in lines] == [
         ("card appeared", "rxe2"),
         ("card vanished", "rxe0"),

@@ -79,7 +79,7 @@ async def test_a_plugin_that_cannot_be_run_holds_no_pod(world):
     world.ask("rdma,other")
     with pytest.raises(Refused, match=r"bridge cannot be run below /host: .*SYS_CHROOT"):
         await world.add(1)
-    assert world.attaching.known == ()
+    assert world.attaching.attachments == ()
     await world.delete(1)
     world.nothing_left(1)
 

@@ -277,9 +277,9 @@ async def life(folder, wanted, namespace):
 async def recovery(folder):
     """What the journal still has is ended."""
     with attaching(folder) as agent:
-        for known in agent.known:
-            await agent.detach(known.sandbox.container)
-            await agent.forget(known.sandbox.container)
+        for attachment in agent.attachments:
+            await agent.detach(attachment.sandbox.container)
+            await agent.forget(attachment.sandbox.container)
 
 
 def process_dies(after, work):

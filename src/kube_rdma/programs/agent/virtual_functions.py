@@ -122,13 +122,13 @@ class Functions:
         if not interfaces:
             return {}
         try:
-            found = await asyncio.to_thread(self._sources.uses, interfaces)
+            uses = await asyncio.to_thread(self._sources.uses, interfaces)
         except Unavailable as error:
             for why in self._notices.news("uses", str(error)):
                 log.warning("nobody tells what virtual functions are used for", why=why)
             return {}
         self._notices.over("uses")
-        return found
+        return uses
 
     def _time(self, act: SetFunctions, now: float) -> float:
         """When an act may be done."""

@@ -80,33 +80,33 @@ class Wishes:
         """Take note of the node's labels."""
         labels = dict(node.labels)
         try:
-            found = label_pools(labels.get(LABEL))
+            pools = label_pools(labels.get(LABEL))
         except Refused as error:
             self._tell("label", error)
             return
         self._notices.over("label")
-        if found != self._of_label:
-            self._of_label = found
+        if pools != self._of_label:
+            self._of_label = pools
             self._changed()
 
     def _again(self) -> None:
         assert self._config
         try:
-            found = read_config(self._config)
+            config = read_config(self._config)
         except Refused as error:
             self._tell("file", error)
             return
         self._notices.over("file")
-        if (found.pools, found.functions) == (self._of_file, self._functions):
-            self._rescan = found.rescan
+        if (config.pools, config.functions) == (self._of_file, self._functions):
+            self._rescan = config.rescan
             return
-        log.info("configuration changed", file=str(self._config), pools=len(found.pools))
-        self._take(found)
+        log.info("configuration changed", file=str(self._config), pools=len(config.pools))
+        self._take(config)
         self._changed()
 
-    def _take(self, found: Config) -> None:
-        self._of_file, self._rescan, self._functions = found.pools, found.rescan, found.functions
-        for warning in found.warnings:
+    def _take(self, config: Config) -> None:
+        self._of_file, self._rescan, self._functions = config.pools, config.rescan, config.functions
+        for warning in config.warnings:
             log.warning("configuration", file=str(self._config), warning=warning)
 
     def _tell(self, about: str, error: Refused) -> None:

@@ -42,17 +42,17 @@ class Desk:
         self._kubelet = kubelet
         self._late = late
         self._infos = infos
-        self._told: Mapping[str, frozenset[ShareId]] = {}  # shares that may have a file
+        self._described: Mapping[str, frozenset[ShareId]] = {}  # shares that may have a file
 
     async def offered(self, pools: Mapping[str, Pool]) -> None:
         """Remove what CNI plugins were told of shares that are no more, also by an earlier life."""
         if self._infos is None:
             return
-        there = {resource: frozenset(pool.index) for resource, pool in pools.items()}
-        before, self._told = self._told, there
-        for resource in {**before, **there}:
-            shares = there.get(resource, frozenset())
-            if before.get(resource) != shares:
+        current = {resource: frozenset(pool.index) for resource, pool in pools.items()}
+        previous, self._described = self._described, current
+        for resource in {**previous, **current}:
+            shares = current.get(resource, frozenset())
+            if previous.get(resource) != shares:
                 await asyncio.to_thread(self._infos.keep, resource, shares)
 
     def answers(self, pool: Callable[[], Pool]) -> Answers:

@@ -52,8 +52,8 @@ class KubeletView:
 
     async def holdings(self) -> tuple[Holding, ...] | None:
         """Who holds what on this node; None when the kubelet cannot be asked now."""
-        found = await self._ask()
-        return found[0] if found else None
+        answer = await self._ask()
+        return answer[0] if answer else None
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -69,8 +69,8 @@ class KubeletView:
 
     async def free_gpus(self) -> tuple[FreeGpu, ...]:
         """The GPUs that no container holds; none when the kubelet cannot be asked now."""
-        found = await self._ask(allocatable=True)
-        return free_gpus(found[1], found[0], self.gpus) if found else ()
+        answer = await self._ask(allocatable=True)
+        return free_gpus(answer[1], answer[0], self.gpus) if answer else ()
 
     def granted(self) -> None:
         """Take note of an Allocate: `report` will say how near the GPUs are."""
@@ -86,11 +86,11 @@ class KubeletView:
 
     async def distances(self, offers: Offers) -> tuple[tuple[Container, Distance], ...]:
         """The distances of containers that were not asked about before."""
-        found = await self._ask(allocatable=True)
-        if found is None:
+        answer = await self._ask(allocatable=True)
+        if answer is None:
             return ()
         containers: dict[Container, list[Holding]] = {}
-        for held in found[0]:
+        for held in answer[0]:
             key = (held.namespace, held.pod, held.container)
             containers.setdefault(key, []).append(held)
         new = {key: held for key, held in containers.items() if key not in self._reported}
@@ -98,7 +98,7 @@ class KubeletView:
         return tuple(
             (key, distance)
             for key, held in new.items()
-            for distance in self._distances(offers, held, found[1])
+            for distance in self._distances(offers, held, answer[1])
         )
 
     async def compare(self, offers: Offers) -> None:
@@ -112,8 +112,8 @@ class KubeletView:
 
         The second look tells the list again, every further one registers again.
         """
-        found = await self._ask(allocatable=True)
-        differences = self._differences(offers, found[1]) if found else {}
+        answer = await self._ask(allocatable=True)
+        differences = self._differences(offers, answer[1]) if answer else {}
         self._doubts = {name: self._doubts.get(name, 0) + 1 for name in differences}
         for resource, times in self._doubts.items():
             if times == 1:
@@ -128,27 +128,27 @@ class KubeletView:
             else:
                 offers.register_again(resource)
 
-    def _differences(self, offers: Offers, known: Sequence[Allocatable]) -> dict[str, str]:
+    def _differences(self, offers: Offers, allocatable: Sequence[Allocatable]) -> dict[str, str]:
         shares: dict[str, set[ShareId]] = {}
-        for one in known:
-            shares.setdefault(one.resource, set()).add(one.share)
-        found = {
+        for entry in allocatable:
+            shares.setdefault(entry.resource, set()).add(entry.share)
+        differences = {
             resource: differs(offer(pool), shares.get(resource, set()))
             for resource, pool in offers.pools.items()
         }
-        return {resource: text for resource, text in found.items() if text}
+        return {resource: text for resource, text in differences.items() if text}
 
     def _distances(
-        self, offers: Offers, held: Sequence[Holding], known: Sequence[Allocatable]
+        self, offers: Offers, held: Sequence[Holding], allocatable: Sequence[Allocatable]
     ) -> tuple[Distance, ...]:
         names: set[CardId | None] = set()
         cards: dict[CardId, Card] = {}
-        for one in held:
-            if pool := offers.pools.get(one.resource):
-                names |= {card_of(pool.spec, share) for share in one.shares}
+        for holding in held:
+            if pool := offers.pools.get(holding.resource):
+                names |= {card_of(pool.spec, share) for share in holding.shares}
                 cards |= {card.id: card for card in pool.cards}
         mine = [card for name, card in cards.items() if name in names]
-        return got(mine, held_gpus(held, known, self.gpus))
+        return got(mine, held_gpus(held, allocatable, self.gpus))
 
     async def _ask(
         self, *, allocatable: bool = False
@@ -156,11 +156,11 @@ class KubeletView:
         if self._pod_resources is None:
             return None
         try:
-            known = await self._pod_resources.allocatable() if allocatable else ()
-            found = await self._pod_resources.holdings()
+            allocatable_shares = await self._pod_resources.allocatable() if allocatable else ()
+            holdings = await self._pod_resources.holdings()
         except Unavailable as error:
             for why in self._notices.news("holdings", str(error)):
                 log.warning("the kubelet does not tell who holds which shares", why=why)
             return None
         self._notices.over("holdings")
-        return found, known
+        return holdings, allocatable_shares

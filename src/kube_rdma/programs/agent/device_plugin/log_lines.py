@@ -29,30 +29,30 @@ def of_pool(before: Pool | None, after: Pool) -> Iterator[Line]:
         yield Line("info" if after.cards else "warning", "pool", _offer(after))
 
 
-def of_card(change: Change, name: str, *, known: bool, present: bool) -> Line:
+def of_card(change: Change, name: str, *, seen_before: bool, present: bool) -> Line:
     """What is told of a card, `known` from before or not, and `present` on the node or not."""
     facts: dict[str, object] = {"card": name}
     if change.healthy:
-        return Line("info", "card can be used again" if known else "card appeared", facts)
+        return Line("info", "card can be used again" if seen_before else "card appeared", facts)
     event = "card cannot be used" if present else "card vanished"
     return Line("warning", event, facts | {"why": "; ".join(change.reasons)})
 
 
 def of_cards(
-    before: Mapping[CardId, str], after: Mapping[CardId, str], told: Collection[CardId]
+    before: Mapping[CardId, str], after: Mapping[CardId, str], reported: Collection[CardId]
 ) -> Iterator[Line]:
     """Cards that joined or left all pools in good health, as one whose soft device was removed."""
-    for card in sorted(after.keys() - before.keys() - set(told)):
+    for card in sorted(after.keys() - before.keys() - set(reported)):
         yield Line("info", "card appeared", {"card": after[card]})
-    for card in sorted(before.keys() - after.keys() - set(told)):
+    for card in sorted(before.keys() - after.keys() - set(reported)):
         yield Line("warning", "card vanished", {"card": before[card]})
 
 
 def of_survey(before: Survey | None, after: Survey) -> Iterator[Line]:
     """What could not be read this time and could be the last time."""
-    known = set(before.faults) if before else set()
+    previous_faults = set(before.faults) if before else set()
     for fault in after.faults:
-        if fault not in known:
+        if fault not in previous_faults:
             yield Line("warning", "cannot be read", {"what": fault.path, "why": fault.reason})
 
 

@@ -81,7 +81,7 @@ def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
 
 
 @dataclass
-class _Told:
+class _Reported:
     """What was said already, so that it is said once."""
 
     survey: Survey | None = None
@@ -101,7 +101,7 @@ class _Plugin:
         self._staged = Staged(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
         self._health: Mapping[CardId, Health] = {}
         self._functions: Functions | None = None
-        self._told = _Told()
+        self._reported = _Reported()
 
     async def run(self) -> None:
         self._wishes.read()
@@ -114,8 +114,8 @@ class _Plugin:
                 if self._doors.functions:
                     sources, node = self._doors.functions, self._doors.node
                     self._functions = Functions(sources, tasks, node, self._changes.touch)
-                for each in announcements:
-                    tasks.create_task(kernel_side.hear(each, self._changes))
+                for stream in announcements:
+                    tasks.create_task(kernel_side.hear(stream, self._changes))
                 tasks.create_task(self._wishes.follow())
                 tasks.create_task(self._doors.node.follow(self._wishes.label))
                 tasks.create_task(self._kubelet.compare(offers))
@@ -142,11 +142,11 @@ class _Plugin:
             left = None if end is None else end - clock()
             if left is not None and left <= 0:
                 return False
-            known = kernel_side.fabric_ports(self._told.survey)
-            pulse = FABRIC_SECONDS if known else None
+            ports = kernel_side.fabric_ports(self._reported.survey)
+            pulse = FABRIC_SECONDS if ports else None
             if await self._changes.wait(min(filter(None, (left, pulse)), default=None)):
                 return True
-            if await kernel_side.differ(self._doors.kernel, known):
+            if await kernel_side.differ(self._doors.kernel, ports):
                 return False
 
     async def _look(self, offers: Offers) -> float | None:
@@ -187,9 +187,9 @@ class _Plugin:
         return min(filter(None, (*waits, KEPT_SECONDS if withheld else None)), default=None)
 
     def _tell_survey(self, survey: Survey) -> None:
-        before, self._told.survey = self._told.survey, survey
+        before, self._reported.survey = self._reported.survey, survey
         write(log_lines.of_survey(before, survey))
-        for note in self._told.notices.news("note", *notes(survey)):
+        for note in self._reported.notices.news("note", *notes(survey)):
             log.warning("note", text=note)
 
     def _tell_cards(
@@ -200,21 +200,27 @@ class _Plugin:
     ) -> None:
         """Tell what became of the cards that are in pools or were; others are nobody's news."""
         names = {card.id: card.name for pool in pools for card in pool.cards}
-        before, self._told.names = self._told.names, names
+        before, self._reported.names = self._reported.names, names
         for change in changes:
-            known = change.card in self._health
+            seen_before = change.card in self._health
             name = names.get(change.card) or before.get(change.card)
             if name is None or (change.healthy and not self._health):
                 continue  # the first look tells only what is wrong
-            write([log_lines.of_card(change, name, known=known, present=change.card in names)])
-            if known or not change.healthy:
+            write(
+                [
+                    log_lines.of_card(
+                        change, name, seen_before=seen_before, present=change.card in names
+                    )
+                ]
+            )
+            if seen_before or not change.healthy:
                 self._doors.node.card(change, name, pods_of(held, change.card))
-        told = {change.card for change in changes}
-        write(log_lines.of_cards(before, names, told) if self._health else ())
+        reported = {change.card for change in changes}
+        write(log_lines.of_cards(before, names, reported) if self._health else ())
 
     def _tell_once(self, event: str, sentences: Iterable[str]) -> None:
         """Say each sentence of an event once while it stands."""
-        for sentence in self._told.notices.news(event, *sentences):
+        for sentence in self._reported.notices.news(event, *sentences):
             log.warning(event, what=sentence)
 
 

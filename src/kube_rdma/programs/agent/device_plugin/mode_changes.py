@@ -69,17 +69,17 @@ class Staged:
         self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None, *, soft: bool
     ) -> bool:
         """Meet the wishes that can be met now and tell of the others; whether any of them waits."""
-        known = self._stage.known if self._loaded else await self._recall(soft=soft)
+        previous = self._stage.known if self._loaded else await self._recall(soft=soft)
         wishes = self._late.possible(wanted, soft=soft)
-        found = stage(known, wishes, holdings)
-        if found.applied:  # a survey was taken since they were asked: a pod may have started
+        staged = stage(previous, wishes, holdings)
+        if staged.applied:  # a survey was taken since they were asked: a pod may have started
             holdings = await self._ask()
-            found = stage(known, wishes, holdings)
-        if not await self._record(found.known) and found.applied:
-            found = stage(known, wishes, holdings, durable=False)
-        self._stage = found
-        self._tell(found)
-        return bool(found.pending)
+            staged = stage(previous, wishes, holdings)
+        if not await self._record(staged.known) and staged.applied:
+            staged = stage(previous, wishes, holdings, durable=False)
+        self._stage = staged
+        self._tell(staged)
+        return bool(staged.pending)
 
     async def _recall(self, *, soft: bool) -> tuple[PoolSpec, ...]:
         """What was met when the last process ended, as far as this one can do it."""
@@ -118,11 +118,11 @@ class Staged:
         self._notices.over("record")
         return True
 
-    def _tell(self, found: Stage) -> None:
+    def _tell(self, staged: Stage) -> None:
         """Say what has changed, and what waits once while it stands."""
-        for change in found.applied:
+        for change in staged.applied:
             log.info("a change of mode is made", what=str(change))
             self._node.applied(str(change))
-        for sentence in self._notices.news("waits", *map(str, found.pending)):
+        for sentence in self._notices.news("waits", *map(str, staged.pending)):
             log.warning("a change of mode waits", what=sentence)
             self._node.waiting(sentence)

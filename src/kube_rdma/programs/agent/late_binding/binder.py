@@ -124,20 +124,22 @@ class Binder:
         resource, attach = pool.spec.resource, terms(pool.spec).attach
         while True:
             async with self._turn:
-                known = await self._known()
+                facts = await self._gather_facts()
                 networked, why = False, None
                 if attach is Attach.AUTO:
-                    networked, why = await self._networked(known, resource, shares)
+                    networked, why = await self._networked(facts, resource, shares)
                 try:
-                    gate = rules.gate(known, resource, shares, attach, networked, time.monotonic())
+                    gate = rules.gate(facts, resource, shares, attach, networked, time.monotonic())
                 except Refused as error:
                     raise why or self._unsure(resource) or error from None
                 match gate:
                     case rules.Start():
                         return
                     case rules.Write(pod, promises):
-                        for one in promises:
-                            await self._bind(one, Sandbox(at_start(one.nonce), pod, "", "", 0), {})
+                        for promise in promises:
+                            await self._bind(
+                                promise, Sandbox(at_start(promise.nonce), pod, "", "", 0), {}
+                            )
                         continue
             assert isinstance(gate, rules.Wait)
             await asyncio.sleep(gate.seconds)
@@ -158,32 +160,32 @@ class Binder:
                 return ()
             if holdings and not rules.suffices(holdings, self._promises):
                 holdings = None
-            known = await self._known(holdings)
-            decided = rules.bind(known, sandbox.pod, sandbox.uid, sandbox.container)
+            facts = await self._gather_facts(holdings)
+            decided = rules.bind(facts, sandbox.pod, sandbox.uid, sandbox.container)
             for outdated in decided.outdated:
                 await self._end(outdated)
-            for one in decided.promises:
-                await self._bind(one, sandbox, edits)
+            for promise in decided.promises:
+                await self._bind(promise, sandbox, edits)
         return decided.promises
 
     async def detach(self, container: ContainerId) -> None:
         """CNI DEL: end what is bound in this sandbox; nothing there is no error."""
         async with self._turn:
-            for one in [b for b in self._bindings if b.container == container]:
-                await self._end(one)
+            for binding in [b for b in self._bindings if b.container == container]:
+                await self._end(binding)
             await asyncio.to_thread(self._to.cdi.remove, container)
 
     async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
         """The cards, those that sit inside a pod judged by what its namespace shows."""
-        inside = {card: one for one in self._bindings for card in one.cards}
-        found = []
+        inside = {card: binding for binding in self._bindings for card in binding.cards}
+        judged = []
         for card in node:
-            one = inside.get(card.id)
-            if one and one.netns and card.function and not card.function.netdevs:
-                found.append(inside_pod(card, str(one.pod), await self._links(one.netns)))
+            binding = inside.get(card.id)
+            if binding and binding.netns and card.function and not card.function.netdevs:
+                judged.append(inside_pod(card, str(binding.pod), await self._links(binding.netns)))
             else:
-                found.append(card)
-        return tuple(found)
+                judged.append(card)
+        return tuple(judged)
 
     async def sweep(self) -> None:
         """Forget what nobody needs any more, again and again, until cancelled."""
@@ -199,13 +201,17 @@ class Binder:
     async def forget(self) -> None:
         """Forget once; raise Unavailable when the kubelet or the disk does not answer."""
         async with self._turn:
-            old = rules.stale(await self._known(), self._absent, time.monotonic())
+            old = rules.stale(await self._gather_facts(), self._absent, time.monotonic())
             self._absent = old.absent
             for file in old.files:
                 await asyncio.to_thread(self._to.cdi.remove, file.container, file.nonce)
-            for one in old.bindings:
-                log.info("a binding ends without DEL", pod=str(one.pod), cards=",".join(one.cards))
-                await self._end(one)
+            for binding in old.bindings:
+                log.info(
+                    "a binding ends without DEL",
+                    pod=str(binding.pod),
+                    cards=",".join(binding.cards),
+                )
+                await self._end(binding)
             for promise in old.promises:
                 await self._records.remove(_promise_name(promise.nonce))
 
@@ -215,7 +221,7 @@ class Binder:
         made = [edits[held].char_paths for held in promise.held if held in edits]
         paths = tuple(sorted({path for each in made for path in each}))
         given = Edits(paths) if made else self._edits(promise)
-        one = Binding(
+        binding = Binding(
             nonce=promise.nonce,
             container=sandbox.container,
             pod=sandbox.pod,
@@ -227,15 +233,15 @@ class Binder:
             cdi=promise.cdi,
             when=time.time(),
         )
-        if self._records.get(_binding_name(one)) is None:
-            await self._records.put(_binding_name(one), one)
-        await asyncio.to_thread(self._to.cdi.write, one, given)
-        log.info("bound", pod=str(one.pod), cards=",".join(one.cards), cdi=one.cdi)
+        if self._records.get(_binding_name(binding)) is None:
+            await self._records.put(_binding_name(binding), binding)
+        await asyncio.to_thread(self._to.cdi.write, binding, given)
+        log.info("bound", pod=str(binding.pod), cards=",".join(binding.cards), cdi=binding.cdi)
 
-    async def _end(self, one: Binding) -> None:
+    async def _end(self, binding: Binding) -> None:
         """The file goes first: without it no container starts any more."""
-        await asyncio.to_thread(self._to.cdi.remove, one.container, one.nonce)
-        await self._records.remove(_binding_name(one))
+        await asyncio.to_thread(self._to.cdi.remove, binding.container, binding.nonce)
+        await self._records.remove(_binding_name(binding))
 
     def _edits(self, promise: Promise) -> Edits:
         """What the container gets: the device nodes of the promised cards as they are now."""
@@ -245,7 +251,7 @@ class Binder:
         shares = [pool.index[name] for name in promise.shares if name in pool.index]
         return Edits(grant(pool, shares).char_paths)
 
-    async def _known(self, holdings: Sequence[Holding] | None = None) -> rules.Known:
+    async def _gather_facts(self, holdings: Sequence[Holding] | None = None) -> rules.Known:
         """What the rules decide by. The files are read before the bindings, see Known."""
         files = await asyncio.to_thread(self._to.cdi.present)
         foreign = self._records.foreign_names
@@ -268,14 +274,14 @@ class Binder:
         )
 
     async def _networked(
-        self, known: rules.Known, resource: str, shares: Sequence[ShareId]
+        self, facts: rules.Known, resource: str, shares: Sequence[ShareId]
     ) -> tuple[bool, Refused | None]:
         """Whether the pod that holds these shares asked for a network of ours.
 
         With it, why it cannot have one on this node, where that is known: it may have got one
         before, and then its containers start again.
         """
-        pods = {known.holders[resource, s] for s in shares if (resource, s) in known.holders}
+        pods = {facts.holders[resource, s] for s in shares if (resource, s) in facts.holders}
         for name in pods:
             pod = await self._to.read_pod(name)
             try:
@@ -306,5 +312,5 @@ def _promise_name(nonce: Nonce) -> str:
     return f"promise-{nonce}"
 
 
-def _binding_name(one: Binding | CdiFile) -> str:
-    return f"binding-{one.container}-{one.nonce}"
+def _binding_name(bound: Binding | CdiFile) -> str:
+    return f"binding-{bound.container}-{bound.nonce}"

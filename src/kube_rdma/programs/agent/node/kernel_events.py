@@ -85,7 +85,9 @@ def fabric_ports(survey: Survey | None) -> tuple[PortReading, ...]:
     )
 
 
-async def differ(kernel: Kernel, known: Sequence[PortReading]) -> bool:
+async def differ(kernel: Kernel, readings: Sequence[PortReading]) -> bool:
     """Whether these ports have other states by now."""
-    ports = [(reading.device, reading.number) for reading in known]
-    return bool(known) and await asyncio.to_thread(kernel.port_states, ports) != tuple(known)
+    numbers = [(reading.device, reading.number) for reading in readings]
+    return bool(readings) and await asyncio.to_thread(kernel.port_states, numbers) != tuple(
+        readings
+    )

@@ -50,9 +50,9 @@ class KeptSurvey:
 
         `leaving`: a card may be given away, so the default routes are those of now too.
         """
-        found = self._last or self.take()
-        if found.namespace_mode is not NamespaceMode.UNKNOWN:  # else the kernel has no RDMA
+        survey = self._last or self.take()
+        if survey.namespace_mode is not NamespaceMode.UNKNOWN:  # else the kernel has no RDMA
             mode = self.mode()
-            if mode not in (NamespaceMode.UNKNOWN, found.namespace_mode):
-                found = replace(found, namespace_mode=mode)
-        return self.routes(found) if leaving else found
+            if mode not in (NamespaceMode.UNKNOWN, survey.namespace_mode):
+                survey = replace(survey, namespace_mode=mode)
+        return self.routes(survey) if leaving else survey

@@ -87,7 +87,7 @@ class Node(Documents, Protocol):
     async def pool(self, name: PoolName) -> IPPool:
         """A pool as it is now."""
 
-    async def tell(self, pod: PodState, found: Sequence[Attached], call: Call) -> None:
+    async def tell(self, pod: PodState, interfaces: Sequence[Attached], call: Call) -> None:
         """Write the pod's status annotations; `call` brings what plugins before us made."""
 
 
@@ -139,7 +139,7 @@ class PodNetworks:
     def __init__(self, to: Neighbours, attaching: Attaching) -> None:
         self._to = to
         self._attaching = attaching
-        self._guids = to.guids or Guids(lambda: attaching.known)
+        self._guids = to.guids or Guids(lambda: attaching.attachments)
         # The runtime keeps order among its own calls, repair.py makes more.
         self._turns: WeakValueDictionary[ContainerId, asyncio.Lock] = WeakValueDictionary()
         self._verbs: dict[Verb, Callable[[Call], Awaitable[Result]]] = {
@@ -161,9 +161,9 @@ class PodNetworks:
             return await self._verbs[call.verb](call)
 
     @property
-    def known(self) -> tuple[Attachment, ...]:
+    def attachments(self) -> tuple[Attachment, ...]:
         """Every attachment that the journal has."""
-        return self._attaching.known
+        return self._attaching.attachments
 
     @property
     def foreign(self) -> frozenset[ContainerId]:
@@ -184,7 +184,7 @@ class PodNetworks:
 
         The sandbox of an ADD that is under way is not among them yet, but in the journal.
         """
-        begun = {one.sandbox.container for one in self.known}
+        begun = {one.sandbox.container for one in self.attachments}
         await self._to.giver.collect(living | begun | self._to.others(), since)
 
     def _turn(self, container: ContainerId) -> asyncio.Lock:
@@ -192,12 +192,12 @@ class PodNetworks:
 
     async def recover(self) -> None:
         """After a start: end what no ADD has answered for, and what has lost its pod."""
-        for known in self._attaching.known:
-            pod = str(known.sandbox.pod)
+        for attachment in self._attaching.attachments:
+            pod = str(attachment.sandbox.pod)
             try:
-                if known.complete and is_there(known.sandbox):
+                if attachment.complete and is_there(attachment.sandbox):
                     continue
-                await self.end(known.sandbox.container)
+                await self.end(attachment.sandbox.container)
                 log.info("an attachment of before was ended", pod=pod)
             except KubeRdmaError as error:
                 log.warning("an attachment cannot be ended now", pod=pod, why=str(error))
@@ -216,13 +216,13 @@ class PodNetworks:
         sandbox = Sandbox(
             call.container, call.pod, call.uid, call.netns_path, self._to.inode(call.netns)
         )
-        known = self._attaching.of(call.container)
-        if known and known.complete:
+        attachment = self._attaching.of(call.container)
+        if attachment and attachment.complete:
             return Result()  # an ADD that is repeated
         if self._attaching.has(call.container):
             await self.end(call.container)
         try:
-            found = await self._attach(call, sandbox, pod, asked)
+            interfaces = await self._attach(call, sandbox, pod, asked)
         except Exception as error:
             log.warning("a pod gets no network", pod=str(call.pod), why=str(error))
             await self._give_up(call)
@@ -232,7 +232,7 @@ class PodNetworks:
         log.info(
             "attached",
             pod=str(call.pod),
-            networks=",".join(f"{one.interface}={one.network}" for one in found),
+            networks=",".join(f"{one.interface}={one.network}" for one in interfaces),
         )
         return Result()
 
@@ -263,11 +263,11 @@ class PodNetworks:
             replace(one, dns=place.definitions[one.network].ipam.dns)
             for one in attached(ours, placed, view, devices)
         )
-        found = in_order(place.wished, (*mine, *made))
+        interfaces = in_order(place.wished, (*mine, *made))
         await self._to.late.attach(sandbox, edits(ours, placed, devices, rdma_cm), place.holdings)
-        await self._to.node.tell(pod, found, call)
+        await self._to.node.tell(pod, interfaces, call)
         await self._attaching.complete(sandbox.container)
-        return found
+        return interfaces
 
     async def _place(self, sandbox: Sandbox, asked: Asking) -> _Place:
         """What the pod gets and where, or a refusal; its GUIDs are claimed from now on."""
@@ -280,7 +280,7 @@ class PodNetworks:
         wished = wishes(asks, networks, holding=bool(granted))
         await self._refuse_missing(wished)
         asked.check(wished, granted)
-        host = with_pods(await self._to.node.host(wished, granted), self._guids.known)
+        host = with_pods(await self._to.node.host(wished, granted), self._guids.attachments)
         placed = await self._to.node.with_settings(seats(wished, granted, host))
         self._guids.claim(sandbox, placed, host)
         called = foreign_plugins.plans(wished, granted, host)
@@ -364,11 +364,11 @@ class PodNetworks:
         since = self.now()
         living = frozenset(one.container for one in call.valid)
         failed: list[KubeRdmaError] = []
-        for known in self._attaching.known:
-            if known.sandbox.container not in living and known.complete:
-                log.info("an attachment has lost its pod", pod=str(known.sandbox.pod))
+        for attachment in self._attaching.attachments:
+            if attachment.sandbox.container not in living and attachment.complete:
+                log.info("an attachment has lost its pod", pod=str(attachment.sandbox.pod))
                 try:
-                    await self.end_lost(known.sandbox.container)
+                    await self.end_lost(attachment.sandbox.container)
                 except KubeRdmaError as error:
                     failed.append(error)
         await self.collect(living, since)

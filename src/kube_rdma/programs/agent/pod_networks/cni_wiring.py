@@ -46,22 +46,22 @@ class Wired:
     def decide(self, files: tuple[ConfFile, ...], binaries: Collection[str]) -> ConfPlan:
         """What the folder should hold, which is what counts from now on; raise Refused."""
         self.wiring, self._readers = Wiring.NONE, {}
-        found = proven(plan(files), files, binaries)
-        self.wiring, self._readers = found.wiring, dict(found.readers)
-        self.network = name_of(files, found.default)
+        conf_plan = proven(plan(files), files, binaries)
+        self.wiring, self._readers = conf_plan.wiring, dict(conf_plan.readers)
+        self.network = name_of(files, conf_plan.default)
         _, over = named_by_pods(files, binaries)
         notes = (
             f"{name} is passed over, for its plugin {meta_plugins.CELLO_RDMA} is not there"
             for name in over
         )
-        return replace(found, notes=(*found.notes, *notes))
+        return replace(conf_plan, notes=(*conf_plan.notes, *notes))
 
     def confs(self) -> tuple[ConfFile, ...]:
         """The files that a pod may mean by a name; reads the disk, raise Unavailable."""
-        found, over = named_by_pods(self._files(), self._installed())
-        if files := self._notices.news("passed over", *over):
-            log.warning("configurations without their plugin are passed over", files=files)
-        return found
+        files, over = named_by_pods(self._files(), self._installed())
+        if skipped := self._notices.news("passed over", *over):
+            log.warning("configurations without their plugin are passed over", files=skipped)
+        return files
 
     def unread(self, pod: PodState) -> Refused | None:
         """Why a pod gets none of its networks, where meta-plugins read another annotation."""
@@ -84,9 +84,9 @@ class Wired:
         asks: tuple[NetworkAsk, ...] = ()
         with suppress(Refused):  # the meta-plugin has understood it, in its own way
             asks = networks.asks(asked.get(networks.ANNOTATION, ""), pod.namespace)
-        for one in asks:
-            found = await self._definitions.read(one.namespace, one.network)
-            if found and plugin_type(found.config) == PLUGIN:
+        for ask in asks:
+            definition = await self._definitions.read(ask.namespace, ask.network)
+            if definition and plugin_type(definition.config) == PLUGIN:
                 return True
         named = {one.network for one in blocks(asked.get(pod_networks.ANNOTATION, ""))}
         files = await asyncio.to_thread(self._files) if named else ()

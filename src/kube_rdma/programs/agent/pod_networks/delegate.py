@@ -61,7 +61,7 @@ class Node(all_at_once.Node, Texts, Protocol):
         """Make the pool that a document brings along, where it is missing."""
 
     async def tell_own(
-        self, pod: PodState, found: Sequence[Attached], others: frozenset[InterfaceName]
+        self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
     ) -> None:
         """Write our own annotation; of what it has, entries about the interfaces `others` stay."""
 
@@ -83,7 +83,7 @@ class Delegates:
     def __init__(self, to: Neighbours, attaching: Attaching) -> None:
         self._to = to
         self._attaching = attaching
-        self._guids = to.guids or Guids(lambda: attaching.known)
+        self._guids = to.guids or Guids(lambda: attaching.attachments)
         self._turns: WeakValueDictionary[ContainerId, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -99,7 +99,9 @@ class Delegates:
     @property
     def containers(self) -> frozenset[ContainerId]:
         """The sandboxes that have something of ours."""
-        keys = {one.sandbox.container for one in self._attaching.known} | self._attaching.foreign
+        keys = {
+            one.sandbox.container for one in self._attaching.attachments
+        } | self._attaching.foreign
         return frozenset(_split(key)[0] for key in keys)
 
     def has(self, container: ContainerId, interface: InterfaceName) -> bool:
@@ -148,19 +150,19 @@ class Delegates:
 
     async def recover(self) -> None:
         """After a start: end what no ADD has answered for, and what has lost its pod."""
-        await self._end_all(one for one in self._attaching.known if not one.complete)
+        await self._end_all(one for one in self._attaching.attachments if not one.complete)
         await self.sweep()
 
     async def sweep(self) -> None:
         """End what has lost its pod: a meta-plugin that lost its cache says nothing of it."""
-        done = [one for one in self._attaching.known if one.complete]
+        done = [one for one in self._attaching.attachments if one.complete]
         await self._end_all([one for one in done if not await asyncio.to_thread(_lives, one)])
 
-    async def _end_all(self, known: Iterable[Attachment]) -> None:
-        for one in tuple(known):
-            pod = str(one.sandbox.pod)
+    async def _end_all(self, attachments: Iterable[Attachment]) -> None:
+        for attachment in tuple(attachments):
+            pod = str(attachment.sandbox.pod)
             try:
-                await self.end(*_split(one.sandbox.container))
+                await self.end(*_split(attachment.sandbox.container))
                 log.info("an interface of before was given back", pod=pod)
             except KubeRdmaError as error:
                 log.warning("an interface cannot be given back now", pod=pod, why=str(error))
@@ -195,7 +197,7 @@ class Delegates:
         assert call.pod is not None
         holdings = await to.node.holdings(call.pod)
         granted = to.node.granted(holdings)
-        host = with_pods(await to.node.host((wish,), granted), self._guids.known)
+        host = with_pods(await to.node.host((wish,), granted), self._guids.attachments)
         others = [one for one in self._of(call.container) if one.interface != call.interface]
         seat = delegate.seat(wish, granted, others, host, came.table)
         placed = await to.node.with_settings((seat,))
@@ -211,19 +213,19 @@ class Delegates:
         keyed = _keyed(sandbox, call.interface)
         view = await self._attaching.attach(Attachment(keyed, (plan,)), call.netns)
         placed = as_named(placed, view)
-        interfaces = [(plan, rdma_names((plan,), placed))]
-        interfaces += [(one, delegate.device_names(one, granted)) for one in others]
-        names = dict.fromkeys(name for _, each in interfaces for name in each)
+        plan_devices = [(plan, rdma_names((plan,), placed))]
+        plan_devices += [(one, delegate.device_names(one, granted)) for one in others]
+        names = dict.fromkeys(name for _, each in plan_devices for name in each)
         devices, rdma_cm = await to.node.devices(tuple(names))
-        found = attached((plan,), placed, view, devices)
+        interfaces = attached((plan,), placed, view, devices)
         if others:  # no container of the pod has been made yet that would use the old files
             await to.late.detach(call.container)
-        await to.late.attach(sandbox, delegate.edits(interfaces, devices, rdma_cm), holdings)
-        await self._tell_device(call, found[0])
-        await to.node.tell_own(pod, found, frozenset(one.interface for one in others))
+        await to.late.attach(sandbox, delegate.edits(plan_devices, devices, rdma_cm), holdings)
+        await self._tell_device(call, interfaces[0])
+        await to.node.tell_own(pod, interfaces, frozenset(one.interface for one in others))
         await self.complete(call)
         log.info("attached", pod=str(call.pod), networks=f"{call.interface}={plan.network}")
-        return delegate.result(plan, found[0], call.netns_path, definition.ipam.dns)
+        return delegate.result(plan, interfaces[0], call.netns_path, definition.ipam.dns)
 
     async def _meant(self, call: Call, came: Origin) -> tuple[Definition, NetworkAsk]:
         """The network that the configuration means, its pool made, and what the pod asks of it."""
@@ -236,14 +238,14 @@ class Delegates:
         await self._to.node.bring(definition.ipam)
         return definition, ask
 
-    async def _tell_device(self, call: Call, found: Attached) -> None:
+    async def _tell_device(self, call: Call, interface: Attached) -> None:
         """Write the file of the capability CNIDeviceInfoFile; without it the pod runs as well."""
         from kube_rdma.api.called_conf import device_info_file
 
         path = device_info_file(call)
-        if path and self._to.infos and found.pci:
-            names = (found.rdma_device,) if found.rdma_device else ()
-            info = DeviceInfo(found.pci, names, found.physical)
+        if path and self._to.infos and interface.pci:
+            names = (interface.rdma_device,) if interface.rdma_device else ()
+            info = DeviceInfo(interface.pci, names, interface.physical)
             try:
                 await asyncio.to_thread(self._to.infos.write_for_plugin, path, info)
             except Unavailable as error:
@@ -268,8 +270,8 @@ class Delegates:
         key = _key(container, interface)
         await self._attaching.refuse_foreign(key)
         others = [one for one in self._of(container) if one.interface != interface]
-        known = self._attaching.of(key)
-        if known and known.plans and not others:
+        attachment = self._attaching.of(key)
+        if attachment and attachment.plans and not others:
             await self._to.late.detach(container)
         try:
             await self._attaching.detach(key)
@@ -289,10 +291,12 @@ class Delegates:
 
     def _of(self, container: ContainerId) -> list[Plan]:
         """The interfaces of a sandbox that we made or are making."""
-        known = (
-            one for one in self._attaching.known if _split(one.sandbox.container)[0] == container
+        attachments = (
+            one
+            for one in self._attaching.attachments
+            if _split(one.sandbox.container)[0] == container
         )
-        return [plan for one in known for plan in one.plans]
+        return [plan for one in attachments for plan in one.plans]
 
     def _sandbox(self, call: Call) -> Sandbox:
         pod = call.pod or PodName("", "")
@@ -315,8 +319,8 @@ def _split(key: ContainerId) -> tuple[ContainerId, InterfaceName]:
     return ContainerId(container), InterfaceName(interface)
 
 
-def _lives(known: Attachment) -> bool:
+def _lives(attachment: Attachment) -> bool:
     try:
-        return is_there(known.sandbox)
+        return is_there(attachment.sandbox)
     except Unavailable:
         return True

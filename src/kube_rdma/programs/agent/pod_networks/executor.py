@@ -53,7 +53,7 @@ class Attaching:
         self._plugins = plugins
 
     @property
-    def known(self) -> tuple[Attachment, ...]:
+    def attachments(self) -> tuple[Attachment, ...]:
         """Every attachment that the journal has."""
         return self._records.values
 
@@ -88,8 +88,8 @@ class Attaching:
 
     def results(self, sandbox: Sandbox) -> tuple[PluginResult, ...]:
         """What other plugins answered for a sandbox."""
-        known = self.of(sandbox.container)
-        return known.results if known else ()
+        attachment = self.of(sandbox.container)
+        return attachment.results if attachment else ()
 
     async def begin(self, sandbox: Sandbox) -> None:
         """Note that a sandbox will have something: what is taken for it from now on is found again.
@@ -112,9 +112,9 @@ class Attaching:
 
         The record's name says so, which takes the disk a third of the time of a new one.
         """
-        known = self.of(container)
-        assert known
-        done = replace(known, complete=True)
+        attachment = self.of(container)
+        assert attachment
+        done = replace(attachment, complete=True)
         await self._records.rename(_name(container), _done(container), done)
 
     async def detach(self, container: ContainerId) -> None:
@@ -123,9 +123,9 @@ class Attaching:
         Raise KubeRdmaError when something cannot be taken back now; Gone if that is hardware alone
         which is nowhere now. What was taken out of the machine needs no way back.
         """
-        known = self.of(container)
-        if known:
-            await self._threads.run(self._undo, known, plugins=_calls_plugins(known))
+        attachment = self.of(container)
+        if attachment:
+            await self._threads.run(self._undo, attachment, plugins=_calls_plugins(attachment))
 
     async def forget(self, container: ContainerId) -> None:
         """Nothing of the sandbox is left, neither here nor at others: its record goes."""
@@ -135,21 +135,21 @@ class Attaching:
     async def look(self, container: ContainerId, namespace: int) -> tuple[str, ...]:
         """What is not as it was planned, as sentences; nothing when all is well (CNI CHECK)."""
         await self.refuse_foreign(container)
-        known = self.of(container)
-        if known is None:
+        attachment = self.of(container)
+        if attachment is None:
             raise Broken(f"nothing is known of an attachment of sandbox {container}.")
 
-        steps = [step for plan in known.plans for step in plan.steps]
+        steps = [step for plan in attachment.plans for step in plan.steps]
         paths = tuple(step.path for step in steps if isinstance(step, SetSysctl))
         functions = tuple(step.place for step in steps if isinstance(step, SetFunction))
 
         def see() -> tuple[str, ...]:
             with self._open(namespace) as pod:
                 view = pod.look(paths, functions)
-            wrong = [line for plan in known.plans for line in rules.check(plan, view)]
-            return (*wrong, *self._ask(known))
+            wrong = [line for plan in attachment.plans for line in rules.check(plan, view)]
+            return (*wrong, *self._ask(attachment))
 
-        return await self._threads.run(see, plugins=_calls_plugins(known))
+        return await self._threads.run(see, plugins=_calls_plugins(attachment))
 
     def _run(self, wanted: Attachment, namespace: int) -> PodView:
         self._put(wanted)
@@ -167,38 +167,40 @@ class Attaching:
     def _call(self, step: CallPlugin, sandbox: Sandbox) -> None:
         """Their answer goes to the journal at once: without it a DEL may leave things behind."""
         answer = self._plugins.add(step, sandbox)
-        known = self.of(sandbox.container)
-        assert known
-        self._put(replace(known, results=(*known.results, answer)))
+        attachment = self.of(sandbox.container)
+        assert attachment
+        self._put(replace(attachment, results=(*attachment.results, answer)))
 
-    def _ask(self, known: Attachment) -> Iterator[str]:
+    def _ask(self, attachment: Attachment) -> Iterator[str]:
         """What other plugins have to say of their interfaces."""
-        for plan in known.plans:
+        for plan in attachment.plans:
             for step in plan.steps:
                 if isinstance(step, CallPlugin):
                     try:
-                        self._plugins.check(step, known.sandbox, _result(known, step))
+                        self._plugins.check(step, attachment.sandbox, _result(attachment, step))
                     except KubeRdmaError as error:
                         yield f"{plan.interface} ({plan.network}): {str(error).rstrip('.')}"
 
-    def _undo(self, known: Attachment) -> None:
-        acts = rules.undo_by_plan(known.plans)
+    def _undo(self, attachment: Attachment) -> None:
+        acts = rules.undo_by_plan(attachment.plans)
         if not acts:
             return
-        path = Path(known.sandbox.netns_path)
+        path = Path(attachment.sandbox.netns_path)
         with ExitStack() as stack:
             pod: PodNetwork | None = None
-            if is_there(known.sandbox):
+            if is_there(attachment.sandbox):
                 pod = stack.enter_context(self._open(path))
             # Another namespace may have come to the path in between: its inode tells.
-            if pod is None or pod.inode != known.sandbox.netns_inode:
+            if pod is None or pod.inode != attachment.sandbox.netns_inode:
                 pod = stack.enter_context(self._open(None))
             failed: list[KubeRdmaError] = []
             stuck: set[int] = set()
             for plan, act in acts:
                 try:
                     if isinstance(act, EndPlugin):
-                        self._plugins.delete(act.call, known.sandbox, _result(known, act.call))
+                        self._plugins.delete(
+                            act.call, attachment.sandbox, _result(attachment, act.call)
+                        )
                     elif plan not in stuck:
                         pod.undo(act)
                 except KubeRdmaError as error:
@@ -218,8 +220,8 @@ def _raise_worst(failed: Iterable[KubeRdmaError]) -> None:
         raise error
 
 
-def _result(known: Attachment, call: CallPlugin) -> PluginResult | None:
-    return next((one for one in known.results if one.interface == call.name), None)
+def _result(attachment: Attachment, call: CallPlugin) -> PluginResult | None:
+    return next((one for one in attachment.results if one.interface == call.name), None)
 
 
 def _calls_plugins(attachment: Attachment) -> bool:

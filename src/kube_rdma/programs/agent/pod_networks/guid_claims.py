@@ -16,16 +16,16 @@ from kube_rdma.rules.attach.infiniband import refuse_taken
 
 
 class Guids:
-    """`known` are the attachments of this node that have a record."""
+    """`attachments` tells those of this node that have a record."""
 
-    def __init__(self, known: Callable[[], Iterable[Attachment]]) -> None:
-        self._known = known
+    def __init__(self, attachments: Callable[[], Iterable[Attachment]]) -> None:
+        self._attachments = attachments
         self._claimed: dict[ContainerId, dict[str, str]] = {}  # who gets it, by GUID
 
     @property
-    def known(self) -> tuple[Attachment, ...]:
+    def attachments(self) -> tuple[Attachment, ...]:
         """The attachments of this node, however its pods came to them."""
-        return tuple(self._known())
+        return tuple(self._attachments())
 
     def claim(self, sandbox: Sandbox, placed: Sequence[Seat], host: HostNetwork) -> None:
         """Keep the GUIDs of these seats from all others until `release`; raise Refused.
@@ -33,11 +33,13 @@ class Guids:
         Nothing is awaited in here, so no other ADD comes in between.
         """
         me = sandbox.container
-        known = [one for one in self._known() if one.sandbox.container != me]
+        others = [one for one in self._attachments() if one.sandbox.container != me]
         claims = (of for container, of in self._claimed.items() if container != me)
-        refuse_taken(placed, known, host, {guid: by for of in claims for guid, by in of.items()})
-        said = [guids.asked(seat.wish) for seat in placed]
-        if mine := {guid: f"{sandbox.pod} is being given it" for _, guid in filter(None, said)}:
+        refuse_taken(placed, others, host, {guid: by for of in claims for guid, by in of.items()})
+        requested = [guids.asked(seat.wish) for seat in placed]
+        if mine := {
+            guid: f"{sandbox.pod} is being given it" for _, guid in filter(None, requested)
+        }:
             self._claimed[me] = mine
 
     def release(self, container: ContainerId) -> None:

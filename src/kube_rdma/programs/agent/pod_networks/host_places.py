@@ -24,7 +24,7 @@ class HostPlaces:
     def __init__(self, host: Path, runtime: Path) -> None:
         self._host = host
         self._runtime = runtime
-        self._said: Places | None = None
+        self._runtime_places: Places | None = None
         self._now: Places | None = None
         self.root, self.folder = str(host), ""
 
@@ -41,8 +41,8 @@ class HostPlaces:
             runtime = None
         if runtime and runtime.cni_conf:
             source = f"{runtime.name} on {self._runtime}"
-            self._said = places(runtime.cni_conf, runtime.cni_binaries, source)
-        self._now = self._said or find(self._host)
+            self._runtime_places = places(runtime.cni_conf, runtime.cni_binaries, source)
+        self._now = self._runtime_places or find(self._host)
         self.folder = str(self._now.binaries)
         return self._now
 

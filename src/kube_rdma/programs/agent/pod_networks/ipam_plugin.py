@@ -61,7 +61,7 @@ class IpamCalls:
         try:
             async with self._delegates.turn(call.container):
                 await self._delegates.begin(call)
-                found = await self._given(call, conf, nic)
+                result = await self._given(call, conf, nic)
                 await self._delegates.complete(call)
         except Exception as error:
             log.warning("an interface gets no address", pod=str(call.pod), why=str(error))
@@ -71,9 +71,9 @@ class IpamCalls:
             "addresses given",
             pod=str(call.pod),
             interface=call.interface,
-            addresses=",".join(str(one.address) for one in found.addresses),
+            addresses=",".join(str(one.address) for one in result.addresses),
         )
-        return found
+        return result
 
     async def _given(self, call: Call, conf: IpamConf, nic: NicAsk) -> Result:
         granted = await self._giver.add(Ask(call.container, PodUid(call.uid), (nic,)))

@@ -106,24 +106,24 @@ class NetworkNode:
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
         """The pod's object, if it is this very one."""
-        found = await self._pods.read(name.namespace, name.name)
-        return found if found and uid in ("", found.runtime_uid) else None
+        pod = await self._pods.read(name.namespace, name.name)
+        return pod if pod and uid in ("", pod.runtime_uid) else None
 
     async def definition(self, namespace: str, name: str) -> Definition | None:
         """A network's document; a pool that it brings along is made where it is missing."""
-        found = await self._networks.read(namespace, name)
-        if found is None:
+        document = await self._networks.read(namespace, name)
+        if document is None:
             return None
-        host = None if found.config.strip() else await self.configured_text(name)
-        return await self._whole(_load(namespace, name, found.config, found.resource, host))
+        host = None if document.config.strip() else await self.configured_text(name)
+        return await self._whole(_load(namespace, name, document.config, document.resource, host))
 
     async def written(self, namespace: str, name: str) -> tuple[bytes, str | None] | None:
         """Text and resource of a NetworkAttachmentDefinition as they are, if there is one."""
         try:
-            found = await self._networks.read(namespace, name)
+            document = await self._networks.read(namespace, name)
         except NotInstalled:
             return None
-        return (found.config, found.resource) if found else None
+        return (document.config, document.resource) if document else None
 
     async def configured(self, namespace: str, name: str) -> Definition | None:
         """What the node's CNI configuration `name` means for a pod of this namespace, likewise."""
@@ -183,10 +183,10 @@ class NetworkNode:
     @property
     def _pools(self) -> Mapping[str, Pool]:
         """What is offered now; raise Unavailable right after the agent's start."""
-        found = self._asked.pools()
-        if found is None:
+        pools = self._asked.pools()
+        if pools is None:
             raise Unavailable("The cards of this node are not known yet: the agent has just begun.")
-        return found
+        return pools
 
     async def host(
         self, wishes: Sequence[Wish] | None = None, granted: Sequence[GrantedShare] = ()
@@ -203,11 +203,11 @@ class NetworkNode:
                 return self._whose(host_network(survey, links))
         return self._whose(host_network(self._asked.survey.take(), self._asked.links(None)))
 
-    def _whose(self, found: HostNetwork) -> HostNetwork:
+    def _whose(self, host: HostNetwork) -> HostNetwork:
         """The same, with the cards that belong to whoever holds their share."""
         pools = [pool for pool in self._pools.values() if terms(pool.spec).owns]
         owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
-        return replace(found, owned=owned)
+        return replace(host, owned=owned)
 
     async def with_settings(self, placed: tuple[Seat, ...]) -> tuple[Seat, ...]:
         """The same, virtual functions that move into the pod with what they are set to now.
@@ -233,8 +233,8 @@ class NetworkNode:
 
     def rail(self, card: CardId) -> int | None:
         """The card's number among the physical RDMA cards that are offered, by address, from 0."""
-        known = {one.id for pool in self._pools.values() for one in pool.cards if one.devices}
-        ordered = sorted(known | {card})
+        offered = {one.id for pool in self._pools.values() for one in pool.cards if one.devices}
+        ordered = sorted(offered | {card})
         return ordered.index(card)
 
     async def has_pool(self, name: PoolName) -> bool:
@@ -248,29 +248,29 @@ class NetworkNode:
         """
         if watched := self._asked.watched(name):
             return watched
-        found = await self._asked.cluster.get(IP_POOL, name)
-        if found is None:
+        document = await self._asked.cluster.get(IP_POOL, name)
+        if document is None:
             raise Unavailable(f"IPPool {name} was just deleted.")
-        return ip_pool.named(found.spec, name)
+        return ip_pool.named(document.spec, name)
 
-    async def tell(self, pod: PodState, found: Sequence[Attached], call: Call) -> None:
+    async def tell(self, pod: PodState, interfaces: Sequence[Attached], call: Call) -> None:
         """Write the pod's status annotations, the cluster's network first."""
-        await self._networks.tell(pod, statuses(pod, found, call))
+        await self._networks.tell(pod, statuses(pod, interfaces, call))
 
     async def tell_own(
-        self, pod: PodState, found: Sequence[Attached], others: frozenset[InterfaceName]
+        self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
     ) -> None:
         """Write our own annotation; of what it has, entries about the interfaces `others` stay."""
         key = network_status.OWN_ANNOTATION
-        text = network_status.own_status(found, dict(pod.annotations).get(key, ""), others)
+        text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
         await self._networks.tell(pod, ((key, text),))
 
-    async def _whole(self, found: Definition) -> Definition:
+    async def _whole(self, definition: Definition) -> Definition:
         """The same, when the pool that it brings along is there; its warnings are said once."""
-        for warning in self._notices.news(found.network.name, *found.warnings):
+        for warning in self._notices.news(definition.network.name, *definition.warnings):
             log.warning("a network", warning=warning)
-        await self.bring(found.ipam)
-        return found
+        await self.bring(definition.ipam)
+        return definition
 
     async def bring(self, ipam: IpamConf) -> None:
         """Make the pool that a document brings along, where it is missing."""
@@ -304,10 +304,10 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
     }
     numbers = {str(link.name): link.index for link in links}
     virtual = dict(_virtual(survey, numbers))
-    found = []
+    host_links = []
     for link in links:
         pci, netdev = netdevs.get(link.name, (link.pci, None))
-        found.append(
+        host_links.append(
             HostLink(
                 index=link.index,
                 name=link.name,
@@ -321,19 +321,19 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
                 virtual=virtual.get(pci) if pci else None,
             )
         )
-    known = cards(survey, judge(survey)) if any(one.is_soft for one in survey.devices) else ()
-    kinds = [kind for card in known for _, kind in soft_links(card)]
+    node_cards = cards(survey, judge(survey)) if any(one.is_soft for one in survey.devices) else ()
+    kinds = [kind for card in node_cards for _, kind in soft_links(card)]
     guids = tuple(
         (device.name, device.pci, guid)
         for device in survey.devices
         if (guid := _usable_guid(device.node_guid))
     )
-    return HostNetwork(tuple(found), survey.namespace_mode, kinds[0] if kinds else None, guids)
+    return HostNetwork(tuple(host_links), survey.namespace_mode, kinds[0] if kinds else None, guids)
 
 
 @lru_cache(1024)  # of the same survey for every pod
-def _usable_guid(told: str | None) -> str | None:
-    guid = of_sysfs(told)
+def _usable_guid(sysfs_guid: str | None) -> str | None:
+    guid = of_sysfs(sysfs_guid)
     return guid if usable(guid) else None
 
 

@@ -48,8 +48,8 @@ async def origin(call: Call, pod: PodState, texts: Texts) -> Origin:
     asks: tuple[NetworkAsk, ...] = ()
     with suppress(Refused):  # whoever called us has understood it
         asks = networks.asks(annotations.get(networks.ANNOTATION, ""), pod.namespace)
-    if found := await _of_definition(call, asks, texts):
-        return found
+    if by_definition := await _of_definition(call, asks, texts):
+        return by_definition
     name = f"{pod.namespace}/{call.network}"
     resource = called_conf.resource(call.config)
     for block in called_conf.blocks(annotations.get(pod_networks.ANNOTATION, "")):
@@ -68,15 +68,15 @@ async def _of_definition(call: Call, asks: Sequence[NetworkAsk], texts: Texts) -
     """
     from kube_rdma.api.called_conf import network_name
 
-    known: dict[str, tuple[bytes, str | None] | None] = {}
-    for one in sorted(asks, key=lambda one: one.interface != call.interface):
-        name = f"{one.namespace}/{one.network}"
-        if name not in known:
-            known[name] = await texts.written(one.namespace, one.network)
-        if found := known[name]:
-            config, resource = found
-            if call.network in (one.network, network_name(config)):
+    documents: dict[str, tuple[bytes, str | None] | None] = {}
+    for ask in sorted(asks, key=lambda ask: ask.interface != call.interface):
+        name = f"{ask.namespace}/{ask.network}"
+        if name not in documents:
+            documents[name] = await texts.written(ask.namespace, ask.network)
+        if document := documents[name]:
+            config, resource = document
+            if call.network in (ask.network, network_name(config)):
                 return Origin(name, resource or None)
-    gone = [name for name, found in known.items() if found is None]
-    mine = [f"{one.namespace}/{one.network}" for one in asks if one.interface == call.interface]
+    gone = [name for name, document in documents.items() if document is None]
+    mine = [f"{ask.namespace}/{ask.network}" for ask in asks if ask.interface == call.interface]
     return next((Origin(name) for name in mine if name in gone), None)

@@ -98,8 +98,8 @@ class NodePods:
         async with aclosing(self._to.cluster.watch(POD, where)) as notices:
             async for notice in notices:
                 match notice:
-                    case Changed(found):
-                        self._note(pod_state(found), wake)
+                    case Changed(document):
+                        self._note(pod_state(document), wake)
                     case Gone(name, namespace, uid):
                         self._forget(namespace, name)
                         self._notices.over(uid)

@@ -133,9 +133,9 @@ class Sandboxes:
         now, freed = self._pace.clock(), self._to.networks.now()
         listed = await self._to.listed()
         pods = self._to.pods()
-        known = self._to.networks.known
-        gone = await asyncio.to_thread(_gone, known)
-        seen = rules.Seen(listed, pods, known, gone, self._to.networks.foreign)
+        attachments = self._to.networks.attachments
+        gone = await asyncio.to_thread(_gone, attachments)
+        seen = rules.Seen(listed, pods, attachments, gone, self._to.networks.foreign)
         decided = rules.decide(seen, self._state, now)
         self._state = decided.state
         for container in decided.orphans:
@@ -163,7 +163,7 @@ class Sandboxes:
             log.exception("the repair of a pod met a fault", pod=str(sandbox.pod))
             await self._failed(sandbox, pod, Unavailable("The agent's log has the reason."))
             return
-        if any(one.sandbox.container == sandbox.container for one in self._to.networks.known):
+        if any(one.sandbox.container == sandbox.container for one in self._to.networks.attachments):
             note = "Its networks were attached late: nobody had asked for them at its start."
             self._to.tell(pod, "NetworksAttachedLate", note, False)
         else:
@@ -226,9 +226,11 @@ class Sandboxes:
 
 def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:
     """Those whose namespace is no more, where the folder of namespaces can be seen."""
-    found = set()
-    for one in attachments:
+    gone = set()
+    for attachment in attachments:
         with suppress(Unavailable):
-            if Path(one.sandbox.netns_path).parent.is_dir() and not is_there(one.sandbox):
-                found.add(one.sandbox.container)
-    return frozenset(found)
+            if Path(attachment.sandbox.netns_path).parent.is_dir() and not is_there(
+                attachment.sandbox
+            ):
+                gone.add(attachment.sandbox.container)
+    return frozenset(gone)

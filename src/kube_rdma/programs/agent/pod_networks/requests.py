@@ -89,9 +89,9 @@ def asking(pod: PodState, cluster: str) -> Asking:
     other = annotations.get(pod_networks.ANNOTATION, "")
     definition = annotations.get(pod_networks.DEFINITION, "")
     if not other.strip() and not definition.strip():
-        said = _load(text, pod.namespace)
-        _warn(pod, said.warnings)
-        return Asking(networks.ANNOTATION, said.asks)
+        request = _load(text, pod.namespace)
+        _warn(pod, request.warnings)
+        return Asking(networks.ANNOTATION, request.asks)
     if text.strip():
         raise Refused(
             f"the pod has the annotations {networks.ANNOTATION} and {pod_networks.ANNOTATION}, and "
@@ -99,9 +99,9 @@ def asking(pod: PodState, cluster: str) -> Asking:
             remedy="Keep one of the two and name every network in it",
             where=f"pod {pod.namespace}/{pod.name}",
         )
-    found = pod_networks.load(other, definition, pod.namespace, cluster)
-    _warn(pod, found.warnings)
-    return Asking(pod_networks.ANNOTATION, found.asks)
+    request = pod_networks.load(other, definition, pod.namespace, cluster)
+    _warn(pod, request.warnings)
+    return Asking(pod_networks.ANNOTATION, request.asks)
 
 
 def _warn(pod: PodState, warnings: Iterable[str]) -> None:
@@ -119,28 +119,30 @@ async def meant(
     if asked.annotation == POD_NETWORKS:
         return await _by_name(asked.asks, documents)
     names = dict.fromkeys((ask.namespace, ask.network) for ask in asked.asks)
-    found = await all_of(documents.definition(*name) for name in names)
-    known = zip(names, found, strict=True)
-    return asked.asks, {"/".join(name): one for name, one in known if one}
+    definitions = await all_of(documents.definition(*name) for name in names)
+    named = zip(names, definitions, strict=True)
+    return asked.asks, {"/".join(name): one for name, one in named if one}
 
 
 async def all_of(questions: Iterable[Awaitable[T]]) -> tuple[T, ...]:
     """The answers to questions that are asked at once; raise the first one's error."""
-    found = await asyncio.gather(*questions, return_exceptions=True)
-    if errors := [one for one in found if isinstance(one, BaseException)]:
+    answers = await asyncio.gather(*questions, return_exceptions=True)
+    if errors := [one for one in answers if isinstance(one, BaseException)]:
         raise errors[0]
-    return tuple(one for one in found if not isinstance(one, BaseException))
+    return tuple(one for one in answers if not isinstance(one, BaseException))
 
 
-def statuses(pod: PodState, found: Sequence[Attached], call: Call) -> tuple[tuple[str, str], ...]:
+def statuses(
+    pod: PodState, interfaces: Sequence[Attached], call: Call
+) -> tuple[tuple[str, str], ...]:
     """The annotations that tell the pod what it got, key and text: in its way, and in ours."""
     annotations = dict(pod.annotations)
-    own = (network_status.OWN_ANNOTATION, network_status.own_status(found))
+    own = (network_status.OWN_ANNOTATION, network_status.own_status(interfaces))
     if annotations.get(POD_NETWORKS, "").strip():
-        text = other_status.status(found, call.network, call.previous)
+        text = other_status.status(interfaces, call.network, call.previous)
         return (other_status.ANNOTATION, text), own
     before = annotations.get(network_status.ANNOTATION, "")
-    text = network_status.status(found, call.network, call.previous, before)
+    text = network_status.status(interfaces, call.network, call.previous, before)
     return (network_status.ANNOTATION, text), own
 
 
@@ -151,11 +153,11 @@ async def _by_name(
     from kube_rdma.api.cni_conf_network import BUILT_IN
 
     names = {ask.network: ask.namespace for ask in asks}
-    found = {name: await _named(space, name, documents) for name, space in names.items()}
-    if missing := [ask for ask in asks if found[ask.network] is None]:
-        known = (*await documents.configurations(), BUILT_IN)
-        raise unknown(missing, tuple(dict.fromkeys(known)), _places(missing[0].namespace))
-    by_name = {name: one for name, one in found.items() if one}
+    definitions = {name: await _named(space, name, documents) for name, space in names.items()}
+    if missing := [ask for ask in asks if definitions[ask.network] is None]:
+        available = (*await documents.configurations(), BUILT_IN)
+        raise unknown(missing, tuple(dict.fromkeys(available)), _places(missing[0].namespace))
+    by_name = {name: one for name, one in definitions.items() if one}
     placed = tuple(
         replace(ask, namespace=by_name[ask.network].network.name.partition("/")[0]) for ask in asks
     )
@@ -166,15 +168,15 @@ async def _named(namespace: str, name: str, documents: Documents) -> Definition 
     """The network of this name, of the nearest place that has one."""
     from kube_rdma.api.cni_conf_network import BUILT_IN, built_in
 
-    if found := await documents.configured(namespace, name):
-        return found
+    if definition := await documents.configured(namespace, name):
+        return definition
     for place in _places(namespace):
         try:
-            found = await documents.definition(place, name)
+            definition = await documents.definition(place, name)
         except NotInstalled:
             break  # this way needs no such resource
-        if found:
-            return found
+        if definition:
+            return definition
     if name != BUILT_IN:
         return None
     pool = await documents.has_pool(PoolName(name))

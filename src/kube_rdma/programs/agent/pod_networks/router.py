@@ -56,11 +56,11 @@ class Calls:
             await asyncio.sleep(SWEEP_SECONDS)
             await self._delegates.sweep()
 
-    async def missed(self, one: Attachment) -> None:
+    async def missed(self, attachment: Attachment) -> None:
         """Do a DEL that came while nobody answered, of which the note says no more than this."""
-        if not self._is_delegated(one.container):
-            await self._chain.end(one.container)
-        await self._delegates.end(one.container, one.interface)
+        if not self._is_delegated(attachment.container):
+            await self._chain.end(attachment.container)
+        await self._delegates.end(attachment.container, attachment.interface)
 
     def _refuse_stranded(self, call: Call) -> None:
         """A runtime takes our configuration `rdma` for the cluster's network where no other is left
@@ -78,8 +78,8 @@ class Calls:
 
         What the runtime tells of a pod that asks for nothing is enough; nobody else is asked.
         """
-        told = call.annotations
-        if call.verb is Verb.ADD and told is not None and not names_networks(told):
+        annotations = call.annotations
+        if call.verb is Verb.ADD and annotations is not None and not names_networks(annotations):
             return Result()
         if call.verb is Verb.ADD and self._wiring() is Wiring.DELEGATE and call.pod:
             pod = await self._delegates.node.pod(call.pod, call.uid)
@@ -90,5 +90,5 @@ class Calls:
 
     def _is_delegated(self, container: ContainerId) -> bool:
         """Whether its interfaces end one by one, and not all with the first."""
-        chained = any(one.sandbox.container == container for one in self._chain.known)
+        chained = any(one.sandbox.container == container for one in self._chain.attachments)
         return not chained and container in self._delegates.containers

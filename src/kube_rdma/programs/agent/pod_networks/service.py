@@ -198,7 +198,7 @@ class NetworkSide:
         attaching = Attaching(records, machine.open_pod, plugins, threads, tell)
         records = stack.enter_context(Journal(Folder(site.state / "delegated"), ATTACHMENTS))
         delegated = Attaching(records, machine.open_pod, plugins, threads, tell)
-        guids = Guids(lambda: (*attaching.known, *delegated.known))
+        guids = Guids(lambda: (*attaching.attachments, *delegated.attachments))
         to = (NetworkNode(asked), giver, self._late, machine.inode)
         infos = self._machine.infos
         delegates = Delegates(delegate.Neighbours(*to, guids=guids, infos=infos), delegated)
@@ -244,11 +244,11 @@ class NetworkSide:
     def _keeper(self, pods: NodePods, rounds: Sandboxes, events: Events) -> Keeper:
         def decide(files: tuple[ConfFile, ...], binaries: frozenset[str]) -> ConfPlan:
             before = self._wired.wiring
-            found = self._wired.decide(files, binaries)
+            plan = self._wired.decide(files, binaries)
             # Until it is repaired, pods start without us; the first time, we know who calls us.
-            if found.changes or found.wiring is not before:
+            if plan.changes or plan.wiring is not before:
                 rounds.wake()
-            return found
+            return plan
 
         host, places = self._site.host, self._places
         if not inside(host, places.now.binaries / PLUGIN).exists():  # nobody can have called us
@@ -268,10 +268,10 @@ class NetworkSide:
 
     async def _make_up(self, calls: Calls, missed: MissedDeletes) -> None:
         """Do the DELs that came while nobody answered."""
-        for one in missed.present():
+        for attachment in missed.present():
             try:
-                await calls.missed(one)
-                missed.forget(one)
+                await calls.missed(attachment)
+                missed.forget(attachment)
             except KubeRdmaError as error:
                 log.warning("a missed DEL cannot be done now", why=str(error))
 
