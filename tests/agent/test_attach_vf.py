@@ -105,5 +105,5 @@ async def test_a_function_that_has_gone_is_waited_for(tmp_path):
     """Somebody made the card's functions anew, in a smaller number."""
     world, above = made(tmp_path, **FIELDS)
     above.functions.clear()
-    with pytest.raises(Refused, match="pf10 tells nothing of its virtual function 0"):
+    with pytest.raises(Refused, match="pf10 reports nothing about its virtual function 0"):
         await world.add(1)

@@ -142,7 +142,7 @@ def test_check_names_the_guid_of_a_driver_that_has_to_be_bound_again():
 
     assert check(found, view(GUID)) == ()
     assert check(found, view(OWN)) == (
-        f"net1 (default/rdma-net): the RDMA device of {VIRTUAL.pci} has not the GUID {GUID}",
+        f"net1 (default/rdma-net): the RDMA device of {VIRTUAL.pci} does not have the GUID {GUID}",
     )
 
 

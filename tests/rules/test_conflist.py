@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused
-from kube_rdma.rules.cni_conf.conflist import ENTRY, chained, plan, told, unplan, without
+from kube_rdma.rules.cni_conf.conflist import ENTRY, chained, describe_plan, plan, unplan, without
 
 FLANNEL = """{
   "name": "cbr0",
@@ -181,7 +181,7 @@ def test_our_entry_is_taken_out_of_the_copy_that_a_meta_plugin_keeps():
 )
 def test_who_calls_us_can_be_told(wiring, words):
     """For the node's event."""
-    assert words in told(ConfPlan(wiring, "10-a.conflist"))
+    assert words in describe_plan(ConfPlan(wiring, "10-a.conflist"))
 
 
 def test_when_the_meta_plugin_goes_we_are_chained_again():

@@ -9,7 +9,7 @@ from kube_rdma.model.cni_conf import BUILT_IN, PLUGIN, ConfFile, Wiring
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
-from kube_rdma.rules.cni_conf.conflist import ENTRY, named_by_pods, plan, told, unplan
+from kube_rdma.rules.cni_conf.conflist import ENTRY, describe_plan, named_by_pods, plan, unplan
 from kube_rdma.rules.cni_conf.meta_plugins import (
     CELLO_RDMA,
     META_PLUGINS,
@@ -63,7 +63,7 @@ def test_the_table_says_which_annotation_a_product_reads(kind, readers):
     """And the node's event says it to people."""
     made = plan((conf("00-meta.conf", type=kind), conflist("10-net.conflist", "flannel")))
     assert (made.wiring, made.readers) == (Wiring.DELEGATE, readers)
-    assert f"{readers[0][1]} reads {readers[0][0]}." in told(made)
+    assert f"{readers[0][1]} reads {readers[0][0]}." in describe_plan(made)
 
 
 @pytest.mark.parametrize("kind", ["coordinator", "danm"])
@@ -191,7 +191,7 @@ def test_a_network_rdma_of_somebody_else_is_never_overwritten(kind):
             f"Pods that name rdma go to {kind} until 99-rdma.conflist is removed, then to kube-rdma"
         )
         assert made.notes == (() if kind == PLUGIN else (note,))
-        assert (note in told(made)) == (kind != PLUGIN)
+        assert (note in describe_plan(made)) == (kind != PLUGIN)
 
 
 def test_what_an_old_component_left_behind_is_passed_over():

@@ -90,7 +90,7 @@ def test_addresses_of_cni_args_are_asked_for():
 )
 def test_addresses_of_cni_args_that_are_none_are_refused(ips):
     """They would be ignored in silence otherwise."""
-    with pytest.raises(Refused, match=r"cni-args\.ips: .* is no list of IP addresses") as caught:
+    with pytest.raises(Refused, match=r"cni-args\.ips: .* is not a list of IP addresses") as caught:
         met(arguing(ips), holding=True)
     assert caught.value.remedy
 

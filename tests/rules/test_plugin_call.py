@@ -178,7 +178,7 @@ def test_an_interface_is_told_as_the_pod_shows_it():
 def test_an_interface_that_is_not_there_contradicts_the_answer():
     """The sentence names network and interface."""
     wishes = [other({"type": "x"})]
-    with pytest.raises(Broken, match=r"plugins of default/other said .* no interface net1 in"):
+    with pytest.raises(Broken, match=r"plugins of default/other reported .* no interface net1 in"):
         attached(wishes, plans(wishes, [], node()), PodView(), [])
 
 

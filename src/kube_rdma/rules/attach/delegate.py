@@ -48,8 +48,8 @@ def seat(
         pooled = {one.resource for one in shares if one.bind is Bind.POOL}
         shares = [one for one in tied if one in shares or one.resource in pooled]
         wish = replace(wish, ask=replace(wish.ask, device_id=None))
-    (found,) = seats((wish,), tuple(_left(shares or granted, before)), node)
-    return replace(found, number=_number(before) if table is None else table - FIRST_TABLE)
+    (placed,) = seats((wish,), tuple(_left(shares or granted, before)), node)
+    return replace(placed, number=_number(before) if table is None else table - FIRST_TABLE)
 
 
 def without_rules(plan: Plan) -> Plan:
@@ -72,20 +72,22 @@ def edits(
     """By share the device nodes of its interfaces, each of which comes with its RDMA devices."""
     paths: dict[HeldShare, set[str]] = {}
     for plan, names in interfaces:
-        found = char_paths([one for one in devices if one.name in names], rdma_cm)
-        if plan.held and found:
-            paths.setdefault(plan.held, set()).update(found)
-    return {held: Edits(tuple(sorted(found))) for held, found in paths.items()}
+        device_nodes = char_paths([one for one in devices if one.name in names], rdma_cm)
+        if plan.held and device_nodes:
+            paths.setdefault(plan.held, set()).update(device_nodes)
+    return {held: Edits(tuple(sorted(device_nodes))) for held, device_nodes in paths.items()}
 
 
-def result(plan: Plan, found: Attached, netns: str, dns: Dns | None) -> Result:
+def result(plan: Plan, attached: Attached, netns: str, dns: Dns | None) -> Result:
     """The answer to ADD: an interface of the pod, its addresses, and its routes in the main table.
 
     Default routes are the caller's to set.
     """
     routes = (step for step in plan.steps if isinstance(step, AddRoute) and step.table is None)
     return Result(
-        links=(Link(found.interface, found.mac, netns, found.mtu, pci=found.pci or ""),),
+        links=(
+            Link(attached.interface, attached.mac, netns, attached.mtu, pci=attached.pci or ""),
+        ),
         addresses=tuple(
             LinkAddress(ip_interface((one.address, one.prefix)), one.gateway, 0)
             for one in plan.addresses

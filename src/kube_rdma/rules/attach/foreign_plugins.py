@@ -1,6 +1,6 @@
-"""Networks of types that are not ours: which plugins are called for them, and what they are told.
+"""Networks of other plugins' types: which plugins are called for them, and what they get to read.
 
-Beside rules/attach/plan, which plans what we make ourselves. A pod's entry and the network's
+Beside rules/attach/plan, which plans what kube-rdma makes itself. A pod's entry and the network's
 document become the configuration of each plugin as libcni and Multus would give it: what the entry
 asks for goes to the plugins that declare the capability, the card of the share to all of them. What
 no plugin would do is refused before anything is done.
@@ -69,7 +69,7 @@ def plans(
 ) -> tuple[Plan, ...]:
     """A plan for each network of other plugins, in the order of the annotation.
 
-    Raise Refused when a document is none that plugins read, or asks for what none of them does.
+    Raise Refused when a document is not one that plugins read, or asks for what none of them does.
     """
     return tuple(
         _plan(wish, choice)
@@ -83,20 +83,20 @@ def attached(
 ) -> tuple[Attached, ...]:
     """Each interface of other plugins as the pod shows it, in the order of the plans.
 
-    Raise Broken when plugins said that all is well, and made none of this name.
+    Raise Broken when plugins reported success, and made none of this name.
     """
     asks = {wish.ask.interface: wish.ask for wish in wishes}
     links = {link.name: link for link in view.links}
     dns = {one.interface: one.dns for one in results}
-    found = []
+    interfaces = []
     for plan in planned:
         link = links.get(plan.interface)
         if link is None:
             raise Broken(
-                f"The plugins of {plan.network} said that all is well, and made no interface "
+                f"The plugins of {plan.network} reported success, and made no interface "
                 f"{plan.interface} in the pod."
             )
-        found.append(
+        interfaces.append(
             Attached(
                 network=plan.network,
                 interface=plan.interface,
@@ -112,7 +112,7 @@ def attached(
                 dns=dns.get(plan.interface),
             )
         )
-    return tuple(found)
+    return tuple(interfaces)
 
 
 def _plan(wish: Wish, choice: Choice | None) -> Plan:
@@ -145,8 +145,8 @@ def _call(wish: Wish, pci: PciAddress | None) -> CallPlugin:
     asked = _asked(wish)
     _refuse_untaken(wish, plugins, asked)
     if device:
-        for one in plugins:
-            one.update(deviceID=device, pciBusID=device)
+        for plugin in plugins:
+            plugin.update(deviceID=device, pciBusID=device)
         asked["deviceID"] = device
     version = _version(document)
     common = {
@@ -155,13 +155,16 @@ def _call(wish: Wish, pci: PciAddress | None) -> CallPlugin:
     }
     return CallPlugin(
         wish.ask.interface,
-        tuple(PluginConf(_type(one), _told(one, common, asked, wish)) for one in plugins),
+        tuple(
+            PluginConf(_type(plugin), _plugin_configuration(plugin, common, asked, wish))
+            for plugin in plugins
+        ),
         version,
         document.get("disableCheck") is not True,
     )
 
 
-def _told(plugin: Json, common: Json, asked: Json, wish: Wish) -> bytes:
+def _plugin_configuration(plugin: Json, common: Json, asked: Json, wish: Wish) -> bytes:
     """All that one plugin gets to read, but the previous result."""
     plugin = plugin | common
     declared = _object(plugin, "capabilities")
@@ -227,21 +230,23 @@ def _missing(wish: Wish, folder: str, installed: frozenset[str]) -> Iterator[Ref
 
 def _types(wish: Wish) -> tuple[str, ...]:
     """The binaries that will be called, those of addresses too."""
-    found = []
+    types = []
     for plugin in _plugins(_document(wish)):
-        found += [_type(plugin), str(_object(plugin, "ipam").get("type") or "")]
-    return tuple(dict.fromkeys(filter(None, found)))
+        types += [_type(plugin), str(_object(plugin, "ipam").get("type") or "")]
+    return tuple(dict.fromkeys(filter(None, types)))
 
 
 def _document(wish: Wish) -> Json:
     try:
-        found = json.loads(wish.network.config)
+        document = json.loads(wish.network.config)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        problem = f"the configuration is no JSON object, and {wish.network.plugin} reads no other"
+        document = None
+    if not isinstance(document, dict):
+        problem = (
+            f"the configuration is not a JSON object, and {wish.network.plugin} reads nothing else"
+        )
         raise refused(wish, "config", problem, "Write spec.config as JSON")
-    return found
+    return document
 
 
 def _plugins(document: Json) -> list[Json]:
@@ -250,9 +255,9 @@ def _plugins(document: Json) -> list[Json]:
 
 
 def _object(whole: Json, key: str) -> Json:
-    """The object of this key; what is none says nothing."""
-    found = whole.get(key)
-    return found if isinstance(found, dict) else {}
+    """The object of this key; empty for anything but an object."""
+    nested = whole.get(key)
+    return nested if isinstance(nested, dict) else {}
 
 
 def _type(plugin: Json) -> str:
@@ -260,13 +265,13 @@ def _type(plugin: Json) -> str:
 
 
 def _version(document: Json) -> str:
-    """The newest of the document's that we speak (cniVersions is of 1.1.0)."""
+    """The newest of the document's that kube-rdma speaks (cniVersions is of 1.1.0)."""
     more = document.get("cniVersions")
-    said = [document.get("cniVersion"), *(more if isinstance(more, list) else ())]
-    known = [one for one in said if isinstance(one, str) and numbers(one) <= _NEWEST]
-    return max(known, key=numbers, default="") or _OLDEST
+    versions = [document.get("cniVersion"), *(more if isinstance(more, list) else ())]
+    supported = [one for one in versions if isinstance(one, str) and numbers(one) <= _NEWEST]
+    return max(supported, key=numbers, default="") or _OLDEST
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """A version for comparison; what is no number counts as 0."""
+    """A version for comparison; what is not a number counts as 0."""
     return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))

@@ -34,20 +34,20 @@ def wanted(
     on = {one.seat.pci: [each.name for each in one.netdevs] for one in survey.functions}
     above = {one.seat.pci: one.seat.physical_function for one in survey.functions}
     at = {name: pci for pci, names in on.items() for name in names}
-    found = [name for share in granted for card in share.cards for name in _names(card)]
+    interfaces = [name for share in granted for card in share.cards for name in _names(card)]
     held = {share.share for share in granted} | {one.id for share in granted for one in share.cards}
-    for said in filter(None, map(named, wishes)):
-        if said in held or said.lower() in held:
+    for identifier in filter(None, map(named, wishes)):
+        if identifier in held or identifier.lower() in held:
             continue
-        if ":" not in said:
-            found.append(said)
-        elif names := next((on[pci] for pci in on if pci == said.lower()), None):
-            found += names
+        if ":" not in identifier:
+            interfaces.append(identifier)
+        elif names := next((on[pci] for pci in on if pci == identifier.lower()), None):
+            interfaces += names
         else:
             return None  # a MAC, or a card that is not known
-    physical = [above[at[name]] for name in found if name in at]
-    found += [name for pci in physical if pci for name in on.get(pci, ())]
-    return tuple(dict.fromkeys(found))
+    physical = [above[at[name]] for name in interfaces if name in at]
+    interfaces += [name for pci in physical if pci for name in on.get(pci, ())]
+    return tuple(dict.fromkeys(interfaces))
 
 
 def agree(survey: Survey, names: Sequence[str], links: Iterable[SeenLink]) -> bool:

@@ -2,8 +2,8 @@
 
 Part of rules/attach/seats, which refuses with it, and of rules/attach/plan, which plans with it.
 
-A function takes new GUIDs only when its driver is bound anew (mlx5 asks for them when it probes),
-and the binding makes its RDMA device and interface anew. So both are set through the physical
+A function takes new GUIDs only when its driver is bound again (mlx5 asks for them when it probes),
+and the binding makes its RDMA device and interface again. So both are set through the physical
 function first, then the driver is bound, then what there is by then is found by its PCI address.
 The node and the port of a function have one GUID, for it has one port.
 
@@ -40,30 +40,30 @@ _INFINIBAND = "infiniband"
 
 def with_guids(wish: Wish, wanted: FunctionSettings) -> FunctionSettings:
     """The settings with the GUID that the pod asks for."""
-    said = guids.asked(wish)
-    return replace(wanted, node_guid=said[1], port_guid=said[1]) if said else wanted
+    request = guids.asked(wish)
+    return replace(wanted, node_guid=request[1], port_guid=request[1]) if request else wanted
 
 
-def with_own_guids(seat: Seat, told: FunctionSettings) -> FunctionSettings:
-    """What the physical function tells, with the GUIDs to be set back.
+def with_own_guids(seat: Seat, reported: FunctionSettings) -> FunctionSettings:
+    """What the physical function reports, with the GUIDs to be set back.
 
-    Those that it has set (it tells zeros where it has none), else those that the function has.
+    Those that it has set (it reports zeros where it has none), else those that the function has.
     """
     node, port = _own(seat.card), guids.of_address(seat.link.mac)
     return replace(
-        told,
-        node_guid=next(filter(guids.usable, (told.node_guid, node)), guids.NONE),
-        port_guid=next(filter(guids.usable, (told.port_guid, port)), guids.NONE),
+        reported,
+        node_guid=next(filter(guids.usable, (reported.node_guid, node)), guids.NONE),
+        port_guid=next(filter(guids.usable, (reported.port_guid, port)), guids.NONE),
     )
 
 
 def rebinding(seat: Seat) -> Iterator[RebindFunction]:
     """The driver, where the function gets GUIDs."""
-    said, place, card = guids.asked(seat.wish), seat.link.virtual, seat.card
-    if said and place and card and card.pci and card.function and card.function.driver:
-        found = with_own_guids(seat, seat.link.settings or FunctionSettings()).node_guid
-        assert found
-        yield RebindFunction(card.pci, place.pci, card.function.driver, said[1], found)
+    request, place, card = guids.asked(seat.wish), seat.link.virtual, seat.card
+    if request and place and card and card.pci and card.function and card.function.driver:
+        previous_guid = with_own_guids(seat, seat.link.settings or FunctionSettings()).node_guid
+        assert previous_guid
+        yield RebindFunction(card.pci, place.pci, card.function.driver, request[1], previous_guid)
 
 
 def partition(seat: Seat) -> Iterator[AwaitPartition]:
@@ -98,27 +98,27 @@ def child(seat: Seat, mark: Mark) -> Iterator[Step]:
 def refuse_infiniband(
     wish: Wish, way: Way, link: HostLink, card: Card | None, share: GrantedShare | None
 ) -> None:
-    """Raise Refused for GUIDs and partitions where they cannot be, and for a MAC of one's own."""
+    """Raise Refused for GUIDs and partitions where they cannot be, and for a MAC of its own."""
     wide, own = link.link_type == _INFINIBAND, way is Way.TAKE
     if wish.network.pkey is not None and not wide:
-        problem = f"partitions are of InfiniBand, which {link.name} is not"
+        problem = f"partitions exist on InfiniBand only, which {link.name} is not"
         raise refused(wish, "pkey", problem, "Remove pkey, or use an InfiniBand card")
     mac = wish.ask.mac or wish.network.mac
     if wide and own and mac:
-        problem = f"{link.name} is InfiniBand, its address is made of a GUID and not {mac}"
+        problem = f"{link.name} is InfiniBand, its address is made from a GUID, not {mac}"
         raise refused(wish, "mac", problem, 'Remove mac, or write an "infiniband-guid"')
-    said = guids.asked(wish)
-    if said:
-        _refuse_guid(wish, said[0], link, card if own else None)
-        _refuse_early(wish, said[0], link, share)
+    request = guids.asked(wish)
+    if request:
+        _refuse_guid(wish, request[0], link, card if own else None)
+        _refuse_early(wish, request[0], link, share)
     elif wide and own and link.virtual and not _talks(card):
         node = _own(card)
         problem = f"{link.name} has no GUID ({node}), so its fabric gives it no address"
         place = link.virtual
         remedy = (
             'Write an "infiniband-guid" into the entry, or set one: ip link set '
-            f"{place.physical.name} vf {place.number} node_guid …, port_guid too, and bind its "
-            "driver anew; those that a NodePolicy asks for as virtualFunctions have one"
+            f"{place.physical.name} vf {place.number} node_guid …, port_guid too, and rebind its "
+            "driver; those that a NodePolicy asks for as virtualFunctions have one"
         )
         raise refused(wish, "infiniband-guid", problem, remedy)
 
@@ -136,24 +136,24 @@ def refuse_isolation(wish: Wish, mode: NamespaceMode) -> None:
 
 def refuse_taken(
     placed: Sequence[Seat],
-    known: Sequence[Attachment],
+    attachments: Sequence[Attachment],
     node: HostNetwork,
     claimed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Raise Refused when a GUID is another's: of this pod, of one that lives, of a device here.
 
-    `known` are the attachments of other sandboxes, `claimed` says by GUID who is about to get it.
+    `attachments` are those of other sandboxes, `claimed` says by GUID who is about to get it.
     """
     owners = dict(claimed) | {
         guid: f"{one.sandbox.pod} has it, on {plan.interface}"
-        for one in known
+        for one in attachments
         for plan in one.plans
         for guid in _given(plan.steps)
     }
     for seat in placed:
-        if not (said := guids.asked(seat.wish)):
+        if not (request := guids.asked(seat.wish)):
             continue
-        field, guid = said
+        field, guid = request
         devices = [name for name, pci, has in node.guids if has == guid and pci != seat.link.pci]
         by = owners.get(guid) or (f"{devices[0]} of this node has it" if devices else None)
         if by:
@@ -169,14 +169,14 @@ def _refuse_guid(wish: Wish, field: str, link: HostLink, card: Card | None) -> N
     if link.virtual is None or card is None or card.function is None or not card.function.driver:
         problem = (
             "only a virtual function whose physical one is on the node, and of which the pod holds "
-            f"a share, can be given a GUID; {link.name} is none"
+            f"a share, can be given a GUID; {link.name} is not one"
         )
         remedy = f"Remove {field}, or use a pool of virtual functions"
         raise refused(wish, field, problem, remedy)
 
 
 def _refuse_early(wish: Wish, field: str, link: HostLink, share: GrantedShare | None) -> None:
-    """The container would keep the device node of before the binding, which may be another's."""
+    """The container would keep the device node that was there before, now maybe another's."""
     if share and share.early:
         problem = (
             f"a new GUID gives {link.name} another device node, and the container has got the "

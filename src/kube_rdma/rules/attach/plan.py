@@ -78,8 +78,8 @@ def plans(
 ) -> tuple[Plan, ...]:
     """The Steps of each interface, in the order of the annotation.
 
-    `called` are those that other plugins make. Not `alone`: the pod may have more, of which nobody
-    tells.
+    `called` are those that other plugins make. Not `alone`: the pod may have more, of which nothing
+    is known.
 
     Raise Refused when addresses or routes contradict each other.
     """
@@ -87,37 +87,37 @@ def plans(
     seated = [(seat, _whole(seat, leased)) for seat in seats]
     _refuse_twice(seated)
     _refuse_default_routes(seated, called)
-    for seat, one in seated:
-        _refuse_far(seat, one)
+    for seat, assigned in seated:
+        _refuse_far(seat, assigned)
     crowded = not alone or len(seated) + len(called) > 1
     routes = _main_routes(seated, called)
     return tuple(
         Plan(
-            interface=one.interface,
+            interface=assigned.interface,
             network=seat.wish.network.name,
             card=seat.card.id if seat.card else None,
             steps=(
                 *_link(sandbox.container, seat, node.namespace_mode),
-                *_settings(seat, one, crowded),
-                *_talk(sandbox.container, seat, one, routes[one.interface]),
+                *_settings(seat, assigned, crowded),
+                *_talk(sandbox.container, seat, assigned, routes[assigned.interface]),
             ),
-            addresses=one.addresses,
+            addresses=assigned.addresses,
             held=seat.held,
         )
-        for seat, one in seated
+        for seat, assigned in seated
     )
 
 
 def gids_wanted(planned: Sequence[Plan]) -> dict[str, int]:
     """How many addresses more are to have a GID of a device that other pods have GIDs of too."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for plan in planned:
         made = {step.name for step in plan.steps if isinstance(step, MakeRdma)}
         if any(isinstance(step, MakeLink) for step in plan.steps):
             for step in plan.steps:
                 if isinstance(step, AwaitGid) and step.device not in made:
-                    found[step.device] = found.get(step.device, 0) + 1
-    return found
+                    counts[step.device] = counts.get(step.device, 0) + 1
+    return counts
 
 
 def gid_room(table: GidTable, addresses: int) -> None:
@@ -146,9 +146,9 @@ def soft_name(kind: str, container: ContainerId, interface: InterfaceName) -> st
     return f"{kind}-{digest[:11]}"
 
 
-def subnet_of(one: GivenAddress) -> Subnet:
+def subnet_of(address: GivenAddress) -> Subnet:
     """The subnet that an address lies in."""
-    return ip_network((one.address, one.prefix), strict=False)
+    return ip_network((address.address, address.prefix), strict=False)
 
 
 def _whole(seat: Seat, leased: Mapping[InterfaceName, Given]) -> Given:
@@ -181,10 +181,10 @@ def _link(container: ContainerId, seat: Seat, mode: NamespaceMode) -> Iterator[S
             pkey=network.pkey,
         )
         return
-    found = Host(link.index, link.name)
+    host_link = Host(link.index, link.name)
     soft = soft_links(seat.card) if seat.card else ()
     state = (link.mtu, link.mac, link.up)
-    take = TakeLink(found, taken_as(seat), link.pci, *state, soft, link.addresses)
+    take = TakeLink(host_link, taken_as(seat), link.pci, *state, soft, link.addresses)
     moves = seat.devices if mode is NamespaceMode.EXCLUSIVE else ()
     # Of the device, not of the link: a sub-function's device has no PCI address of its own.
     pci = {device.name: device.pci for device in seat.card.devices} if seat.card else {}
@@ -192,7 +192,7 @@ def _link(container: ContainerId, seat: Seat, mode: NamespaceMode) -> Iterator[S
     yield from before_move(seat)
     yield from rebinding(seat)
     yield from partition(seat)
-    # Moving an InfiniBand device makes its interface anew, so that one is taken afterwards.
+    # Moving an InfiniBand device makes its interface again, so that one is taken afterwards.
     yield from (*steps, take) if link.link_type == "infiniband" else (take, *steps)
     yield from after_move(seat)
     yield from child(seat, mark(container, ask.interface))
@@ -203,15 +203,15 @@ def _settings(seat: Seat, given: Given, crowded: bool) -> Iterator[Step]:
     wanted = {f"net/{tree}/{name}/{key}": value for tree, key, value in network.sysctls}
     if crowded:
         wanted |= {f"net/ipv4/conf/{name}/{key}": value for key, value in _SEVERAL}
-    if any(one.address.version == 6 for one in given.addresses):
+    if any(address.address.version == 6 for address in given.addresses):
         # Runtimes switch IPv6 off in pods whose cluster network has none.
         wanted[f"net/ipv6/conf/{name}/disable_ipv6"] = "0"
     yield from (SetSysctl(path, value) for path, value in wanted.items())
     yield SetLink(name, network.mtu, ask.mac or network.mac)
-    for one in given.addresses:
+    for address in given.addresses:
         if given.probe and _can_ask(seat):
-            yield Probe(name, one.address)
-        yield AddAddress(name, one.address, one.prefix)
+            yield Probe(name, address.address)
+        yield AddAddress(name, address.address, address.prefix)
 
 
 def _can_ask(seat: Seat) -> bool:
@@ -250,38 +250,38 @@ def _main_routes(
     asked = {seat.number: seat.wish.ask.default_routes for seat, _ in seated}
     taken = {_everywhere(gateway) for gateways in asked.values() for gateway in gateways}
     taken |= {step.to for step in _default_steps(called)}
-    found = {}
+    routes = {}
     for seat, given in seated:
         name = given.interface
         steps = []
-        for one in given.routes:
-            if one.to not in taken:
-                taken.add(one.to)
-                beyond = _is_beyond(one.via, given)
-                steps.append(AddRoute(name, one.to, _via(one, given), onlink=beyond))
-        steps += [AddRoute(name, _everywhere(one), one) for one in asked[seat.number]]
-        found[name] = tuple(steps)
-    return found
+        for route in given.routes:
+            if route.to not in taken:
+                taken.add(route.to)
+                beyond = _is_beyond(route.via, given)
+                steps.append(AddRoute(name, route.to, _via(route, given), onlink=beyond))
+        steps += [AddRoute(name, _everywhere(hop), hop) for hop in asked[seat.number]]
+        routes[name] = tuple(steps)
+    return routes
 
 
 def _own_table(given: Given, table: int) -> Iterator[Step]:
     """What comes from the interface's addresses goes out through it, whatever else the pod has."""
     name = given.interface
     routes: dict[Subnet, AddRoute] = {}
-    for one in given.addresses:
-        subnet = subnet_of(one)
-        if one.prefix < one.address.max_prefixlen:
-            routes.setdefault(subnet, AddRoute(name, subnet, None, one.address, table))
-    for one in given.addresses:
-        if one.gateway:
-            everywhere = _everywhere(one.gateway)
-            routes.setdefault(everywhere, AddRoute(name, everywhere, one.gateway, None, table))
+    for address in given.addresses:
+        subnet = subnet_of(address)
+        if address.prefix < address.address.max_prefixlen:
+            routes.setdefault(subnet, AddRoute(name, subnet, None, address.address, table))
+    for address in given.addresses:
+        if address.gateway:
+            everywhere = _everywhere(address.gateway)
+            routes.setdefault(everywhere, AddRoute(name, everywhere, address.gateway, None, table))
     for route in given.routes:
-        if any(one.address.version == route.to.version for one in given.addresses):
+        if any(address.address.version == route.to.version for address in given.addresses):
             hop, beyond = _via(route, given), _is_beyond(route.via, given)
             routes.setdefault(route.to, AddRoute(name, route.to, hop, None, table, beyond))
     yield from routes.values()
-    yield from (AddRule(one.address, table, RULE_PRIORITY) for one in given.addresses)
+    yield from (AddRule(address.address, table, RULE_PRIORITY) for address in given.addresses)
 
 
 def _via(route: NetworkRoute, given: Given) -> Address | None:
@@ -306,11 +306,13 @@ def _refuse_twice(seated: Sequence[tuple[Seat, Given]]) -> None:
     """An address on two interfaces of one pod, or twice on one."""
     first: dict[Address, Seat] = {}
     for seat, given in seated:
-        for one in given.addresses:
-            if other := first.get(one.address):
-                problem = f"{one.address} is taken twice, {other.wish.ask.source} has it already"
+        for address in given.addresses:
+            if other := first.get(address.address):
+                problem = (
+                    f"{address.address} is taken twice, {other.wish.ask.source} has it already"
+                )
                 raise refused(seat.wish, "ips", problem, "Write another address for one of them")
-            first[one.address] = seat
+            first[address.address] = seat
 
 
 def _refuse_default_routes(seated: Sequence[tuple[Seat, Given]], called: Sequence[Plan]) -> None:
@@ -342,8 +344,8 @@ def _refuse_far(seat: Seat, given: Given) -> None:
     for field, gateway in hops:
         if _is_beyond(gateway, given):
             problem = f"the gateway {gateway} is in no subnet of {given.interface}"
-            there = ", ".join(str(subnet_of(one)) for one in given.addresses)
-            remedy = f"Write one inside of {there}" if there else "Give the network addresses"
+            subnets = ", ".join(str(subnet_of(one)) for one in given.addresses)
+            remedy = f"Write one inside of {subnets}" if subnets else "Give the network addresses"
             raise refused(seat.wish, field, problem, remedy)
 
 

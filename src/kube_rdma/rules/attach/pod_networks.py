@@ -71,20 +71,20 @@ def refuse_count(wishes: Sequence[Wish], granted: Sequence[GrantedShare]) -> Non
         raise Refused.all(faults)
 
 
-def unknown(asks: Sequence[NetworkAsk], known: Sequence[str], places: Sequence[str]) -> Refused:
+def unknown(asks: Sequence[NetworkAsk], names: Sequence[str], places: Sequence[str]) -> Refused:
     """The refusal of entries whose network is nowhere.
 
-    `known` are the names that there are on the node and of our own, `places` the namespaces in
+    `names` are those of the networks on the node and of kube-rdma's own, `places` the namespaces in
     which a NetworkAttachmentDefinition was looked for.
     """
-    there = listed(known)
+    available = listed(names)
     faults = []
     for ask in asks:
-        meant = get_close_matches(ask.network, known, n=1)
+        meant = get_close_matches(ask.network, names, n=1)
         guess = f"Did you mean {meant[0]}? " if meant else ""
         faults.append(
             Refused(
-                f"there is no network {ask.network}: known are {there}, and no "
+                f"there is no network {ask.network}: known are {available}, and no "
                 f"NetworkAttachmentDefinition of this name is in namespace {' or '.join(places)}",
                 remedy=f"{guess}Name one of these, install a CNI configuration of this name on "
                 "every node, or create the NetworkAttachmentDefinition",
@@ -99,13 +99,13 @@ def with_card_addresses(seats: Sequence[Seat], given: Sequence[Given]) -> tuple[
 
     Raise Refused where they are required and there are none, or the card does not move.
     """
-    found = {one.interface: one for one in given}
+    by_interface = {one.interface: one for one in given}
     for seat in seats:
         name = seat.wish.ask.interface
         if brought := tuple(_of_card(seat)):
-            before = found.get(name, Given(name))
-            found[name] = replace(before, addresses=(*before.addresses, *brought))
-    return tuple(found.values())
+            before = by_interface.get(name, Given(name))
+            by_interface[name] = replace(before, addresses=(*before.addresses, *brought))
+    return tuple(by_interface.values())
 
 
 def with_default_routes(seats: Sequence[Seat], given: Sequence[Given]) -> tuple[Seat, ...]:
@@ -113,12 +113,12 @@ def with_default_routes(seats: Sequence[Seat], given: Sequence[Given]) -> tuple[
 
     Raise Refused for an entry whose addresses have none.
     """
-    found = {one.interface: one for one in given}
-    return tuple(_routed(seat, found) if seat.wish.ask.default else seat for seat in seats)
+    by_interface = {one.interface: one for one in given}
+    return tuple(_routed(seat, by_interface) if seat.wish.ask.default else seat for seat in seats)
 
 
 def _takes_any(wish: Wish) -> bool:
-    """Whether an interface of ours may be on a share although its network names no resource."""
+    """Whether kube-rdma's interface may be on a share although its network names no resource."""
     return wish.network.resource is None and wish.network.kind is not NetworkKind.OTHER
 
 
@@ -158,21 +158,21 @@ def _of_card(seat: Seat) -> Iterator[GivenAddress]:
         yield GivenAddress(address, prefix, _gateway(GivenAddress(address, prefix)))
 
 
-def _gateway(one: GivenAddress) -> Address | None:
+def _gateway(address: GivenAddress) -> Address | None:
     """The first address of the subnet, unless that is the card's own or there is no room for it."""
-    subnet = subnet_of(one)
+    subnet = subnet_of(address)
     if subnet.num_addresses <= 2:
         return None
     gateway = subnet.network_address + 1
-    return None if gateway == one.address else gateway
+    return None if gateway == address.address else gateway
 
 
 def _routed(seat: Seat, given: Mapping[InterfaceName, Given]) -> Seat:
     wish = seat.wish
     addresses = given[wish.ask.interface].addresses if wish.ask.interface in given else ()
     gateways: dict[int, Address] = {}
-    said = [one.gateway for one in addresses] + [one.gateway for one in wish.network.static]
-    for gateway in said:
+    candidates = [one.gateway for one in addresses] + [one.gateway for one in wish.network.static]
+    for gateway in candidates:
         if gateway is not None:
             gateways.setdefault(gateway.version, gateway)
     if not gateways:

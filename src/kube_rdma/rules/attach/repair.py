@@ -140,10 +140,10 @@ def is_hopeless(state: State, container: ContainerId, pod: PodState) -> bool:
 def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int | None) -> bool:
     """Whether a sandbox surely began without networks that it should have had: only then evict.
 
-    It was made since its pod is known to ask, and since the runtime is known to call us; both in
-    nanoseconds of the wall clock, None for never. A pod that was annotated while it ran, or ran
-    before we came, has missed nothing. Nor does it help to evict a static pod: only its mirror in
-    the API goes, and the kubelet makes it anew.
+    It was made since its pod is known to ask, and since the runtime is known to call kube-rdma;
+    both in nanoseconds of the wall clock, None for never. A pod that was annotated while it ran, or
+    ran before kube-rdma came, has missed nothing. Nor does it help to evict a static pod: only its
+    mirror in the API goes, and the kubelet makes it again.
     """
     if asking is None or chained is None or pod.is_static:
         return False
@@ -158,15 +158,15 @@ def due(state: State, now: float) -> float:
 
 
 def is_others(pod: PodState) -> bool:
-    """Whether somebody else gave the pod its networks: the status names some, and we told none.
+    """Whether somebody else gave the pod its networks: only a foreign status names some.
 
     So it is with pods from before kube-rdma was installed, which Multus attached.
     """
-    told = dict(pod.annotations)
-    if OWN_STATUS in told:
+    annotations = dict(pod.annotations)
+    if OWN_STATUS in annotations:
         return False
     try:
-        entries = json.loads(told.get(STATUS, ""))
+        entries = json.loads(annotations.get(STATUS, ""))
     except (ValueError, RecursionError):
         return False
     if not isinstance(entries, list):
@@ -182,27 +182,27 @@ def _lacking(seen: Seen) -> Iterable[PodSandbox]:
         if is_asking(pod) and not pod.deleting and pod.phase not in _OVER and not is_others(pod)
     }
     newest: dict[tuple[PodName, str], PodSandbox] = {}
-    for one in sorted(seen.sandboxes, key=lambda one: one.created):
-        if one.ready and (one.pod, one.uid) in pods:
-            newest[one.pod, one.uid] = one
+    for sandbox in sorted(seen.sandboxes, key=lambda one: one.created):
+        if sandbox.ready and (sandbox.pod, sandbox.uid) in pods:
+            newest[sandbox.pod, sandbox.uid] = sandbox
     complete = {one.sandbox.container for one in seen.attachments if one.complete}
     return [one for one in newest.values() if one.container not in {*complete, *seen.foreign}]
 
 
 def _absent(seen: Seen) -> list[ContainerId]:
     """Complete attachments without a sandbox. One without an answered ADD may be under way."""
-    known = {one.container: one for one in seen.sandboxes}
-    # Our own pod has a sandbox: a runtime that lists none is not the one that the kubelet asks.
-    if not known:
+    sandboxes = {one.container: one for one in seen.sandboxes}
+    # The agent's own pod has a sandbox: if a runtime lists none, the kubelet asks another one.
+    if not sandboxes:
         return []
-    found = []
-    for one in seen.attachments:
-        container = one.sandbox.container
-        sandbox = known.get(container)
+    containers = []
+    for attachment in seen.attachments:
+        container = attachment.sandbox.container
+        sandbox = sandboxes.get(container)
         has_ended = sandbox is not None and not sandbox.ready and container in seen.gone
-        if one.complete and (sandbox is None or has_ended):
-            found.append(container)
-    return found
+        if attachment.complete and (sandbox is None or has_ended):
+            containers.append(container)
+    return containers
 
 
 def _due(state: State, container: ContainerId) -> float:

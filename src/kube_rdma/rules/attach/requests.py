@@ -74,13 +74,13 @@ def wishes(
     Not `holding`: the pod has no share, so what names no card is left to the plugin of that name.
     The reference plugins put such a link on the interface of the node's default route.
     """
-    known = {network.name: network for network in networks}
+    by_name = {network.name: network for network in networks}
     faults: list[Refused] = []
-    found: list[Wish] = []
+    matched: list[Wish] = []
     for ask in asks:
-        network = known.get(f"{ask.namespace}/{ask.network}")
+        network = by_name.get(f"{ask.namespace}/{ask.network}")
         if network is None:
-            faults.append(_unknown(ask, list(known)))
+            faults.append(_unknown(ask, list(by_name)))
             continue
         wish = Wish(ask, _routed(network, ask))
         if not holding and network.kind in _ANYWHERE and _names_no_card(wish):
@@ -91,16 +91,16 @@ def wishes(
             except Refused as fault:
                 faults.append(fault)
             faults.extend(_unfit(wish))
-        found.append(wish)
+        matched.append(wish)
     if faults:
         raise Refused.all(faults)
-    return tuple(found)
+    return tuple(matched)
 
 
-def in_order(wishes: Sequence[Wish], found: Sequence[Made]) -> tuple[Made, ...]:
+def in_order(wishes: Sequence[Wish], interfaces: Sequence[Made]) -> tuple[Made, ...]:
     """What belongs to interfaces, in the order of the annotation."""
     places = {wish.ask.interface: place for place, wish in enumerate(wishes)}
-    return tuple(sorted(found, key=lambda one: places[one.interface]))
+    return tuple(sorted(interfaces, key=lambda one: places[one.interface]))
 
 
 def refused(wish: Wish, field: str, problem: str, remedy: str) -> Refused:
@@ -118,8 +118,8 @@ def _spelled(ask: NetworkAsk, field: str) -> str:
 
 def _routed(network: Network, ask: NetworkAsk) -> Network:
     """The network with the routes of the entry in place of its own to the same destinations."""
-    said = {route.to for route in ask.routes}
-    others = tuple(route for route in network.routes if route.to not in said)
+    destinations = {route.to for route in ask.routes}
+    others = tuple(route for route in network.routes if route.to not in destinations)
     return replace(network, routes=(*ask.routes, *others))
 
 
@@ -130,29 +130,29 @@ def _names_no_card(wish: Wish) -> bool:
 
 def _with_argued(wish: Wish) -> Wish:
     """With the addresses of its cni-args, where the entry has no others; raise Refused."""
-    said = json.loads(wish.ask.arguments).get("ips")
-    if wish.ask.addresses or not said:
+    ips = json.loads(wish.ask.arguments).get("ips")
+    if wish.ask.addresses or not ips:
         return wish
     try:
-        addresses = tuple(map(_asked, said if isinstance(said, list) else [said]))
+        addresses = tuple(map(_asked, ips if isinstance(ips, list) else [ips]))
     except ValueError:
-        problem = f"{json.dumps(said)} is no list of IP addresses"
+        problem = f"{json.dumps(ips)} is not a list of IP addresses"
         remedy = 'Write it like ["10.0.0.10/24"]'
         raise refused(wish, "cni-args.ips", problem, remedy) from None
     return replace(wish, ask=replace(wish.ask, addresses=addresses))
 
 
-def _asked(said: object) -> AskedAddress:
-    """ValueError for what is no address, and for one with a zone (fe80::1%eth0)."""
-    if not isinstance(said, str) or "%" in said:
-        raise ValueError(said)
-    found = ip_interface(said)
-    return AskedAddress(found.ip, found.network.prefixlen if "/" in said else None)
+def _asked(entry: object) -> AskedAddress:
+    """ValueError for what is not an address, and for one with a zone (fe80::1%eth0)."""
+    if not isinstance(entry, str) or "%" in entry:
+        raise ValueError(entry)
+    parsed = ip_interface(entry)
+    return AskedAddress(parsed.ip, parsed.network.prefixlen if "/" in entry else None)
 
 
-def _unknown(ask: NetworkAsk, known: Sequence[str]) -> Refused:
+def _unknown(ask: NetworkAsk, names: Sequence[str]) -> Refused:
     name = f"{ask.namespace}/{ask.network}"
-    meant = get_close_matches(name, known, n=1)
+    meant = get_close_matches(name, names, n=1)
     guess = f"Did you mean {meant[0]}? " if meant else ""
     return Refused(
         f"there is no network {name}",
@@ -163,7 +163,7 @@ def _unknown(ask: NetworkAsk, known: Sequence[str]) -> Refused:
 
 
 def _unfit(wish: Wish) -> Iterator[Refused]:
-    """What the entry asks for and an interface of ours cannot have."""
+    """What the entry asks for and an interface of kube-rdma cannot have."""
     kind = wish.network.kind
     for name, _ in wish.ask.capabilities:
         problem = f"{name} has no effect on an RDMA network: {_NO_EFFECT[name]}"
@@ -184,8 +184,8 @@ def _unfit(wish: Wish) -> Iterator[Refused]:
 
 def _unfit_infiniband(wish: Wish) -> Iterator[Refused]:
     kind = wish.network.kind
-    if said := guids.asked(wish):
-        field, guid = said
+    if request := guids.asked(wish):
+        field, guid = request
         if why := guids.wrong(guid):
             remedy = 'Write that of one port, like "02:00:0a:00:00:00:00:01"'
             yield refused(wish, field, f"{guid} {why}", remedy)
@@ -197,7 +197,7 @@ def _unfit_infiniband(wish: Wish) -> Iterator[Refused]:
         remedy = "See why in the log of ib-kubernetes, or remove ibKubernetesEnabled"
         yield refused(wish, "cni-args", problem, remedy)
     if wish.network.pkey == 0:
-        problem = "0 is the number of no partition"
+        problem = "0 is not the number of a partition"
         yield refused(wish, "pkey", problem, "Write that of a partition of the fabric, like 0x8001")
 
 

@@ -20,7 +20,7 @@ from kube_rdma.model.step import MakeRdma
 def as_named(placed: Sequence[Seat], view: PodView) -> tuple[Seat, ...]:
     """The seats with the names that their RDMA devices have now.
 
-    A driver that was bound anew has made them anew, and the old name may be another device's.
+    A driver that was bound again has made them again, and the old name may be another device's.
     """
     return tuple(replace(seat, devices=tuple(_names(seat, view))) for seat in placed)
 
@@ -37,14 +37,14 @@ def attached(
     """Each interface as it is in the pod, in the order of the annotation."""
     links = {link.name: link for link in view.links}
     by_name = {device.name: device for device in devices}
-    found = []
+    interfaces = []
     for plan, seat in zip(plans, seats, strict=True):
         link = links[plan.interface]
         names = [name for name in rdma_names((plan,), (seat,)) if name in by_name]
         device = by_name[names[0]] if names else None
         gid = _gid(device, plan) if device else None
         place = seat.card.seat if seat.card else None
-        found.append(
+        interfaces.append(
             Attached(
                 network=plan.network,
                 interface=plan.interface,
@@ -60,7 +60,7 @@ def attached(
                 default_routes=seat.wish.ask.default_routes,
             )
         )
-    return tuple(found)
+    return tuple(interfaces)
 
 
 def char_paths(devices: Sequence[Device], rdma_cm: str | None) -> tuple[str, ...]:
@@ -75,28 +75,28 @@ def edits(
 ) -> dict[HeldShare, Edits]:
     """By share the device nodes of its interface's RDMA devices: each container gets its own."""
     by_name = {device.name: device for device in devices}
-    found: dict[HeldShare, Edits] = {}
+    by_share: dict[HeldShare, Edits] = {}
     for plan, seat in zip(plans, placed, strict=True):
         names = [name for name in rdma_names((plan,), (seat,)) if name in by_name]
         if plan.held and names:
-            before = found.get(plan.held, Edits()).char_paths
+            before = by_share.get(plan.held, Edits()).char_paths
             paths = char_paths([by_name[name] for name in names], rdma_cm)
-            found[plan.held] = Edits(tuple(sorted({*before, *paths})))
-    return found
+            by_share[plan.held] = Edits(tuple(sorted({*before, *paths})))
+    return by_share
 
 
 def _names(seat: Seat, view: PodView) -> Iterator[str]:
     pci = {device.name: device.pci for device in seat.card.devices} if seat.card else {}
     for name in seat.devices:
-        there = [one.name for one in view.rdma if one.pci and one.pci == pci.get(name)]
-        yield name if name in there or not there else there[0]
+        current = [one.name for one in view.rdma if one.pci and one.pci == pci.get(name)]
+        yield name if name in current or not current else current[0]
 
 
 def _gid(device: Device, plan: Plan) -> Gid | None:
     """The RoCE v2 entry of the interface's first address; the pod's own, never a neighbour's."""
-    for one in plan.addresses:
+    for address in plan.addresses:
         for port in device.ports:
             for gid in port.gids:
-                if gid.type is GidType.ROCE_V2 and gid.value == gid_of(one.address):
+                if gid.type is GidType.ROCE_V2 and gid.value == gid_of(address.address):
                     return gid
     return None

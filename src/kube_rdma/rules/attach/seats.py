@@ -53,18 +53,18 @@ Choice = tuple[GrantedShare, Card]
 def seats(
     wishes: Sequence[Wish], granted: Sequence[GrantedShare], node: HostNetwork
 ) -> tuple[Seat, ...]:
-    """Where each network of ours goes, in the order of the annotation; other plugins' are left out.
+    """Where each network goes, in the order of the annotation; other plugins' are left out.
 
     `granted` are the pod's shares, container by container. Raise Refused when shares, cards or
     links do not fit.
     """
-    found = tuple(
+    placed = tuple(
         _seat(number, wish, choice, node)
         for number, (wish, choice) in enumerate(choices(wishes, granted, node), 1)
         if wish.network.kind is not NetworkKind.OTHER
     )
-    _refuse_taken_twice(found)
-    return found
+    _refuse_taken_twice(placed)
+    return placed
 
 
 def choices(
@@ -72,7 +72,7 @@ def choices(
 ) -> tuple[tuple[Wish, Choice | None], ...]:
     """Each network with its share and card, in the order of the annotation; raise as seats.
 
-    A network of other plugins has its turn too: it may be made of a card that we gave.
+    A network of other plugins has its turn too: it may be made of a card that kube-rdma gave.
     """
     _refuse_too_many(wishes, granted)
     desk = _Desk(granted, node, set())
@@ -131,7 +131,7 @@ class _Desk:
         return next(((g, c) for _, _, g, c in self._offers(resource) if match(c)), None)
 
     def _concerns(self, resource: str | None) -> bool:
-        """Whether this is a resource of ours: other plugins are used with those of others too."""
+        """Whether kube-rdma offers this resource: other plugins are used with foreign ones too."""
         return resource is not None and any(self._offers(resource))
 
     def _offers(self, resource: str | None) -> Iterator[tuple[int, int, GrantedShare, Card]]:
@@ -176,11 +176,11 @@ class _Desk:
         )
 
 
-def with_pods(node: HostNetwork, known: Iterable[Attachment]) -> HostNetwork:
-    """The node with the links that its pods have; `known` are their attachments."""
+def with_pods(node: HostNetwork, attachments: Iterable[Attachment]) -> HostNetwork:
+    """The node with the links that its pods have; `attachments` are theirs."""
     taken = [
         (step.link.name, step.pci, str(one.sandbox.pod))
-        for one in known
+        for one in attachments
         for plan in one.plans
         for step in plan.steps
         if isinstance(step, TakeLink)
@@ -230,8 +230,8 @@ def _link(wish: Wish, card: Card | None, node: HostNetwork) -> HostLink:
     if link is None and (pod := _holder(node, name.lower(), name)):
         raise refused(wish, _named_by(wish), f"{name} is in the pod {pod}", UNTIL_IT_ENDS)
     if link is None:
-        there = listed([each.name for each in node.links]) or "none"
-        problem = f"the node has no interface {name}; it has {there}"
+        interfaces = listed([each.name for each in node.links]) or "none"
+        problem = f"the node has no interface {name}; it has {interfaces}"
         raise refused(
             wish, _named_by(wish), problem, "Write one that every node of the network has"
         )
@@ -246,7 +246,7 @@ def _holder(node: HostNetwork, pci: str | None, *names: str) -> str | None:
 
 
 def _refuse_owned(wish: Wish, link: HostLink, node: HostNetwork) -> None:
-    """A card that is the kubelet's to give: whoever takes it besides, takes it from somebody."""
+    """A card that is the kubelet's to give: taking it otherwise takes it from somebody."""
     owner = next((of for card, of in node.owned if link_of(card, node) is link), None)
     if owner:
         problem = f"{link.name} belongs to {owner}, and the pod holds no share of it"
@@ -339,9 +339,9 @@ def _refuse_too_many(wishes: Sequence[Wish], granted: Sequence[GrantedShare]) ->
             raise refused(asking[len(shares)], "resource", problem, remedy)
 
 
-def _refuse_taken_twice(found: Sequence[Seat]) -> None:
+def _refuse_taken_twice(placed: Sequence[Seat]) -> None:
     first: dict[int, Seat] = {}
-    for seat in found:
+    for seat in placed:
         other = first.setdefault(seat.link.index, seat)
         if other is not seat and Way.TAKE in (other.way, seat.way):
             problem = f"{seat.link.name} is meant by {other.wish.ask.source} too, and can move once"

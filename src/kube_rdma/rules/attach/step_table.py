@@ -1,6 +1,6 @@
 """What each kind of Step comes to: what is wrong in a pod where it is not done, and what undoes it.
 
-One row for each kind; a new kind is one row here, one sentence in views/steps, and whoever runs it
+One row for each kind; a new kind is one row here, one sentence in views/steps, and what runs it
 in adapters/kernel. tests/house/test_steps.py sees that none of them is forgotten. rules/attach/undo
 takes whole attachments back by these rows, and checks them.
 """
@@ -90,7 +90,7 @@ def _made_link(step: MakeLink, seen: PodView) -> str:
 
 def _taken_link(step: TakeLink, seen: PodView) -> str:
     # Moving keeps the index unless the namespace has another link with it, so it proves nothing.
-    # Of a card's own link on virtio, and before Linux 5.14, the kernel tells no function.
+    # Of a card's own link on virtio, and before Linux 5.14, the kernel names no function.
     link = _link(seen, step.name)
     if (
         link is not None
@@ -111,7 +111,7 @@ def _given_back(step: TakeLink) -> tuple[Undo, ...]:
 def _bound(step: RebindFunction, seen: PodView) -> str:
     if any(device.pci == step.pci and device.guid == step.guid for device in seen.rdma):
         return ""
-    return f"the RDMA device of {step.pci} has not the GUID {step.guid}"
+    return f"the RDMA device of {step.pci} does not have the GUID {step.guid}"
 
 
 def _set_link(step: SetLink, seen: PodView) -> str:

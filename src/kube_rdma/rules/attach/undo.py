@@ -1,6 +1,6 @@
 """Takes an attachment back, and compares it with what the pod has now.
 
-The journal holds Plans, and a fresh look at the pod (PodView) is all that is needed besides: after
+The journal holds Plans, and a fresh look at the pod (PodView) is all else that is needed: after
 a crash nobody knows which Step was the last, so undo is safe for all of them. CNI CHECK is `check`.
 What a single Step comes to stands in rules/attach/step_table.
 """
@@ -28,16 +28,16 @@ def undo(plan: Plan) -> tuple[Undo, ...]:
     """What takes all Steps of the plan back, whichever of them were run.
 
     Last Step first, but RDMA devices before everything: on InfiniBand their way back makes the
-    link anew on the node, which is then found there. Addresses, routes and sysctls go with the
-    link. A driver that is bound anew brings all of its function home, and has to: whoever dies
+    link again on the node, which is then found there. Addresses, routes and sysctls go with the
+    link. A driver that is bound again brings all of its function home, and has to: a crash
     between unbinding and binding leaves neither link nor RDMA device.
     """
     acts = [one for step in reversed(plan.steps) for one in undone(step)]
     bound = {one.pci for one in acts if isinstance(one, RebindFunction)}
     acts = [one for one in acts if not (isinstance(one, GiveBackRdma) and one.pci in bound)]
 
-    def turn(one: Undo) -> int:
-        match one:
+    def turn(act: Undo) -> int:
+        match act:
             case GiveBackRdma():
                 return 0
             case RebindFunction():
@@ -50,7 +50,7 @@ def undo(plan: Plan) -> tuple[Undo, ...]:
 
 
 def undo_by_plan(plans: Sequence[Plan]) -> tuple[tuple[int, Undo], ...]:
-    """What takes all of a pod's plans back, the last plan first; the links that we made go at once.
+    """What takes all of a pod's plans back, the last plan first; the links made go at once.
 
     They go where the last of them would: by then what stands on each of them is gone. Each act is
     with its plan's place; ALL_PLANS for that of several. What follows an act of a plan that could

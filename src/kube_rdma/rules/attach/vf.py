@@ -11,12 +11,13 @@ same. Many a physical function takes no other MAC from a virtual one that it doe
 administrative one stands (igb_set_vf_mac_addr, ixgbe_set_vf_mac_addr, i40e_check_vf_permission), so
 it has to be there first; and on the way back it has to be gone first, or the link could not have
 its old one. A driver that is bound hears of it at its next reset (igbvf) or not before it is bound
-anew (mlx5), which is why the link is told besides; adapters/kernel/pod/links makes it reset where
+again (mlx5), which is why the link is set as well; adapters/kernel/pod/links makes it reset where
 its driver refuses. GUIDs of InfiniBand are rules/attach/infiniband's.
 
 RDMA CM needs a node GUID. mlx5 makes that of Ethernet out of the administrative MAC that it finds
-when it is bound (mlx5_eswitch_set_vport_mac); functions that we make have one from the beginning
-(adapters/kernel/sriov/addresses). One of before a later MAC will do, and none is refused here.
+when it is bound (mlx5_eswitch_set_vport_mac); functions that kube-rdma makes have one at once
+(adapters/kernel/sriov/addresses). One made from an earlier MAC will do; a
+function without one is refused here.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ _CALLED = {
     "spoof_check": "spoof check",
     "trust": "trust",
     "link_state": "link state",
-    "min_rate": "least rate",
-    "max_rate": "highest rate",
+    "min_rate": "minimum rate",
+    "max_rate": "maximum rate",
     "node_guid": "node GUID",
     "port_guid": "port GUID",
 }
@@ -64,12 +65,12 @@ def places(seats: tuple[Seat, ...]) -> tuple[FunctionPlace, ...]:
 
 
 def with_settings(
-    seats: tuple[Seat, ...], known: Iterable[tuple[FunctionPlace, FunctionSettings]]
+    seats: tuple[Seat, ...], settings: Iterable[tuple[FunctionPlace, FunctionSettings]]
 ) -> tuple[Seat, ...]:
     """The seats with what is known of their virtual functions."""
-    told = dict(known)
+    by_place = dict(settings)
     return tuple(
-        replace(seat, link=replace(seat.link, settings=told.get(seat.link.virtual)))
+        replace(seat, link=replace(seat.link, settings=by_place.get(seat.link.virtual)))
         if seat.link.virtual
         else seat
         for seat in seats
@@ -85,17 +86,17 @@ def before_move(seat: Seat) -> Iterator[SetFunction]:
     if link.settings is None:
         place = link.virtual
         problem = (
-            f"{place.physical.name} tells nothing of its virtual function {place.number}, so it "
-            "could not be set back"
+            f"{place.physical.name} reports nothing about its virtual function {place.number}, "
+            "so it could not be set back"
         )
-        remedy = 'Use a card whose driver tells it, or write "type": "host-device"'
+        remedy = 'Use a card whose driver reports it, or write "type": "host-device"'
         raise refused(seat.wish, "type", problem, remedy)
-    found = with_own_guids(seat, link.settings)
-    yield SetFunction(link.virtual, wanted, _same_fields(found, wanted))
+    previous = with_own_guids(seat, link.settings)
+    yield SetFunction(link.virtual, wanted, _same_fields(previous, wanted))
 
 
 def after_move(seat: Seat) -> Iterator[SetFunction]:
-    """The administrative MAC, where the pod wants one and the physical function tells of its own.
+    """The administrative MAC, where the pod wants one and the physical function reports its own.
 
     Where it does not, the link alone gets the MAC.
     """
@@ -103,8 +104,8 @@ def after_move(seat: Seat) -> Iterator[SetFunction]:
     if link.virtual is None or link.settings is None or mac is None:
         return
     if link.settings.mac is not None and link.link_type != _INFINIBAND:
-        found = FunctionSettings(mac=link.settings.mac)
-        yield SetFunction(link.virtual, FunctionSettings(mac=mac.lower()), found)
+        previous = FunctionSettings(mac=link.settings.mac)
+        yield SetFunction(link.virtual, FunctionSettings(mac=mac.lower()), previous)
 
 
 def refuse_function(wish: Wish, link: HostLink, card: Card | None) -> None:
@@ -132,11 +133,11 @@ def refuse_late_mac(wish: Wish, link: HostLink, card: Card | None) -> None:
         place = link.virtual
         problem = (
             f"{lacking[0].name} has no node GUID, without which RDMA CM does not work: {driver} "
-            "makes it of the administrative MAC that it finds when it is bound, and it is bound"
+            "makes it from the administrative MAC that it finds when it is bound, and it is bound"
         )
         remedy = (
-            f"Run: ip link set {place.physical.name} vf {place.number} mac …, and bind its driver "
-            "anew; those that a NodePolicy asks for as virtualFunctions have one"
+            f"Run: ip link set {place.physical.name} vf {place.number} mac …, and rebind its "
+            "driver; those that a NodePolicy asks for as virtualFunctions have one"
         )
         raise refused(wish, "mac", problem, remedy)
 
@@ -169,9 +170,11 @@ def differing(step: SetFunction, seen: PodView) -> tuple[str, ...]:
     )
 
 
-def _same_fields(found: FunctionSettings, wanted: FunctionSettings) -> FunctionSettings:
-    said = {name: getattr(found, name) for name in _FIELDS if getattr(wanted, name) is not None}
-    return replace(FunctionSettings(), **said)
+def _same_fields(previous: FunctionSettings, wanted: FunctionSettings) -> FunctionSettings:
+    restored = {
+        name: getattr(previous, name) for name in _FIELDS if getattr(wanted, name) is not None
+    }
+    return replace(FunctionSettings(), **restored)
 
 
 def _no_place(wish: Wish, link: HostLink, card: Card | None) -> Refused:
@@ -182,7 +185,7 @@ def _no_place(wish: Wish, link: HostLink, card: Card | None) -> Refused:
         remedy = f'Let the node keep the interface of {above}, or write "type": "host-device"'
         return refused(wish, "type", problem, remedy)
     physical = seat is not None and seat.sriov_total is not None
-    what = "a physical one" if physical else "none"
+    what = "a physical one" if physical else "not one"
     type_ = "ib-sriov" if wish.network.infiniband else "sriov"
     problem = f"{type_} is for virtual functions, and {link.name} is {what}"
     remedy = 'Use a pool of virtual functions, or write "type": "host-device"'

@@ -1,4 +1,4 @@
-"""Who calls us: the runtime behind the cluster's plugin, a meta-plugin, or a plugin for addresses.
+"""Who calls kube-rdma: the runtime after the cluster's plugin, a meta-plugin, a plugin's IPAM.
 
 First of all rules of a call. One binary by two names serves all three, and what tells them apart is
 in the configuration that comes along (rules/cni_conf/conflist writes the mark).
@@ -18,7 +18,7 @@ FIRST = InterfaceName("eth0")
 
 
 class Role(StrEnum):
-    """What a call is about. UNTOLD: the end of something, and only our records say of what."""
+    """What a call is about. UNTOLD: the end of something; only the agent's records say of what."""
 
     CHAIN = "chain"  # all networks of a pod, which its annotation names
     DELEGATE = "delegate"  # the one network whose configuration came
@@ -27,10 +27,11 @@ class Role(StrEnum):
 
 
 def role(call: Call) -> Role:
-    """What the call is about; raise Refused for a place in a network where we can do nothing.
+    """What the call is about; raise Refused for a place where kube-rdma can do nothing.
 
-    What a meta-plugin calls us for has no previous result when it begins. Later it has ours, so
-    other verbs tell nothing. Entries that were written before there was a mark are still about.
+    What a meta-plugin calls for has no previous result when it begins. Later it has that of
+    kube-rdma, so other verbs tell nothing. Entries that were written before there was a mark are
+    still about.
     """
     if call.plugin != PLUGIN:
         return Role.ADDRESSES

@@ -1,13 +1,13 @@
-"""Where our plugin stands in a node's CNI configuration: files in, changed files out.
+"""Where kube-rdma stands in a node's CNI configuration: files in, changed files out.
 
 A runtime takes the first file that is a network, in the order of the names (libcni ConfFiles,
-containerd go-cni loadFromConfDir, CRI-O ocicni). Into that one our entry is put behind the others,
+containerd go-cni loadFromConfDir, CRI-O ocicni). Into that one its entry is put behind the others,
 once, and everything else in it stays as it is. A file with a lone plugin has no room for a second
-one: a list of ours is then put before it, with its plugin and ours, and removed to undo it. Where a
-meta-plugin (meta_plugins) comes first it is the one that calls us, and nothing is chained: our
+one: a list of its own is then put before it, with both plugins, and removed to undo it. Where a
+meta-plugin (meta_plugins) comes first it is the one that calls kube-rdma; nothing is chained: the
 entry is also taken out of the copy of the cluster's list that such a plugin may keep in its own
-file, and a list of ours that it calls for the cluster's network stays, without us. The entry bears
-a mark, by which the agent tells its calls from those for a network of our type.
+file, and an own list that it calls for the cluster's network stays, without it. The entry bears
+a mark, by which the agent tells its calls from those for a network of its type.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from kube_rdma.rules.cni_conf.meta_plugins import (
 
 ENTRY: dict[str, Any] = {"type": PLUGIN, CHAINED: True, "capabilities": {ANNOTATIONS: True}}
 
-# Names of our own list, the first that sorts before the file it stands in for.
+# Names of kube-rdma's own list, the first that sorts before the file it stands in for.
 OWN_LISTS = ("00-kube-rdma.conflist", "0-kube-rdma.conflist", "!kube-rdma.conflist")
 OWN_FILES = (*OWN_LISTS, RDMA_CONF)
 
-# Who calls us, for people.
-_TOLD = {
+# Who calls kube-rdma, for people.
+_SENTENCES = {
     Wiring.CHAIN: "Pods get networks from kube-rdma, which is chained in {}.",
     Wiring.DELEGATE: (
         "Pods get networks from the meta-plugin of {}; kube-rdma is not chained and makes those of "
@@ -62,18 +62,18 @@ OLDEST = (0, 3, 1)
 
 
 def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
-    """What to change so that we are called once for each pod; `files` are all of the folder.
+    """What to change so that kube-rdma is called once for each pod; `files` are all of the folder.
 
     Raise Refused when the configuration cannot be chained, or two meta-plugins claim the pods.
     """
-    found = networks(files)
-    foreign = [one for one in found if not _is_ours(one)]
+    present = networks(files)
+    foreign = [one for one in present if not _is_ours(one)]
     if not foreign:
         return _compared(files, {}, ConfPlan(Wiring.NONE))
     wanted = {file.name: without(file.text) for file, _ in foreign}
     default, document = foreign[0]
     if meta := readers(foreign):
-        wanted |= _still_called(found)
+        wanted |= _still_called(present)
         goal, more = _behind(meta, default.name, documents(files))
         return _compared(files, wanted | more, goal)
     _refuse_old(default, document)
@@ -86,10 +86,10 @@ def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
 
 
 def unplan(files: tuple[ConfFile, ...]) -> ConfPlan:
-    """What to change so that nothing calls us any more."""
-    found = networks(files)
-    wanted = {file.name: without(file.text) for file, _ in found if file.name not in OWN_FILES}
-    stays = _still_called(found)
+    """What to change so that nothing calls kube-rdma any more."""
+    present = networks(files)
+    wanted = {file.name: without(file.text) for file, _ in present if file.name not in OWN_FILES}
+    stays = _still_called(present)
     notes = tuple(
         f"{name} stays, without kube-rdma: a meta-plugin calls it for the cluster's network"
         for name in stays
@@ -102,8 +102,8 @@ def named_by_pods(
 ) -> tuple[tuple[ConfFile, ...], tuple[str, ...]]:
     """The files that a pod may mean by a name, and the names of those that are passed over.
 
-    Our own `rdma` says nothing that the agent does not know. That of VKE's own component outlives
-    it; without its plugin (`installed` are the node's) it would be in the way of every pod.
+    kube-rdma's own `rdma` says nothing that the agent does not know. That of VKE's own component
+    outlives it; without its plugin (`installed` are the node's) it would block every pod.
     """
     over = [
         file.name
@@ -122,19 +122,19 @@ def name_of(files: tuple[ConfFile, ...], default: str) -> str:
     return str(names[0] or "") if names else ""
 
 
-def told(made: ConfPlan) -> str:
-    """Who calls us by this plan, as a sentence."""
+def describe_plan(made: ConfPlan) -> str:
+    """Who calls kube-rdma by this plan, as a sentence."""
     readers = (f"{product} reads {key}." for key, product in made.readers)
     notes = (f"{note}." for note in made.notes)
-    return " ".join((_TOLD[made.wiring].format(made.default), *readers, *notes))
+    return " ".join((_SENTENCES[made.wiring].format(made.default), *readers, *notes))
 
 
 def chained(text: str) -> str:
-    """A list with our entry in it once, behind another; the very same text if it is so already."""
+    """A list with the entry in it once, behind another; the very same text if it is so already."""
     document = json.loads(text)
     listed = document["plugins"]
     places = [place for place, plugin in enumerate(listed) if _is_entry(plugin)]
-    # Others may stand behind us: whoever wants to be last too would be fought for ever.
+    # Others may stand behind it: one that wants to be last too would be fought endlessly.
     if len(places) == 1 and places[0] > 0:
         if ENTRY.items() <= listed[places[0]].items():
             return text
@@ -145,20 +145,22 @@ def chained(text: str) -> str:
 
 
 def without(text: str) -> str:
-    """A file without our entry, also in the lists that a meta-plugin keeps; else the same text."""
+    """A file without the entry, also in the lists that a meta-plugin keeps; else the same text."""
     document = json.loads(text)
-    lists = [one for one in (document, *kept(document)) if is_list(one)]
-    left = [(one, _others(one["plugins"])) for one in lists]
-    changed = [(one, others) for one, others in left if others != one["plugins"]]
-    for one, others in changed:
-        one["plugins"] = others
+    lists = [plugin_list for plugin_list in (document, *kept(document)) if is_list(plugin_list)]
+    left = [(plugin_list, _others(plugin_list["plugins"])) for plugin_list in lists]
+    changed = [
+        (plugin_list, others) for plugin_list, others in left if others != plugin_list["plugins"]
+    ]
+    for plugin_list, others in changed:
+        plugin_list["plugins"] = others
     return _written(document) if changed else text
 
 
 def _others(listed: Sequence[Any]) -> list[Any]:
-    """The plugins of a list without our entry, which was always put behind another plugin.
+    """The plugins of a list without the entry, which was always put behind another plugin.
 
-    What has no mark and comes first is a network of our type that has nothing to say.
+    What has no mark and comes first is a network of kube-rdma's type that has nothing to say.
     """
     return [
         one
@@ -168,14 +170,14 @@ def _others(listed: Sequence[Any]) -> list[Any]:
 
 
 def _behind(
-    meta: Sequence[Reader], default: str, there: Sequence[Network]
+    meta: Sequence[Reader], default: str, present: Sequence[Network]
 ) -> tuple[ConfPlan, dict[str, str]]:
-    """What holds behind these meta-plugins, and the file that we have there, by its name."""
+    """What holds behind these meta-plugins, and kube-rdma's file there, by its name."""
     read = tuple((one.plugin.reads, one.plugin.product) for one in meta)
     goal = ConfPlan(Wiring.DELEGATE, default, readers=read)
     if POD_NETWORKS not in dict(read):
         return goal, {}
-    others = [one for one in there if one[1].get("name") == RDMA and one[0].name != RDMA_CONF]
+    others = [one for one in present if one[1].get("name") == RDMA and one[0].name != RDMA_CONF]
     if not others:
         conf = rdma_conf()
         return goal, {conf.name: conf.text}
@@ -186,18 +188,18 @@ def _behind(
     return replace(goal, notes=notes), {}
 
 
-def _still_called(found: Sequence[Network]) -> dict[str, str]:
-    """A list of ours that a meta-plugin has found and calls, as its lone plugin is now."""
+def _still_called(present: Sequence[Network]) -> dict[str, str]:
+    """An own list that a meta-plugin has found and calls, as its lone plugin is now."""
     return {
-        file.name: _plain(file, document, found)
-        for file, document in found
-        if file.name in OWN_LISTS and is_called(file.name, found)
+        file.name: _plain(file, document, present)
+        for file, document in present
+        if file.name in OWN_LISTS and is_called(file.name, present)
     }
 
 
-def _plain(own: ConfFile, document: Document, found: Sequence[Network]) -> str:
-    """A list of ours without our entry; the file that it stands in for may have changed since."""
-    for file, lone in found:
+def _plain(own: ConfFile, document: Document, present: Sequence[Network]) -> str:
+    """An own list without the entry; the file that it stands in for may have changed since."""
+    for file, lone in present:
         stands_in = not is_list(lone) and lone.get("name") == document.get("name")
         if stands_in and file.name not in OWN_FILES and type_of(lone) not in META_PLUGINS:
             return _written(_wrapped(lone))
@@ -209,9 +211,9 @@ def _is_ours(network: Network) -> bool:
 
 
 def _is_entry(plugin: object) -> bool:
-    """Whether it is our entry, with its mark or as we wrote it before there was one.
+    """Whether it is kube-rdma's entry, with its mark or as written before there was one.
 
-    A plugin of our type with anything to say is a network of its own, and somebody else's.
+    A plugin of this type with anything to say is a network of its own, and somebody else's.
     """
     return _is_marked(plugin) or plugin == {"type": PLUGIN}
 
@@ -241,7 +243,7 @@ def _own_name(default: ConfFile) -> str:
         if name.encode() < default.name.encode():
             return name
     raise Refused(
-        "no list of ours can be put before it, its name sorts too early",
+        "no list of kube-rdma can be put before it, its name sorts too early",
         remedy="Give the file a name that begins with a digit, or make it a .conflist",
         where=default.name,
     )
@@ -258,7 +260,9 @@ def _written(document: Document) -> str:
 
 
 def _compared(files: Iterable[ConfFile], wanted: dict[str, str], goal: ConfPlan) -> ConfPlan:
-    there = {file.name: file.text for file in files}
-    writes = tuple(ConfFile(name, text) for name, text in wanted.items() if there.get(name) != text)
-    removes = tuple(name for name in there if name in OWN_FILES and name not in wanted)
+    current = {file.name: file.text for file in files}
+    writes = tuple(
+        ConfFile(name, text) for name, text in wanted.items() if current.get(name) != text
+    )
+    removes = tuple(name for name in current if name in OWN_FILES and name not in wanted)
     return replace(goal, writes=writes, removes=removes)

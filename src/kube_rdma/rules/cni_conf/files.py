@@ -1,7 +1,7 @@
 """The files of a node's CNI configuration as a runtime takes them.
 
 First of the rules about that folder, for conflist, which decides what it should hold, and
-meta_plugins, which tells who reads the annotations of pods.
+meta_plugins, which says who reads the annotations of pods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Network = tuple[ConfFile, Document]
 
 def documents(files: Iterable[ConfFile]) -> list[Network]:
     """All that can be read as an object, in the order of a runtime; it passes over the rest."""
-    found = []
+    readable = []
     for file in sorted(files, key=lambda file: file.name.encode()):
         if not file.name.endswith(ENDINGS):
             continue
@@ -29,13 +29,13 @@ def documents(files: Iterable[ConfFile]) -> list[Network]:
         except (ValueError, RecursionError):
             continue
         if isinstance(document, dict):
-            found.append((file, document))
-    return found
+            readable.append((file, document))
+    return readable
 
 
 def networks(files: Iterable[ConfFile]) -> list[Network]:
     """Those that a runtime would take, in its order."""
-    return [(file, found) for file, found in documents(files) if _is_network(file, found)]
+    return [(file, document) for file, document in documents(files) if _is_network(file, document)]
 
 
 def is_list(document: Document) -> bool:
@@ -54,13 +54,13 @@ def first_type(document: Document) -> str:
 
 
 def type_of(plugin: object) -> str:
-    """The name of a plugin's binary; empty for what is no plugin."""
-    found = plugin.get("type") if isinstance(plugin, dict) else None
-    return found if isinstance(found, str) else ""
+    """The name of a plugin's binary; empty for what is not a plugin."""
+    binary = plugin.get("type") if isinstance(plugin, dict) else None
+    return binary if isinstance(binary, str) else ""
 
 
 def _is_network(file: ConfFile, document: Document) -> bool:
     if file.name.endswith(".conflist"):
-        found = document.get("plugins")
-        return isinstance(found, list) and bool(found) and all(map(type_of, found))
+        listed = document.get("plugins")
+        return isinstance(listed, list) and bool(listed) and all(map(type_of, listed))
     return bool(type_of(document))

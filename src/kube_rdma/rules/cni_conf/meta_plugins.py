@@ -1,12 +1,12 @@
 """CNI plugins that read a pod's annotation and call others for it: what each reads, whom it calls.
 
-Beside rules/cni_conf/conflist, which decides by it who calls us. One may stand on another, as
-Multus does that calls Cello for the cluster's network: then each annotation still has one reader.
-Two readers of one annotation would give a pod each of its interfaces twice.
+Beside rules/cni_conf/conflist, which decides by it who calls kube-rdma. One may stand on another,
+as Multus does that calls Cello for the cluster's network: then each annotation still has one
+reader. Two readers of one annotation would give a pod each of its interfaces twice.
 
-Not among them are plugins that stand in the way of meta-plugins only by name, and behind which we
-are chained as behind any other: Spiderpool's coordinator sets routes of interfaces that are there
-already, DANM makes the interfaces of an annotation of its own.
+Not among them are plugins that stand in the way of meta-plugins only by name, and behind which
+kube-rdma is chained as behind any other: Spiderpool's coordinator sets routes of interfaces that
+are there already, DANM makes the interfaces of an annotation of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ META_PLUGINS: Mapping[str, MetaPlugin] = MappingProxyType(
 
 CHAINER = "cello-chainer"  # the cluster's network where Cello's configuration names no other
 
-# Behind Cello a network of a pod is a configuration of the node: this one of ours, last in order
+# Behind Cello a network of a pod is a configuration of the node: kube-rdma's, last in order
 # so that no runtime takes it for the cluster's.
 RDMA_CONF = "zz-kube-rdma.conf"
 RDMA = "rdma"
@@ -69,26 +69,26 @@ def readers(foreign: Sequence[Network]) -> tuple[Reader, ...]:
     of which only one can serve the pods.
     """
     here, *others = foreign
-    found: list[Reader] = []
+    stacked: list[Reader] = []
     while metas := [one for one in plugins(here[1]) if _is_meta(one)]:
         own = [Reader(META_PLUGINS[type_of(one)], here[0].name) for one in metas]
         _refuse_beside((*own, *_beside(here)))
-        _refuse_twice(found, own[0])
-        found += own
+        _refuse_twice(stacked, own[0])
+        stacked += own
         below = _below(here, metas[0], others)
         if below is None:
             break
         others = [one for one in others if one is not below]
         here = below
-    _refuse_idle(found, others)
-    return tuple(found)
+    _refuse_idle(stacked, others)
+    return tuple(stacked)
 
 
 def kept(document: Document) -> list[Document]:
     """The networks that meta-plugins of this file have in it, instead of naming their files."""
     lists = [one.get("delegates") for one in plugins(document) if _is_meta(one)]
-    found = [each for one in lists if isinstance(one, list) for each in one]
-    return [one for one in found if isinstance(one, dict)]
+    delegates = [each for one in lists if isinstance(one, list) for each in one]
+    return [one for one in delegates if isinstance(one, dict)]
 
 
 def is_called(name: str, networks: Sequence[Network]) -> bool:
@@ -103,11 +103,11 @@ def unread(pod: PodState, read: Mapping[str, str]) -> Refused | None:
     `read` are the annotations that are read, with the product that does so.
     """
     asked = dict(pod.annotations)
-    said = {
+    requests = {
         ANNOTATION: asked.get(ANNOTATION, ""),
         POD_NETWORKS: asked.get(POD_NETWORKS, "") + asked.get(POD_NETWORKS_DEFINITION, ""),
     }
-    missed = [key for key, text in said.items() if text.strip() and key not in read]
+    missed = [key for key, text in requests.items() if text.strip() and key not in read]
     if not read or not missed:
         return None
     products = listed(list(dict.fromkeys(read.values())))
@@ -120,7 +120,7 @@ def unread(pod: PodState, read: Mapping[str, str]) -> Refused | None:
 
 
 def rdma_conf() -> ConfFile:
-    """The configuration by which Cello calls us for the blocks of a pod that name ``rdma``."""
+    """The configuration by which Cello calls kube-rdma for blocks of a pod that name ``rdma``."""
     document = {
         "cniVersion": "1.0.0",
         "name": RDMA,
@@ -138,10 +138,10 @@ def _is_meta(plugin: object) -> bool:
 
 def _cluster(meta: Document) -> str:
     """What a meta-plugin calls for the cluster's network: a path, or the name of a network."""
-    said = meta.get("clusterNetwork")
+    network = meta.get("clusterNetwork")
     if META_PLUGINS[type_of(meta)].reads == POD_NETWORKS:
-        said = meta.get("defaultCni") or CHAINER
-    return said if isinstance(said, str) else ""
+        network = meta.get("defaultCni") or CHAINER
+    return network if isinstance(network, str) else ""
 
 
 def _below(here: Network, meta: Document, others: Sequence[Network]) -> Network | None:
@@ -159,30 +159,30 @@ def _below(here: Network, meta: Document, others: Sequence[Network]) -> Network 
 def _beside(here: Network) -> Iterator[Reader]:
     """Meta-plugins that one has in its own file to call for each pod, besides the first network."""
     for document in kept(here[1])[1:]:
-        for one in filter(_is_meta, plugins(document)):
-            yield Reader(META_PLUGINS[type_of(one)], here[0].name)
+        for meta in filter(_is_meta, plugins(document)):
+            yield Reader(META_PLUGINS[type_of(meta)], here[0].name)
 
 
-def _refuse_beside(found: Sequence[Reader]) -> None:
-    if len(found) > 1:
+def _refuse_beside(claimants: Sequence[Reader]) -> None:
+    if len(claimants) > 1:
         remedy = "Keep one of them, or let one call the other as the cluster's network"
-        raise _two(found[0], found[1], remedy)
+        raise _two(claimants[0], claimants[1], remedy)
 
 
 def _refuse_twice(above: Sequence[Reader], below: Reader) -> None:
-    for one in above:
-        if one.plugin.reads == below.plugin.reads:
+    for reader in above:
+        if reader.plugin.reads == below.plugin.reads:
             remedy = (
-                f"Both read {below.plugin.reads}: let {one.plugin.product} call the plugin of the "
-                "cluster's network itself"
+                f"Both read {below.plugin.reads}: let {reader.plugin.product} call the plugin of "
+                "the cluster's network itself"
             )
-            raise _two(one, below, remedy)
+            raise _two(reader, below, remedy)
 
 
-def _refuse_idle(found: Sequence[Reader], others: Sequence[Network]) -> None:
+def _refuse_idle(active: Sequence[Reader], others: Sequence[Network]) -> None:
     """Files that the runtime does not take and nobody names: one of two products is left over."""
-    products = {one.plugin.product for one in found}
-    for file, document in others if found else ():
+    products = {one.plugin.product for one in active}
+    for file, document in others if active else ():
         for meta in filter(_is_meta, plugins(document)):
             other = Reader(META_PLUGINS[type_of(meta)], file.name)
             if other.plugin.product not in products:
@@ -190,7 +190,7 @@ def _refuse_idle(found: Sequence[Reader], others: Sequence[Network]) -> None:
                     "Remove the file of the one that is no longer used, or let the first name the "
                     "other's file as the cluster's network"
                 )
-                raise _two(found[0], other, remedy)
+                raise _two(active[0], other, remedy)
 
 
 def _two(first: Reader, second: Reader, remedy: str) -> Refused:

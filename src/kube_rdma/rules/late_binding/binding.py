@@ -123,17 +123,17 @@ def promise(
     )
 
 
-def bind(known: Known, pod: PodName, uid: str, container: ContainerId) -> Bind:
+def bind(snapshot: Known, pod: PodName, uid: str, container: ContainerId) -> Bind:
     """The promises that CNI ADD of this sandbox has to bind; none when the pod holds no share.
 
     Every promise of the pod is meant, also those of its init containers. A repeated ADD says the
     same. Raise Refused while a share is attached to another pod, whose DEL is still to come.
     """
-    mine = tuple(one for one in _current(known.promises) if _owner(known, one) == pod)
+    mine = tuple(one for one in _current(snapshot.promises) if _owner(snapshot, one) == pod)
     wanted = frozenset[HeldShare]().union(*(one.held for one in mine))
-    _refuse_conflicts(known, wanted, uid)
+    _refuse_conflicts(snapshot, wanted, uid)
     names = {one.nonce for one in mine}
-    others = (b for b in known.bindings if b.nonce in names and b.container != container)
+    others = (b for b in snapshot.bindings if b.nonce in names and b.container != container)
     return Bind(mine, tuple(others))
 
 
@@ -161,7 +161,7 @@ def conflicts(
 
 
 def gate(  # the six things that PreStartContainer depends on
-    known: Known,
+    snapshot: Known,
     resource: str,
     ids: Sequence[ShareId],
     attach: Attach,
@@ -170,61 +170,61 @@ def gate(  # the six things that PreStartContainer depends on
 ) -> Gate:
     """Whether the container that holds exactly these ids may start.
 
-    `networked`: its pod asked for a network of ours; only where `attach` is AUTO it matters. `now`
-    is on the clock of the files. Which of a pod's containers is meant stays unknown when several
-    hold the same ids, so all their promises have to be bound. Raise Refused, which the kubelet asks
-    again after about 11 seconds.
+    `networked`: its pod asked for kube-rdma's networks; it matters only where `attach` is AUTO.
+    `now` is on the clock of the files. Which of a pod's containers is meant stays unknown when
+    several hold the same ids, so all their promises have to be bound. Raise Refused; the kubelet
+    then asks again in about 11 seconds.
     """
     if attach is Attach.NONE:
         return Start()
     asked = frozenset((resource, share) for share in ids)
-    pod = _holder(known, asked, resource)
-    current = [one for one in _current(known.promises) if one.held == asked]
+    pod = _holder(snapshot, asked, resource)
+    current = [one for one in _current(snapshot.promises) if one.held == asked]
     if not current:
         raise Refused(
             f"nothing was promised for {_named(asked)}, the record of its allocation is lost",
-            remedy="Create the pod again, so that the kubelet allocates anew",
+            remedy="Create the pod again, so that the kubelet allocates again",
             where=resource,
         )
-    found = {one.nonce: _since(known, one, pod) for one in current}
-    missing = tuple(one for one in current if found[one.nonce] is None)
+    bound_since = {one.nonce: _since(snapshot, one, pod) for one in current}
+    missing = tuple(one for one in current if bound_since[one.nonce] is None)
     if missing and (networked or attach is Attach.REQUIRED):
         raise _unattached(missing[0], pod)
     if missing:
-        _refuse_conflicts(known, asked, uid="")
+        _refuse_conflicts(snapshot, asked, uid="")
         return Write(pod, missing)
-    age = now - max(since for since in found.values() if since is not None)
+    age = now - max(since for since in bound_since.values() if since is not None)
     return Start() if age >= SETTLED else Wait(SETTLED - age)
 
 
-def stale(known: Known, absent: Mapping[str, float], now: float) -> Stale:
+def stale(snapshot: Known, absent: Mapping[str, float], now: float) -> Stale:
     """What may be forgotten; call it only with holders that pod resources really answered.
 
     A promise: replaced, or nobody has held its shares for GRACE. A binding, when DEL did not come:
     its sandbox is gone, and its promise is forgotten or no new sandbox came within GRACE. A file:
     its binding is no more.
     """
-    replaced = {old for one in known.promises for old in one.replaces}
+    replaced = {old for one in snapshot.promises for old in one.replaces}
     since: dict[str, float] = {}
-    for one in known.promises:
-        if _owner(known, one) is None:
-            since[one.nonce] = absent.get(one.nonce, now)
-    for binding in known.bindings:
-        if binding.container in known.gone:
+    for promise in snapshot.promises:
+        if _owner(snapshot, promise) is None:
+            since[promise.nonce] = absent.get(promise.nonce, now)
+    for binding in snapshot.bindings:
+        if binding.container in snapshot.gone:
             since[binding.container] = absent.get(binding.container, now)
     late = {name for name, start in since.items() if now - start > GRACE}
     # What was replaced goes first: it would count again if only its successor were forgotten.
-    old = [one for one in known.promises if one.nonce in replaced]
-    lost = [one for one in known.promises if one.nonce in late and one.nonce not in replaced]
-    kept = {one.nonce for one in known.promises} - replaced - late
+    old = [one for one in snapshot.promises if one.nonce in replaced]
+    lost = [one for one in snapshot.promises if one.nonce in late and one.nonce not in replaced]
+    kept = {one.nonce for one in snapshot.promises} - replaced - late
     ended = tuple(
         one
-        for one in known.bindings
-        if (not one.netns or one.container in known.gone)
+        for one in snapshot.bindings
+        if (not one.netns or one.container in snapshot.gone)
         and (one.nonce not in kept or one.container in late)
     )
-    alive = {(one.container, one.nonce) for one in known.bindings if one not in ended}
-    files = tuple(one for one in known.files if (one.container, one.nonce) not in alive)
+    alive = {(one.container, one.nonce) for one in snapshot.bindings if one not in ended}
+    files = tuple(one for one in snapshot.files if (one.container, one.nonce) not in alive)
     return Stale(files, ended, (*old, *lost), since)
 
 
@@ -234,17 +234,17 @@ def _current(promises: Collection[Promise]) -> tuple[Promise, ...]:
     return tuple(one for one in promises if one.nonce not in replaced)
 
 
-def _owner(known: Known, one: Promise) -> PodName | None:
+def _owner(snapshot: Known, promise: Promise) -> PodName | None:
     """The pod that holds a share of it, while no other pod does.
 
     Not all shares need a holder: pod resources leave out what only an init container holds.
     """
-    pods = {known.holders[share] for share in one.held if share in known.holders}
+    pods = {snapshot.holders[share] for share in promise.held if share in snapshot.holders}
     return pods.pop() if len(pods) == 1 else None
 
 
-def _holder(known: Known, asked: frozenset[HeldShare], resource: str) -> PodName:
-    pods = {known.holders[share] for share in asked if share in known.holders}
+def _holder(snapshot: Known, asked: frozenset[HeldShare], resource: str) -> PodName:
+    pods = {snapshot.holders[share] for share in asked if share in snapshot.holders}
     if len(pods) == 1:
         return pods.pop()
     problem = f"no pod holds {_named(asked)} according to the kubelet's pod resources"
@@ -260,35 +260,35 @@ def _holder(known: Known, asked: frozenset[HeldShare], resource: str) -> PodName
     )
 
 
-def _since(known: Known, one: Promise, pod: PodName) -> float | None:
+def _since(snapshot: Known, promise: Promise, pod: PodName) -> float | None:
     """Since when the file is there that binds this promise in the pod's living sandbox."""
-    for binding in known.bindings:
+    for binding in snapshot.bindings:
         if (
-            binding.nonce == one.nonce
+            binding.nonce == promise.nonce
             and binding.pod == pod
-            and binding.container not in known.gone
+            and binding.container not in snapshot.gone
         ):
-            for file in known.files:
+            for file in snapshot.files:
                 if (file.nonce, file.container) == (binding.nonce, binding.container):
                     return file.since
     return None
 
 
-def _unattached(one: Promise, pod: PodName) -> Refused:
-    cards = ", ".join(one.cards) or "a card"
+def _unattached(promise: Promise, pod: PodName) -> Refused:
+    cards = ", ".join(promise.cards) or "a card"
     return Refused(
-        f"no network of pod {pod} is attached to {cards} for {_named(one.held)}",
+        f"no network of pod {pod} is attached to {cards} for {_named(promise.held)}",
         remedy=(
             "Name a network of this card in the pod's annotation k8s.v1.cni.cncf.io/networks or "
             "k8s.volcengine.com/pod-networks and check that the CNI plugin of kube-rdma is "
             "installed on this node, then create the pod again"
         ),
-        where=one.resource,
+        where=promise.resource,
     )
 
 
-def _refuse_conflicts(known: Known, wanted: Collection[HeldShare], uid: str) -> None:
-    for other in conflicts(known.bindings, wanted, uid, known.gone):
+def _refuse_conflicts(snapshot: Known, wanted: Collection[HeldShare], uid: str) -> None:
+    for other in conflicts(snapshot.bindings, wanted, uid, snapshot.gone):
         raise Refused(
             f"{_named(other.held & set(wanted))} is still attached to pod {other.pod}, "
             f"sandbox {other.container}",

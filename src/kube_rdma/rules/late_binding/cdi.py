@@ -65,8 +65,8 @@ _RUNTIMES = {"containerd": _containerd, "cri-o": _crio}  # by the name that they
 
 
 def _version(text: str | None) -> Version | None:
-    found = _VERSION.match(text or "")
-    return (int(found[1]), int(found[2])) if found else None
+    match = _VERSION.match(text or "")
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _text(version: Version) -> str:

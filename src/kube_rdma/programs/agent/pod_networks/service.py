@@ -61,7 +61,7 @@ from kube_rdma.programs.agent.pod_networks.worker_pools import Threads
 from kube_rdma.programs.ipam.node import Addresses
 from kube_rdma.programs.ipam.node import Doors as AddressDoors
 from kube_rdma.programs.ipam.port import Giver
-from kube_rdma.rules.cni_conf.conflist import told
+from kube_rdma.rules.cni_conf.conflist import describe_plan
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -262,7 +262,7 @@ class NetworkSide:
                 self._tell(events, "NetworkConfigurationRefused", str(kept.error), warning=True)
             elif kept.plan:
                 pods.wired(kept.plan.wiring)
-                self._tell(events, "NetworkConfiguration", told(kept.plan), warning=False)
+                self._tell(events, "NetworkConfiguration", describe_plan(kept.plan), warning=False)
 
         return Keeper(host, places.find, self._machine.shim(), decide, tell)
 
