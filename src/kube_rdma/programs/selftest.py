@@ -35,8 +35,7 @@ from kube_rdma.model.step import SetSysctl, Step, Undo
 from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.attach.undo import check, undo
-from kube_rdma.rules.health.discovery import judge
-from kube_rdma.rules.pools.cards import cards
+from kube_rdma.rules.health.evaluate import node_cards
 from kube_rdma.rules.selftest import differences, trials
 
 PATIENCE = 15.0  # seconds; the kernel ends a namespace in its own time
@@ -106,7 +105,7 @@ def take_scene() -> Scene:
     tree = Tree(Path("/sys"))
     above = tuple((str(link.name), upper_netdevs(tree, link.name)) for link in links)
     names = tuple(device.name for device in survey.devices)
-    return Scene(cards(survey, judge(survey)), network, functions, routed, above, names)
+    return Scene(node_cards(survey), network, functions, routed, above, names)
 
 
 @contextmanager

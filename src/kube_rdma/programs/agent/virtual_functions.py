@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.card import Card, Use
+from kube_rdma.model.card import Use
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.model.function import FunctionsPlan, FunctionsWish, MadeFunctions, SetFunctions
@@ -36,8 +36,6 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 DRAIN_SECONDS = 2.0
 POD_SECONDS = 10.0  # the end of a pod is announced by nobody
 RETRY_SECONDS = 30.0  # after an act that failed
-
-_LEAVING = "its card is to have another number of virtual functions"
 
 log = structlog.get_logger()
 
@@ -110,12 +108,10 @@ class Functions:
         waits += [POD_SECONDS] if plan.waits and (held is None or held) else []
         return min(waits, default=None)
 
-    def taken_out(self, cards: Sequence[Card]) -> tuple[Card, ...]:
-        """The cards with a reason against those that are to go."""
-        return tuple(
-            replace(card, reasons=(*card.reasons, _LEAVING)) if card.id in self._gone_soon else card
-            for card in cards
-        )
+    @property
+    def leaving(self) -> Collection[str]:
+        """The functions that are to be removed, so that nobody gets them any more."""
+        return self._gone_soon
 
     async def _uses(self, interfaces: Collection[str]) -> Mapping[str, Use]:
         """What the interfaces are used for; nothing of them while the kernel does not say."""

@@ -29,6 +29,7 @@ from kube_rdma.rules.health.membership import Holders, as_members, not_free
 from kube_rdma.rules.pools.cards import cards
 from kube_rdma.rules.pools.pools import Clash, resolve
 
+LinksInside = Mapping[CardId, tuple[str, Sequence[PodLink]]]  # by card the pod and its links
 LEAVING = "its card is to have another number of virtual functions"
 
 
@@ -50,7 +51,7 @@ class NodeFacts:
     kept: Sequence[PoolSpec] = ()
     held: Holders = field(default_factory=dict)
     missing: Collection[str] = ()
-    inside: Mapping[CardId, tuple[str, Sequence[PodLink]]] = field(default_factory=dict)
+    inside: LinksInside = field(default_factory=dict)
     leaving: Collection[CardId] = ()
 
 

@@ -12,7 +12,7 @@ again, and a pool that is the same reaches nobody.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ import structlog
 
 from kube_rdma import __version__
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
@@ -34,13 +34,10 @@ from kube_rdma.programs.agent.node import kernel_events as kernel_side
 from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
 from kube_rdma.programs.agent.virtual_functions import Functions
 from kube_rdma.programs.logs import write
-from kube_rdma.rules.functions.ranges import outside
-from kube_rdma.rules.health.damping import Change, Health, assess, with_missing_nodes
-from kube_rdma.rules.health.discovery import judge, notes
-from kube_rdma.rules.health.membership import as_members, not_free
-from kube_rdma.rules.pools.cards import cards
+from kube_rdma.rules.health.damping import Change, Health
+from kube_rdma.rules.health.discovery import notes
+from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
 from kube_rdma.rules.pools.holdings import held_cards, pods_of
-from kube_rdma.rules.pools.pools import resolve
 
 # While a change of mode waits for pods, the kubelet is asked so often whether they have ended: it
 # announces nothing. A mode change on an idle node is to take 5 s at most.
@@ -164,26 +161,31 @@ class _Plugin:
             again = await self._functions.look(wishes, survey, holdings, offers.pools)
         self._kubelet.gpus = survey.gpus
         held = held_cards(holdings or (), (*specs, *kept))
-        node = as_members(specs, cards(survey, judge(survey)), survey, held)
-        node = with_missing_nodes(node, missing)
-        node = await self._doors.late.seen_inside(node)
-        node = self._functions.taken_out(node) if self._functions else node
-        assessed = assess(self._health, node, asyncio.get_running_loop().time())
-        free = not_free(specs, assessed.cards, held, kept)
-        pools, clashes = resolve(specs, free, survey, held)
-        self._tell_cards(assessed.changes, pools, held)
-        self._tell_once("two pools mean one card", map(str, clashes))
-        self._tell_once("a card is not free", _taken(assessed.cards, free))
-        ranges = outside(specs, survey, self._wishes.functions)
-        self._tell_once("a range chooses functions that are not there", ranges)
-        self._health = assessed.health
-        offers.publish(pools)
+        alone = node_cards(survey)
+        facts = NodeFacts(
+            survey,
+            alone,
+            specs,
+            self._wishes.functions,
+            kept=kept,
+            held=held,
+            missing=missing,
+            inside=await self._doors.late.links_inside(alone),
+            leaving=self._functions.leaving if self._functions else (),
+        )
+        verdict = evaluate(facts, self._health, asyncio.get_running_loop().time())
+        self._tell_cards(verdict.assessment.changes, verdict.pools, held)
+        self._tell_once("two pools mean one card", map(str, verdict.clashes))
+        self._tell_once("a card is not free", verdict.taken)
+        self._tell_once("a range chooses functions that are not there", verdict.beyond)
+        self._health = verdict.assessment.health
+        offers.publish(verdict.pools)
         self._doors.late.offered(offers.pools)
         await self._desk.offered(offers.pools)
         if self._doors.networks:
             self._doors.networks.offered(offers.pools, [spec.resource for spec in kept])
         withheld = any(held.get(spec.resource) for spec in kept)
-        waits = (assessed.again, again, PENDING_SECONDS if pending else None)
+        waits = (verdict.assessment.again, again, PENDING_SECONDS if pending else None)
         return min(filter(None, (*waits, KEPT_SECONDS if withheld else None)), default=None)
 
     def _tell_survey(self, survey: Survey) -> None:
@@ -222,9 +224,3 @@ class _Plugin:
         """Say each sentence of an event once while it stands."""
         for sentence in self._reported.notices.news(event, *sentences):
             log.warning(event, what=sentence)
-
-
-def _taken(before: Sequence[Card], after: Sequence[Card]) -> Iterator[str]:
-    """What came to stand against cards, with their names."""
-    for was, now in zip(before, after, strict=True):
-        yield from (f"{now.name}: {reason}" for reason in now.reasons[len(was.reasons) :])

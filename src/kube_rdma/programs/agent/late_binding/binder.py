@@ -41,7 +41,7 @@ from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.attach.requests import is_asking
-from kube_rdma.rules.health.damping import inside_pod
+from kube_rdma.rules.health.evaluate import LinksInside
 from kube_rdma.rules.late_binding import binding as rules
 from kube_rdma.rules.pools.allocation import grant
 from kube_rdma.rules.pools.modes import rebound, terms
@@ -175,17 +175,16 @@ class Binder:
                 await self._end(binding)
             await asyncio.to_thread(self._to.cdi.remove, container)
 
-    async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
-        """The cards, those that sit inside a pod judged by what its namespace shows."""
-        inside = {card: binding for binding in self._bindings for card in binding.cards}
-        judged = []
-        for card in node:
-            binding = inside.get(card.id)
-            if binding and binding.netns and card.function and not card.function.netdevs:
-                judged.append(inside_pod(card, str(binding.pod), await self._links(binding.netns)))
-            else:
-                judged.append(card)
-        return tuple(judged)
+    async def links_inside(self, node: Sequence[Card]) -> LinksInside:
+        """The pod and its links for each card that sits inside one, which this node cannot see."""
+        bound = {card: binding for binding in self._bindings for card in binding.cards}
+        hidden = (card.id for card in node if card.function and not card.function.netdevs)
+        bindings = {card: bound[card] for card in hidden if card in bound}
+        return {
+            card: (str(binding.pod), await self._links(binding.netns))
+            for card, binding in bindings.items()
+            if binding.netns
+        }
 
     async def sweep(self) -> None:
         """Forget what nobody needs any more, again and again, until cancelled."""

@@ -22,6 +22,7 @@ from kube_rdma.model.card import Card
 from kube_rdma.model.errors import Broken
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.rules.health.evaluate import LinksInside
 from kube_rdma.rules.pools.modes import terms
 
 log = structlog.get_logger()
@@ -42,8 +43,8 @@ class Late(Protocol):
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Return when the container that holds these shares may start; raise Refused before."""
 
-    async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
-        """The cards, those inside pods judged by what the pods' namespaces show."""
+    async def links_inside(self, node: Sequence[Card]) -> LinksInside:
+        """The pod and its links for each card of the node that sits inside one."""
 
     async def sweep(self) -> None:
         """Forget what nobody needs any more, until cancelled."""
@@ -93,9 +94,9 @@ class Never:
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Let it start: a kubelet asks us that knows an earlier registration."""
 
-    async def seen_inside(self, node: Sequence[Card]) -> tuple[Card, ...]:
-        """The cards as they are."""
-        return tuple(node)
+    async def links_inside(self, node: Sequence[Card]) -> LinksInside:
+        """Nothing is inside a pod."""
+        return {}
 
     async def sweep(self) -> None:
         """Nothing to forget."""

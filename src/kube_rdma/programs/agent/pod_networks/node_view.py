@@ -54,10 +54,9 @@ from kube_rdma.rules.attach.host_links import agree, may_leave, wanted
 from kube_rdma.rules.attach.plan import gid_room, gids_wanted
 from kube_rdma.rules.attach.seats import soft_links
 from kube_rdma.rules.attach.vf import places, with_settings
-from kube_rdma.rules.health.discovery import judge
+from kube_rdma.rules.health.evaluate import node_cards
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.allocation import granted_cards
-from kube_rdma.rules.pools.cards import cards
 from kube_rdma.rules.pools.modes import terms
 
 if TYPE_CHECKING:
@@ -321,8 +320,8 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
                 virtual=virtual.get(pci) if pci else None,
             )
         )
-    node_cards = cards(survey, judge(survey)) if any(one.is_soft for one in survey.devices) else ()
-    kinds = [kind for card in node_cards for _, kind in soft_links(card)]
+    soft = any(device.is_soft for device in survey.devices)
+    kinds = [kind for card in (node_cards(survey) if soft else ()) for _, kind in soft_links(card)]
     guids = tuple(
         (device.name, device.pci, guid)
         for device in survey.devices
