@@ -69,13 +69,13 @@ class Staged:
         self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None, *, soft: bool
     ) -> bool:
         """Meet the wishes that can be met now and tell of the others; whether any of them waits."""
-        known = self._stage.known if self._loaded else await self._recall(soft=soft)
+        known = self._stage.remembered if self._loaded else await self._recall(soft=soft)
         wishes = self._late.possible(wanted, soft=soft)
         found = stage(known, wishes, holdings)
         if found.applied:  # a survey was taken since they were asked: a pod may have started
             holdings = await self._ask()
             found = stage(known, wishes, holdings)
-        if not await self._record(found.known) and found.applied:
+        if not await self._record(found.remembered) and found.applied:
             found = stage(known, wishes, holdings, durable=False)
         self._stage = found
         self._tell(found)
