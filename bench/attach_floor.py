@@ -195,7 +195,7 @@ class _Wire:
 
     def _set_function(self, step: SetFunction) -> None:
         above, number = step.place.physical.index, step.place.number
-        for change in rtnl_vf.changes(above, number, step.wanted, step.found):
+        for change in rtnl_vf.changes(above, number, step.wanted, step.previous):
             _ask(self.node, change.request)
 
     def _set_sysctl(self, step: SetSysctl) -> None:

@@ -85,7 +85,7 @@ def test_a_loop_that_hangs_ends_its_process(how):
         _, log = process.communicate()
     assert process.returncode == watchdog.EXIT_CODE
     if how != "log":
-        assert log.startswith(b'level=critical event="the event loop hangs, the program ends"')
+        assert log.startswith(b'level=critical event="event loop hung, program ended"')
         assert re.search(rb'File "<string>", line \d+ in hangs', log)
 
 

@@ -170,7 +170,7 @@ def test_release_says_the_risk_and_asks(full):
     """Without a yes nothing is written."""
     before = full.documents("ipblocks")
     result = full.run("release", "10.0.0.40", input="n\n")
-    assert "is no node of this cluster any more" in result.output
+    assert "is no longer a node of this cluster" in result.output
     assert (result.exit_code, full.documents("ipblocks")) == (1, before)
 
 

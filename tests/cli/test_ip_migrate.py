@@ -115,7 +115,7 @@ def test_migrate_again_frees_what_has_ended(old):
         ("10.0.0.0-24-node-1", "10.0.0.0/24", "40", "slices of nodes are not migrated"),
         ("10.0.0.0-25", "10.0.0.0/25", "200", "allocation '200' lies outside of 10.0.0.0/25"),
         ("10.0.0.0-25", "10.0.0.0/25", "-1", "allocation '-1' lies outside"),
-        ("10.0.0.0", "10.0.0.x", "1", "is no subnet"),
+        ("10.0.0.0", "10.0.0.x", "1", "is not a subnet"),
     ],
 )
 def test_migrate_tells_what_it_cannot_map(old, name, range_, offset, says):

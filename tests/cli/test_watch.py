@@ -90,7 +90,9 @@ class Deaf:
 
 
 async def test_a_kernel_that_does_not_let_us_listen_is_unavailable():
-    with pytest.raises(Unavailable, match="announces nothing to us: Operation not permitted"):
+    with pytest.raises(
+        Unavailable, match="announces nothing to kube-rdma: Operation not permitted"
+    ):
         await watch(Node(EMPTY).look, (Deaf(),), print)
 
 

@@ -89,7 +89,7 @@ def test_a_driver_is_bound_anew_once(kernel):
 
 def test_a_function_that_has_the_guid_is_left_alone(kernel):
     """So is one that goes back to what it has."""
-    own = kernel.step().found
+    own = kernel.step().previous
     kernel.functions().rebind(kernel.step(guid=own))
     assert kernel.told == []
 
@@ -156,7 +156,7 @@ def test_one_function_of_a_card_at_a_time(kernel):
 def test_the_survey_finds_the_guid_that_is_compared(kernel):
     """sysfs and Steps write it in different ways."""
     (device,) = [one for one in read_survey(kernel.root).devices if one.pci == PCI]
-    assert device.node_guid.replace(":", "") == kernel.step().found.replace(":", "")
+    assert device.node_guid.replace(":", "") == kernel.step().previous.replace(":", "")
 
 
 def partitions(kernel, *keys):

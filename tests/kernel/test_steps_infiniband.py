@@ -78,7 +78,7 @@ class World:
         self.set = SetFunction(place, wanted, found)
         self.reset = ResetFunction(place, found)
         self.rebind = RebindFunction(PCI, PHYSICAL, "mlx5_core", GUID, OWN)
-        self.bind_back = replace(self.rebind, guid=OWN, found=GUID)
+        self.bind_back = replace(self.rebind, guid=OWN, previous=GUID)
         host = Host(self.link.index, "ibs0v0")
         self.take = TakeLink(host, net1, PCI, 2044, self.link.mac, up=True)
         self.give = GiveBackLink(host, net1, PCI, 2044, self.link.mac, up=True)

@@ -164,7 +164,7 @@ def take_link(world, step):
 
 
 def set_function(world, step):
-    settings = step.wanted if isinstance(step, SetFunction) else step.found
+    settings = step.wanted if isinstance(step, SetFunction) else step.previous
     said = {field.name: getattr(settings, field.name) for field in fields(settings)}
     now = world.functions[step.place]
     then = replace(now, **{name: value for name, value in said.items() if value is not None})

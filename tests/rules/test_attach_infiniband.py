@@ -72,8 +72,8 @@ def test_binding_brings_all_of_the_function_home():
     acts = undo(plan(mode=NamespaceMode.EXCLUSIVE))
     assert kinds(acts) == ["ResetFunction", "RebindFunction", "GiveBackLink"]
     assert isinstance(acts[0], ResetFunction)
-    assert acts[0].found.port_guid == OWN
-    assert (acts[1].guid, acts[1].found) == (OWN, GUID)
+    assert acts[0].previous.port_guid == OWN
+    assert (acts[1].guid, acts[1].previous) == (OWN, GUID)
 
 
 def test_without_a_guid_the_driver_is_left_alone():
@@ -102,7 +102,11 @@ def test_what_is_set_back_is_what_the_function_had(told, own, back):
     told_now = replace(there.settings, node_guid=told, port_guid=told)
     on = replace(on, links=(replace(there, mac=mac, settings=told_now),))
     first, second, *_ = plan(of=of, on=on).steps
-    assert (first.found.node_guid, first.found.port_guid, second.found) == (back, back, back)
+    assert (first.previous.node_guid, first.previous.port_guid, second.previous) == (
+        back,
+        back,
+        back,
+    )
 
 
 @pytest.mark.parametrize("mode", list(NamespaceMode))
@@ -198,5 +202,5 @@ def test_what_is_done_can_be_read():
     found = plan(pkey=0x12)
     first, second, third, *_ = map(describe, found.steps)
     assert first.endswith(f"node GUID {GUID}, port GUID {GUID}")
-    assert second == f"bind mlx5_core to {VIRTUAL.pci} anew, which has the GUID {GUID} then"
+    assert second == f"bind mlx5_core to {VIRTUAL.pci} again, which then has the GUID {GUID}"
     assert third == f"wait until {VIRTUAL.pci} is in the partition 0x0012"

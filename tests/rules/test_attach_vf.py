@@ -48,7 +48,7 @@ def test_the_vlan_is_there_before_the_link_goes_and_the_mac_when_it_is_gone():
     tag, _, mac, last = found.steps
     before = FunctionSettings(vlan=0, qos=0, protocol=VlanProtocol.CUSTOMER)
     assert tag == SetFunction(place(VIRTUAL), TAG, before)
-    assert (mac.wanted, mac.found) == (
+    assert (mac.wanted, mac.previous) == (
         FunctionSettings(mac=MAC.lower()),
         FunctionSettings(mac=AS_MADE.mac),
     )

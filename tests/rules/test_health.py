@@ -33,7 +33,7 @@ HISTORIES = st.lists(st.tuples(PAUSES, STATES), min_size=1, max_size=60)
 
 
 class Teller:
-    """Assesses one card and looks again when it is told to; `told` has every change with its time.
+    """Assesses one card and looks again when it is told to; `reported` has every change with time.
 
     `now` starts at a time that is no beginning of anything.
     """
@@ -41,13 +41,13 @@ class Teller:
     def __init__(self):
         self.now = 1000.0
         self.health = {}
-        self.told = []
+        self.reported = []
         self.last = None
 
     def look(self, card):
         self.last = assess(self.health, [card] if card else [], self.now)
         self.health = self.last.health
-        self.told += [(self.now, change) for change in self.last.changes]
+        self.reported += [(self.now, change) for change in self.last.changes]
         return self.last
 
     def stay(self, card, seconds):
@@ -76,11 +76,11 @@ def test_what_is_told_follows_what_is_true(history):
         teller.now += pause
         found = teller.look(state)
         for judged in found.cards:
-            assert judged.usable is found.health[GOOD.id].told
+            assert judged.usable is found.health[GOOD.id].reported
             assert replace(judged, reasons=()) == GOOD
             assert state is GOOD or judged.reasons == (DOWN,)
         if state is not GOOD:
-            assert not any(health.told for health in found.health.values())
+            assert not any(health.reported for health in found.health.values())
         assert found.again is None or 0 < found.again <= LONGEST_HOLD
 
 
@@ -89,10 +89,10 @@ def test_changes_take_turns(history):
     """Nothing is told twice, but that a card forgotten meanwhile is bad; only bad has reasons."""
     teller = Teller()
     teller.live(history)
-    for (at, was), (then, now) in pairwise(teller.told):
+    for (at, was), (then, now) in pairwise(teller.reported):
         forgotten = then - at >= WINDOW and not now.healthy
         assert was.healthy is not now.healthy or forgotten
-    assert all(change.healthy is not bool(change.reasons) for _, change in teller.told)
+    assert all(change.healthy is not bool(change.reasons) for _, change in teller.reported)
 
 
 @given(HISTORIES)
@@ -101,7 +101,7 @@ def test_a_card_that_stays_good_is_healthy_in_time(history):
     teller.live(history)
     teller.look(GOOD)
     teller.stay(GOOD, LONGEST_HOLD + 0.001)
-    assert teller.health[GOOD.id].told
+    assert teller.health[GOOD.id].reported
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 5), STATES), min_size=20, max_size=200))
@@ -109,7 +109,7 @@ def test_a_card_that_flaps_is_not_told_all_the_time(history):
     """Holds of 1, 2, 4, 8 and 16 s leave room for 6 returns a minute, each followed by a fall."""
     teller = Teller()
     teller.live(history)
-    times = [at for at, _ in teller.told]
+    times = [at for at, _ in teller.reported]
     for start in times:
         assert sum(start <= at < start + WINDOW for at in times) <= 13
 
@@ -152,7 +152,7 @@ def test_a_break_starts_the_hold_again():
     for state in (BAD, GOOD, BAD, GOOD):
         teller.look(state)
         teller.now += 0.9
-    assert not teller.look(GOOD).health[GOOD.id].told
+    assert not teller.look(GOOD).health[GOOD.id].reported
     assert teller.last.again == pytest.approx(2 * HOLD - 0.9)
 
 

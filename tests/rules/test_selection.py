@@ -120,12 +120,16 @@ ROUTE = "the node's default route leads through it, as far as the kernel tells"
         (PLAIN, Mode.EXCLUSIVE, None),
         (WHOLE, Mode.EXCLUSIVE, None),
         (ROUTED, Mode.EXCLUSIVE, ROUTE),
-        (SOFT, Mode.EXCLUSIVE, "it is no PCI function, and mode exclusive moves one into the pod"),
+        (
+            SOFT,
+            Mode.EXCLUSIVE,
+            "it is not a PCI function, and mode exclusive moves one into the pod",
+        ),
         (BARE, Mode.SRIOV, None),
         (VIRTUAL, Mode.SRIOV, None),
         (ROUTED, Mode.SRIOV, ROUTE),
         (WHOLE, Mode.SRIOV, "it has virtual functions, which are given away instead of it"),
-        (SUB, Mode.SRIOV, "it is no PCI function"),
+        (SUB, Mode.SRIOV, "it is not a PCI function"),
     ],
 )
 def test_what_each_mode_takes(card, mode, expected):

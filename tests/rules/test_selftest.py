@@ -169,7 +169,7 @@ def test_a_function_is_set_to_what_it_is_not():
     for trial in found:
         first, second = (one for one in trial.plan.steps if isinstance(one, SetFunction))
         assert (first.wanted.vlan, first.wanted.spoof_check) == (100, False)
-        assert (first.found.vlan, first.found.spoof_check) == (0, True)
+        assert (first.previous.vlan, first.previous.spoof_check) == (0, True)
         macs.add(second.wanted.mac)
     assert len(macs) == 2
 

@@ -39,7 +39,7 @@ def test_a_change_waits_for_every_pod_with_a_share_of_ours():
         "rdma/a stays in mode shared, mode shared-multi (c:shared-multi) waits until these pods "
         "have ended: default/p"
     )
-    assert found.known == (now[0], now[1])
+    assert found.remembered == (now[0], now[1])
 
 
 def test_it_is_made_when_they_have_ended_and_said():
@@ -48,7 +48,7 @@ def test_it_is_made_when_they_have_ended_and_said():
     assert [str(one) for one in found.applied] == [
         "rdma/a is in mode hca (c:hca) now, it was in mode shared"
     ]
-    assert stage(found.known, [spec(Mode.HCA)], []).applied == ()
+    assert stage(found.remembered, [spec(Mode.HCA)], []).applied == ()
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_a_resource_that_comes_back_in_another_mode_has_waited_all_the_while():
     """As the node's label does at every start of the agent."""
     gone = stage([spec(Mode.EXCLUSIVE)], [], [holding(f"{CARD}-0")])
     assert gone == Stage((), kept=(spec(Mode.EXCLUSIVE),))
-    back = stage(gone.known, [spec(Mode.SHARED_MULTI)], [holding(f"{CARD}-0")])
+    back = stage(gone.remembered, [spec(Mode.SHARED_MULTI)], [holding(f"{CARD}-0")])
     assert back.specs == (spec(Mode.EXCLUSIVE),)
     assert back.pending
-    assert stage(gone.known, [], []).known == ()
-    assert stage(gone.known, [], None).known == gone.known
+    assert stage(gone.remembered, [], []).remembered == ()
+    assert stage(gone.remembered, [], None).remembered == gone.remembered
 
 
 @pytest.mark.parametrize("now", Mode)
@@ -97,7 +97,7 @@ def test_share_ids_tell_what_nothing_else_remembers(before, now):
         f"rdma/a is not offered in mode {now} (c:{now}) until these pods have ended: default/p, "
         "which hold shares of another mode"
     )
-    assert found.known == found.specs
+    assert found.remembered == found.specs
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -132,7 +132,7 @@ def test_no_pod_ever_holds_a_share_of_another_mode_than_it_got(life):
     for mode, told, starts in life:
         wanted = [spec(mode)] if mode else []
         found = stage(known, wanted, ([held] if held else []) if told else None)
-        known = found.known
+        known = found.remembered
         offered = {one.mode for one in found.specs}
         if held:
             assert offered <= {Mode(held.container)}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.pool import Bind, FunctionRange, Mode, PoolSpec, Preference, Selector
 from kube_rdma.rules.pools.modes import MODES, terms
-from kube_rdma.rules.pools.wishes import faults, said, warnings
+from kube_rdma.rules.pools.wishes import faults, warnings, with_defaults
 
 ONE = PciAddress("0000:81:00.0")
 TWO = PciAddress("0000:81:00.1")
@@ -116,7 +116,7 @@ def test_shares_are_at_most_what_the_mode_has(mode):
     )
 )
 def test_what_is_said_of_a_wish_changes_nothing_in_it(spec):
-    whole = said(spec)
+    whole = with_defaults(spec)
     assert terms(whole) == terms(spec)
     assert None not in (whole.shares, whole.bind, whole.attach, whole.prefer)
-    assert said(whole) == whole
+    assert with_defaults(whole) == whole

@@ -60,7 +60,7 @@ GPU Legend:
   GPU0: 0000:03:00.0 [10de:2330] nvidia
   GPU1: 0000:83:00.0 [1002:74a1] no driver
 
-NVLink is not shown: it is no part of the PCIe tree."""
+NVLink is not shown: it is not part of the PCIe tree."""
 
 
 def test_the_matrix_word_for_word():

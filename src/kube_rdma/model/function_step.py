@@ -68,24 +68,24 @@ class FunctionPlace:
 class SetFunction:
     """Set up a virtual function through its physical one, which stays on the node.
 
-    `found` has the same fields as `wanted`, as they were before. Done when the physical function
+    `previous` has the same fields as `wanted`, as they were before. Done when the physical function
     tells what is wanted. The link of the function may be on the node or in the pod.
     """
 
     place: FunctionPlace
     wanted: FunctionSettings
-    found: FunctionSettings
+    previous: FunctionSettings
 
 
 @dataclass(frozen=True, slots=True)
 class ResetFunction:
-    """Give a virtual function the settings back that it was found with.
+    """Give a virtual function its previous settings back.
 
     Nothing to do where the physical function has none of this number: settings go with it.
     """
 
     place: FunctionPlace
-    found: FunctionSettings
+    previous: FunctionSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class RebindFunction:
 
     Its RDMA device and its link, wherever they are, end with the binding and are made anew on the
     node, with another name and index; whoever wants them finds them by `pci`. Done when the RDMA
-    device has the node GUID `guid`. Undone by the same with the GUID that was `found`, all ones for
+    device has the node GUID `guid`. Undone by the same with the `previous` GUID, all ones for
     none, after ResetFunction and before GiveBackLink; then it is done only when the RDMA device is
     on the node too.
     """
@@ -103,4 +103,4 @@ class RebindFunction:
     physical: PciAddress  # nobody else changes its functions meanwhile
     driver: str
     guid: str
-    found: str
+    previous: str

@@ -29,12 +29,14 @@ def read_config(path: Path) -> Config:
 
 def parse_config(data: bytes, source: str) -> Config:
     """The same of a text; `source` names it in messages."""
-    found = config.parse(data, source)
+    configuration = config.parse(data, source)
     faults = (
-        *wishes.faults(found.pools),
-        *function_faults(found.functions),
-        *range_faults(found.pools, found.functions),
+        *wishes.faults(configuration.pools),
+        *function_faults(configuration.functions),
+        *range_faults(configuration.pools, configuration.functions),
     )
     if faults:
         raise Refused.all(faults)
-    return replace(found, warnings=(*found.warnings, *wishes.warnings(found.pools)))
+    return replace(
+        configuration, warnings=(*configuration.warnings, *wishes.warnings(configuration.pools))
+    )

@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 
 async def until_signal(work: Coroutine[None, None, None]) -> None:
-    """Run `work` until it ends or SIGTERM or SIGINT asks for its end, which is no error."""
+    """Run `work` until it ends or SIGTERM or SIGINT asks for its end, which is not an error."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(BLOCKING, "blocking"))
     task = asyncio.create_task(work)

@@ -94,7 +94,7 @@ class Records(Generic[T]):
         self._values[new] = value
 
     async def remove(self, *names: str) -> None:
-        """Remove records for good; none of a name is no error. Raise Unavailable."""
+        """Remove records for good; a missing one is not an error. Raise Unavailable."""
         await self._run(self._journal.remove, *names)
         for name in names:
             self._values.pop(name, None)

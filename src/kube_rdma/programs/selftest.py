@@ -1,6 +1,6 @@
 """The hardware self-test: runs the agent's plans on real cards, and always takes them back.
 
-rules/selftest says what to try; here it is run as the agent runs it, in a network namespace of our
+rules/selftest says what to try; here it is run as the agent runs it, in a network namespace of its
 own in the place of a pod's. Each plan is run twice and taken back; then it is run in a namespace
 that ends, so that the kernel gives back what it can and the same undo does the rest. In between the
 node is compared with what it was.
@@ -70,10 +70,10 @@ def real_doors(stopped: Callable[[], bool]) -> Doors:
 def selftest(asked: Asked, doors: Doors, tell: Tell) -> tuple[Result | LeftOut, ...]:
     """Try one plan after the other; `tell` hears of each at once. Raise as rules.selftest.trials.
 
-    Every plan is made anew right before it is run: the one before may have left other indexes. A
+    Every plan is made again right before it is run: the one before may have left other indexes. A
     card that did not come back whole is not touched again.
     """
-    found: list[Result | LeftOut] = []
+    outcomes: list[Result | LeftOut] = []
     spoilt: set[CardId] = set()
     for expected in trials(doors.look(), asked):
         if doors.stopped():
@@ -88,9 +88,9 @@ def selftest(asked: Asked, doors: Doors, tell: Tell) -> tuple[Result | LeftOut, 
             came = _tried(expected, asked, doors)
         if isinstance(came, Result) and any(trouble.left for trouble in came.troubles):
             spoilt.add(came.trial.card.id)
-        found.append(came)
+        outcomes.append(came)
         tell(came)
-    return tuple(found)
+    return tuple(outcomes)
 
 
 def take_scene() -> Scene:
@@ -122,12 +122,14 @@ def new_namespace() -> Iterator[Namespace]:
 def listening() -> Iterator[Callable[[], bool]]:
     """Whether Ctrl-C, SIGTERM or the end of the terminal has come; none of them interrupts."""
     heard: list[int] = []
-    before = {one: signal.signal(one, lambda number, _: heard.append(number)) for one in _SIGNALS}
+    before = {
+        signum: signal.signal(signum, lambda number, _: heard.append(number)) for signum in _SIGNALS
+    }
     try:
         yield lambda: bool(heard)
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 def _tried(expected: Trial, asked: Asked, doors: Doors) -> Result | LeftOut:
@@ -137,7 +139,7 @@ def _tried(expected: Trial, asked: Asked, doors: Doors) -> Result | LeftOut:
 
 
 def _again(trial: Trial, scene: Scene, asked: Asked) -> Trial | LeftOut:
-    """The same as of now; by the card's identity, for its devices may have other names by now."""
+    """The same as it is now; by the card's identity, for its devices may have other names."""
     named = (trial.card.id,) if asked.cards else ()
     try:
         (now,) = (
@@ -213,7 +215,7 @@ class _Trying:
         except _EndError:
             raise
         except Exception as error:
-            self._troubles.append(Trouble(Stage.ATTACH, _said(error)))
+            self._troubles.append(Trouble(Stage.ATTACH, _describe_error(error)))
             raise _EndError from error
 
     def _attach(self, pod: PodNetwork, stage: Stage) -> None:
@@ -227,7 +229,7 @@ class _Trying:
         try:
             pod.run(step)
         except Exception as error:
-            self._troubles.append(Trouble(stage, _said(error), step))
+            self._troubles.append(Trouble(stage, _describe_error(error), step))
             raise _EndError from error
 
     def _check(self, pod: PodNetwork, stage: Stage) -> None:
@@ -239,12 +241,12 @@ class _Trying:
 
     def _check_empty(self, before: PodView, after: PodView) -> None:
         """What undoing left in the namespace."""
-        known = {link.name for link in before.links}
-        left = [f"the interface {one.name}" for one in after.links if one.name not in known]
+        initial_links = {link.name for link in before.links}
+        left = [f"the interface {one.name}" for one in after.links if one.name not in initial_links]
         left += [f"the route to {one.to}" for one in after.routes if one not in before.routes]
         left += [f"the rule for {one.source}" for one in after.rules if one not in before.rules]
-        said = (f"{what} was left in the namespace" for what in left)
-        self._troubles += [Trouble(Stage.UNDO, line) for line in said]
+        sentences = (f"{what} was left in the namespace" for what in left)
+        self._troubles += [Trouble(Stage.UNDO, line) for line in sentences]
 
     def _give_back(self, namespace: Namespace | None, stage: Stage) -> None:
         """All that undoing takes, each act whatever became of the others."""
@@ -266,7 +268,7 @@ class _Trying:
                 pod.undo(act)
             except Exception as error:  # noqa: BLE001  # the other acts come all the same
                 if late or not isinstance(error, Unavailable):
-                    self._troubles.append(Trouble(stage, _said(error), act, left=True))
+                    self._troubles.append(Trouble(stage, _describe_error(error), act, left=True))
                     return
             else:
                 return
@@ -277,15 +279,15 @@ class _Trying:
         deadline = self._doors.clock() + self._doors.patience
         while True:
             try:
-                found = differences(self._trial, self._before, self._doors.look())
+                problems = differences(self._trial, self._before, self._doors.look())
             except KubeRdmaError as error:
-                found = (_said(error),)
-            if not found or self._doors.clock() >= deadline:
+                problems = (_describe_error(error),)
+            if not problems or self._doors.clock() >= deadline:
                 break
             self._doors.wait(_PAUSE)
-        self._troubles += [Trouble(stage, line, left=True) for line in found]
+        self._troubles += [Trouble(stage, line, left=True) for line in problems]
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """The words of an error; of one that nobody expected with its kind."""
     return str(error) if isinstance(error, KubeRdmaError) else f"{type(error).__name__}: {error}"

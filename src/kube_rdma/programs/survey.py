@@ -27,7 +27,7 @@ def take_survey(sysfs: Path | None = None) -> Survey:
 
     With a tree nothing of the running kernel is asked; what netlink said then is in the tree. A
     kernel without RDMA netlink is a fault in the Survey, for that is how the node is. Raise Refused
-    when `sysfs` is no sysfs tree.
+    when `sysfs` is not a sysfs tree.
     """
     if sysfs is not None and not (sysfs / "class").is_dir():
         raise Refused(
@@ -51,7 +51,7 @@ def take_devices(
 
 
 def rerouted(survey: Survey) -> Survey:
-    """The same with the default routes of now, as take_survey has them."""
+    """The same with the current default routes, as take_survey has them."""
     cleared = replace(survey, functions=tuple(map(_cleared, survey.functions)))
     return _with_routes(cleared, _SYSFS, None)
 

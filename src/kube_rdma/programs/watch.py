@@ -29,13 +29,15 @@ async def watch(
     """Hand `tell` what changed, each time that something did, until cancelled.
 
     `look` takes a Survey and may block. Listening begins before the first look, so that nothing
-    falls between the two. Raise Unavailable when the kernel does not let us listen.
+    falls between the two. Raise Unavailable when the kernel does not allow listening.
     """
     async with AsyncExitStack() as stack:
         try:
             open_doors = [await stack.enter_async_context(door) for door in doors]
         except OSError as error:
-            raise Unavailable(f"The kernel announces nothing to us: {error.strerror}.") from error
+            raise Unavailable(
+                f"The kernel announces nothing to kube-rdma: {error.strerror}."
+            ) from error
         watching = _Watch(look, tell, settle)
         await watching.look()
         tasks = [asyncio.ensure_future(watching.hear(door)) for door in open_doors]
@@ -73,16 +75,16 @@ class _Watch:
 
     async def follow(self) -> None:
         again = None
-        known = 0  # events that a look has followed
+        handled = 0  # events that a look has followed
         while True:
             await self._bursts.wait(again)
-            again = self._settle if self._heard > known else None
-            known = self._heard
+            again = self._settle if self._heard > handled else None
+            handled = self._heard
             await self.look()
 
     async def look(self) -> None:
         now = await asyncio.to_thread(self._take)
-        found = changes(self._seen, now) if self._seen else ()
+        differences = changes(self._seen, now) if self._seen else ()
         self._seen = now
-        if found:
-            self._tell(found)
+        if differences:
+            self._tell(differences)

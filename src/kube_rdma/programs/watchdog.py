@@ -1,9 +1,9 @@
-"""Ends a program of ours whose event loop hangs, with the stacks of all threads in its log.
+"""Ends a program of kube-rdma whose event loop hangs, with the stacks of all threads in its log.
 
 Runs beside the loop of each program that stays (process.until_signal), in a thread that asks
 the loop to answer. It takes the place of a liveness probe: a probe starts a process each time and
 takes a starved program for a hung one (docs/decisions/0013-liveness.md). The kubelet starts an
-ended container anew, and the journal says where to go on.
+ended container again, and the journal says where to go on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def watched(tick: float = TICK, patience: float = PATIENCE) -> Iterator[None]:
     program could not be told from a hung one.
     """
     if not waits():
-        log.warning("a hang will not be noticed", why=f"{_THREADS}/*/schedstat counts nothing")
+        log.warning("hang detection disabled", why=f"{_THREADS}/*/schedstat counts nothing")
         yield
         return
     loop, ended = asyncio.get_running_loop(), threading.Event()
@@ -104,7 +104,7 @@ def _end(patience: float) -> None:
     """
     stderr = sys.__stderr__.fileno() if sys.__stderr__ else 2
     os.set_blocking(stderr, False)
-    event = f'event="the event loop hangs, the program ends" seconds={patience:.0f}'
+    event = f'event="event loop hung, program ended" seconds={patience:.0f}'
     try:
         os.write(stderr, f"level=critical {event}\n".encode())
         faulthandler.dump_traceback(stderr, all_threads=True)

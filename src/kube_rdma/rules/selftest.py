@@ -41,7 +41,9 @@ from kube_rdma.rules.attach.vf import with_settings
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.cards import carries_default_route
 
-INTERFACE = InterfaceName("kr-selftest")  # the node has none of this name (see step_errors)
+INTERFACE = InterfaceName(
+    "kr-selftest"
+)  # the node has none of this name (see kernel/pod/errors.py)
 
 # Addresses that are set aside for tests of network devices (RFC 2544, RFC 5180).
 _ADDRESSES = (
@@ -78,7 +80,7 @@ def trials(scene: Scene, asked: Asked) -> tuple[Trial | LeftOut, ...]:
 def differences(trial: Trial, before: Scene, after: Scene) -> tuple[str, ...]:
     """What a trial changed on the node, as sentences without their stop; nothing when all is well.
 
-    A device or interface is told by its function: where the kernel made it anew, as it does with
+    A device or interface is told by its function: where the kernel made it again, as it does with
     InfiniBand, its index may be another.
     """
     was, now = (dict(_facts(trial, scene)) for scene in (before, after))
@@ -101,23 +103,23 @@ def _chosen(scene: Scene, asked: Asked) -> list[Card]:
     """The cards with these names, else those with RDMA devices and virtual functions."""
     if asked.cards:
         return list(dict.fromkeys(_named(scene, name) for name in asked.cards))
-    found = [card for card in scene.cards if card.devices or _is_virtual(card)]
-    if not found:
+    cards = [card for card in scene.cards if card.devices or _is_virtual(card)]
+    if not cards:
         raise Refused(
             "this node has no RDMA card",
             remedy="See why with `kube-rdma devices`, or name an interface with --card",
             where="--hardware-selftest",
         )
-    return found
+    return cards
 
 
 def _named(scene: Scene, name: str) -> Card:
     for card in scene.cards:
         if name.lower() in _names(card):
             return card
-    there = listed([card.name for card in scene.cards]) or "none"
+    names = listed([card.name for card in scene.cards]) or "none"
     raise Refused(
-        f"this node has no card {name}; it has {there}",
+        f"this node has no card {name}; it has {names}",
         remedy="Name one by its RDMA device, its interface or its PCI address",
         where="--card",
     )
@@ -190,7 +192,7 @@ def _in_use(scene: Scene, card: Card, link: HostLink, *, named: bool) -> str | N
     if named:
         return None
     if not _is_virtual(card):
-        return f"{link.name} is no virtual function, so it moves only when --card names it"
+        return f"{link.name} is not a virtual function, so it moves only when --card names it"
     if link.addresses:
         texts = [f"{address}/{length}" for address, length in link.addresses]
         return f"{link.name} has {listed(texts)}, so it moves only when --card names it"
@@ -244,8 +246,8 @@ def _function(scene: Scene, link: HostLink, *, wide: bool) -> FunctionSettings:
     """What nearly every driver can set; mlx5 makes functions of InfiniBand whose link is down."""
     if wide:
         return FunctionSettings(link_state=LinkState.ENABLE)
-    told = dict(scene.functions).get(link.virtual) if link.virtual else None
-    spoof = told.spoof_check if told else None
+    current = dict(scene.functions).get(link.virtual) if link.virtual else None
+    spoof = current.spoof_check if current else None
     return FunctionSettings(vlan=_VLAN, spoof_check=None if spoof is None else not spoof)
 
 
@@ -255,9 +257,9 @@ def _own(scene: Scene, link: HostLink) -> str:
     Locally administered, and made of the GUID of the physical function where it has one.
     """
     above = link.virtual.pci if link.virtual else None
-    known = [guid for _, pci, guid in scene.network.guids if pci and pci == above]
+    parent_guids = [guid for _, pci, guid in scene.network.guids if pci and pci == above]
     number = link.virtual.number if link.virtual else 0
-    seed = f"{known[0] if known else link.mac}/{number}"
+    seed = f"{parent_guids[0] if parent_guids else link.mac}/{number}"
     return "02:" + blake2b(seed.encode(), digest_size=7).digest().hex(":")
 
 
@@ -289,13 +291,15 @@ def _facts(trial: Trial, scene: Scene) -> Iterator[tuple[str, str]]:
 
 
 def _stable(link: HostLink) -> str:
-    """Of InfiniBand without the queue pair, which is another one for an interface made anew."""
+    """Of InfiniBand without the queue pair, which is another one for an interface made again."""
     return link.mac[-_GID:] if link.link_type == _INFINIBAND else link.mac
 
 
 def _settings(scene: Scene, place: FunctionPlace, mac: str) -> Iterator[tuple[str, str]]:
-    told = {one.pci: known for one, known in scene.functions if one.number == place.number}
-    now = told.get(place.pci)
+    settings_by_pci = {
+        one.pci: settings for one, settings in scene.functions if one.number == place.number
+    }
+    now = settings_by_pci.get(place.pci)
     if now is None:
         return
     # A driver may tell the function's own MAC where no other is set (igb, ixgbe).

@@ -1,6 +1,6 @@
 """Pools of addresses for people and programs: `kube-rdma ip list`, `show`, `check`, `migrate`.
 
-The last step of these commands; what is counted and found wrong comes from rules/ip_*.
+The last step of these commands; what is counted and found wrong comes from rules/ipam.
 """
 
 from __future__ import annotations
@@ -124,32 +124,32 @@ def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
     ]
 
 
-def migration_text(found: Migration, *, is_done: bool, width: int = 100) -> str:
+def migration_text(migration: Migration, *, is_done: bool, width: int = 100) -> str:
     """What happens to pools and addresses, and what a person has to look at."""
     lines = [] if is_done else ["Nothing is written yet; this is what would be:", ""]
-    lines += [f"{'+' if act == 'create' else '~'} IPPool {name}" for name, act in found.pools]
-    if not found.pools:
+    lines += [f"{'+' if act == 'create' else '~'} IPPool {name}" for name, act in migration.pools]
+    if not migration.pools:
         lines.append("No pool changes.")
-    if found.kept:
-        columns = widths([_KEPT, *found.kept])
+    if migration.kept:
+        columns = widths([_KEPT, *migration.kept])
         lines += ["", "Stay with their pods, and are excluded from the pools:", ""]
-        lines += [aligned(row, columns) for row in (_KEPT, *found.kept)]
-    parts = {"Free": found.over, "Not mapped": found.unmapped, "Note": found.notes}
+        lines += [aligned(row, columns) for row in (_KEPT, *migration.kept)]
+    parts = {"Free": migration.over, "Not mapped": migration.unmapped, "Note": migration.notes}
     for title, sentences in parts.items():
         for sentence in sentences:
             lines += wrapped(f"{title}: {sentence}.", width, "  ")
     return "\n".join(lines)
 
 
-def migration_document(found: Migration) -> dict[str, object]:
+def migration_document(migration: Migration) -> dict[str, object]:
     """The same as JSON values."""
     keys = [name.lower() for name in _KEPT]
     return {
-        "pools": [{"name": name, "act": act} for name, act in found.pools],
-        "kept": [dict(zip(keys, row, strict=True)) for row in found.kept],
-        "over": list(found.over),
-        "unmapped": list(found.unmapped),
-        "notes": list(found.notes),
+        "pools": [{"name": name, "act": act} for name, act in migration.pools],
+        "kept": [dict(zip(keys, row, strict=True)) for row in migration.kept],
+        "over": list(migration.over),
+        "unmapped": list(migration.unmapped),
+        "notes": list(migration.notes),
     }
 
 

@@ -174,17 +174,17 @@ def _besides(spec: PoolSpec) -> Iterator[str]:
         yield "the kubelet is not told on which NUMA node a share is"
 
 
-def _selector(one: Selector) -> str:
+def _selector(selector: Selector) -> str:
     """vendor 15b3, interface ens2f0 or ens2f1."""
     parts = [
         f"{word} {' or '.join(map(str, choice))}"
         for word, field in _FIELDS
-        if (choice := getattr(one, field))
+        if (choice := getattr(selector, field))
     ]
-    if one.pkeys:
-        parts[-1] = f"partition key {' or '.join(f'{key:#06x}' for key in one.pkeys)}"
-    if one.rdma is not None:
-        parts.append("an RDMA device" if one.rdma else "no RDMA device")
+    if selector.pkeys:
+        parts[-1] = f"partition key {' or '.join(f'{key:#06x}' for key in selector.pkeys)}"
+    if selector.rdma is not None:
+        parts.append("an RDMA device" if selector.rdma else "no RDMA device")
     return ", ".join(parts)
 
 
@@ -212,13 +212,13 @@ def _troubles(pool: Pool) -> Iterator[str]:
 def _grouped(left_out: Sequence[LeftOut]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Cards with the same reasons together; one reason that holds for all pools is said once."""
     groups: dict[tuple[str, ...], list[str]] = {}
-    for one in left_out:
-        distinct = dict.fromkeys(reason for _, reason in one.reasons)
+    for entry in left_out:
+        distinct = dict.fromkeys(reason for _, reason in entry.reasons)
         if len(distinct) == 1:
             reasons = tuple(distinct)
         else:
-            reasons = tuple(f"{resource}: {reason}" for resource, reason in one.reasons)
-        card = one.card
+            reasons = tuple(f"{resource}: {reason}" for resource, reason in entry.reasons)
+        card = entry.card
         place = f" ({card.pci})" if card.pci and card.pci != card.name else ""
         groups.setdefault(reasons, []).append(f"{card.name}{place}")
     for reasons, names in groups.items():
@@ -257,16 +257,16 @@ def _functions(wish: FunctionsWish) -> dict[str, object]:
     }
 
 
-def _selector_document(one: Selector) -> dict[str, object]:
+def _selector_document(selector: Selector) -> dict[str, object]:
     ranges = {"physical", "roots"}
-    given = {field: getattr(one, field) for _, field in _FIELDS if getattr(one, field)}
+    given = {field: getattr(selector, field) for _, field in _FIELDS if getattr(selector, field)}
     document: dict[str, object] = {
         field: [str(value) for value in values] if field in ranges else list(values)
         for field, values in given.items()
     }
-    if one.rdma is not None:
-        document["rdma"] = one.rdma
-    return {"source": one.source, **document}
+    if selector.rdma is not None:
+        document["rdma"] = selector.rdma
+    return {"source": selector.source, **document}
 
 
 def _node(node: OnNode) -> dict[str, object]:

@@ -30,13 +30,13 @@ Tried = Trial | LeftOut
 def dry_run(tried: Sequence[Tried], width: int) -> str:
     """Every plan with its steps, what is left out and why, and whom it would interrupt."""
     lines = ["Nothing is touched without --yes. With it, this is done:", ""]
-    for _, of_card in groupby(tried, key=lambda one: one.card.id):
+    for _, of_card in groupby(tried, key=lambda attempt: attempt.card.id):
         group = list(of_card)
         lines.append(_title(group[0]))
-        for one in group:
-            lines += _left_out(one, width) if isinstance(one, LeftOut) else _steps(one)
+        for attempt in group:
+            lines += _left_out(attempt, width) if isinstance(attempt, LeftOut) else _steps(attempt)
         lines.append("")
-    if any(isinstance(one, Trial) for one in tried):
+    if any(isinstance(attempt, Trial) for attempt in tried):
         lines += wrapped(
             "Each plan is run twice and taken back, then run once more and lost with its network "
             "namespace; the node is compared with what it was.",
@@ -59,55 +59,57 @@ class Table:
         """The names of the columns."""
         return aligned(_COLUMNS, self._columns, _RIGHT)
 
-    def row(self, one: Result | LeftOut) -> str:
+    def row(self, outcome: Result | LeftOut) -> str:
         """What came of one plan."""
-        if isinstance(one, LeftOut):
-            cells = _cells(one, "not tried", _NONE)
+        if isinstance(outcome, LeftOut):
+            cells = _cells(outcome, "not tried", _NONE)
         else:
-            ms = _NONE if one.milliseconds is None else f"{one.milliseconds:.1f}"
-            mark = "✓" if one.passed else "✗ stopped" if one.stopped else "✗"
-            cells = _cells(one.trial, mark, ms)
+            ms = _NONE if outcome.milliseconds is None else f"{outcome.milliseconds:.1f}"
+            mark = "✓" if outcome.passed else "✗ stopped" if outcome.stopped else "✗"
+            cells = _cells(outcome.trial, mark, ms)
         return aligned(cells, self._columns, _RIGHT)
 
 
-def summary(found: Sequence[Result | LeftOut], width: int) -> str:
-    """A sentence for each failure and each reason, how many passed, and what to send us."""
-    results = [one for one in found if isinstance(one, Result)]
+def summary(outcomes: Sequence[Result | LeftOut], width: int) -> str:
+    """A sentence for each failure and each reason, how many passed, and what to report."""
+    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     lines: list[str] = []
-    for one in found:
-        if isinstance(one, LeftOut):
-            kind = f" · {one.kind}" if one.kind else ""
-            lines += wrapped(f"{_name(one)}{kind}: not tried: {_stop(one.reason)}", width, "  ")
+    for outcome in outcomes:
+        if isinstance(outcome, LeftOut):
+            kind = f" · {outcome.kind}" if outcome.kind else ""
+            lines += wrapped(
+                f"{_name(outcome)}{kind}: not tried: {_stop(outcome.reason)}", width, "  "
+            )
         else:
-            lines += _troubles(one, width)
-    passed = sum(one.passed for one in results)
+            lines += _troubles(outcome, width)
+    passed = sum(outcome.passed for outcome in results)
     lines += ["", f"{passed} of {len(results)} plans passed."]
-    if any(trouble.left for one in results for trouble in one.troubles):
+    if any(trouble.left for outcome in results for trouble in outcome.troubles):
         lines += wrapped(
             "Not everything could be given back: see above, and look at `ip link` and `rdma link` "
             "before a pod uses this card.",
             width,
             "",
         )
-    if any(one.troubles for one in results):
+    if any(outcome.troubles for outcome in results):
         lines += wrapped(
-            "Please send us all of this with what `kube-rdma devices --record DIR` writes, "
-            "the kernel's version (`uname -r`) and its last words (`dmesg`).",
+            "Please report all of this with what `kube-rdma devices --record DIR` writes, "
+            "the kernel's version (`uname -r`) and its last messages (`dmesg`).",
             width,
             "",
         )
     return "\n".join(lines)
 
 
-def _title(one: Tried) -> str:
-    card = one.card
+def _title(attempt: Tried) -> str:
+    card = attempt.card
     netdevs = [netdev.name for netdev in card.function.netdevs] if card.function else []
     where = [name for name in dict.fromkeys((*netdevs, card.id)) if name != card.name]
     return f"{card.name} ({', '.join(where)})" if where else card.name
 
 
-def _name(one: Tried) -> str:
-    return one.card.name
+def _name(attempt: Tried) -> str:
+    return attempt.card.name
 
 
 def _steps(trial: Trial) -> Iterator[str]:
@@ -117,9 +119,9 @@ def _steps(trial: Trial) -> Iterator[str]:
         yield f"    {number:>2}  {describe(step)}"
 
 
-def _left_out(one: LeftOut, width: int) -> list[str]:
-    kind = f"{one.kind}: " if one.kind else ""
-    return wrapped(f"  {kind}not tried: {_stop(one.reason)}", width, "    ")
+def _left_out(left_out: LeftOut, width: int) -> list[str]:
+    kind = f"{left_out.kind}: " if left_out.kind else ""
+    return wrapped(f"  {kind}not tried: {_stop(left_out.reason)}", width, "    ")
 
 
 def _warning(tried: Sequence[Tried], width: int) -> Iterator[str]:
@@ -146,17 +148,17 @@ def _warning(tried: Sequence[Tried], width: int) -> Iterator[str]:
         )
 
 
-def _cells(one: Tried, result: str, ms: str) -> tuple[str, ...]:
-    if isinstance(one, LeftOut):
-        return _name(one), one.kind or _NONE, _NONE, result, ms
-    return _name(one), one.kind, str(len(one.plan.steps)), result, ms
+def _cells(attempt: Tried, result: str, ms: str) -> tuple[str, ...]:
+    if isinstance(attempt, LeftOut):
+        return _name(attempt), attempt.kind or _NONE, _NONE, result, ms
+    return _name(attempt), attempt.kind, str(len(attempt.plan.steps)), result, ms
 
 
 def _troubles(result: Result, width: int) -> Iterator[str]:
     what = f"{_name(result.trial)} · {result.trial.kind}"
     for trouble in result.troubles:
-        said = f"{what}, {_WHEN[trouble.stage]}: {_act(trouble, result.trial)}{trouble.message}"
-        yield from wrapped(_stop(said), width, "  ")
+        sentence = f"{what}, {_WHEN[trouble.stage]}: {_act(trouble, result.trial)}{trouble.message}"
+        yield from wrapped(_stop(sentence), width, "  ")
     if result.stopped:
         yield from wrapped(f"{what}: stopped, and taken back as far as it was done.", width, "  ")
 

@@ -62,20 +62,20 @@ def _function(place: FunctionPlace) -> str:
     return f"virtual function {place.number} of {place.physical.name}"
 
 
-def _settings(said: FunctionSettings) -> str:
+def _settings(settings: FunctionSettings) -> str:
     words = {True: "on", False: "off"}
     facts = {
-        "MAC": said.mac,
-        "VLAN": said.vlan,
-        "priority": said.qos or None,
-        "VLAN protocol": said.protocol,
-        "spoof check": None if said.spoof_check is None else words[said.spoof_check],
-        "trust": None if said.trust is None else words[said.trust],
-        "link state": said.link_state,
-        "at least (Mbit/s)": said.min_rate,
-        "at most (Mbit/s)": said.max_rate,
-        "node GUID": said.node_guid,
-        "port GUID": said.port_guid,
+        "MAC": settings.mac,
+        "VLAN": settings.vlan,
+        "priority": settings.qos or None,
+        "VLAN protocol": settings.protocol,
+        "spoof check": None if settings.spoof_check is None else words[settings.spoof_check],
+        "trust": None if settings.trust is None else words[settings.trust],
+        "link state": settings.link_state,
+        "at least (Mbit/s)": settings.min_rate,
+        "at most (Mbit/s)": settings.max_rate,
+        "node GUID": settings.node_guid,
+        "port GUID": settings.port_guid,
     }
     return ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
 
@@ -85,8 +85,8 @@ def _set_link(step: SetLink) -> str:
 
 
 def _with(facts: Mapping[str, object]) -> str:
-    said = [f"{name} {value}" for name, value in facts.items() if value is not None]
-    return f", with {' and '.join(said)}" if said else ""
+    phrases = [f"{name} {value}" for name, value in facts.items() if value is not None]
+    return f", with {' and '.join(phrases)}" if phrases else ""
 
 
 def _route(step: AddRoute) -> str:
@@ -118,7 +118,7 @@ TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
     TakeLink: lambda step: f"take {step.link.name} from the node as {step.name}",
     SetFunction: lambda step: f"set up {_function(step.place)}: {_settings(step.wanted)}",
     RebindFunction: lambda step: (
-        f"bind {step.driver} to {step.pci} anew, which has the GUID {step.guid} then"
+        f"bind {step.driver} to {step.pci} again, which then has the GUID {step.guid}"
     ),
     SetLink: _set_link,
     Probe: lambda step: f"ask on {step.name} whether somebody has {step.address}",
@@ -135,7 +135,7 @@ TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
     RemoveLink: lambda step: f"remove {step.name}",
     RemoveLinks: lambda step: f"remove {', '.join(link.name for link in step.links) or 'nothing'}",
     GiveBackLink: _give_back,
-    ResetFunction: lambda undo: f"set {_function(undo.place)} back: {_settings(undo.found)}",
+    ResetFunction: lambda undo: f"set {_function(undo.place)} back: {_settings(undo.previous)}",
     RestoreRdma: lambda step: f"make the {step.kind} device {step.name} on {step.link.name} again",
     RemoveRule: lambda step: f"remove the rule for what comes from {step.source}",
     RemoveRdma: lambda step: f"remove the RDMA device {step.name}",

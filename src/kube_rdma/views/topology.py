@@ -1,8 +1,8 @@
 """The GPU × NIC matrix of `kube-rdma devices --topology`, as `nvidia-smi topo -m` lays it out.
 
 Rows, columns, marks and the two-space ``NIC0: mlx5_0`` lines are nvidia-smi's, so that what reads
-its output by fields reads this. Ours in addition: the NUMA node of NICs, and a legend of the GPUs,
-for their numbers follow the PCI address here. rules/pools/topology finds the marks; they come as
+its output by fields reads this. Added to it: the NUMA node of NICs, and a legend of the GPUs, for
+their numbers follow the PCI address here. rules/pools/topology finds the marks; they come as
 text.
 """
 
@@ -29,7 +29,7 @@ _LEGEND = {
     "SYS": "through the interconnect of NUMA nodes",
 }
 _LEGEND_UNKNOWN = f"  {_UNKNOWN:<4} = not known, for the device sits on no PCI function"
-_NVLINK = "NVLink is not shown: it is no part of the PCIe tree."
+_NVLINK = "NVLink is not shown: it is not part of the PCIe tree."
 _NOTHING = "No GPUs and no RDMA devices, so there is nothing to be near to."
 
 

@@ -42,7 +42,7 @@ def reset_function(net: FakeNetwork, undo: ResetFunction) -> None:
     physical = _physical(net, undo.place)
     now = physical.functions.get(undo.place.number)
     if now is not None:
-        for setting in changes(physical.index, undo.place.number, undo.found, now):
+        for setting in changes(physical.index, undo.place.number, undo.previous, now):
             _take(net, physical, undo.place, setting)
 
 

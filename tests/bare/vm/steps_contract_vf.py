@@ -51,7 +51,7 @@ def setting(world, pod, wanted):
 
 
 def reset(step):
-    return ResetFunction(step.place, step.found)
+    return ResetFunction(step.place, step.previous)
 
 
 class Functions:
@@ -107,7 +107,7 @@ class Functions:
                 for undo in (reset(mac), back(card), reset(tag)):
                     pod.undo(undo)
                 # igb tells the function's own MAC, which it asked for itself, in the same place.
-                assert now(world, pod).mac in (mac.found.mac, card.mac)
+                assert now(world, pod).mac in (mac.previous.mac, card.mac)
                 assert now(world, pod).vlan == 0
             assert world.node_link(card.link.name) == (card.mtu, card.mac, was_up)
 

@@ -18,7 +18,7 @@ import structlog
 
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.card import Use
+from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.model.function import FunctionsPlan, FunctionsWish, MadeFunctions, SetFunctions
@@ -74,7 +74,7 @@ class Functions:
         self._ours: set[PciAddress] | None = None  # None: not read yet
         self._begun: set[PciAddress] = set()  # by an earlier life, that may not have ended it
         self._leaving: dict[SetFunctions, float] = {}  # since when
-        self._gone_soon: frozenset[str] = frozenset()  # addresses of functions that are to go
+        self._gone_soon: frozenset[CardId] = frozenset()  # functions that are to go
         self._failed: dict[SetFunctions, float] = {}  # when to try again
         self._notices = Notices()  # by physical function, and of all
 
@@ -96,7 +96,7 @@ class Functions:
         self._tell(plan)
         now = asyncio.get_running_loop().time()
         self._leaving = {act: self._leaving.get(act, now) for act in plan.acts if act.now}
-        self._gone_soon = frozenset(_functions_of(survey, self._leaving))
+        self._gone_soon = frozenset(map(CardId, _functions_of(survey, self._leaving)))
         self._failed = {act: at for act, at in self._failed.items() if act in plan.acts}
         unended = _ends(survey, self._begun.intersection(plan.kept))
         times = {act: self._time(act, now) for act in (*plan.acts, *unended)}
@@ -109,7 +109,7 @@ class Functions:
         return min(waits, default=None)
 
     @property
-    def leaving(self) -> Collection[str]:
+    def leaving(self) -> Collection[CardId]:
         """The functions that are to be removed, so that nobody gets them any more."""
         return self._gone_soon
 

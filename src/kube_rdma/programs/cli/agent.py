@@ -89,7 +89,7 @@ FOLDER = click.Path(path_type=Path)
     envvar="POD_NAMESPACE",
     default="kube-rdma",
     show_default=True,
-    help="Where our own objects are, for --networks.  [env: POD_NAMESPACE]",
+    help="Where kube-rdma's own objects are, for --networks.  [env: POD_NAMESPACE]",
 )
 @click.option(
     "--socket",
@@ -97,7 +97,7 @@ FOLDER = click.Path(path_type=Path)
     type=FOLDER,
     default=Path("/run/kube-rdma/agent.sock"),
     show_default=True,
-    help="Where the shim finds us, for --networks.",
+    help="Where the shim finds the agent, for --networks.",
 )
 @click.option(
     "--host",

@@ -57,18 +57,18 @@ def check(file: str, sysfs: Path | None, node: bool, output: str) -> None:
         raise click.UsageError("--node and --sysfs cannot be combined.")
     try:
         if file == _STDIN:
-            found = parse_config(sys.stdin.buffer.read(), "stdin")
+            configuration = parse_config(sys.stdin.buffer.read(), "stdin")
         else:
-            found = read_config(Path(file))
+            configuration = read_config(Path(file))
     except Refused as error:
         if output != "json":
             raise
         click.echo(json.dumps({"errors": list(_errors(error))}, indent=2))
         sys.exit(3)
-    there = _on_node(found, sysfs) if node or sysfs else None
+    on_node = _on_node(configuration, sysfs) if node or sysfs else None
     title = f"On the node of {sysfs}" if sysfs else "On this node"
-    _show(found, there, title, output)
-    if there and there.clashes:
+    _show(configuration, on_node, title, output)
+    if on_node and on_node.clashes:
         sys.exit(1)
 
 
@@ -80,8 +80,8 @@ def schema(dialect: str | None) -> None:
     from kube_rdma.api.config import schema as schema_of
 
     if dialect is None:
-        for name, one in DIALECTS.items():
-            click.echo(f"{name:<13}  {one.key:<12}  the format of {one.of}")
+        for name, entry in DIALECTS.items():
+            click.echo(f"{name:<13}  {entry.key:<12}  the format of {entry.of}")
     elif dialect in DIALECTS:
         click.echo(schema_of(dialect))
     else:
@@ -94,56 +94,54 @@ def _errors(error: Refused) -> Iterator[dict[str, str]]:
         yield from _errors(further)
 
 
-def _show(found: Config, there: OnNode | None, title: str, output: str) -> None:
+def _show(configuration: Config, on_node: OnNode | None, title: str, output: str) -> None:
     from kube_rdma.rules.pools.modes import MODES
-    from kube_rdma.rules.pools.wishes import said
+    from kube_rdma.rules.pools.wishes import with_defaults
     from kube_rdma.views.pools import functions_text, node_text, pools_document, wishes_text
 
-    specs = [said(spec) for spec in found.pools]
+    specs = [with_defaults(spec) for spec in configuration.pools]
     if output == "json":
-        document = pools_document(specs, found.rescan, found.warnings, there, found.functions)
+        document = pools_document(
+            specs, configuration.rescan, configuration.warnings, on_node, configuration.functions
+        )
         click.echo(json.dumps(document, indent=2))
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
     takes = {mode: row.takes.value for mode, row in MODES.items()}
-    click.echo(wishes_text(specs, takes, found.warnings, width))
-    if found.functions:
-        click.echo(f"\n{functions_text(found.functions)}")
-    if there:
-        click.echo(f"\n{node_text(there, title, width)}")
+    click.echo(wishes_text(specs, takes, configuration.warnings, width))
+    if configuration.functions:
+        click.echo(f"\n{functions_text(configuration.functions)}")
+    if on_node:
+        click.echo(f"\n{node_text(on_node, title, width)}")
 
 
-def _on_node(found: Config, sysfs: Path | None) -> OnNode:
+def _on_node(configuration: Config, sysfs: Path | None) -> OnNode:
     """What the pools are on this node, or on that of a recorded tree."""
     from kube_rdma.programs.survey import take_survey
-    from kube_rdma.rules.functions.ranges import outside
-    from kube_rdma.rules.health.discovery import judge
-    from kube_rdma.rules.health.membership import as_members
-    from kube_rdma.rules.pools.cards import cards
-    from kube_rdma.rules.pools.pools import resolve
+    from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
     from kube_rdma.rules.pools.selection import why_not
     from kube_rdma.views.pools import LeftOut, OnNode
 
     survey = take_survey(sysfs)
-    there = as_members(found.pools, cards(survey, judge(survey)), survey, {})
-    pools, clashes = resolve(found.pools, there, survey)
-    functions = {card.function.seat.pci: card.function for card in there if card.function}
-    taken = {card.id for pool in pools for card in pool.cards}
+    facts = NodeFacts(survey, node_cards(survey), configuration.pools, configuration.functions)
+    verdict = evaluate(facts)
+    functions = {card.function.seat.pci: card.function for card in verdict.cards if card.function}
+    taken = {card.id for pool in verdict.pools for card in pool.cards}
     left_out = tuple(
         LeftOut(
             card,
-            tuple((spec.resource, why_not(spec, card, functions) or "") for spec in found.pools),
+            tuple(
+                (spec.resource, why_not(spec, card, functions) or "")
+                for spec in configuration.pools
+            ),
         )
-        for card in there
+        for card in verdict.cards
         if card.id not in taken
     )
     return OnNode(
-        pools,
-        tuple(_sentences(one for one in clashes if one.fatal)),
-        (
-            *_sentences(one for one in clashes if not one.fatal),
-            *outside(found.pools, survey, found.functions),
-        ),
+        verdict.pools,
+        tuple(_sentences(clash for clash in verdict.clashes if clash.fatal)),
+        (*_sentences(clash for clash in verdict.clashes if not clash.fatal), *verdict.beyond),
         left_out,
     )
 
@@ -151,8 +149,8 @@ def _on_node(found: Config, sysfs: Path | None) -> OnNode:
 def _sentences(clashes: Iterable[Clash]) -> Iterator[str]:
     """One for each two pools that meet, however many cards they have in common."""
     groups: dict[tuple[str, str], list[Clash]] = {}
-    for one in clashes:
-        groups.setdefault((one.first.resource, one.second.resource), []).append(one)
+    for clash in clashes:
+        groups.setdefault((clash.first.resource, clash.second.resource), []).append(clash)
     for first, *others in groups.values():
         names = ", ".join(one.card.name for one in others)
         yield f"{first}; likewise {names}" if others else str(first)

@@ -21,7 +21,7 @@ import click
     envvar="POD_NAMESPACE",
     default="kube-rdma",
     show_default=True,
-    help="Where our own objects are.  [env: POD_NAMESPACE]",
+    help="Where kube-rdma's own objects are.  [env: POD_NAMESPACE]",
 )
 def controller(kubeconfig: Path | None, namespace: str) -> None:
     """Take back the addresses of nodes that are gone, and tell how full pools are.

@@ -128,13 +128,13 @@ def _watch(sysfs: Path | None, output: str) -> None:
             where="--watch",
         )
 
-    def tell(found: tuple[Change, ...]) -> None:
+    def tell(changes: tuple[Change, ...]) -> None:
         now = datetime.now().astimezone()
-        for change in found:
+        for change in changes:
             click.echo(json.dumps(entry(change, now)) if output == "json" else line(change, now))
 
     async def follow() -> None:
-        # Said from inside the loop: only here does Ctrl-C end it in good order.
+        # Said from inside the loop: only here does Ctrl-C end it in order.
         click.echo("Watching this node's RDMA devices; Ctrl-C ends it.", err=True)
         await watch(take_survey, (Uevents(), RtnlEvents()), tell)
 
@@ -154,7 +154,7 @@ def _record(sysfs: Path | None, to: Path) -> None:
     links: Callable[[], LinkView | None] = read_links
     routes: Callable[[], tuple[str, ...] | None] = read_default_routes
     if sysfs is not None:
-        take_survey(sysfs)  # refuses what is no tree
+        take_survey(sysfs)  # refuses what is not a tree
         links, routes = partial(recorded_links, sysfs), partial(recorded_routes, sysfs)
     files, faults = record(sysfs or _SYSFS, links, routes, to)
     click.echo(f"{to}: {files} files; kube-rdma devices --sysfs {to} shows them.")

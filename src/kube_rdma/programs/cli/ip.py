@@ -58,11 +58,11 @@ def list_(opener: Opener | None, kubeconfig: Path | None, output: str) -> None:
     from kube_rdma.programs.ipam.snapshot import states
     from kube_rdma.views.ip import pools_document, pools_text
 
-    found = states(_snapshot(opener, kubeconfig))
+    pool_states = states(_snapshot(opener, kubeconfig))
     if output == "json":
-        click.echo(json.dumps(pools_document(found), indent=2))
+        click.echo(json.dumps(pools_document(pool_states), indent=2))
     else:
-        click.echo(pools_text(found, _width()))
+        click.echo(pools_text(pool_states, _width()))
 
 
 @ip.command()
@@ -74,11 +74,11 @@ def show(opener: Opener | None, pool: str, kubeconfig: Path | None, output: str)
     """Show POOL: its ranges, which node holds which addresses, who is short."""
     from kube_rdma.views.ip import pool_text, pools_document
 
-    found = _named(_snapshot(opener, kubeconfig), pool)
+    pool_state = _named(_snapshot(opener, kubeconfig), pool)
     if output == "json":
-        click.echo(json.dumps(pools_document([found])[0], indent=2))
+        click.echo(json.dumps(pools_document([pool_state])[0], indent=2))
     else:
-        click.echo(pool_text(found, _width()))
+        click.echo(pool_text(pool_state, _width()))
 
 
 @ip.command()
@@ -93,12 +93,12 @@ def check(opener: Opener | None, kubeconfig: Path | None, output: str) -> None:
     from kube_rdma.programs.ipam.snapshot import findings
     from kube_rdma.views.ip import findings_document, findings_text
 
-    found = findings(_snapshot(opener, kubeconfig))
+    problems = findings(_snapshot(opener, kubeconfig))
     if output == "json":
-        click.echo(json.dumps(findings_document(found), indent=2))
+        click.echo(json.dumps(findings_document(problems), indent=2))
     else:
-        click.echo(findings_text(found, _width()))
-    if any(not each.is_warning for each in found):
+        click.echo(findings_text(problems, _width()))
+    if any(not each.is_warning for each in problems):
         sys.exit(1)
 
 
@@ -149,12 +149,12 @@ def migrate(opener: Opener | None, dry_run: bool, kubeconfig: Path | None, outpu
     from kube_rdma.views.ip import migration_document, migration_text
 
     plan = _run(opener, kubeconfig, lambda cluster: take_over(cluster, is_dry=dry_run))
-    found = shown(plan)
+    migration = shown(plan)
     if output == "json":
-        click.echo(json.dumps(migration_document(found), indent=2))
+        click.echo(json.dumps(migration_document(migration), indent=2))
     else:
-        click.echo(migration_text(found, is_done=not dry_run, width=_width()))
-    if found.unmapped:
+        click.echo(migration_text(migration, is_done=not dry_run, width=_width()))
+    if migration.unmapped:
         sys.exit(1)
 
 

@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
     """A group that imports a subcommand only when it is called or asked for help."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of our own commands and of those that other packages bring."""
+        """Names of kube-rdma's own commands and of those that other packages bring."""
         return sorted({*COMMANDS, *(entry.name for entry in _of_others())})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -61,15 +61,15 @@ class LazyGroup(click.Group):
             module, attribute, _ = COMMANDS[cmd_name]
             command = getattr(importlib.import_module(module), attribute)
         else:
-            found = _of_others().select(name=cmd_name)
-            if not found:
+            entry_points = _of_others().select(name=cmd_name)
+            if not entry_points:
                 return None
-            command = next(iter(found)).load()
+            command = next(iter(entry_points)).load()
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with one line each, importing none of ours."""
+        """List the commands with one line each, importing none of kube-rdma's own."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._line(ctx, name)) for name in self.list_commands(ctx)])
 
@@ -81,7 +81,7 @@ class LazyGroup(click.Group):
 
 
 def _of_others() -> EntryPoints:
-    """Commands of other packages. Reading what is installed costs more than most of ours."""
+    """Commands of other packages. Reading what is installed costs more than most commands."""
     from importlib.metadata import entry_points
 
     return entry_points(group="kube_rdma.commands")
@@ -94,7 +94,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command and turn an error of ours into one sentence and its exit code."""
+    """Run the command and turn a KubeRdmaError into one sentence and its exit code."""
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:

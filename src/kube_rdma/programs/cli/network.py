@@ -42,18 +42,18 @@ def uninstall(host: Path) -> None:
     _refuse_agent(inside(host, AGENT))
     places = find(host)
     folder, binaries = ConfFolder(inside(host, places.conf)), inside(host, places.binaries)
-    while True:  # until nobody wrote a file while we did
+    while True:  # until nobody else wrote a file meanwhile
         seen = folder.read()
         plan = unplan(seen)
         if folder.apply(plan, seen):
             break
-    there = [name for name in binary.NAMES if (binaries / name).exists()]
+    installed = [name for name in binary.NAMES if (binaries / name).exists()]
     binary.uninstall(binaries)
     done = [
         *(f"{places.conf / file.name}: kube-rdma is no longer called" for file in plan.writes),
         *(f"{places.conf / name}: removed" for name in plan.removes),
         *(f"{places.conf}: {note}" for note in plan.notes),
-        *(f"{places.binaries / name}: removed" for name in there),
+        *(f"{places.binaries / name}: removed" for name in installed),
     ]
     click.echo("\n".join(done or [f"Nothing of kube-rdma is in {places.conf} any more."]))
 

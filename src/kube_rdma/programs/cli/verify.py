@@ -90,11 +90,11 @@ def verified(asked: Asked, doors: Doors, say: Callable[[str], None], *, yes: boo
         return True
     table = Table(tried)
     say(table.head)
-    found = selftest(asked, doors, lambda one: say(table.row(one)))
+    outcomes = selftest(asked, doors, lambda one: say(table.row(one)))
     say("")
-    say(summary(found, width))
+    say(summary(outcomes, width))
     _refuse_nothing(tried)
-    return _all_passed(found)
+    return _all_passed(outcomes)
 
 
 def _refuse_nothing(tried: tuple[Trial | LeftOut, ...]) -> None:
@@ -109,7 +109,7 @@ def _refuse_nothing(tried: tuple[Trial | LeftOut, ...]) -> None:
         )
 
 
-def _all_passed(found: tuple[Result | LeftOut, ...]) -> bool:
+def _all_passed(outcomes: tuple[Result | LeftOut, ...]) -> bool:
     from kube_rdma.model.selftest import Result
 
-    return all(one.passed for one in found if isinstance(one, Result))
+    return all(one.passed for one in outcomes if isinstance(one, Result))

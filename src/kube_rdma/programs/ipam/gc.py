@@ -58,13 +58,13 @@ async def run_patrol(cluster: Cluster, namespace: str, pace: Pace | None = None)
                 try:
                     await runner.run(patrol(post, scene))
                 except KubeRdmaError as error:
-                    log.warning("a patrol was broken off", why=str(error))
+                    log.warning("patrol interrupted", why=str(error))
             await asyncio.sleep(pace.patrol)
 
 
-def _rest_and_board(found: Stored[Any, Any]) -> tuple[float, Board]:
-    return ipam_objects.pool(found).rest, ipam_objects.board(found)
+def _rest_and_board(stored: Stored[Any, Any]) -> tuple[float, Board]:
+    return ipam_objects.pool(stored).rest, ipam_objects.board(stored)
 
 
-def _is_serving(found: Stored[Any, Any]) -> bool:
-    return all(taint.key != OUT_OF_SERVICE for taint in node_state(found).taints)
+def _is_serving(node: Stored[Any, Any]) -> bool:
+    return all(taint.key != OUT_OF_SERVICE for taint in node_state(node).taints)

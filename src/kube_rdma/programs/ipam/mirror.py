@@ -47,7 +47,7 @@ class Mirror(Generic[V]):
         self._notices = Notices()  # by object, and of the watch
 
     async def follow(self, cluster: Cluster, pause: Callable[[int], float]) -> None:
-        """Watch, for ever; a refusal of the very first list is tried again, too."""
+        """Watch until cancelled; a refusal of the very first list is tried again, too."""
         failures = 0
         while True:
             try:
@@ -61,8 +61,8 @@ class Mirror(Generic[V]):
 
     def _take(self, notice: Notice[Any, Any]) -> None:
         match notice:
-            case Changed(found):
-                self._show(found)
+            case Changed(stored):
+                self._show(stored)
             case Gone(name):
                 self._well(name)
                 self._set(name, None)
@@ -71,18 +71,18 @@ class Mirror(Generic[V]):
             case Synced() | Cut():
                 self._hear(notice)
 
-    def _show(self, found: Stored[Any, Any]) -> None:
+    def _show(self, stored: Stored[Any, Any]) -> None:
         try:
-            value = self._read(found)
+            value = self._read(stored)
         except KubeRdmaError as error:
-            self._fault(found.name, error)
+            self._fault(stored.name, error)
         else:
-            self._well(found.name)
-            self._set(found.name, value)
+            self._well(stored.name)
+            self._set(stored.name, value)
 
     def _fault(self, name: str, error: KubeRdmaError) -> None:
         for why in self._notices.news(("object", name), str(error)):
-            log.warning("an object is not understood", kind=self._kind.kind, why=why)
+            log.warning("object not understood", kind=self._kind.kind, why=why)
         self.faults[name] = error
         self._set(name, None)
 
@@ -100,6 +100,6 @@ class Mirror(Generic[V]):
     def _hear(self, notice: Synced | Cut) -> None:
         self.trouble = notice.why if isinstance(notice, Cut) else ""
         for why in self._notices.news("watch", *filter(None, [self.trouble])):
-            log.warning("the API server tells no changes", kind=self._kind.kind, why=why)
+            log.warning("watch interrupted", kind=self._kind.kind, why=why)
         if not self.trouble:
             self.synced.set()

@@ -43,7 +43,7 @@ from kube_rdma.programs.ipam.runner import Handler, Runner
 from kube_rdma.rules.ipam import agent as serve
 from kube_rdma.rules.ipam import effects as talk
 from kube_rdma.rules.ipam.cells import Zone, zones, zones_for
-from kube_rdma.rules.ipam.grant import Granted, told
+from kube_rdma.rules.ipam.grant import Granted, describe_loss
 from kube_rdma.rules.ipam.node_state import load, lost, spare
 
 _TICKS = 20  # at most so many in the time of one, however much happens
@@ -132,7 +132,7 @@ class Addresses:
             return await self._stack.__aexit__(kind, error, trace)
         except BaseExceptionGroup as group:
             if group.exceptions == (error,):
-                return False  # nothing of ours failed, so it goes on as it came
+                return False  # nothing of this node failed, so it goes on as it came
             raise
 
     async def add(self, request: Ask) -> Granted:
@@ -175,10 +175,10 @@ class Addresses:
     def pool(self, name: PoolName) -> IPPool | None:
         """A pool as the watch shows it, by which addresses are given too; None: nothing is known.
 
-        Nor while the API server tells no changes: what was told before may be old.
+        Nor while the watch is interrupted: what it showed before may be old.
         """
-        found = None if self._pools.trouble else self._pools.values.get(name)
-        return found.value if found else None
+        pool = None if self._pools.trouble else self._pools.values.get(name)
+        return pool.value if pool else None
 
     def _serving(self) -> None:
         """Raise why there is no right to give addresses yet."""
@@ -187,8 +187,8 @@ class Addresses:
             kind = Broken if isinstance(why, Broken) else Unavailable
             raise kind(f"node {self._node} gives no addresses yet: {why}")
 
-    async def _serve(self, said: talk.Talk[T]) -> T:
-        task = asyncio.create_task(self._runner.run(said))
+    async def _serve(self, operation: talk.Talk[T]) -> T:
+        task = asyncio.create_task(self._runner.run(operation))
         self._requests.add(task)
         task.add_done_callback(self._served)
         return await asyncio.shield(task)
@@ -220,10 +220,10 @@ class Addresses:
             else:
                 await self._runner.run(serve.enter(self._desk))
                 self._entered.set()
-                log.info("this node gives addresses", node=self._node)
+                log.info("address assignment enabled", node=self._node)
         except KubeRdmaError as error:
             for why in self._notices.news("right", str(error)):
-                log.warning("no right to give addresses", node=self._node, why=why)
+                log.warning("node lease not renewed", node=self._node, why=why)
             self._trouble = error
             return False
         self._trouble = None
@@ -238,14 +238,14 @@ class Addresses:
             try:
                 await self._runner.run(serve.tick(self._desk))
             except KubeRdmaError as error:
-                log.debug("the API server or the disk fails", why=str(error))
+                log.debug("address upkeep interrupted", why=str(error))
             for sentence in self._notices.news("lost", *map(str, self._lost())):
-                log.error("an address was taken away", why=sentence)
+                log.error("address lost", why=sentence)
             await asyncio.sleep(self._pace.tick / _TICKS)
             await _first(self._low.wait(), self._pace.tick)
 
     async def _list(self, _: talk.ListBlocks) -> dict[Cell, Block]:
-        """Begin to watch the blocks anew: the watch's own list is the one that is asked for."""
+        """Begin to watch the blocks again: the watch's own list is the one that is asked for."""
         if self._watching:
             self._watching.cancel()
         blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block, self._block_changed)
@@ -275,12 +275,12 @@ class Addresses:
         self._runner.wake()
 
     def _is_low(self, pool: PoolName, rail: int | None) -> bool:
-        found = zones_for(self._desk.catalog.get(pool, ()), rail)
-        return any(spare(self._desk.state, zone) < zone.block_size // 2 for zone in found)
+        pool_zones = zones_for(self._desk.catalog.get(pool, ()), rail)
+        return any(spare(self._desk.state, zone) < zone.block_size // 2 for zone in pool_zones)
 
     def _lost(self) -> tuple[Broken, ...]:
         state = self._desk.state
-        return tuple(Broken(told(state, booking, lease)) for booking, lease in lost(state))
+        return tuple(Broken(describe_loss(state, booking, lease)) for booking, lease in lost(state))
 
     async def _end(self, loops: list[asyncio.Task[None]]) -> None:
         """The program ends: every talk stops where it is, as in a crash."""
@@ -292,9 +292,9 @@ class Addresses:
         await asyncio.gather(*requests, return_exceptions=True)
 
 
-def _pool(found: Stored[Any, Any]) -> _Pool:
-    value = ipam_objects.pool(found)
-    return _Pool(value, zones(value), ipam_objects.board(found))
+def _pool(stored: Stored[Any, Any]) -> _Pool:
+    value = ipam_objects.pool(stored)
+    return _Pool(value, zones(value), ipam_objects.board(stored))
 
 
 async def _first(waiting: Coroutine[Any, Any, object], seconds: float) -> bool:

@@ -31,9 +31,9 @@ class Held:
 async def find(cluster: Cluster, network: str, address: Address) -> Held:
     """Who holds the address; raise Refused when nobody does."""
     cell, bit = cell_of(NetworkName(network), address)
-    found = await cluster.get(IP_BLOCK, cell.name)
-    holders = [h.node for h in block(found).holdings if h.bits & bit] if found else []
-    if found is None or not holders:
+    stored = await cluster.get(IP_BLOCK, cell.name)
+    holders = [h.node for h in block(stored).holdings if h.bits & bit] if stored else []
+    if stored is None or not holders:
         raise Refused(
             f"no node holds {address} of network {network}",
             remedy="Look at `kube-rdma ip show POOL` for what is held, or name another --network",
@@ -48,11 +48,11 @@ async def find(cluster: Cluster, network: str, address: Address) -> Held:
             )
         else:
             sentences.append(
-                f"{address} of network {network} is held by node {node}, which is no node of this "
-                "cluster any more. If that machine still runs, its pods still use the address: "
+                f"{address} of network {network} is held by node {node}, which is no longer a node "
+                "of this cluster. If that machine still runs, its pods still use the address: "
                 "make sure that it is off."
             )
-    return Held(address, bit, found, tuple(holders), "\n".join(sentences))
+    return Held(address, bit, stored, tuple(holders), "\n".join(sentences))
 
 
 async def free(cluster: Cluster, held: Held) -> None:

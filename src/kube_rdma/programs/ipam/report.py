@@ -1,7 +1,7 @@
 """Tells how full each pool is: in its status, and as an Event before it runs dry.
 
 The controller's other half of IPAM, beside gc.py. Every few seconds it computes each pool's
-status anew out of blocks and pools and writes those that differ (level, not edge).
+status again out of blocks and pools and writes those that differ (level, not edge).
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ class Reporter:
                 try:
                     await self.report(datetime.now(UTC))
                 except KubeRdmaError as error:
-                    log.warning("pools are not reported on now", why=str(error))
+                    log.warning("pool report interrupted", why=str(error))
                 await asyncio.sleep(REPORT_SECONDS)
 
     async def report(self, now: datetime) -> int:
         """Write the status of every pool whose status is another by now; how many were written."""
         seen_blocks = await ipam_objects.see(self._cluster, ipam_objects.IP_BLOCK)
-        blocks = tuple(ipam_objects.block(found) for found in seen_blocks.objects)
+        blocks = tuple(ipam_objects.block(stored) for stored in seen_blocks.objects)
         written = 0
-        for found in (await ipam_objects.see(self._cluster, ipam_objects.IP_POOL)).objects:
-            pool = ipam_objects.pool(found)
+        for stored in (await ipam_objects.see(self._cluster, ipam_objects.IP_POOL)).objects:
+            pool = ipam_objects.pool(stored)
             findings = find(pool, blocks)
-            status: IPPoolStatus = pool_status(found.status, pool, findings, _written(now))
+            status: IPPoolStatus = pool_status(stored.status, pool, findings, _written(now))
             for sentence in findings.scarce:
                 about = About("IPPool", pool.name, api_version="kube-rdma.io/v1alpha1")
                 self._events.tell(about, "NearlyFull", sentence, warning=True)
-            if status == found.status:
+            if status == stored.status:
                 continue
             try:
                 await self._cluster.replace_status(
-                    ipam_objects.IP_POOL, replace(found, status=status)
+                    ipam_objects.IP_POOL, replace(stored, status=status)
                 )
                 written += 1
             except Unavailable as error:
-                log.info("a pool's status was written by somebody else", why=str(error))
+                log.info("pool status written by another client", why=str(error))
         return written
 
 

@@ -60,22 +60,22 @@ class Runner:
             **(own or {}),
         }
 
-    async def run(self, said: Talk[T]) -> T:
+    async def run(self, operation: Talk[T]) -> T:
         """Carry out a talk to its end; raise what it raises."""
         try:
-            act = next(said)
+            act = next(operation)
             while True:
                 try:
                     answer = await self._acts[type(act)](act)
                 except KubeRdmaError as error:
-                    act = said.throw(error)
+                    act = operation.throw(error)
                 else:
-                    act = said.send(answer)
+                    act = operation.send(answer)
         except StopIteration as stop:
             result: T = stop.value
             return result
         finally:
-            said.close()
+            operation.close()
 
     def wake(self) -> None:
         """Something changed that a talk may be waiting for."""
@@ -110,14 +110,14 @@ class Runner:
         try:
             return await self._door.block(cell)
         except (Refused, Broken) as error:
-            log.debug("a block cannot be read", why=str(error))
+            log.debug("block not understood", why=str(error))
             return None
 
     async def _write(self, writing: Awaitable[T]) -> T | None:
         try:
             return await self._attempt(writing)
         except Refused as error:
-            log.warning("the API server refuses to write", why=str(error))
+            log.warning("write rejected", why=str(error))
             return None
 
     async def _write_block(self, act: talk.WriteBlock) -> object:

@@ -51,23 +51,23 @@ async def take(cluster: Cluster) -> Snapshot:
     leases: list[NodeLease] = []
     nodes = await ipam_objects.see(cluster, NODE)
     seen_pools = await ipam_objects.see(cluster, ipam_objects.IP_POOL)
-    for found in seen_pools.objects:
-        pool = ipam_objects.pool(found)
-        pools[pool.name], boards[pool.name] = pool, ipam_objects.board(found)
+    for stored in seen_pools.objects:
+        pool = ipam_objects.pool(stored)
+        pools[pool.name], boards[pool.name] = pool, ipam_objects.board(stored)
         try:
             compiled[pool.name] = zones(pool)
         except Refused as error:
             faults += [Finding("unusable", line) for line in str(error).splitlines()]
     seen_blocks = await ipam_objects.see(cluster, ipam_objects.IP_BLOCK)
-    for found in seen_blocks.objects:
+    for stored in seen_blocks.objects:
         try:
-            blocks.append(ipam_objects.block(found))
+            blocks.append(ipam_objects.block(stored))
         except KubeRdmaError as error:
             faults.append(Finding("edited", str(error)))
     seen_leases = await ipam_objects.see(cluster, ipam_objects.LEASE, ipam_objects.LEASES)
-    for found in seen_leases.objects:
+    for stored in seen_leases.objects:
         try:
-            leases.append(ipam_objects.lease(found))
+            leases.append(ipam_objects.lease(stored))
         except KubeRdmaError as error:
             faults.append(Finding("edited", str(error)))
     for seen in (seen_pools, seen_blocks, seen_leases):
@@ -85,7 +85,7 @@ async def take(cluster: Cluster) -> Snapshot:
 
 def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
     """Every pool as the views show it."""
-    found = []
+    pool_states = []
     for name, pool in sorted(snapshot.pools.items()):
         parts = snapshot.zones.get(name, ())
         usages = usage(parts, snapshot.blocks)
@@ -95,8 +95,8 @@ def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
                 each.sentence for each in snapshot.faults if f"IPPool {name}" in str(each)
             )
         holders = tuple(_holders(parts, snapshot))
-        found.append(PoolState(pool, usages, holders, snapshot.boards.get(name), notes))
-    return tuple(found)
+        pool_states.append(PoolState(pool, usages, holders, snapshot.boards.get(name), notes))
+    return tuple(pool_states)
 
 
 def findings(snapshot: Snapshot) -> tuple[Finding, ...]:

@@ -34,34 +34,34 @@ async def take_over(cluster: Cluster, *, is_dry: bool) -> Plan:
         await _legacy(cluster, whereabouts.POOL),
         await _legacy(cluster, whereabouts.RESERVATION),
     )
-    stored = {found.name: found for found in await cluster.list(ipam_objects.IP_POOL)}
+    stored = {entry.name: entry for entry in await cluster.list(ipam_objects.IP_POOL)}
     present = Present(
-        {ipam_objects.pool(found).name: ipam_objects.pool(found) for found in stored.values()},
-        {ipam_objects.pool(found).name: _imported(found) for found in stored.values()},
-        tuple(ipam_objects.block(found) for found in await cluster.list(ipam_objects.IP_BLOCK)),
+        {ipam_objects.pool(entry).name: ipam_objects.pool(entry) for entry in stored.values()},
+        {ipam_objects.pool(entry).name: _imported(entry) for entry in stored.values()},
+        tuple(ipam_objects.block(entry) for entry in await cluster.list(ipam_objects.IP_BLOCK)),
     )
     pods = [pod_state(pod) for pod in await cluster.list(POD)]
-    found = plan(legacy, pods, present)
+    migration_plan = plan(legacy, pods, present)
     if not is_dry:
-        for change in found.changes:
+        for change in migration_plan.changes:
             await _write(cluster, change, stored.get(change.pool.name))
-    return found
+    return migration_plan
 
 
-def shown(found: Plan) -> Migration:
+def shown(migration_plan: Plan) -> Migration:
     """The plan as the views show it."""
     return Migration(
-        tuple((c.pool.name, "create" if c.is_new else "update") for c in found.changes),
+        tuple((c.pool.name, "create" if c.is_new else "update") for c in migration_plan.changes),
         tuple(
             (
                 *(str(each.address), each.network, each.pod, each.interface or "-"),
                 *(each.node or "-", ", ".join(each.pools)),
             )
-            for each in found.kept
+            for each in migration_plan.kept
         ),
-        found.over,
-        found.unmapped,
-        found.notes,
+        migration_plan.over,
+        migration_plan.unmapped,
+        migration_plan.notes,
     )
 
 
@@ -81,26 +81,26 @@ async def _legacy(cluster: Cluster, kind: Kind[S, U]) -> tuple[Stored[S, U], ...
 async def _write(
     cluster: Cluster,
     change: Change,
-    there: Stored[IPPool, IPPoolStatus] | None,
+    existing: Stored[IPPool, IPPoolStatus] | None,
 ) -> None:
     note = (IMPORTED, ",".join(map(str, change.imported)))
-    if there is None:
+    if existing is None:
         wanted = Wanted(change.pool.name, spec=change.pool, annotations=(note,))
         await cluster.create(ipam_objects.IP_POOL, wanted)
         return
-    notes = dict(there.annotations) | dict((note,))
-    changed = replace(there, spec=change.pool, annotations=tuple(sorted(notes.items())))
+    notes = dict(existing.annotations) | dict((note,))
+    changed = replace(existing, spec=change.pool, annotations=tuple(sorted(notes.items())))
     await cluster.replace(ipam_objects.IP_POOL, changed)
 
 
-def _imported(found: Stored[IPPool, IPPoolStatus]) -> frozenset[Address]:
+def _imported(stored: Stored[IPPool, IPPoolStatus]) -> frozenset[Address]:
     """What earlier runs excluded; raise Refused when the annotation was edited."""
-    texts = (found.annotation(IMPORTED) or "").split(",")
+    texts = (stored.annotation(IMPORTED) or "").split(",")
     try:
         return frozenset(address(text) for text in texts if text)
     except ValueError as error:
         raise Refused(
-            f"the annotation {IMPORTED} holds what is no address: {error}",
+            f"the annotation {IMPORTED} holds something that is not an address: {error}",
             remedy="Write back what it was, or remove it and the excludes that it stood for",
-            where=f"IPPool {found.name}",
+            where=f"IPPool {stored.name}",
         ) from None

@@ -1,8 +1,8 @@
-"""From whereabouts to kube-rdma: its pools are made anew, and what its pods have stays theirs.
+"""From whereabouts to kube-rdma: its pools are made again, and what its pods have stays theirs.
 
 The attachments say which ranges there are; each compiles to the IPPool that the same configuration
 will mean to the agent (api/ip_conf). Addresses of pods that live are excluded from these pools,
-since no node of ours knows those pods: nobody gives such an address away, however long it lasts.
+since no agent knows those pods: nobody gives such an address away, however long it lasts.
 Done again, the addresses of pods that have ended come free. The same twice changes nothing.
 """
 
@@ -65,7 +65,7 @@ class Legacy:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """What is there of ours: pools, what earlier migrations excluded from each, blocks."""
+    """What kube-rdma has already: pools, what earlier migrations excluded from each, blocks."""
 
     pools: Mapping[PoolName, IPPool] = field(default_factory=dict)
     imported: Mapping[PoolName, frozenset[Address]] = field(default_factory=dict)
@@ -101,15 +101,15 @@ def read(
     ours, notes, faults = _attachments(attachments)
     allocated: dict[tuple[NetworkName, Address], Allocated] = {}
     for pool in pools:
-        for one in _allocations(pool, faults):
-            allocated.setdefault((one.network, one.address), one)
+        for allocation in _allocations(pool, faults):
+            allocated.setdefault((allocation.network, allocation.address), allocation)
     networks = {one.network for one in ours.values()} | {
         each.network for each in allocated.values()
     }
     for reservation in reservations:
-        found = _reservation(reservation, networks)
-        if found:
-            allocated.setdefault((found.network, found.address), found)
+        reserved = _reservation(reservation, networks)
+        if reserved:
+            allocated.setdefault((reserved.network, reserved.address), reserved)
         else:
             faults.append(f"OverlappingRangeIPReservation {reservation.name} names no IP address")
     return Legacy(tuple(ours.values()), tuple(allocated.values()), tuple(faults), tuple(notes))
@@ -121,25 +121,37 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Plan:
     kept, over, unmapped = [], [], list(legacy.faults)
     compiled = [zone for pool in legacy.pools for zone in zones(pool)]
     takes: dict[PoolName, set[Address]] = {pool.name: set() for pool in legacy.pools}
-    for one in sorted(legacy.allocated, key=lambda each: (each.network, each.address.packed)):
-        pod = living.get(one.pod)
-        what = f"{one.address} of network {one.network}"
+    for allocation in sorted(
+        legacy.allocated, key=lambda each: (each.network, each.address.packed)
+    ):
+        pod = living.get(allocation.pod)
+        what = f"{allocation.address} of network {allocation.network}"
         if pod is None:
-            over.append(f"{what} was of pod {one.pod or '(no name)'}, which is no more")
-            continue
-        cell, bit = cell_of(one.network, one.address)
-        found = tuple(dict.fromkeys(zone.pool for zone in compiled if mask(zone, cell) & bit))
-        if not found:
-            unmapped.append(
-                f"{what} of pod {one.pod} is in no range of an attachment ({one.source})"
+            over.append(
+                f"{what} was of pod {allocation.pod or '(no name)'}, which no longer exists"
             )
             continue
-        for name in found:
-            takes[name].add(one.address)
+        cell, bit = cell_of(allocation.network, allocation.address)
+        pool_names = tuple(dict.fromkeys(zone.pool for zone in compiled if mask(zone, cell) & bit))
+        if not pool_names:
+            unmapped.append(
+                f"{what} of pod {allocation.pod} is in no range of an attachment "
+                f"({allocation.source})"
+            )
+            continue
+        for name in pool_names:
+            takes[name].add(allocation.address)
         kept.append(
-            Kept(one.address, one.network, one.pod, one.interface, NodeName(pod.node), found)
+            Kept(
+                allocation.address,
+                allocation.network,
+                allocation.pod,
+                allocation.interface,
+                NodeName(pod.node),
+                pool_names,
+            )
         )
-        unmapped += _contested(one, present.blocks)
+        unmapped += _contested(allocation, present.blocks)
     changes = [_change(pool, takes[pool.name], present) for pool in legacy.pools]
     return Plan(
         tuple(change for change in changes if change),
@@ -156,10 +168,10 @@ def _attachments(
     pools: dict[PoolName, IPPool] = {}
     notes: list[str] = []
     faults: list[str] = []
-    for one in attachments:
-        source = f"NetworkAttachmentDefinition {one.namespace}/{one.name}"
+    for attachment in attachments:
+        source = f"NetworkAttachmentDefinition {attachment.namespace}/{attachment.name}"
         try:
-            conf = msgspec.json.decode(one.spec.config or "{}")
+            conf = msgspec.json.decode(attachment.spec.config or "{}")
         except msgspec.DecodeError as error:
             faults.append(f"{source}: spec.config is not JSON: {error}")
             continue
@@ -167,14 +179,14 @@ def _attachments(
             if not _is_whereabouts(plugin):
                 continue
             try:
-                found = ip_conf.load(of_value(plugin, source))
-                if found.pool:
-                    zones(found.pool)
-                    pools[found.pool.name] = found.pool
+                ipam_config = ip_conf.load(of_value(plugin, source))
+                if ipam_config.pool:
+                    zones(ipam_config.pool)
+                    pools[ipam_config.pool.name] = ipam_config.pool
             except Refused as error:
                 faults += str(error).splitlines()
                 continue
-            notes += [f"{source}: {note}" for note in found.notes]
+            notes += [f"{source}: {note}" for note in ipam_config.notes]
     return pools, notes, faults
 
 
@@ -196,7 +208,7 @@ def _allocations(pool: Stored[PoolSpec, None], faults: list[str]) -> list[Alloca
     try:
         subnet = ip_network(pool.spec.range, strict=False)
     except ValueError:
-        faults.append(f"{source}: spec.range {pool.spec.range!r} is no subnet")
+        faults.append(f"{source}: spec.range {pool.spec.range!r} is not a subnet")
         return []
     written = pool.spec.range.replace("/", "-").replace(":", "-")
     if pool.name == written:
@@ -209,43 +221,43 @@ def _allocations(pool: Stored[PoolSpec, None], faults: list[str]) -> list[Alloca
             "migrated"
         )
         return []
-    found = []
-    for offset, each in pool.spec.allocations.items():
+    allocations = []
+    for offset, allocation in pool.spec.allocations.items():
         distance = int(offset) if offset.isdecimal() else subnet.num_addresses
         if distance >= subnet.num_addresses:
             faults.append(f"{source}: allocation {offset!r} lies outside of {pool.spec.range}")
             continue
         at = subnet[distance]
         where = f"{source}, allocation {offset}"
-        found.append(Allocated(network, at, each.podref, each.ifname, where))
-    return found
+        allocations.append(Allocated(network, at, allocation.podref, allocation.ifname, where))
+    return allocations
 
 
 def _reservation(
-    one: Stored[ReservationSpec, None], networks: Iterable[NetworkName]
+    reservation: Stored[ReservationSpec, None], networks: Iterable[NetworkName]
 ) -> Allocated | None:
     """The address in a reservation's name; behind the longest network's name that fits."""
-    source = f"OverlappingRangeIPReservation {one.name}"
+    source = f"OverlappingRangeIPReservation {reservation.name}"
     for network in ("", *sorted(networks, key=len, reverse=True)):
         prefix = f"{network}-" if network else ""
-        text = one.name.removeprefix(prefix)
-        if not one.name.startswith(prefix):
+        text = reservation.name.removeprefix(prefix)
+        if not reservation.name.startswith(prefix):
             continue
         try:
             at = read_address(text if "." in text else text.replace("-", ":"))
         except ValueError:
             continue
         name = NetworkName(network or _UNNAMED)
-        return Allocated(name, at, one.spec.podref, one.spec.ifname, source)
+        return Allocated(name, at, reservation.spec.podref, reservation.spec.ifname, source)
     return None
 
 
-def _contested(one: Allocated, blocks: Iterable[Block]) -> list[str]:
-    """Addresses that our nodes hold already: perhaps a second pod has them."""
-    cell, bit = cell_of(one.network, one.address)
+def _contested(allocation: Allocated, blocks: Iterable[Block]) -> list[str]:
+    """Addresses that nodes hold already: perhaps a second pod has them."""
+    cell, bit = cell_of(allocation.network, allocation.address)
     return [
-        f"{one.address} of pod {one.pod} is held by a node in IPBlock {cell.name} too: if another "
-        "pod has it, delete one of the two"
+        f"{allocation.address} of pod {allocation.pod} is held by a node in IPBlock {cell.name} "
+        "too: if another pod has it, delete one of the two"
         for block in blocks
         if block.cell == cell and held(block) & bit
     ]
@@ -253,13 +265,13 @@ def _contested(one: Allocated, blocks: Iterable[Block]) -> list[str]:
 
 def _change(pool: IPPool, taken: set[Address], present: Present) -> Change | None:
     """The pool without the addresses of living pods; None when it is so already."""
-    there = present.pools.get(pool.name)
+    current = present.pools.get(pool.name)
     before = present.imported.get(pool.name, frozenset())
-    base = there or pool
+    base = current or pool
     lone = {Span(each, each) for each in before}
     excludes = [each for each in base.excludes if each not in lone]
     imported = sorted(taken, key=lambda each: (each.version, int(each)))
     wanted = replace(base, excludes=(*excludes, *(Span(each, each) for each in imported)))
-    if there and wanted.excludes == there.excludes and set(imported) == before:
+    if current and wanted.excludes == current.excludes and set(imported) == before:
         return None
-    return Change(wanted, tuple(imported), is_new=there is None)
+    return Change(wanted, tuple(imported), is_new=current is None)

@@ -191,9 +191,11 @@ ROWS: Mapping[type[Step], Row] = {
     TakeLink: Row(_taken_link, _given_back),
     SetFunction: Row(
         lambda step, seen: " and ".join(differing(step, seen)),
-        lambda step: (ResetFunction(step.place, step.found),),
+        lambda step: (ResetFunction(step.place, step.previous),),
     ),
-    RebindFunction: Row(_bound, lambda step: (replace(step, guid=step.found, found=step.guid),)),
+    RebindFunction: Row(
+        _bound, lambda step: (replace(step, guid=step.previous, previous=step.guid),)
+    ),
     SetLink: Row(_set_link),
     Probe: Row(_leaves_nothing),
     AddAddress: Row(_address),

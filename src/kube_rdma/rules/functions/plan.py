@@ -39,18 +39,18 @@ def function_faults(wishes: Sequence[FunctionsWish]) -> tuple[Refused, ...]:
 
 
 def held_functions(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Held:
-    """By card the pods that hold it, by resources of ours or of another device plugin.
+    """By card the pods that hold it, by resources of kube-rdma or of another device plugin.
 
     `pools` are those that are offered. The shares of other SR-IOV device plugins are PCI addresses,
-    and those of a pool that we no longer offer begin with one.
+    and those of a pool that is no longer offered begin with one.
     """
-    found: dict[CardId, dict[str, None]] = {}
+    pods_by_card: dict[CardId, dict[str, None]] = {}
     for holding in holdings:
         pool = pools.get(holding.resource)
         for share in holding.shares:
             for card in _cards_of(share, pool):
-                found.setdefault(card, {})[f"{holding.namespace}/{holding.pod}"] = None
-    return {card: tuple(pods) for card, pods in found.items()}
+                pods_by_card.setdefault(card, {})[f"{holding.namespace}/{holding.pod}"] = None
+    return {card: tuple(pods) for card, pods in pods_by_card.items()}
 
 
 def plan_functions(
@@ -66,23 +66,23 @@ def plan_functions(
     whose virtual ones the agent answers for; those of others are changed only by force. `uses` is
     about the interfaces that `in_question` names.
     """
-    there = {function.seat.pci: function for function in survey.functions}
+    functions = {function.seat.pci: function for function in survey.functions}
     meant: dict[PciAddress, list[FunctionsWish]] = {}
     waits: list[str] = []
     for wish in wishes:
         chosen = [
             pci
-            for pci, one in there.items()
-            if any(_chosen(selector, one, there) for selector in wish.selectors)
+            for pci, one in functions.items()
+            if any(_chosen(selector, one, functions) for selector in wish.selectors)
         ]
         for pci in chosen:
             meant.setdefault(pci, []).append(wish)
         if not chosen:
             waits.append(f"no card of this node can have the virtual functions of {wish.source}")
     acts, refusals, kept = [], [], []
-    node = _Node(survey, there, held, ours, uses)
+    node = _Node(survey, functions, held, ours, uses)
     for pci, those in sorted(meant.items()):
-        match node.meet(there[pci], those):
+        match node.meet(functions[pci], those):
             case SetFunctions() as act:
                 acts.append(act)
             case Refused() as refusal:
@@ -96,12 +96,12 @@ def plan_functions(
 
 def wished(wishes: Sequence[FunctionsWish], survey: Survey) -> dict[PciAddress, int]:
     """How many virtual functions the physical ones that any wish means are to have."""
-    there = {function.seat.pci: function for function in survey.functions}
+    functions = {function.seat.pci: function for function in survey.functions}
     return {
         pci: wish.count
         for wish in wishes
-        for pci, one in there.items()
-        if any(_chosen(selector, one, there) for selector in wish.selectors)
+        for pci, one in functions.items()
+        if any(_chosen(selector, one, functions) for selector in wish.selectors)
     }
 
 
@@ -131,9 +131,11 @@ def _cards_of(share: ShareId, pool: Pool | None) -> Iterator[CardId]:
         yield card
 
 
-def _chosen(selector: Selector, function: Function, there: Mapping[PciAddress, Function]) -> bool:
+def _chosen(
+    selector: Selector, function: Function, functions: Mapping[PciAddress, Function]
+) -> bool:
     """Whether it is meant: one that cannot have virtual functions only if it is named itself."""
-    if unmet(selector, Card(CardId(function.seat.pci), (), function), there) is not None:
+    if unmet(selector, Card(CardId(function.seat.pci), (), function), functions) is not None:
         return False
     return bool(selector.interfaces or selector.pci_addresses or function.seat.sriov_total)
 
@@ -143,12 +145,12 @@ def _differ(first: FunctionsWish, second: FunctionsWish) -> bool:
 
 
 def _disagreement(name: str, first: FunctionsWish, second: FunctionsWish) -> Refused:
-    says = f"{name} is to have {_said(second)} here and {_said(first)} by {first.source}"
+    says = f"{name} is to have {_describe(second)} here and {_describe(first)} by {first.source}"
     remedy = "Write the same in both, or let one choose other cards"
     return Refused(says, remedy=remedy, where=second.source)
 
 
-def _said(wish: FunctionsWish) -> str:
+def _describe(wish: FunctionsWish) -> str:
     drivers = "" if wish.autoprobe else " without drivers"
     return f"{wish.count} virtual functions{drivers}"
 
@@ -159,13 +161,13 @@ class _Node:
     def __init__(
         self,
         survey: Survey,
-        there: Mapping[PciAddress, Function],
+        functions: Mapping[PciAddress, Function],
         held: Held | None,
         ours: Collection[PciAddress],
         uses: Uses,
     ) -> None:
         self._survey = survey
-        self._there = there
+        self._functions = functions
         self._held = held
         self._ours = ours
         self._uses = uses
@@ -191,7 +193,9 @@ class _Node:
 
     def _obstacles(self, card: Function, *, forced: bool) -> Iterator[str]:
         """Who is in the way, as what has to happen first."""
-        parts = [self._there[pci] for pci in card.seat.virtual_functions if pci in self._there]
+        parts = [
+            self._functions[pci] for pci in card.seat.virtual_functions if pci in self._functions
+        ]
         held = self._held or {}
         pods = [pod for one in (card, *parts) for pod in held.get(CardId(one.seat.pci), ())]
         if pods:
@@ -200,16 +204,16 @@ class _Node:
             yield "the kubelet tells who holds them: mount its folder pod-resources"
         if card.driver is None:
             yield "a driver is bound to it: load its module, dmesg may say why it did not bind"
-        for one in (card, *parts):
-            if one.driver and not one.netdevs and not self._has_device(one):
+        for function in (card, *parts):
+            if function.driver and not function.netdevs and not self._has_device(function):
                 yield (
-                    f"{one.seat.pci} is free: it has the driver {one.driver}, and its interface is "
-                    "not among the node's"
+                    f"{function.seat.pci} is free: it has the driver {function.driver}, and its "
+                    "interface is not among the node's"
                 )
-        for one in parts:
-            if any(netdev.default_route is not False for netdev in one.netdevs):
-                yield f"the node's default route no longer leads through {_name(one)}"
-            if not forced and (use := self._use(one)):
+        for part in parts:
+            if any(netdev.default_route is not False for netdev in part.netdevs):
+                yield f"the node's default route no longer leads through {_name(part)}"
+            if not forced and (use := self._use(part)):
                 yield f'{use}, or somebody writes "force": true'
 
     def _use(self, part: Function) -> str | None:
@@ -239,8 +243,8 @@ class _Node:
             return f"nothing stands on {netdev.name} any more, which takes frames for {macs}"
         return None
 
-    def _has_device(self, one: Function) -> bool:
-        return any(_on(device, one) for device in self._survey.devices)
+    def _has_device(self, function: Function) -> bool:
+        return any(_on(device, function) for device in self._survey.devices)
 
     def _unforced(self, card: Function, wish: FunctionsWish) -> Refused | None:
         name, now = _name(card), len(card.seat.virtual_functions)

@@ -26,11 +26,11 @@ _VANISHED = "it is gone: dmesg may say whether its driver or the machine has let
 class Health:
     """What is known of one card; times are seconds of one clock that never goes back.
 
-    `told` is what was last said of it. `good_at` is when it may be called good if it stays so, None
-    while it is bad or gone. `returns` are when it came back within the last WINDOW.
+    `reported` is what was last said of it. `good_at` is when it may be called good if it stays so,
+    None while it is bad or gone. `returns` are when it came back within the last WINDOW.
     """
 
-    told: bool
+    reported: bool
     good_at: float | None
     returns: tuple[float, ...] = ()
     gone_at: float | None = None
@@ -38,7 +38,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is told anew of a card: a line in the log, an Event, another list for the kubelet."""
+    """What is new about a card: a line in the log, an Event, another list for the kubelet."""
 
     card: CardId
     healthy: bool
@@ -66,20 +66,21 @@ def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -
     with each return within WINDOW up to LONGEST_HOLD, so a link that flaps stays unhealthy. A card
     that is gone for WINDOW is forgotten.
     """
-    known = {name: was for name, was in before.items() if not _forgotten(was, now)}
-    present = {card.id: _seen(known.get(card.id), card, now) for card in cards}
+    remembered = {name: was for name, was in before.items() if not _forgotten(was, now)}
+    present = {card.id: _seen(remembered.get(card.id), card, now) for card in cards}
     gone = {
         name: Health(False, None, was.returns, now if was.gone_at is None else was.gone_at)
-        for name, was in known.items()
+        for name, was in remembered.items()
         if name not in present
     }
     changes = [
-        Change(card.id, present[card.id].told, _told_reasons(card, present[card.id]))
+        Change(card.id, present[card.id].reported, _reported_reasons(card, present[card.id]))
         for card in cards
-        if card.id not in known or known[card.id].told is not present[card.id].told
+        if card.id not in remembered
+        or remembered[card.id].reported is not present[card.id].reported
     ]
-    changes += [Change(name, False, (_VANISHED,)) for name in gone if known[name].told]
-    held = (health.good_at for health in present.values() if not health.told)
+    changes += [Change(name, False, (_VANISHED,)) for name in gone if remembered[name].reported]
+    held = (health.good_at for health in present.values() if not health.reported)
     waits = [good_at - now for good_at in held if good_at is not None]
     judged = tuple(replace(card, reasons=_reasons(card, present[card.id])) for card in cards)
     return Assessment(present | gone, judged, tuple(changes), min(waits, default=None))
@@ -104,15 +105,15 @@ def _seen(was: Health | None, card: Card, now: float) -> Health:
 
 def _reasons(card: Card, health: Health) -> tuple[str, ...]:
     """What stands against the card now: its own reasons, or that it is held back."""
-    if card.reasons or health.told or health.good_at is None:
+    if card.reasons or health.reported or health.good_at is None:
         return card.reasons
     hold = health.good_at - health.returns[-1]
     return _flapping(health) or (f"it has just come back and has to stay good for {hold:g} s",)
 
 
-def _told_reasons(card: Card, health: Health) -> tuple[str, ...]:
+def _reported_reasons(card: Card, health: Health) -> tuple[str, ...]:
     """The reasons for a Change to the bad: also why it may be long until the next one."""
-    return () if health.told else (*card.reasons, *_flapping(health))
+    return () if health.reported else (*card.reasons, *_flapping(health))
 
 
 def _flapping(health: Health) -> tuple[str, ...]:

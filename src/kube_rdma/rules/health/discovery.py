@@ -1,11 +1,11 @@
 """Which devices can be given to a pod, and why the others cannot.
 
-Judges a Survey for the table of `kube-rdma devices`, for pools and for the node report; rules/worth
-says what is different where a pod's network sets the device up first. The rules are about what
-verbs need, never about a vendor: an open door (uverbs), a port that carries traffic, an address by
-which a peer can reach it. A missing rdma_cm is said about the node and refuses only iWARP, which
-connects in no other way: RoCE and InfiniBand applications may exchange addresses by themselves, and
-EFA has no connection manager at all.
+Judges a Survey for the table of `kube-rdma devices`, for pools and for the node report;
+rules/health/membership says what is different where a pod's network sets the device up first. The
+rules are about what verbs need, never about a vendor: an open door (uverbs), a port that carries
+traffic, an address by which a peer can reach it. A missing rdma_cm is said about the node and
+refuses only iWARP, which connects in no other way: RoCE and InfiniBand applications may exchange
+addresses by themselves, and EFA has no connection manager at all.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _without_gid(port: Port) -> str:
     if port.netdev is None:
         return f"{has_none}: set its interface up and give it an IP address"
     if port.bond:
-        there = f"{port.bond}, which {port.netdev} is enslaved to"
-        return f"{has_none}: use the device that carries {there}, or take it out of the bond"
+        bond = f"{port.bond}, which {port.netdev} is enslaved to"
+        return f"{has_none}: use the device that carries {bond}, or take it out of the bond"
     return f"{has_none}: ip link set {port.netdev} up and give it an IP address"
 
 

@@ -4,20 +4,20 @@ Between rules/pools/cards, which says how each card is by itself, and rules/heal
 says what is told of it. Most pools give a card as it is; two things are different.
 
 A part of a card (a virtual function, a sub-function) in mode sriov is set up only when the pod's
-network is attached: by us, or beside `attach: none` by the CNI plugin that the pod's network names,
-as with the SR-IOV network device plugin, which calls every function healthy. Until then its port is
-DOWN and, on InfiniBand, may have no GUID: mlx5 makes functions whose virtual link is down, and the
-interface of a RoCE function is down. So it is judged by what no network mends, its own driver and
-doors and the link of the card that it is a part of. That goes for every `attach`, because the mode
-is what says that a network takes the function; a pod that asks for no network finds the port as it
-is. In other modes (hca on functions) nothing is set up, so the function's own port counts.
+network is attached: by the agent, or beside `attach: none` by the CNI plugin that the pod's network
+names, as with the SR-IOV network device plugin, which calls every function healthy. Until then its
+port is DOWN and, on InfiniBand, may have no GUID: mlx5 makes functions whose virtual link is down,
+and the interface of a RoCE function is down. So it is judged by what no network mends, its own
+driver and doors and the link of the card that it is a part of. That goes for every `attach`: the
+mode is what says that a network takes the function; a pod that asks for no network finds the port
+as it is. In other modes (hca on functions) nothing is set up, so the function's own port counts.
 
 A driver for user space (vfio-pci) leaves neither interface nor RDMA device to attach. `attach:
 none` may mean such functions: the documents of the SR-IOV device plugin, and whoever names the
 driver in a selector.
 
-Besides, a card that a pod has by a resource which is offered no more is not free, though no pool of
-now says so: under its new name it would be given away a second time.
+Besides, a card that a pod has by a resource which is offered no more is not free, though no current
+pool says so: under its new name it would be given away a second time.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ def as_members(
     specs: Sequence[PoolSpec], node: Sequence[Card], survey: Survey, held: Holders
 ) -> tuple[Card, ...]:
     """The node's cards of rules/pools/cards, each judged as the pool needs that has it."""
-    found = owners(specs, node, held)
+    specs_by_card = owners(specs, node, held)
     members = _Members(survey)
     return tuple(
-        replace(card, reasons=members.reasons(spec, card)) if (spec := found.get(card.id)) else card
+        replace(card, reasons=members.reasons(spec, card))
+        if (spec := specs_by_card.get(card.id))
+        else card
         for card in node
     )
 
@@ -52,14 +54,16 @@ def as_members(
 def not_free(
     specs: Sequence[PoolSpec], node: Sequence[Card], held: Holders, kept: Sequence[PoolSpec]
 ) -> tuple[Card, ...]:
-    """The cards with a reason against those that pods have by one of the wishes of before, `kept`.
+    """The cards with a reason against those that pods have by one of the earlier wishes, `kept`.
 
-    `held` is about those too. It is no matter of a card's health, so it comes behind damping.py.
+    `held` is about those too. It is not a matter of a card's health, so it comes behind damping.py.
     """
-    found = owners(specs, node, held) if kept else {}
+    specs_by_card = owners(specs, node, held) if kept else {}
     return tuple(
-        replace(card, reasons=(*card.reasons, *_elsewhere(found[card.id], card, held, kept)))
-        if card.id in found
+        replace(
+            card, reasons=(*card.reasons, *_elsewhere(specs_by_card[card.id], card, held, kept))
+        )
+        if card.id in specs_by_card
         else card
         for card in node
     )
@@ -79,16 +83,18 @@ class _Members:
     def reasons(self, spec: PoolSpec, card: Card) -> tuple[str, ...]:
         """What stands against a card of this pool."""
         above = _above(card) if terms(spec).takes is Takes.FUNCTION else None
-        found = (*self._own(card), *self._link(above)) if above else card.reasons
-        return tuple(dict.fromkeys((*found, *_user_space(spec, card))))
+        problems = (*self._own(card), *self._link(above)) if above else card.reasons
+        return tuple(dict.fromkeys((*problems, *_user_space(spec, card))))
 
     def _own(self, card: Card) -> Iterator[str]:
         """What no network mends; one good device is enough."""
         if not card.devices and card.function and card.function.driver is None:
             yield from card.reasons
-        each = [tuple(lasting(device, managed=self._managed)) for device in card.devices]
-        if each and all(each):
-            yield from (reason for reasons in each for reason in reasons)
+        reasons_by_device = [
+            tuple(lasting(device, managed=self._managed)) for device in card.devices
+        ]
+        if reasons_by_device and all(reasons_by_device):
+            yield from (reason for reasons in reasons_by_device for reason in reasons)
 
     def _link(self, above: PciAddress) -> Iterator[str]:
         """What stands against the link of the physical function, as far as it is on the node."""
@@ -127,7 +133,7 @@ def _user_space(spec: PoolSpec, card: Card) -> Iterator[str]:
 def _elsewhere(
     spec: PoolSpec, card: Card, held: Holders, kept: Sequence[PoolSpec]
 ) -> Iterator[str]:
-    """Who holds the card by a resource of before, where one of the two has its cards alone."""
+    """Who holds the card by an earlier resource, where one of the two has its cards alone."""
     for before in kept:
         pods = held.get(before.resource, {}).get(card.id, ())
         if pods and (terms(before).owns or terms(spec).owns):

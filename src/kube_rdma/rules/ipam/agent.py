@@ -83,7 +83,7 @@ def enter(desk: Desk) -> Talk[None]:
 
 
 def renew(desk: Desk) -> Talk[None]:
-    """Keep the right; where it was taken away, stop to grant at once and enter anew."""
+    """Keep the right; where it was taken away, stop granting at once and enter again."""
     for _ in range(2):
         if desk.lease:
             sent: float = yield Clock()
@@ -92,8 +92,8 @@ def renew(desk: Desk) -> Talk[None]:
                 desk.lease = written
                 desk.state = renewed(desk.state, sent, written.duration)
                 return
-        there: NodeLease | None = yield ReadLease(desk.mine.node)
-        desk.lease = there if is_ours(there, desk.mine.journal) else None
+        current: NodeLease | None = yield ReadLease(desk.mine.node)
+        desk.lease = current if is_ours(current, desk.mine.journal) else None
         if desk.lease is None:
             desk.state = cut(desk.state)
             yield from enter(desk)

@@ -77,7 +77,7 @@ def plan(
 def confirmed(state: NodeState, block: Block) -> NodeState:
     """The write surely succeeded: this is what the node holds now.
 
-    Only for writes planned in the same term, one at a time for each cell (ip_serve.write).
+    Only for writes planned in the same term, one at a time for each cell (agent.write).
     """
     mine = holds_of(block, state.node)
     holds = dict(state.holds)
@@ -90,7 +90,7 @@ def confirmed(state: NodeState, block: Block) -> NodeState:
 
 
 def unsettled(state: NodeState, blocks: Blocks) -> tuple[Cell, ...]:
-    """Cells to write anew: in doubt, or seen to be otherwise than this node believes."""
+    """Cells to write again: in doubt, or seen to be otherwise than this node believes."""
     owned = {cell for cell, block in blocks.items() if holds_of(block, state.node)}
     tenants = _tenants(state)
     return tuple(
@@ -127,7 +127,7 @@ def last_of(blocks: Blocks, zone: Zone, owner: Owner) -> tuple[Address, ...]:
 def _walk(
     state: NodeState, blocks: Blocks, zone: Zone, count: int, *, pins: bool
 ) -> tuple[tuple[Cell, Bits], ...]:
-    found: list[tuple[Cell, Bits]] = []
+    claims: list[tuple[Cell, Bits]] = []
     origin = start(zone, state.node)
     for step in range(min(zone.cells, len(blocks) + len(zone.spans) + count)):
         if count <= 0:
@@ -142,9 +142,9 @@ def _walk(
             free &= ~pinned(block)
         if free:
             bits = lowest(free, count)
-            found.append((cell, bits))
+            claims.append((cell, bits))
             count -= bits.bit_count()
-    return tuple(found)
+    return tuple(claims)
 
 
 def _differs(hold: Hold, block: Block | None, node: NodeName) -> bool:
@@ -158,17 +158,17 @@ def _mispinned(block: Block | None, tenants: _Tenants) -> bool:
 
 def _tenants(state: NodeState, only: Cell | None = None) -> dict[Cell, dict[int, Owner | None]]:
     """Who lives where, of the addresses that the node surely holds; in one cell, or in all."""
-    found: dict[Cell, dict[int, Owner | None]] = {}
+    tenants: dict[Cell, dict[int, Owner | None]] = {}
     if only and not (only in state.holds and state.holds[only].used):
-        return found
+        return tenants
     for booking in state.bookings.values():
         for lease in booking.live:
             if only and not 0 <= int(lease.address) - only.first < CELL:
                 continue
             cell, bit = cell_of(lease.network, lease.address)
             if state.holds[cell].mine & bit:
-                found.setdefault(cell, {})[bit.bit_length() - 1] = lease.owner
-    return found
+                tenants.setdefault(cell, {})[bit.bit_length() - 1] = lease.owner
+    return tenants
 
 
 def _pins(block: Block | None, tenants: _Tenants) -> tuple[Pin, ...]:

@@ -73,7 +73,7 @@ def zones(pool: IPPool) -> tuple[Zone, ...]:
     if faults:
         raise Refused.all(faults)
     excluded = [(int(span.first), int(span.last), span.first.version) for span in pool.excludes]
-    found = []
+    compiled = []
     keys = sorted({(r.subnet.version, r.rail) for r in pool.ranges}, key=str)
     for version, rail in keys:
         ranges = tuple(r for r in pool.ranges if (r.subnet.version, r.rail) == (version, rail))
@@ -87,8 +87,8 @@ def zones(pool: IPPool) -> tuple[Zone, ...]:
                 remedy="Widen the range or exclude less",
                 where=ranges[0].source or f"IPPool {pool.name}",
             )
-        found.append(_zone(pool, ranges, spans))
-    return tuple(found)
+        compiled.append(_zone(pool, ranges, spans))
+    return tuple(compiled)
 
 
 def zones_for(pool: Iterable[Zone], rail: int | None) -> tuple[Zone, ...]:

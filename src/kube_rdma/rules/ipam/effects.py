@@ -1,7 +1,7 @@
 """What the address rules say to the world, one act at a time, and the desk where they work.
 
 Order is what makes the addresses safe: read, write, only then believe. So the order is a rule too:
-ip_serve (a node) and ip_patrol (the controller) are generators that yield an Act and are sent its
+agent.py (a node) and gc.py (the controller) are generators that yield an Act and are sent its
 result. The program carries each act to its adapter; the model test carries it to a world where
 everything goes wrong. Between two acts a generator works alone, so a desk needs no lock as long as
 one thread runs all generators of a desk.

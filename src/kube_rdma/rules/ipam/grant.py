@@ -1,6 +1,6 @@
 """What a request gets: addresses that it has already, new ones from the node's holdings, or a lack.
 
-The one place where addresses are granted. No API server is asked here: ip_drive claims what is
+The one place where addresses are granted. No API server is asked here: agent.py claims what is
 lacking and asks again. All of a request's NICs are granted together, as one record of the journal,
 or none is.
 """
@@ -16,7 +16,7 @@ from kube_rdma.rules.ipam.cells import Zone, cell_of, mask, places, range_of, zo
 from kube_rdma.rules.ipam.node_state import Hold, NodeState, is_lost, used
 
 Catalog = Mapping[PoolName, tuple[Zone, ...]]
-"""Every pool, compiled by ip_cells.zones."""
+"""Every pool, compiled by cells.zones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,11 @@ def ask(
     for nic, zone in _demands(request, catalog):
         lease = _existing(state, before, nic, zone)
         if lease is None:
-            found = _pick(state, holds, nic, zone)
-            if isinstance(found, Lack):
-                lacks.append(found)
+            picked = _pick(state, holds, nic, zone)
+            if isinstance(picked, Lack):
+                lacks.append(picked)
                 continue
-            lease = _lease(nic, zone, found)
+            lease = _lease(nic, zone, picked)
             holds = used(holds, (lease,))
             fresh.append(lease)
         leases.append(lease)
@@ -89,8 +89,8 @@ def ask(
     return replace(state, holds=holds, bookings=bookings), Granted(tuple(leases), booking)
 
 
-def told(state: NodeState, booking: Booking, lease: Lease) -> str:
-    """The sentence about an address that was taken from a living container (ip_node.lost)."""
+def describe_loss(state: NodeState, booking: Booking, lease: Lease) -> str:
+    """The sentence about an address that was taken from a living container (node_state.lost)."""
     cell, _ = cell_of(lease.network, lease.address)
     return (
         f"{lease.address} of container {booking.container}, interface {lease.interface}, is no "
@@ -108,8 +108,8 @@ def _demands(request: Ask, catalog: Catalog) -> Iterator[tuple[NicAsk, Zone]]:
                 remedy="Create it, or name one that exists",
                 where=f"interface {nic.interface}",
             )
-        found = zones_for(catalog[nic.pool], nic.rail)
-        if not found:
+        zones = zones_for(catalog[nic.pool], nic.rail)
+        if not zones:
             rails = sorted({zone.rail for zone in catalog[nic.pool] if zone.rail is not None})
             raise Refused(
                 f"IPPool {nic.pool} has no range for rail {nic.rail}; it has rails {rails}",
@@ -117,13 +117,13 @@ def _demands(request: Ask, catalog: Catalog) -> Iterator[tuple[NicAsk, Zone]]:
                 where=f"interface {nic.interface}",
             )
         for address in nic.addresses:
-            if not any(_has(zone, address) for zone in found):
+            if not any(_has(zone, address) for zone in zones):
                 raise Refused(
                     f"IPPool {nic.pool} does not give {address}",
                     remedy="Ask for an address of its ranges that is neither excluded nor reserved",
                     where=f"interface {nic.interface}",
                 )
-        for zone in found:
+        for zone in zones:
             yield nic, zone
 
 
@@ -139,7 +139,7 @@ def _existing(state: NodeState, booking: Booking | None, nic: NicAsk, zone: Zone
         if key != (zone.network, nic.interface, zone.pool, zone.family):
             continue
         if booking and is_lost(state, lease):
-            raise Broken(told(state, booking, lease))
+            raise Broken(describe_loss(state, booking, lease))
         cell, bit = cell_of(lease.network, lease.address)
         if not state.holds[cell].mine & bit:
             raise Unavailable(f"node {state.node} is just asking for IPBlock {cell.name} again")
@@ -185,10 +185,10 @@ def _any(holds: Mapping[Cell, Hold], zone: Zone) -> Address | None:
     """A spare address, one that is nobody's last if there is one."""
     second: Address | None = None
     for cell, hold in holds.items():
-        if hold.spare and (found := hold.spare & mask(zone, cell)):
-            if fresh := found & ~hold.pinned:
+        if hold.spare and (spare := hold.spare & mask(zone, cell)):
+            if fresh := spare & ~hold.pinned:
                 return cell.address(next(places(fresh)))
-            second = second or cell.address(next(places(found)))
+            second = second or cell.address(next(places(spare)))
     return second
 
 

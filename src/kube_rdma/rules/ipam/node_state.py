@@ -62,9 +62,9 @@ class NodeState:
 
 
 def load(node: NodeName, bookings: Iterable[Booking], now: float) -> NodeState:
-    """The state of a process that has just read the journal: it holds nothing, every rest is anew.
+    """The state of a process that has just read the journal: it holds nothing, rests begin again.
 
-    Nothing is granted before the node lease and the blocks are this process's own (ip_drive).
+    Nothing is granted before the node lease and the blocks are this process's own (agent.enter).
     """
     kept = {b.container: replace(b, began=now) for b in bookings}
     ends = {c: now + _rest(b) for c, b in kept.items() if b.live != b.leases}
@@ -75,7 +75,7 @@ def load(node: NodeName, bookings: Iterable[Booking], now: float) -> NodeState:
 
 
 def cut(state: NodeState) -> NodeState:
-    """The right is lost: every holding must be confirmed anew before it is granted from."""
+    """The right is lost: every holding must be confirmed again before it is granted from."""
     doubted = {
         cell: replace(hold, mine=NONE, leaving=NONE, doubt=True)
         for cell, hold in state.holds.items()

@@ -21,26 +21,26 @@ def overlaps(pools: Iterable[IPPool]) -> tuple[str, ...]:
     That is allowed, an address is still given once; but the pools are full earlier than they look.
     """
     compiled = [(pool, zones(pool)) for pool in sorted(pools, key=lambda each: each.name)]
-    found = []
-    for (one, zones_1), (other, zones_2) in combinations(compiled, 2):
-        if one.network != other.network:
+    warnings = []
+    for (pool, own_zones), (other, other_zones) in combinations(compiled, 2):
+        if pool.network != other.network:
             continue
-        common = sorted({span for a in zones_1 for b in zones_2 for span in _common(a, b)})
+        common = sorted({span for a in own_zones for b in other_zones for span in _common(a, b)})
         if common:
             family, first, last = common[0]
             more = f" and {len(common) - 1} more ranges" if len(common) > 1 else ""
-            found.append(
-                f"IPPool {one.name} and IPPool {other.name} both give "
+            warnings.append(
+                f"IPPool {pool.name} and IPPool {other.name} both give "
                 f"{_address(family, first)}-{_address(family, last)}{more} of network "
-                f"{one.network}: each address is given once, so both have less than they say"
+                f"{pool.network}: each address is given once, so both have less than they say"
             )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def lost(old: IPPool, new: IPPool | None, blocks: Iterable[Block]) -> str:
     """A warning when `new` (None: the deletion) no longer gives what nodes hold; empty without.
 
-    No address comes to harm, pods keep what they have. It is no refusal since a node holds more
+    No address comes to harm, pods keep what they have. It is not a refusal since a node holds more
     than its pods use, and what pods use the node alone knows.
     """
     kept = zones(new) if new and new.network == old.network else ()
@@ -53,7 +53,7 @@ def lost(old: IPPool, new: IPPool | None, blocks: Iterable[Block]) -> str:
     what = "deleting it" if new is None else "the change"
     return (
         f"IPPool {old.name}: {what} takes {counted(count)} that nodes hold ({named}, on {nodes}): "
-        "pods that have them keep them until they end, and nobody gets them anew"
+        "pods that have them keep them until they end, and nobody gets them again"
     )
 
 
@@ -76,17 +76,17 @@ def _lost(
                 yield holding.node, [block.cell.address(place) for place in places(bits)]
 
 
-def _common(one: Zone, other: Zone) -> Iterator[tuple[Family, int, int]]:
+def _common(zone: Zone, other: Zone) -> Iterator[tuple[Family, int, int]]:
     """The spans that both have; both are sorted, so each is walked once."""
-    if one.family != other.family:
+    if zone.family != other.family:
         return
     a = b = 0
-    while a < len(one.spans) and b < len(other.spans):
-        first = max(one.spans[a][0], other.spans[b][0])
-        last = min(one.spans[a][1], other.spans[b][1])
+    while a < len(zone.spans) and b < len(other.spans):
+        first = max(zone.spans[a][0], other.spans[b][0])
+        last = min(zone.spans[a][1], other.spans[b][1])
         if first <= last:
-            yield one.family, first, last
-        if one.spans[a][1] < other.spans[b][1]:
+            yield zone.family, first, last
+        if zone.spans[a][1] < other.spans[b][1]:
             a += 1
         else:
             b += 1

@@ -118,7 +118,7 @@ def stale_wants(
 def usage(zones: Iterable[Zone], blocks: Iterable[Block]) -> tuple[Usage, ...]:
     """How full each zone of a pool is; counted over blocks, never over addresses."""
     blocks = tuple(blocks)
-    found = []
+    usages = []
     for zone in zones:
         held, nodes = 0, set()
         for block in blocks:
@@ -127,8 +127,8 @@ def usage(zones: Iterable[Zone], blocks: Iterable[Block]) -> tuple[Usage, ...]:
                 if bits := holding.bits & given:
                     held += bits.bit_count()
                     nodes.add(holding.node)
-        found.append(Usage(zone.pool, zone.family, zone.rail, zone.size, held, len(nodes)))
-    return tuple(found)
+        usages.append(Usage(zone.pool, zone.family, zone.rail, zone.size, held, len(nodes)))
+    return tuple(usages)
 
 
 def near_dry(full: Usage) -> str:
@@ -143,18 +143,18 @@ def near_dry(full: Usage) -> str:
 
 
 def conflicts(block: Block) -> tuple[Broken, ...]:
-    """What no program of ours writes: addresses with two holders, or places that are none."""
-    found = []
+    """What kube-rdma never writes: addresses with two holders, or places that are none."""
+    problems = []
     for first, second in combinations(block.holdings, 2):
         if both := first.bits & second.bits:
-            found.append(
+            problems.append(
                 Broken(
                     f"IPBlock {block.cell.name}, spec.holdings: {_listed(block, Bits(both))} held "
                     f"by node {first.node} and node {second.node}; take it from the one that has "
                     "no pod with it"
                 )
             )
-    return tuple(found)
+    return tuple(problems)
 
 
 def outside(block: Block, zones: Iterable[Zone]) -> tuple[Broken, ...]:
@@ -173,12 +173,12 @@ def outside(block: Block, zones: Iterable[Zone]) -> tuple[Broken, ...]:
 
 
 def _silence(lease: NodeLease | None, timing: Timing) -> float:
-    """How long a lease must be unchanged; its own T counts where it is longer than ours."""
+    """How long a lease must be unchanged; its own T counts where it is longer than `timing`'s."""
     return max(timing.contact, lease.duration if lease else 0.0) + timing.margin
 
 
 def _listed(block: Block, bits: Bits) -> str:
     """The addresses of a set, the first few by name."""
-    found = [str(block.cell.address(place)) for place in places(bits)]
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    return f"{', '.join(found[:3])}{more} {'are' if len(found) > 1 else 'is'}"
+    addresses = [str(block.cell.address(place)) for place in places(bits)]
+    more = f" and {len(addresses) - 3} more" if len(addresses) > 3 else ""
+    return f"{', '.join(addresses[:3])}{more} {'are' if len(addresses) > 1 else 'is'}"

@@ -84,9 +84,9 @@ def card_facts(pool: Pool, card: Card) -> dict[str, dict[str, str]]:
         rdma |= {"rdma_dev": ",".join(device.name for device in card.devices)}
         facts["rdma"] = rdma | ({"rdma_cm": pool.rdma_cm} if pool.rdma_cm else {})
     extra: dict[str, str] = {}
-    for known in sorted(pool.spec.extra_info, key=lambda one: one.card != "*"):
-        if known.card in ("*", card.id):
-            extra |= dict(known.facts)
+    for entry in sorted(pool.spec.extra_info, key=lambda one: one.card != "*"):
+        if entry.card in ("*", card.id):
+            extra |= dict(entry.facts)
     return facts | ({"extraInfo": extra} if extra else {})
 
 
@@ -113,11 +113,11 @@ def device_infos(pool: Pool, given: Grant) -> tuple[tuple[ShareId, DeviceInfo], 
     if terms(pool.spec).bind is Bind.POOL:
         return ()
     cards = {card.id: card for card in pool.cards}
-    found = []
+    infos = []
     for share in pool.shares:
         card = cards.get(share.card) if share.card and share.id in given.shares else None
         if card and card.seat:
             names = tuple(device.name for device in card.devices if not device.is_soft)
             physical = card.seat.physical_function
-            found.append((share.id, DeviceInfo(card.seat.pci, names, physical)))
-    return tuple(found)
+            infos.append((share.id, DeviceInfo(card.seat.pci, names, physical)))
+    return tuple(infos)

@@ -62,13 +62,13 @@ def way(card: Card, numa_nodes: Sequence[int], seat: Seat | None) -> Way:
     return Side.SAME if card.numa_node in numa_nodes else Side.OTHER
 
 
-def rank(found: Way) -> int:
+def rank(path: Way) -> int:
     """The place of a way in the order from near (0) to far; what is not known comes last."""
-    if found is Side.SAME:
+    if path is Side.SAME:
         return Nearness.NODE.distance
-    if found is Side.OTHER:
+    if path is Side.OTHER:
         return Nearness.SYS.distance
-    return found.distance if isinstance(found, Nearness) else len(Nearness)
+    return path.distance if isinstance(path, Nearness) else len(Nearness)
 
 
 def _distance(card: Card, gpus: Sequence[HeldGpu]) -> Distance:
@@ -78,5 +78,5 @@ def _distance(card: Card, gpus: Sequence[HeldGpu]) -> Distance:
     return Distance(card.id, nearest, best, farthest, worst)
 
 
-def _word(found: Way) -> str:
-    return "not known" if found is None else str(found)
+def _word(path: Way) -> str:
+    return "not known" if path is None else str(path)

@@ -20,22 +20,22 @@ def is_gpu(resource: str) -> bool:
 
 
 def free_gpus(
-    known: Sequence[Allocatable], holdings: Sequence[Holding], gpus: Sequence[Gpu]
+    allocatable: Sequence[Allocatable], holdings: Sequence[Holding], gpus: Sequence[Gpu]
 ) -> tuple[FreeGpu, ...]:
     """The GPUs that no container holds."""
     held = {(one.resource, share) for one in holdings for share in one.shares}
     return tuple(
         FreeGpu(one.numa_nodes, _seat(one.share, gpus))
-        for one in known
+        for one in allocatable
         if is_gpu(one.resource) and (one.resource, one.share) not in held
     )
 
 
 def held_gpus(
-    holdings: Sequence[Holding], known: Sequence[Allocatable], gpus: Sequence[Gpu]
+    holdings: Sequence[Holding], allocatable: Sequence[Allocatable], gpus: Sequence[Gpu]
 ) -> tuple[HeldGpu, ...]:
     """The GPUs among what one container holds."""
-    nodes = {(one.resource, one.share): one.numa_nodes for one in known}
+    nodes = {(one.resource, one.share): one.numa_nodes for one in allocatable}
     return tuple(
         HeldGpu(share, nodes.get((one.resource, share), one.numa_nodes), _seat(share, gpus))
         for one in holdings

@@ -1,7 +1,7 @@
-"""What the kubelet's view of the node means for ours: who holds which card, and where we differ.
+"""What the kubelet's view of the node means for the agent's: who holds what, where they differ.
 
 programs/agent asks the kubelet (adapters/kubelet/pod_resources) and these functions what follows.
-The kubelet's word is the truth about who holds what; ours is the truth about what there is.
+The kubelet's word is the truth about who holds what; the agent's about what there is.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kube_rdma.rules.pools.modes import terms
 
 def holders(holdings: Sequence[Holding]) -> dict[str, tuple[str, ...]]:
     """By resource the pods that hold shares of it, as namespace/name."""
-    found: dict[str, dict[str, None]] = {}
+    pods_by_resource: dict[str, dict[str, None]] = {}
     for held in holdings:
         if held.shares:
-            found.setdefault(held.resource, {})[f"{held.namespace}/{held.pod}"] = None
-    return {resource: tuple(pods) for resource, pods in found.items()}
+            pods_by_resource.setdefault(held.resource, {})[f"{held.namespace}/{held.pod}"] = None
+    return {resource: tuple(pods) for resource, pods in pods_by_resource.items()}
 
 
 def held_cards(
@@ -29,16 +29,16 @@ def held_cards(
 ) -> dict[str, dict[CardId, tuple[str, ...]]]:
     """By resource the cards that pods hold, each with those pods."""
     by_resource = {spec.resource: spec for spec in specs}
-    found: dict[str, dict[CardId, tuple[str, ...]]] = {}
+    cards_by_resource: dict[str, dict[CardId, tuple[str, ...]]] = {}
     for held in holdings:
         spec = by_resource.get(held.resource)
         for share in held.shares if spec else ():
             card = card_of(spec, share) if spec else None
             if card:
-                cards = found.setdefault(held.resource, {})
+                cards = cards_by_resource.setdefault(held.resource, {})
                 pod = f"{held.namespace}/{held.pod}"
                 cards[card] = tuple(dict.fromkeys((*cards.get(card, ()), pod)))
-    return found
+    return cards_by_resource
 
 
 def pods_of(held: Mapping[str, Mapping[CardId, tuple[str, ...]]], card: CardId) -> tuple[str, ...]:
@@ -55,9 +55,9 @@ def card_of(spec: PoolSpec, share: ShareId) -> CardId | None:
 
 
 def differs(offer: Offer, kubelet: Collection[ShareId]) -> str | None:
-    """How the healthy shares that the kubelet knows differ from ours, None when they do not."""
-    ours = {share.id for share in offer.shares if share.healthy}
-    missing, strange = sorted(ours - set(kubelet)), sorted(set(kubelet) - ours)
+    """How the healthy shares that the kubelet knows differ from the offered ones, or None."""
+    offered = {share.id for share in offer.shares if share.healthy}
+    missing, strange = sorted(offered - set(kubelet)), sorted(set(kubelet) - offered)
     parts = []
     if missing:
         parts.append(f"it lacks {listed(missing)}")

@@ -144,7 +144,7 @@ def terms(spec: PoolSpec) -> ModeRow:
 
 
 def rebound(spec: PoolSpec) -> PoolSpec:
-    """The wish for a node of soft RDMA devices whose pods get networks from us.
+    """The wish for a node of soft RDMA devices whose pods get networks from kube-rdma.
 
     A soft device is made for the pod on its own interface, so what a container opens is known only
     then. A real card's node can be given at once, as documents of v0.1.0 expect.

@@ -82,8 +82,8 @@ def owners(
 ) -> dict[CardId, PoolSpec]:
     """By card the wish that has it, alone or before others; cards in no pool are left out."""
     functions: Functions = {card.function.seat.pci: card.function for card in node if card.function}
-    found = ((card.id, _claims(card, specs, functions, held or {})) for card in node)
-    return {name: specs[claims[0]] for name, claims in found if claims}
+    claims_by_card = ((card.id, _claims(card, specs, functions, held or {})) for card in node)
+    return {name: specs[claims[0]] for name, claims in claims_by_card if claims}
 
 
 def _claims(

@@ -57,14 +57,14 @@ def _part(card: Card) -> str | None:
 
 def _unmovable(spec: PoolSpec, card: Card) -> str | None:
     if card.function is None:
-        return f"it is no PCI function, and mode {spec.mode} moves one into the pod"
+        return f"it is not a PCI function, and mode {spec.mode} moves one into the pod"
     return _ROUTE if carries_default_route(card) else None
 
 
 def _untakable_function(spec: PoolSpec, card: Card) -> str | None:
     if card.function is None:
         asked = any(selector.auxiliary_types for selector in spec.selectors)
-        return None if asked else "it is no PCI function"
+        return None if asked else "it is not a PCI function"
     if card.function.seat.virtual_functions:
         return "it has virtual functions, which are given away instead of it"
     return _ROUTE if carries_default_route(card) else None
@@ -74,12 +74,12 @@ def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
     """The first field of `selector` that does not hold, as a sentence about the card."""
     base = card.function or (functions.get(card.pci) if card.pci else None)
     for field in _FIELDS:
-        choice, found = field.choice(selector), list(dict.fromkeys(field.facts(card, base)))
-        if choice and not found:
+        choice, facts = field.choice(selector), list(dict.fromkeys(field.facts(card, base)))
+        if choice and not facts:
             return f"it has no {field.word}, and one of {', '.join(choice)} is asked for"
-        if choice and set(choice).isdisjoint(found):
-            are = "is" if len(found) == 1 else "are"
-            return f"{field.word} {' and '.join(found)} {are} not among {', '.join(choice)}"
+        if choice and set(choice).isdisjoint(facts):
+            are = "is" if len(facts) == 1 else "are"
+            return f"{field.word} {' and '.join(facts)} {are} not among {', '.join(choice)}"
     for ranges in (selector.physical, selector.roots):
         if ranges and not any(_in_range(one, card, functions) for one in ranges):
             return f"it is not among {', '.join(map(str, ranges))}"
@@ -88,19 +88,19 @@ def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:
     return None
 
 
-def _in_range(one: FunctionRange, card: Card, functions: Functions) -> bool:
+def _in_range(function_range: FunctionRange, card: Card, functions: Functions) -> bool:
     """Whether the card is the named physical function or, by its index, a part of it."""
     seat = card.seat
     address = (seat.physical_function or seat.pci) if seat else None
     physical = functions.get(address) if address else None
-    if physical is None or one.parent not in (
+    if physical is None or function_range.parent not in (
         address,
         *(netdev.name for netdev in physical.netdevs),
     ):
         return False
     index = _index(card)
-    return not one.indexes or (
-        index is not None and any(first <= index <= last for first, last in one.indexes)
+    return not function_range.indexes or (
+        index is not None and any(first <= index <= last for first, last in function_range.indexes)
     )
 
 

@@ -3,7 +3,7 @@
 Between the documents (a ConfigMap, a node label) and rules/pools/pools. What a share is must not
 change below a pod that holds one: its card may sit inside the pod, and share ids mean other things
 in another mode. So a resource that changes its mode waits until no pod of the node holds any share
-of ours; what comes, goes or changes its cards does not.
+of kube-rdma; what comes, goes or changes its cards does not.
 
 What a resource was is remembered over the agent's end (programs/agent/device_plugin/mode_changes)
 and, when nobody wishes for it any more, as long as pods hold it: it may come back in another mode,
@@ -63,7 +63,7 @@ class Applied:
 class Stage:
     """What holds now, what waits and what has just changed.
 
-    `kept` are the wishes of before that nobody has any more and whose shares pods may hold.
+    `kept` are earlier wishes that nobody has any more and whose shares pods may hold.
     """
 
     specs: tuple[PoolSpec, ...]
@@ -72,7 +72,7 @@ class Stage:
     kept: tuple[PoolSpec, ...] = ()
 
     @property
-    def known(self) -> tuple[PoolSpec, ...]:
+    def remembered(self) -> tuple[PoolSpec, ...]:
         """What to hand in the next time, and to remember."""
         return (*self.specs, *self.kept)
 
@@ -90,24 +90,24 @@ def stage(
     everything else that was wanted is met already. Not `durable`: a change could not be remembered,
     so none is made.
     """
-    known = {spec.resource: spec for spec in now}
+    previous = {spec.resource: spec for spec in now}
     users = {} if holdings is None else holders(holdings)
-    changing = [s for s in wanted if s.resource in known and _another(known[s.resource], s)]
-    until = _until(known, None if holdings is None else users, durable=durable)
-    strange = {} if holdings is None else _strange(known, wanted, holdings)
+    changing = [s for s in wanted if s.resource in previous and _another(previous[s.resource], s)]
+    until = _until(previous, None if holdings is None else users, durable=durable)
+    strange = {} if holdings is None else _strange(previous, wanted, holdings)
     waiting = {spec.resource for spec in changing} if until else set()
     names = {spec.resource for spec in wanted}
     return Stage(
         specs=tuple(
-            known[spec.resource] if spec.resource in waiting else spec
+            previous[spec.resource] if spec.resource in waiting else spec
             for spec in wanted
             if spec.resource not in strange
         ),
         pending=(
-            *(Pending(known[s.resource], s, until) for s in changing if until),
+            *(Pending(previous[s.resource], s, until) for s in changing if until),
             *(Pending(None, s, strange[s.resource]) for s in wanted if s.resource in strange),
         ),
-        applied=tuple(Applied(known[s.resource], s) for s in changing if not until),
+        applied=tuple(Applied(previous[s.resource], s) for s in changing if not until),
         kept=tuple(
             spec
             for spec in now
@@ -117,22 +117,22 @@ def stage(
 
 
 def _until(
-    known: Collection[str], users: Mapping[str, Sequence[str]] | None, *, durable: bool
+    previous: Collection[str], users: Mapping[str, Sequence[str]] | None, *, durable: bool
 ) -> str:
     """What a change of mode waits for; empty when nothing is in its way."""
     if users is None:
         return _UNKNOWN
-    pods = [pod for name, held in sorted(users.items()) if name in known for pod in held]
+    pods = [pod for name, held in sorted(users.items()) if name in previous for pod in held]
     if pods:
         return _ended(pods)
     return "" if durable else _NOT_WRITTEN
 
 
 def _strange(
-    known: Collection[str], wanted: Sequence[PoolSpec], holdings: Sequence[Holding]
+    previous: Collection[str], wanted: Sequence[PoolSpec], holdings: Sequence[Holding]
 ) -> dict[str, str]:
     """By resource of which nothing is remembered what it waits for."""
-    new = {spec.resource: spec for spec in wanted if spec.resource not in known}
+    new = {spec.resource: spec for spec in wanted if spec.resource not in previous}
     pods: dict[str, list[str]] = {}
     for held in holdings:
         spec = new.get(held.resource)
@@ -151,20 +151,20 @@ def _another(now: PoolSpec, wanted: PoolSpec) -> bool:
     return (now.mode, before.bind, before.attach) != (wanted.mode, after.bind, after.attach)
 
 
-def _told_apart(one: PoolSpec, other: PoolSpec) -> tuple[str, str]:
+def _told_apart(old: PoolSpec, new: PoolSpec) -> tuple[str, str]:
     """What to call two wishes that mean different things: by mode, else by what differs."""
-    if one.mode != other.mode:
-        return f"mode {one.mode}", f"mode {other.mode}"
-    first, second = terms(one), terms(other)
+    if old.mode != new.mode:
+        return f"mode {old.mode}", f"mode {new.mode}"
+    first, second = terms(old), terms(new)
     if first.bind != second.bind:
-        return f"mode {one.mode} with bind {first.bind}", f"bind {second.bind}"
-    return f"mode {one.mode} with attach {first.attach}", f"attach {second.attach}"
+        return f"mode {old.mode} with bind {first.bind}", f"bind {second.bind}"
+    return f"mode {old.mode} with attach {first.attach}", f"attach {second.attach}"
 
 
 def _fits(spec: PoolSpec, share: ShareId) -> bool:
     """Whether a share of this wish could be called so, whatever cards and how many shares it has.
 
-    An id that is none of ours is of another device plugin's, whose pods opened devices of the node:
+    An id that is not kube-rdma's is another device plugin's, whose pods opened devices of the node:
     that is in the way of a mode which has its cards alone.
     """
     row = terms(spec)

@@ -73,5 +73,5 @@ class _Place:
 def _between(a: _Place, b: _Place) -> Nearness | None:
     if a.seat and b.seat:
         return nearness(a.seat, b.seat)
-    known = a.numa_node is not None and b.numa_node is not None
-    return Nearness.SYS if known and a.numa_node != b.numa_node else None
+    both_known = a.numa_node is not None and b.numa_node is not None
+    return Nearness.SYS if both_known and a.numa_node != b.numa_node else None

@@ -21,7 +21,7 @@ _RANGES = ("physical", "roots")
 _NARROWING = ("vendors", "device_ids", "drivers", "link_types", "auxiliary_types", "pkeys")
 
 
-def said(spec: PoolSpec) -> PoolSpec:
+def with_defaults(spec: PoolSpec) -> PoolSpec:
     """The wish with nothing left unsaid: what it leaves to the mode is filled in."""
     row = terms(spec)
     return replace(spec, shares=row.shares, bind=row.bind, attach=row.attach, prefer=row.prefer)
@@ -29,11 +29,11 @@ def said(spec: PoolSpec) -> PoolSpec:
 
 def faults(specs: Sequence[PoolSpec]) -> tuple[Refused, ...]:
     """What makes these wishes impossible on every node, in their order."""
-    found: list[Refused] = []
+    refusals: list[Refused] = []
     for index, spec in enumerate(specs):
-        found += _too_many(spec)
-        found += _beside(spec, specs[:index])
-    return tuple(found)
+        refusals += _too_many(spec)
+        refusals += _beside(spec, specs[:index])
+    return tuple(refusals)
 
 
 def warnings(specs: Sequence[PoolSpec]) -> tuple[str, ...]:
@@ -82,19 +82,19 @@ def _common(first: PoolSpec, second: PoolSpec) -> str | None:
     return next((what for pair in pairs if (what := meeting(*pair))), None)
 
 
-def meeting(one: Selector, other: Selector) -> str | None:
+def meeting(first: Selector, second: Selector) -> str | None:
     """What two selectors name both, when what else they demand cannot keep them apart."""
-    shared = {name: _shared(getattr(one, name), getattr(other, name)) for name in _NAMING}
-    shared |= {name: _crossing(getattr(one, name), getattr(other, name)) for name in _RANGES}
+    shared = {name: _shared(getattr(first, name), getattr(second, name)) for name in _NAMING}
+    shared |= {name: _crossing(getattr(first, name), getattr(second, name)) for name in _RANGES}
     named = {name: what for name, what in shared.items() if what}
     if len(named) != 1:  # none, or two ways to name a card that may be different ones
-        return next(iter(named.values()), None) if _equal(one, other) else None
+        return next(iter(named.values()), None) if _equal(first, second) else None
     (name,) = named
-    return named[name] if _within(one, other, name) or _within(other, one, name) else None
+    return named[name] if _within(first, second, name) or _within(second, first, name) else None
 
 
-def _equal(one: Selector, other: Selector) -> bool:
-    return replace(one, source="") == replace(other, source="")
+def _equal(first: Selector, second: Selector) -> bool:
+    return replace(first, source="") == replace(second, source="")
 
 
 def _within(narrow: Selector, wide: Selector, name: str) -> bool:
@@ -106,17 +106,17 @@ def _within(narrow: Selector, wide: Selector, name: str) -> bool:
     return wide.rdma is None or wide.rdma is narrow.rdma
 
 
-def _shared(one: Sequence[object], other: Sequence[object]) -> str | None:
-    return next((str(value) for value in one if value in other), None)
+def _shared(first: Sequence[object], second: Sequence[object]) -> str | None:
+    return next((str(value) for value in first if value in second), None)
 
 
-def _crossing(one: Sequence[FunctionRange], other: Sequence[FunctionRange]) -> str | None:
+def _crossing(first: Sequence[FunctionRange], second: Sequence[FunctionRange]) -> str | None:
     """The physical function of which both have the same virtual ones."""
-    pairs = ((a, b) for a in one for b in other if a.parent == b.parent)
+    pairs = ((a, b) for a in first for b in second if a.parent == b.parent)
     return next((a.parent for a, b in pairs if _ranges_cross(a, b)), None)
 
 
-def _ranges_cross(one: FunctionRange, other: FunctionRange) -> bool:
-    if not one.indexes or not other.indexes:
+def _ranges_cross(left: FunctionRange, right: FunctionRange) -> bool:
+    if not left.indexes or not right.indexes:
         return True
-    return any(a <= last and first <= b for a, b in one.indexes for first, last in other.indexes)
+    return any(a <= last and first <= b for a, b in left.indexes for first, last in right.indexes)

@@ -111,7 +111,7 @@ def reset_function(node: Netlink, undo: ResetFunction) -> None:
     now = physical.functions.get(undo.place.number)
     if now is None:
         return
-    for setting in changes(physical.interface.seen.index, undo.place.number, undo.found, now):
+    for setting in changes(physical.interface.seen.index, undo.place.number, undo.previous, now):
         try:
             _send(node, setting.request)
         except Unavailable as error:

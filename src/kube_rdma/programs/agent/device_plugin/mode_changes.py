@@ -69,13 +69,13 @@ class Staged:
         self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None, *, soft: bool
     ) -> bool:
         """Meet the wishes that can be met now and tell of the others; whether any of them waits."""
-        previous = self._stage.known if self._loaded else await self._recall(soft=soft)
+        previous = self._stage.remembered if self._loaded else await self._recall(soft=soft)
         wishes = self._late.possible(wanted, soft=soft)
         staged = stage(previous, wishes, holdings)
         if staged.applied:  # a survey was taken since they were asked: a pod may have started
             holdings = await self._ask()
             staged = stage(previous, wishes, holdings)
-        if not await self._record(staged.known) and staged.applied:
+        if not await self._record(staged.remembered) and staged.applied:
             staged = stage(previous, wishes, holdings, durable=False)
         self._stage = staged
         self._tell(staged)
