@@ -5,7 +5,7 @@
     kubelet ─ pod resources: who holds what ──────┘
 
 Alone it is the whole device plugin of the SCC document: two mounts, no API server, no privilege.
-Whatever happens only wakes the loop; then everything is looked at anew and every pool published
+Whatever happens only wakes the loop; then everything is looked at again and every pool published
 again, and a pool that is the same reaches nobody.
 """
 
@@ -49,7 +49,7 @@ PENDING_SECONDS = 2.0
 # The same for the pods that still have cards by a resource that is offered no more.
 KEPT_SECONDS = 10.0
 
-# Where the kernel lets us hear nothing of some changes, the node is looked at again so often.
+# Where events of some changes are unavailable, the node is looked at again so often.
 DEAF_SECONDS = 10.0
 
 # The kernel announces an InfiniBand port's state to nobody but who holds its verbs: it is read.
@@ -71,7 +71,7 @@ async def run_plugin(doors: Doors) -> None:
 
 
 def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
-    """The error that a person should see: the first of ours, None when there are others too."""
+    """The error that a person should see: the first KubeRdmaError, None beside any other."""
     ours, others = group.split(KubeRdmaError)
     error: BaseException | None = None if others else ours
     while isinstance(error, BaseExceptionGroup):
@@ -82,7 +82,7 @@ def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
 
 @dataclass
 class _Reported:
-    """What was said already, so that it is said once."""
+    """What was reported already, so that it is reported once."""
 
     survey: Survey | None = None
     names: Mapping[CardId, str] = field(default_factory=dict)  # of the cards in pools
@@ -172,10 +172,10 @@ class _Plugin:
         free = not_free(specs, assessed.cards, held, kept)
         pools, clashes = resolve(specs, free, survey, held)
         self._tell_cards(assessed.changes, pools, held)
-        self._tell_once("two pools mean one card", map(str, clashes))
-        self._tell_once("a card is not free", _taken(assessed.cards, free))
+        self._tell_once("card claimed by two pools", map(str, clashes))
+        self._tell_once("card not free", _taken(assessed.cards, free))
         ranges = outside(specs, survey, self._wishes.functions)
-        self._tell_once("a range chooses functions that are not there", ranges)
+        self._tell_once("virtual functions of range missing", ranges)
         self._health = assessed.health
         offers.publish(pools)
         self._doors.late.offered(offers.pools)
