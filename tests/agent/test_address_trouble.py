@@ -44,4 +44,4 @@ async def test_each_change_is_told_once(recording):
         ("AddressTrouble", "one is lost. two are lost.", True),
         ("AddressTroubleOver", "Pods get addresses on this node as they should.", False),
     ]
-    assert len(recording.of("networks with addresses cannot be made as they should")) == 2
+    assert len(recording.of("address allocation unavailable")) == 2

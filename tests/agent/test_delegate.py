@@ -292,7 +292,7 @@ async def test_a_pool_for_each_rail_follows_the_master(world):
     assert addresses(await world.meta("ADD", 1, **config))
     with pytest.raises(Refused, match="names no pool for rail 0"):
         await world.meta("ADD", 1, "net2", **{**config, "master": "ens0f0"})
-    with pytest.raises(Refused, match="nothing is no card's interface"):
+    with pytest.raises(Refused, match="nothing is not the interface of a card"):
         await world.meta("ADD", 1, "net2", **{**config, "master": ""})
 
 

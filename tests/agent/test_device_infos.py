@@ -59,7 +59,7 @@ async def test_a_folder_that_cannot_be_written_costs_no_pod_its_card(world, fold
     async with world.serving(doors(world, folder)):
         await offered(world)
         await world.kubelet.allocate(VKE, 1, (SHARE,))
-        assert recording.of("CNI plugins are not told of a card")
+        assert recording.of("device info file not written")
     config = folder.with_name("config.json")
     selectors = '{"pfNames": ["eth0"], "isRdma": true}'
     config.write_text(f'{{"resourceList": [{{"resourceName": "vf", "selectors": {selectors}}}]}}')

@@ -190,7 +190,7 @@ async def test_pools_of_a_later_version_stay_and_cards_are_served(node, recordin
         await node.kubelet.until(lambda: node.kubelet.healthy(VKE) == 4)
         await until(lambda: node.events_of("JournalTrouble"))
         node.label("shared-multi")
-        await recording.wait_for("a change of mode waits")
+        await recording.wait_for("mode change pending")
         assert node.kubelet.healthy(VKE) == 4
     assert disk.read("pools.json") == content
 

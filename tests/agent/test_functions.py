@@ -115,7 +115,7 @@ async def test_functions_are_made_at_the_start_and_offered(world, recording):
     world.policy(wish(4, "eth0", "eth1"))
     async with world.agent():
         assert len(await world.offered(8)) == 8
-    made = recording.of("virtual functions made")
+    made = recording.of("virtual functions configured")
     assert sorted((line["card"], line["count"]) for line in made) == [("eth0", 4), ("eth1", 4)]
 
 
@@ -165,13 +165,13 @@ async def test_another_number_waits_for_the_pods_and_says_so(world, recording):
         await world.kubelet.allocate(RESOURCE, 1, place=Place("training"))
         world.policy(wish(4))
         await until(lambda: world.events_of("VirtualFunctionsPending"))
-        (sentence,) = {line["what"] for line in recording.of("virtual functions wait")}
+        (sentence,) = {line["what"] for line in recording.of("virtual functions pending")}
         assert "these pods have ended: default/training" in sentence
         assert world.kubelet.healthy(RESOURCE) == 2
         assert len(world.sysfs.writes) == 1
         world.kubelet.remove_pod("training")
         await world.offered(4)
-    assert len(recording.of("virtual functions wait")) == 1
+    assert len(recording.of("virtual functions pending")) == 1
 
 
 async def test_functions_that_somebody_set_up_and_nobody_uses_make_room(world):
@@ -207,7 +207,7 @@ async def test_functions_that_are_up_stay_while_the_kernel_does_not_say_what_for
         await until(lambda: world.events_of("VirtualFunctionsPending"))
         assert "for the node may use it" in world.events_of("VirtualFunctionsPending")[0]
         await world.looked_again()
-    assert len(recording.of("nobody tells what virtual functions are used for")) == 1
+    assert len(recording.of("virtual function usage unknown")) == 1
 
 
 async def test_a_range_of_functions_that_will_not_be_there_is_told_once(world, recording):
@@ -216,7 +216,7 @@ async def test_a_range_of_functions_that_will_not_be_there_is_told_once(world, r
     async with world.agent():
         await world.offered(4)
         await world.looked_again()
-    (line,) = recording.of("a range chooses functions that are not there")
+    (line,) = recording.of("virtual functions of range missing")
     assert line["what"].startswith("eth1#0-7 of rdma/vf (")
     assert line["what"].endswith("function 0 is asked for, and eth1 has none, of 7 at most")
 
@@ -266,7 +266,7 @@ async def test_what_a_life_did_not_end_the_next_one_ends(world, recording):
     world.journal.close()
     async with world.agent():
         assert len(await world.offered(2)) == 2
-        await until(lambda: recording.of("virtual functions made"))
+        await until(lambda: recording.of("virtual functions configured"))
     ((_, record),) = world.journal.load().records
     assert not record.begun
     assert (folder / "sriov_drivers_autoprobe").read_text() == "1\n"
@@ -298,7 +298,7 @@ async def test_a_card_that_is_down_is_refused_once_and_served_when_it_is_up(
         (net / "carrier").write_text("1\n")
         world.announce()
         await world.offered(4)
-    assert len(recording.of("virtual functions are refused")) == 1
+    assert len(recording.of("virtual functions refused")) == 1
     world.journal.close()
 
 
@@ -308,7 +308,7 @@ async def test_what_the_kernel_refuses_is_said_once_and_tried_again(world, recor
     async with world.agent():
         await until(lambda: len(world.sysfs.writes) > 2)
         await until(lambda: world.events_of("VirtualFunctionsRefused"))
-        (line,) = recording.of("virtual functions are not as wished")
+        (line,) = recording.of("virtual functions not configured")
         assert "Mount the host's /sys" in line["why"]
         world.sysfs.readonly = False
         await world.offered(4)
@@ -333,4 +333,4 @@ async def test_without_a_journal_functions_are_made_and_forgotten(world, recordi
     (world.folder / "functions").write_text("no folder")
     async with world.agent():
         await world.offered(4)
-    assert recording.of("virtual functions of ours are forgotten at our end")
+    assert recording.of("managed virtual functions not recorded")

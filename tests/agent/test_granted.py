@@ -24,9 +24,9 @@ def asking(pools, withdrawn=()):
 def test_right_after_the_start_nothing_is_known():
     """Not that the pod holds none: it is tried again, by whomever it was asked."""
     node = asking(None)
-    with pytest.raises(Unavailable, match="the agent has just begun"):
+    with pytest.raises(Unavailable, match="the agent has just started"):
         node.granted([holding(RESOURCE, "a-0")])
-    with pytest.raises(Unavailable, match="the agent has just begun"):
+    with pytest.raises(Unavailable, match="the agent has just started"):
         node.rail("0000:81:00.0")
 
 

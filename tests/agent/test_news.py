@@ -31,9 +31,9 @@ def pool(cards):
 @pytest.mark.parametrize(
     ("healthy", "known", "present", "event"),
     [
-        (True, True, True, "card can be used again"),
+        (True, True, True, "card healthy again"),
         (True, False, True, "card appeared"),
-        (False, True, True, "card cannot be used"),
+        (False, True, True, "card unhealthy"),
         (False, True, False, "card vanished"),
     ],
 )

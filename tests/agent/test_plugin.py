@@ -85,9 +85,9 @@ async def test_a_port_that_comes_up_unheard(settings, recording, monkeypatch):
             await kubelet.allocate(HCA, 1, ("hca-1",))
         node.change(card(0, PortState.DOWN), card(1), announcements=0)
         await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
-    told = [line["card"] for line in recording.of("card cannot be used")]
+    told = [line["card"] for line in recording.of("card unhealthy")]
     assert told == ["rxe0", "rxe1"], "once each, not at every look"
-    assert recording.of("card can be used again")[0]["card"] == "rxe1"
+    assert recording.of("card healthy again")[0]["card"] == "rxe1"
     assert "no port is ACTIVE" in recording.of("allocation refused")[0]["why"]
 
 
@@ -98,8 +98,13 @@ async def test_what_cannot_be_read_is_told_once(settings, recording):
         await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
         node.change()
         await kubelet.until(lambda: kubelet.devices[HCA] == {})
-    assert recording.of("cannot be read") == [
-        {"level": "warning", "event": "cannot be read", "what": "RDMA netlink", "why": "none"}
+    assert recording.of("node state not readable") == [
+        {
+            "level": "warning",
+            "event": "node state not readable",
+            "what": "RDMA netlink",
+            "why": "none",
+        }
     ]
     assert len(recording.of("note")) == 1
 

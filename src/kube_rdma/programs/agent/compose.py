@@ -52,7 +52,7 @@ from kube_rdma.rules.late_binding.cdi import KUBELET, cdi_works
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.nodes import Nodes
 
-HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for us, if it is
+HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for the agent, if it is
 CHAR_NODES = HOST_DEV / CHAR_FOLDER
 _SRIOV = Sriov(give=give_addresses)
 
@@ -73,7 +73,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Options:
-    """What the command was told."""
+    """The options of the command."""
 
     config: Path | None
     node: str | None  # name of this node's object; with it the API server is used
@@ -81,7 +81,7 @@ class Options:
     registry: Registry
     places: Places
     networks: bool = False
-    namespace: str = "kube-rdma"  # of our own objects
+    namespace: str = "kube-rdma"  # of own objects
 
 
 @asynccontextmanager
@@ -190,7 +190,7 @@ def _applied(options: Options, stack: AsyncExitStack) -> Journal[AppliedPools]:
 
 
 async def _kubelet_version(nodes: Nodes, name: str) -> str | None:
-    """The kubelet's version; while nobody tells it, the oldest that does what we need.
+    """The kubelet's version; while it is unknown, the oldest that does what is needed.
 
     Cards are served without the API server too, and what pods hold must not change its meaning
     because the agent started on a bad day.
@@ -198,7 +198,7 @@ async def _kubelet_version(nodes: Nodes, name: str) -> str | None:
     try:
         node = await nodes.read(name)
     except Unavailable as error:
-        log.warning("the API server does not tell the kubelet's version", why=str(error))
+        log.warning("kubelet version unknown", why=str(error))
         return ".".join(map(str, KUBELET))
     return node.kubelet_version if node else None
 
@@ -207,7 +207,7 @@ async def _runtime(socket: Path) -> Runtime | None:
     try:
         return await read_runtime(socket)
     except Unavailable as error:
-        log.warning("the container runtime does not say what it can", why=str(error))
+        log.warning("container runtime features unknown", why=str(error))
         return None
 
 

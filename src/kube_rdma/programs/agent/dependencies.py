@@ -3,7 +3,7 @@
 Only the kernel and the kubelet's folder have to be there. Without the pod resources API a change of
 mode waits for a person, without the API server there is no node label and no event, without late
 binding every pool gives plain device nodes, without the record of what is met (`applied`) a new
-process knows nothing of the modes of before.
+process knows nothing of the earlier modes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NetworkSide(Protocol):
         """Take note of what the kubelet is offered now, and of what pods hold nevertheless."""
 
     async def concerned(self, pod: PodState) -> bool:
-        """Whether one of the networks that a pod asks for is ours to make."""
+        """Whether one of the networks that a pod asks for is for kube-rdma to make."""
 
     async def run(self) -> None:
         """Serve until cancelled."""

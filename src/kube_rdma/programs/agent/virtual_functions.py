@@ -121,7 +121,7 @@ class Functions:
             uses = await asyncio.to_thread(self._sources.uses, interfaces)
         except Unavailable as error:
             for why in self._notices.news("uses", str(error)):
-                log.warning("nobody tells what virtual functions are used for", why=why)
+                log.warning("virtual function usage unknown", why=why)
             return {}
         self._notices.over("uses")
         return uses
@@ -141,7 +141,7 @@ class Functions:
 
     async def _make(self, act: SetFunctions) -> None:
         begin = asyncio.get_running_loop().time()
-        # Before the kernel is touched: whatever ends us now, the functions are known as ours.
+        # Before the kernel is touched: whatever ends the agent now, they are recorded as managed.
         await self._answer_for(act.physical, begun=act.autoprobe)
         self._begun.discard(act.physical)
         try:
@@ -149,13 +149,13 @@ class Functions:
         except KubeRdmaError as error:
             self._failed[act] = asyncio.get_running_loop().time() + RETRY_SECONDS
             for why in self._notices.news(act.physical, str(error)):
-                log.warning("virtual functions are not as wished", card=act.name, why=why)
+                log.warning("virtual functions not configured", card=act.name, why=why)
                 self._node.functions(why, refused=True)
             return
         self._notices.over(act.physical)
         await self._answer_for(act.physical)
         seconds = round(asyncio.get_running_loop().time() - begin, 3)
-        log.info("virtual functions made", card=act.name, count=act.wanted, seconds=seconds)
+        log.info("virtual functions configured", card=act.name, count=act.wanted, seconds=seconds)
 
     async def _recalled(self) -> set[PciAddress]:
         """The cards of this boot in the journal; those of another one are removed."""
@@ -173,7 +173,7 @@ class Functions:
                 if record.begun:
                     self._begun.add(record.physical)
         except KubeRdmaError as error:
-            log.warning("virtual functions of ours are forgotten at our end", why=str(error))
+            log.warning("managed virtual functions not recorded", why=str(error))
         return recalled
 
     async def _answer_for(self, physical: PciAddress, *, begun: bool = False) -> None:
@@ -184,14 +184,14 @@ class Functions:
                 made = MadeFunctions(physical, self._sources.boot, begun)
                 await self._records.put(physical, made)
             except KubeRdmaError as error:
-                log.warning("virtual functions of ours are forgotten at our end", why=str(error))
+                log.warning("managed virtual functions not recorded", why=str(error))
 
     def _tell(self, plan: FunctionsPlan) -> None:
         """Say what waits and what is refused, each once while it stands."""
         refusals = tuple(map(str, plan.refusals))
         for sentence in self._notices.news("plan", *plan.waits, *refusals):
             refused = sentence in refusals
-            event = "virtual functions are refused" if refused else "virtual functions wait"
+            event = "virtual functions refused" if refused else "virtual functions pending"
             log.warning(event, what=sentence)
             self._node.functions(sentence, refused=refused)
 

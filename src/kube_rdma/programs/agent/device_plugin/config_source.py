@@ -1,8 +1,8 @@
 """Where the wishes for pools come from: a mounted file, a label of the node, or both.
 
 Feeds programs/agent/device_plugin/loop. Both can change at any time and neither change may cost
-anything that is served: a document that is not understood is told once, in full, and the last good
-one stays.
+anything that is served: a document that is not understood is reported once, in full, and the last
+good one stays.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ class Wishes:
     def _take(self, config: Config) -> None:
         self._of_file, self._rescan, self._functions = config.pools, config.rescan, config.functions
         for warning in config.warnings:
-            log.warning("configuration", file=str(self._config), warning=warning)
+            log.warning("configuration warning", file=str(self._config), warning=warning)
 
     def _tell(self, about: str, error: Refused) -> None:
         for why in self._notices.news(about, str(error)):
-            log.error("the new configuration is not understood, the last one stays", why=why)
+            log.error("configuration rejected", why=why)
             self._refused(error)

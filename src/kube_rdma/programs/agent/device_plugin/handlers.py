@@ -45,7 +45,7 @@ class Desk:
         self._described: Mapping[str, frozenset[ShareId]] = {}  # shares that may have a file
 
     async def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Remove what CNI plugins were told of shares that are no more, also by an earlier life."""
+        """Remove the device info files of shares that no longer exist, an earlier agent's too."""
         if self._infos is None:
             return
         current = {resource: frozenset(pool.index) for resource, pool in pools.items()}
@@ -97,7 +97,7 @@ class Desk:
         except Unavailable as error:
             if spec.variables is Variables.PCIDEVICE:
                 raise
-            log.warning("CNI plugins are not told of a card", why=str(error))
+            log.warning("device info file not written", why=str(error))
 
     async def _prefer(self, pool: Pool, choice: Choice) -> Sequence[ShareId]:
         gpus: tuple[FreeGpu, ...] = ()
@@ -109,7 +109,5 @@ class Desk:
         try:
             await self._late.start(pool, shares)
         except KubeRdmaError as error:
-            log.warning(
-                "a container may not start yet", resource=pool.spec.resource, why=str(error)
-            )
+            log.warning("container start refused", resource=pool.spec.resource, why=str(error))
             raise

@@ -1,9 +1,9 @@
-"""What the kubelet believes about this node, kept beside what we told it.
+"""What the kubelet believes about this node, beside what it was offered.
 
 Three questions of role `plugin`: who holds which shares (a card in a pod is not gone, a change of
 mode has to wait), how near to its GPUs a container's cards turned out to be, and whether the
-kubelet has what we offered. It loses offers, as its issues tell, and then a node shows no cards
-until somebody restarts the plugin; so what differs is told again, then registered again.
+kubelet has what it was offered. It loses offers, as its issues tell, and then a node shows no cards
+until somebody restarts the plugin; so what differs is sent again, then registered again.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class KubeletView:
             await self._grants.wait()
             for (namespace, pod, container), distance in await self.distances(offers):
                 where = f"{namespace}/{pod}/{container}"
-                log.info("nearness", container=where, card=distance.card, what=str(distance))
+                log.info(
+                    "GPU distance measured", container=where, card=distance.card, what=str(distance)
+                )
 
     async def distances(self, offers: Offers) -> tuple[tuple[Container, Distance], ...]:
         """The distances of containers that were not asked about before."""
@@ -110,7 +112,7 @@ class KubeletView:
     async def check(self, offers: Offers) -> None:
         """Compare once. A first difference may be an offer under way, so it only raises a doubt.
 
-        The second look tells the list again, every further one registers again.
+        The second look sends the list again, every further one registers again.
         """
         answer = await self._ask(allocatable=True)
         differences = self._differences(offers, answer[1]) if answer else {}
@@ -119,7 +121,7 @@ class KubeletView:
             if times == 1:
                 continue
             log.warning(
-                "the kubelet has not what it was offered",
+                "device list differs",
                 resource=resource,
                 difference=differences[resource],
             )
@@ -160,7 +162,7 @@ class KubeletView:
             holdings = await self._pod_resources.holdings()
         except Unavailable as error:
             for why in self._notices.news("holdings", str(error)):
-                log.warning("the kubelet does not tell who holds which shares", why=why)
+                log.warning("share holders unknown", why=why)
             return None
         self._notices.over("holdings")
         return holdings, allocatable_shares

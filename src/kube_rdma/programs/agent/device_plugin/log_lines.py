@@ -30,11 +30,11 @@ def of_pool(before: Pool | None, after: Pool) -> Iterator[Line]:
 
 
 def of_card(change: Change, name: str, *, seen_before: bool, present: bool) -> Line:
-    """What is told of a card, `known` from before or not, and `present` on the node or not."""
+    """What the log says of a card, `seen_before` or not, and `present` on the node or not."""
     facts: dict[str, object] = {"card": name}
     if change.healthy:
-        return Line("info", "card can be used again" if seen_before else "card appeared", facts)
-    event = "card cannot be used" if present else "card vanished"
+        return Line("info", "card healthy again" if seen_before else "card appeared", facts)
+    event = "card unhealthy" if present else "card vanished"
     return Line("warning", event, facts | {"why": "; ".join(change.reasons)})
 
 
@@ -53,7 +53,9 @@ def of_survey(before: Survey | None, after: Survey) -> Iterator[Line]:
     previous_faults = set(before.faults) if before else set()
     for fault in after.faults:
         if fault not in previous_faults:
-            yield Line("warning", "cannot be read", {"what": fault.path, "why": fault.reason})
+            yield Line(
+                "warning", "node state not readable", {"what": fault.path, "why": fault.reason}
+            )
 
 
 def _offer(pool: Pool) -> dict[str, object]:

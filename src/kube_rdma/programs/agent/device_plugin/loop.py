@@ -5,7 +5,7 @@
     kubelet ─ pod resources: who holds what ──────┘
 
 Alone it is the whole device plugin of the SCC document: two mounts, no API server, no privilege.
-Whatever happens only wakes the loop; then everything is looked at anew and every pool published
+Whatever happens only wakes the loop; then everything is looked at again and every pool published
 again, and a pool that is the same reaches nobody.
 """
 
@@ -46,7 +46,7 @@ PENDING_SECONDS = 2.0
 # The same for the pods that still have cards by a resource that is offered no more.
 KEPT_SECONDS = 10.0
 
-# Where the kernel lets us hear nothing of some changes, the node is looked at again so often.
+# Where events of some changes are unavailable, the node is looked at again so often.
 DEAF_SECONDS = 10.0
 
 # The kernel announces an InfiniBand port's state to nobody but who holds its verbs: it is read.
@@ -68,7 +68,7 @@ async def run_plugin(doors: Doors) -> None:
 
 
 def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
-    """The error that a person should see: the first of ours, None when there are others too."""
+    """The error that a person should see: the first KubeRdmaError, None beside any other."""
     ours, others = group.split(KubeRdmaError)
     error: BaseException | None = None if others else ours
     while isinstance(error, BaseExceptionGroup):
@@ -79,7 +79,7 @@ def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
 
 @dataclass
 class _Reported:
-    """What was said already, so that it is said once."""
+    """What was reported already, so that it is reported once."""
 
     survey: Survey | None = None
     names: Mapping[CardId, str] = field(default_factory=dict)  # of the cards in pools
@@ -175,9 +175,9 @@ class _Plugin:
         )
         verdict = evaluate(facts, self._health, asyncio.get_running_loop().time())
         self._tell_cards(verdict.assessment.changes, verdict.pools, held)
-        self._tell_once("two pools mean one card", map(str, verdict.clashes))
-        self._tell_once("a card is not free", verdict.taken)
-        self._tell_once("a range chooses functions that are not there", verdict.beyond)
+        self._tell_once("card claimed by two pools", map(str, verdict.clashes))
+        self._tell_once("card not free", verdict.taken)
+        self._tell_once("virtual functions of range missing", verdict.beyond)
         self._health = verdict.assessment.health
         offers.publish(verdict.pools)
         self._doors.late.offered(offers.pools)

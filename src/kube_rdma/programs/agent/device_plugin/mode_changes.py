@@ -89,7 +89,7 @@ class Staged:
         try:
             specs = await asyncio.to_thread(self._load, self._open)
         except Unavailable as error:
-            log.warning("the modes of now are forgotten at our end", why=str(error))
+            log.warning("applied modes not saved", why=str(error))
             return ()
         self._recorded = specs
         # What cannot be bound late any more is given at Allocate, or no pod would get it at all.
@@ -112,7 +112,7 @@ class Staged:
         except Unavailable as error:
             self._recorded = None
             for why in self._notices.news("record", str(error)):
-                log.warning("the modes of now are not written down", why=why)
+                log.warning("applied modes not written", why=why)
             return False
         self._recorded = specs
         self._notices.over("record")
@@ -121,8 +121,8 @@ class Staged:
     def _tell(self, staged: Stage) -> None:
         """Say what has changed, and what waits once while it stands."""
         for change in staged.applied:
-            log.info("a change of mode is made", what=str(change))
+            log.info("mode change applied", what=str(change))
             self._node.applied(str(change))
         for sentence in self._notices.news("waits", *map(str, staged.pending)):
-            log.warning("a change of mode waits", what=sentence)
+            log.warning("mode change pending", what=sentence)
             self._node.waiting(sentence)

@@ -1,4 +1,4 @@
-"""The servers of this node, one per resource: added, told and removed without touching the others.
+"""The servers of this node, one per resource: each added, updated and removed by itself.
 
 Between programs/agent/device_plugin/loop, which computes the pools, and adapters/kubelet, which
 serves them.
@@ -71,5 +71,5 @@ class Offers:
         server.plugin.publish(server.plugin.offer, again=True)
 
     def register_again(self, resource: str) -> None:
-        """Begin anew with the kubelet for one resource: telling again has not helped."""
+        """Register one resource with the kubelet again: sending the list has not helped."""
         self._servers[resource].plugin.register_again()

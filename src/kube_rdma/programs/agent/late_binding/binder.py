@@ -1,6 +1,6 @@
 """Late binding as it is done: promises and bindings in the journal, device files for the runtime.
 
-rules/late_binding/binding decides each time anew out of what is known at that moment; here it is
+rules/late_binding/binding decides each time out of what is known at that moment; here it is
 gathered, and what was decided is done in the order that survives a crash: the journal first, the
 file after it, and backwards when something ends.
 """
@@ -52,7 +52,7 @@ log = structlog.get_logger()
 
 
 async def always(_: PodState) -> bool:
-    """Without a meta-plugin, every network that a pod asks for is ours."""
+    """Without a meta-plugin, every network that a pod asks for is for kube-rdma."""
     return True
 
 
@@ -60,10 +60,10 @@ async def always(_: PodState) -> bool:
 class Neighbours:
     """Whom the binder needs.
 
-    `networks`: pods get networks from us. `read_pod` reads a pod's object. `links_inside` shows a
-    namespace's links and blocks; both raise KubeRdmaError. `concerned` tells of a pod that asks for
-    networks whether one of them is ours to make; Refused: it is to have none on this node. `tell`
-    takes a sentence for each record that cannot be read.
+    `networks`: pods get networks from the agent. `read_pod` reads a pod's object. `links_inside`
+    shows a namespace's links and blocks; both raise KubeRdmaError. `concerned` tells of a pod that
+    asks for networks whether one of them is for kube-rdma to make; Refused: it is to have none on
+    this node. `tell` takes a sentence for each record that cannot be read.
     """
 
     journal: Journal[Promise | Binding]
@@ -80,7 +80,7 @@ class Binder:
     """What Allocate, CNI and PreStartContainer ask for; one call at a time changes anything."""
 
     def __init__(self, neighbours: Neighbours) -> None:
-        """Read the journal; records that cannot be read are told, and are in nobody's way."""
+        """Read the journal; records that cannot be read are reported, and block nothing."""
         self._to = neighbours
         self._records = Records(neighbours.journal, neighbours.tell)
         self._turn = asyncio.Lock()
@@ -169,7 +169,7 @@ class Binder:
         return decided.promises
 
     async def detach(self, container: ContainerId) -> None:
-        """CNI DEL: end what is bound in this sandbox; nothing there is no error."""
+        """CNI DEL: end what is bound in this sandbox; nothing there is not an error."""
         async with self._turn:
             for binding in [b for b in self._bindings if b.container == container]:
                 await self._end(binding)
@@ -194,7 +194,7 @@ class Binder:
                 self._notices.over("sweep")
             except KubeRdmaError as error:
                 for why in self._notices.news("sweep", str(error)):
-                    log.warning("nothing is swept now", why=why)
+                    log.warning("stale bindings not removed", why=why)
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def forget(self) -> None:
@@ -206,7 +206,7 @@ class Binder:
                 await asyncio.to_thread(self._to.cdi.remove, file.container, file.nonce)
             for binding in old.bindings:
                 log.info(
-                    "a binding ends without DEL",
+                    "binding ended without DEL",
                     pod=str(binding.pod),
                     cards=",".join(binding.cards),
                 )
@@ -258,7 +258,7 @@ class Binder:
         if holdings is None:
             holdings = await self._to.kubelet.holdings()
         if holdings is None:
-            raise Unavailable("The kubelet does not tell which pod holds which shares.")
+            raise Unavailable("The kubelet does not report which pod holds which shares.")
         bindings = self._bindings
         gone = await asyncio.to_thread(_gone, bindings)
         return rules.Known(self._promises, bindings, files, rules.holders(holdings), gone)
@@ -275,7 +275,7 @@ class Binder:
     async def _networked(
         self, facts: rules.Known, resource: str, shares: Sequence[ShareId]
     ) -> tuple[bool, Refused | None]:
-        """Whether the pod that holds these shares asked for a network of ours.
+        """Whether the pod that holds these shares asked for a network of kube-rdma.
 
         With it, why it cannot have one on this node, where that is known: it may have got one
         before, and then its containers start again.
@@ -294,12 +294,12 @@ class Binder:
         try:
             return await asyncio.to_thread(self._to.links_inside, Path(netns))
         except KubeRdmaError as error:
-            log.warning("a pod's namespace cannot be looked into", netns=netns, why=str(error))
+            log.warning("pod network namespace not readable", netns=netns, why=str(error))
             return ()
 
 
 def _gone(bindings: Iterable[Binding]) -> frozenset[ContainerId]:
-    """Sandboxes whose network namespace is no more, where the host's namespaces can be seen."""
+    """Sandboxes whose network namespace is gone, where the host's namespaces can be seen."""
     return frozenset(
         one.container
         for one in bindings

@@ -92,7 +92,7 @@ class Never:
         raise Broken(f"a promise for {grant.resource} was asked for on a node without late binding")
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
-        """Let it start: a kubelet asks us that knows an earlier registration."""
+        """Let it start: this kubelet still knows an earlier registration."""
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
         """Nothing is inside a pod."""

@@ -32,10 +32,10 @@ async def tell_trouble(
         await asyncio.sleep(seconds)
         why = await _why(check)
         for trouble in notices.news("addresses", why) if why else ():
-            log.warning("networks with addresses cannot be made as they should", why=trouble)
+            log.warning("address allocation unavailable", why=trouble)
             tell("AddressTrouble", trouble, True)
         if not why and notices.over("addresses"):
-            log.info("networks with addresses can be made again")
+            log.info("address allocation restored")
             tell("AddressTroubleOver", "Pods get addresses on this node as they should.", False)
 
 

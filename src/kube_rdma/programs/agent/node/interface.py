@@ -40,7 +40,7 @@ class NodeSide(Protocol):
 
 
 class Alone:
-    """No API server: nothing comes, and what is told stands in the log already."""
+    """No API server: nothing comes, and what would be sent stands in the log already."""
 
     async def follow(self, seen: Callable[[NodeState], None]) -> None:
         """Do nothing."""

@@ -51,7 +51,7 @@ async def listen(kernel: Kernel, stack: AsyncExitStack) -> tuple[AsyncIterator[o
             opened.append(await stack.enter_async_context(door()))
         except OSError as error:
             log.warning(
-                "the kernel announces nothing to us",
+                "kernel events unavailable",
                 about=about,
                 why=error.strerror or str(error),
                 remedy="let the pod open netlink sockets (seccomp, sandbox)",

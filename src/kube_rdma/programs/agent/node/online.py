@@ -40,9 +40,9 @@ class Online:
                     case NodeState():
                         seen(notice)
                     case Gone():
-                        log.warning("this node has no Node object", node=self._node)
+                        log.warning("Node object missing", node=self._node)
                     case Cut(why) | Muddled(why=why):
-                        log.warning("the API server says nothing of this node", why=why)
+                        log.warning("Node object unavailable", why=why)
                     case Synced():
                         pass
 

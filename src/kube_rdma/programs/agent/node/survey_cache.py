@@ -6,10 +6,10 @@ interface that comes, goes or changes, an address. It is kept here for
 programs/agent/pod_networks/node_view.
 
 So it is as old as the last thing that was announced, and as a burst that is under way, some tenths
-of a second; where the kernel lets us hear nothing, 10 s. Taken from it: which cards there are and
+of a second; where kernel events are unavailable, 10 s. Taken from it: which cards there are and
 what they are, which interface is on which of them, which virtual function belongs where.
 
-Read anew for each pod, because it changes without a word or a pod's network depends on it: the
+Read again for each pod, because it changes without a word or a pod's network depends on it: the
 interfaces that its networks are on (index, MTU, MAC, state, addresses), the RDMA namespace mode,
 the node's default routes where a card is about to go, the pod's RDMA devices with their GIDs and
 device nodes. Where the interfaces contradict what is kept, or it does not know one of them, a whole
@@ -46,9 +46,9 @@ class KeptSurvey:
         return self._last
 
     def last(self, *, leaving: bool) -> Survey:
-        """The one that is kept, with the namespace mode of now.
+        """The one that is kept, with the current namespace mode.
 
-        `leaving`: a card may be given away, so the default routes are those of now too.
+        `leaving`: a card may be given away, so the default routes are current too.
         """
         survey = self._last or self.take()
         if survey.namespace_mode is not NamespaceMode.UNKNOWN:  # else the kernel has no RDMA

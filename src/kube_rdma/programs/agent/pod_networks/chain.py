@@ -88,7 +88,7 @@ class Node(Documents, Protocol):
         """A pool as it is now."""
 
     async def tell(self, pod: PodState, interfaces: Sequence[Attached], call: Call) -> None:
-        """Write the pod's status annotations; `call` brings what plugins before us made."""
+        """Write the pod's status annotations; `call` brings what earlier plugins made."""
 
 
 class LateBinding(Protocol):
@@ -151,9 +151,9 @@ class PodNetworks:
         }
 
     async def answer(self, call: Call) -> Result:
-        """What the runtime gets; raise KubeRdmaError. Our interfaces are told to pods, not to it:
+        """What the runtime gets; raise KubeRdmaError. Interfaces are reported to pods, not to it:
 
-        the result is about the cluster's network, which stays as the plugins before us made it.
+        the result is about the cluster's network, which stays as the earlier plugins made it.
         """
         if call.verb in (Verb.GC, Verb.STATUS):
             return await self._verbs[call.verb](call)
@@ -175,7 +175,7 @@ class PodNetworks:
         return self._to.giver.now()
 
     async def end_lost(self, container: ContainerId) -> None:
-        """End an attachment whose sandbox is no more; raise KubeRdmaError."""
+        """End an attachment whose sandbox no longer exists; raise KubeRdmaError."""
         async with self._turn(container):
             await self.end(container)
 
@@ -198,9 +198,9 @@ class PodNetworks:
                 if attachment.complete and is_there(attachment.sandbox):
                     continue
                 await self.end(attachment.sandbox.container)
-                log.info("an attachment of before was ended", pod=pod)
+                log.info("leftover attachment removed", pod=pod)
             except KubeRdmaError as error:
-                log.warning("an attachment cannot be ended now", pod=pod, why=str(error))
+                log.warning("attachment removal failed", pod=pod, why=str(error))
 
     async def _add(self, call: Call) -> Result:
         if call.pod is None or call.netns is None:
@@ -224,7 +224,7 @@ class PodNetworks:
         try:
             interfaces = await self._attach(call, sandbox, pod, asked)
         except Exception as error:
-            log.warning("a pod gets no network", pod=str(call.pod), why=str(error))
+            log.warning("network attachment failed", pod=str(call.pod), why=str(error))
             await self._give_up(call)
             raise
         finally:
@@ -239,8 +239,8 @@ class PodNetworks:
     async def _attach(
         self, call: Call, sandbox: Sandbox, pod: PodState, asked: Asking
     ) -> tuple[Attached, ...]:
-        # The disk notes that something begins while we find out what; it has before anything is
-        # taken, or undone.
+        # The journal notes the beginning while planning goes on; the note is on the disk before
+        # anything is taken or undone.
         beginning = asyncio.ensure_future(self._attaching.begin(sandbox))
         try:
             place = await self._place(sandbox, asked)
@@ -288,7 +288,7 @@ class PodNetworks:
         return _Place(wished, definitions, holdings, host, placed, called)
 
     async def _refuse_idle(self, pod: PodName, asked: Asking) -> None:
-        """Refuse a list without a network of ours beside shares that would be for one."""
+        """Refuse a list without a network of kube-rdma beside shares that would be for one."""
         if asked.annotation == POD_NETWORKS:
             asked.check((), self._to.node.granted(await self._to.node.holdings(pod)))
 
@@ -338,14 +338,14 @@ class PodNetworks:
         try:
             await self.end(call.container)
         except KubeRdmaError as error:
-            log.warning("it cannot be ended now", pod=str(call.pod), why=str(error))
+            log.warning("cleanup failed", pod=str(call.pod), why=str(error))
 
     async def _del(self, call: Call) -> Result:
         """A pod does not wait for a card that is nowhere; the rounds of repair.py do."""
         try:
             await self.end(call.container)
         except Gone as error:
-            log.warning("a card is gone", pod=str(call.pod), why=str(error))
+            log.warning("card missing", pod=str(call.pod), why=str(error))
         return Result()
 
     async def _check(self, call: Call) -> Result:
@@ -366,7 +366,7 @@ class PodNetworks:
         failed: list[KubeRdmaError] = []
         for attachment in self._attaching.attachments:
             if attachment.sandbox.container not in living and attachment.complete:
-                log.info("an attachment has lost its pod", pod=str(attachment.sandbox.pod))
+                log.info("orphaned attachment detected", pod=str(attachment.sandbox.pod))
                 try:
                     await self.end_lost(attachment.sandbox.container)
                 except KubeRdmaError as error:

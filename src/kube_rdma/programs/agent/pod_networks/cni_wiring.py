@@ -1,8 +1,8 @@
-"""Who calls us for pods by the host's CNI configuration, and what follows from it for one pod.
+"""Who calls the agent for pods by the host's CNI configuration, and what follows for one pod.
 
 Part of programs/agent/pod_networks/service. Its keeper decides by this what the folder should hold;
-the gate before a container's start asks whether a pod waits for networks of ours, the rounds ask
-who waits in vain.
+the gate before a container's start asks whether a pod waits for networks of kube-rdma, the rounds
+ask who waits in vain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 
 class Wired:
-    """One per agent; `host` is the host's root as we see it, `places` where its runtime looks."""
+    """One per agent; `host` is the host's root as seen here, `places` where its runtime looks."""
 
     def __init__(self, host: Path, definitions: Networks, places: Callable[[], Places]) -> None:
         self._host = host
@@ -60,7 +60,7 @@ class Wired:
         """The files that a pod may mean by a name; reads the disk, raise Unavailable."""
         files, over = named_by_pods(self._files(), self._installed())
         if skipped := self._notices.news("passed over", *over):
-            log.warning("configurations without their plugin are passed over", files=skipped)
+            log.warning("CNI configurations without their plugin skipped", files=skipped)
         return files
 
     def unread(self, pod: PodState) -> Refused | None:
@@ -68,10 +68,11 @@ class Wired:
         return meta_plugins.unread(pod, self._readers)
 
     async def concerned(self, pod: PodState) -> bool:
-        """Whether one of the networks that a pod asks for is ours to make.
+        """Whether one of the networks that a pod asks for is for kube-rdma to make.
 
-        Behind a meta-plugin only those of our type are: for all others it calls other plugins.
-        Raise Refused where nobody reads what the pod says, and where we may not read the networks.
+        Behind a meta-plugin only those of its own type are: for all others it calls other plugins.
+        Raise Refused where nobody reads what the pod says, and where the agent may not read the
+        networks.
         """
         from kube_rdma.api import cni_conf_network, networks, pod_networks
         from kube_rdma.api.called_conf import blocks, plugin_type

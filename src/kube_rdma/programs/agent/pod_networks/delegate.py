@@ -4,8 +4,9 @@
       ─ IPAM ─► given ─ rules/attach/plan ─► plan ─ attaching ─► kernel ─► late binding ─► Result
 
 Beside programs/agent/pod_networks/chain, which makes all networks of a pod in one call. Here the
-caller gets a whole CNI result and writes the pod's network-status; of ours is the annotation about
-RDMA alone. Each interface has a record of its own in the journal, under container and interface.
+caller gets a whole CNI result and writes the pod's network-status; the agent writes the annotation
+about RDMA alone. Each interface has a record of its own in the journal, under container and
+interface.
 """
 
 from __future__ import annotations
@@ -63,19 +64,19 @@ class Node(all_at_once.Node, Texts, Protocol):
     async def tell_own(
         self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
     ) -> None:
-        """Write our own annotation; of what it has, entries about the interfaces `others` stay."""
+        """Write the own annotation; of what it has, entries about the interfaces `others` stay."""
 
 
 @dataclass(frozen=True)
 class Neighbours(all_at_once.Neighbours):
-    """Whom delegated networks need; without `infos` callers are told nothing of devices."""
+    """Whom delegated networks need; without `infos` callers learn nothing of devices."""
 
     node: Node
     infos: DeviceInfoFolder | None = None
 
 
 class Delegates:
-    """The interfaces that other plugins called us for; calls for one sandbox take turns.
+    """The interfaces that other plugins called the agent for; calls for one sandbox take turns.
 
     `attaching` has a journal of its own: to it, container and interface are one sandbox.
     """
@@ -98,7 +99,7 @@ class Delegates:
 
     @property
     def containers(self) -> frozenset[ContainerId]:
-        """The sandboxes that have something of ours."""
+        """The sandboxes that have something of kube-rdma."""
         keys = {
             one.sandbox.container for one in self._attaching.attachments
         } | self._attaching.foreign
@@ -119,7 +120,7 @@ class Delegates:
                 try:
                     await self.end(call.container, call.interface)
                 except Gone as error:  # a pod does not wait for a card that is nowhere
-                    log.warning("a card is gone", pod=str(call.pod), why=str(error))
+                    log.warning("card missing", pod=str(call.pod), why=str(error))
                 return Result()
 
     def turn(self, container: ContainerId) -> asyncio.Lock:
@@ -129,7 +130,7 @@ class Delegates:
     async def begin(self, call: Call) -> None:
         """Note that something is taken for an interface; raise Refused, Unavailable."""
         if call.netns is None:
-            raise Unavailable("The pod's network namespace is no more.")
+            raise Unavailable("The pod's network namespace no longer exists.")
         await self._attaching.begin(_keyed(self._sandbox(call), call.interface))
 
     async def complete(self, call: Call) -> None:
@@ -146,7 +147,7 @@ class Delegates:
         try:
             await self.end(call.container, call.interface)
         except KubeRdmaError as error:
-            log.warning("it cannot be ended now", pod=str(call.pod), why=str(error))
+            log.warning("cleanup failed", pod=str(call.pod), why=str(error))
 
     async def recover(self) -> None:
         """After a start: end what no ADD has answered for, and what has lost its pod."""
@@ -163,9 +164,9 @@ class Delegates:
             pod = str(attachment.sandbox.pod)
             try:
                 await self.end(*_split(attachment.sandbox.container))
-                log.info("an interface of before was given back", pod=pod)
+                log.info("leftover interface released", pod=pod)
             except KubeRdmaError as error:
-                log.warning("an interface cannot be given back now", pod=pod, why=str(error))
+                log.warning("interface release failed", pod=pod, why=str(error))
 
     async def _add(self, call: Call) -> Result:
         if call.pod is None:
@@ -183,7 +184,7 @@ class Delegates:
             async with self.turn(call.container):
                 return await self._attach(call, pod)
         except Exception as error:
-            log.warning("a pod gets no network", pod=str(call.pod), why=str(error))
+            log.warning("network attachment failed", pod=str(call.pod), why=str(error))
             await self.give_up(call)
             raise
         finally:
@@ -249,7 +250,7 @@ class Delegates:
             try:
                 await asyncio.to_thread(self._to.infos.write_for_plugin, path, info)
             except Unavailable as error:
-                log.warning("the caller is not told of the device", why=str(error))
+                log.warning("device info file not written", why=str(error))
 
     async def _addresses(
         self, call: Call, pod: PodState, seat: Seat, conf: IpamConf
@@ -290,7 +291,7 @@ class Delegates:
         return Result()
 
     def _of(self, container: ContainerId) -> list[Plan]:
-        """The interfaces of a sandbox that we made or are making."""
+        """The interfaces of a sandbox that are made or being made."""
         attachments = (
             one
             for one in self._attaching.attachments

@@ -1,7 +1,7 @@
 """Does what a plan says and takes it back: the journal around the kernel and other CNI plugins.
 
 Between programs/agent/pod_networks/chain, which decides what a pod gets, and
-adapters/kernel/pod/steps; what is not ours to make goes to adapters/cni_exec. The whole attachment
+adapters/kernel/pod/steps; what other plugins make goes to adapters/cni_exec. The whole attachment
 is in the journal before the first step; whatever ends in between (a refusal, a crash, a namespace
 that goes) is taken back by the same undo, which may be run as often as one likes (DESIGN, decision
 1).
@@ -137,7 +137,7 @@ class Attaching:
         await self.refuse_foreign(container)
         attachment = self.of(container)
         if attachment is None:
-            raise Broken(f"nothing is known of an attachment of sandbox {container}.")
+            raise Broken(f"no attachment of sandbox {container} is recorded.")
 
         steps = [step for plan in attachment.plans for step in plan.steps]
         paths = tuple(step.path for step in steps if isinstance(step, SetSysctl))

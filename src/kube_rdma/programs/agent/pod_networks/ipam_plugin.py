@@ -1,8 +1,9 @@
 """Addresses for interfaces that other CNI plugins make: what a call of type kube-rdma-ipam means.
 
-The plugin, such as the reference macvlan, runs us by that name with its own configuration and does
-with the addresses what it does with those of any IPAM plugin. They come from the same pools as all
-others; programs/agent/pod_networks/delegate keeps the record that says which sandbox has some.
+The plugin, such as the reference macvlan, runs kube-rdma by that name with its own configuration
+and does with the addresses what it does with those of any IPAM plugin. They come from the same
+pools as all others; programs/agent/pod_networks/delegate keeps the record that says which sandbox
+has some.
 """
 
 from __future__ import annotations
@@ -64,11 +65,11 @@ class IpamCalls:
                 result = await self._given(call, conf, nic)
                 await self._delegates.complete(call)
         except Exception as error:
-            log.warning("an interface gets no address", pod=str(call.pod), why=str(error))
+            log.warning("address request failed", pod=str(call.pod), why=str(error))
             await self._delegates.give_up(call)
             raise
         log.info(
-            "addresses given",
+            "addresses assigned",
             pod=str(call.pod),
             interface=call.interface,
             addresses=",".join(str(one.address) for one in result.addresses),
@@ -106,8 +107,8 @@ class IpamCalls:
         if link and link.pci:
             return self._node.rail(CardId(link.pci))
         raise Refused(
-            f"the ipam block has a pool for each rail, and {device or 'nothing'} is no card's "
-            "interface on this node",
+            f"the ipam block has a pool for each rail, and {device or 'nothing'} is not "
+            "the interface of a card on this node",
             remedy='Add "master": "ens2f0" or the resource of the cards, or name one "pool"',
             where=f"network {call.network}",
         )

@@ -75,7 +75,7 @@ AskFunctions = Callable[
 @dataclass(frozen=True)
 class Asked:
     """The neighbours. `pools` are those that the kubelet is offered now, None until the node was
-    looked at; `withdrawn` are the resources of ours that are not among them while pods hold shares
+    looked at; `withdrawn` are kube-rdma's resources that are not among them while pods hold shares
     of them. `watched` is an IPPool as the watch shows it, None where it shows none. What blocks is
     called in a thread: `survey`, `links`, the interfaces of the node's namespace, those of these
     names or all (None), `functions`, what virtual functions are set to, `confs`, the files of the
@@ -152,7 +152,7 @@ class NetworkNode:
     def granted(self, holdings: Sequence[Holding]) -> tuple[GrantedShare, ...]:
         """The shares among them, container by container.
 
-        Raise Unavailable for one that is ours and cannot be looked up now: without it a network
+        Raise Unavailable for one of kube-rdma that cannot be looked up now: without it a network
         would be attached to another card, or without its RDMA device. Others' are not looked at.
         """
         pools = self._pools
@@ -184,7 +184,9 @@ class NetworkNode:
         """What is offered now; raise Unavailable right after the agent's start."""
         pools = self._asked.pools()
         if pools is None:
-            raise Unavailable("The cards of this node are not known yet: the agent has just begun.")
+            raise Unavailable(
+                "The cards of this node are not known yet: the agent has just started."
+            )
         return pools
 
     async def host(
@@ -259,7 +261,7 @@ class NetworkNode:
     async def tell_own(
         self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
     ) -> None:
-        """Write our own annotation; of what it has, entries about the interfaces `others` stay."""
+        """Write the own annotation; of what it has, entries about the interfaces `others` stay."""
         key = network_status.OWN_ANNOTATION
         text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
         await self._networks.tell(pod, ((key, text),))
@@ -267,7 +269,7 @@ class NetworkNode:
     async def _whole(self, definition: Definition) -> Definition:
         """The same, when the pool that it brings along is there; its warnings are said once."""
         for warning in self._notices.news(definition.network.name, *definition.warnings):
-            log.warning("a network", warning=warning)
+            log.warning("network definition warning", warning=warning)
         await self.bring(definition.ipam)
         return definition
 
@@ -279,7 +281,7 @@ class NetworkNode:
     async def _make(self, pool: IPPool) -> None:
         try:
             await self._asked.cluster.create(IP_POOL, Wanted(pool.name, spec=pool))
-            log.info("a pool was made", pool=pool.name)
+            log.info("IPPool created", pool=pool.name)
         except Conflict:
             pass  # another node was first
         self._made.add(pool.name)

@@ -46,7 +46,7 @@ async def origin(call: Call, pod: PodState, texts: Texts) -> Origin:
 
     annotations = dict(pod.annotations)
     asks: tuple[NetworkAsk, ...] = ()
-    with suppress(Refused):  # whoever called us has understood it
+    with suppress(Refused):  # the caller has understood it
         asks = networks.asks(annotations.get(networks.ANNOTATION, ""), pod.namespace)
     if by_definition := await _of_definition(call, asks, texts):
         return by_definition
@@ -64,7 +64,7 @@ async def _of_definition(call: Call, asks: Sequence[NetworkAsk], texts: Texts) -
     """The entry whose network this is, by the name in its configuration.
 
     The interface alone does not say it: a caller that gives each pod networks of its own besides
-    counts those first. Of a document that is no more the interface is all there is.
+    counts those first. Of a deleted document only the interface is left.
     """
     from kube_rdma.api.called_conf import network_name
 

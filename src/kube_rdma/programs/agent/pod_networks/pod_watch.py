@@ -4,8 +4,8 @@
     when
           └► those that ask and are on the host's network ─► Event
 
-Part of programs/agent/pod_networks/service. No runtime calls us for a pod on the host's network, so
-what it cannot have is said here.
+Part of programs/agent/pod_networks/service. No runtime calls the agent for a pod on the host's
+network, so what it cannot have is said here.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _OVER = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Whom the watch of the pods needs. `state` is our folder on the host's disk, `network` the
-    name of the cluster's own network. `tell` says something about a pod: a word for it, a sentence,
-    and whether it is a warning."""
+    """Whom the watch of the pods needs. `state` is the agent's folder on the host's disk, `network`
+    the name of the cluster's own network. `tell` says something about a pod: a word for it, a
+    sentence, and whether it is a warning."""
 
     cluster: Cluster
     node: str
@@ -48,7 +48,7 @@ class Neighbours:
 
 
 class NodePods:
-    """``await NodePods(...).follow(wake)``; `wired` whenever it is known who calls us."""
+    """``await NodePods(...).follow(wake)``; `wired` whenever it is known who calls the agent."""
 
     def __init__(self, to: Neighbours) -> None:
         self._to = to
@@ -65,7 +65,7 @@ class NodePods:
         return tuple(self._asking.values())
 
     def wired(self, wiring: Wiring) -> None:
-        """Take note of who calls us for a pod now; raise Unavailable when that cannot be kept.
+        """Take note of who calls the agent for pods now; raise Unavailable if it cannot be kept.
 
         While nobody does because the node has no network, nothing starts: what was so stays so.
         """
@@ -77,7 +77,7 @@ class NodePods:
         self._refuse()
 
     def unwired(self) -> None:
-        """Nobody calls us: the configuration is refused, or we are not installed; raise so."""
+        """Nobody calls the agent: its configuration is refused or not installed; raise so."""
         self._is_chained = False
         self._chained.clear()
 
@@ -89,7 +89,7 @@ class NodePods:
     async def follow(self, wake: Callable[[], None]) -> None:
         """Watch until cancelled; `wake` hears when a pod that asks began to run.
 
-        The list on the disk is changed only when all pods are told: until then that of an earlier
+        The list on the disk is changed only when all pods are listed: until then that of an earlier
         life is truer.
         """
         kept: frozenset[PodName] | None = None

@@ -60,13 +60,13 @@ class Neighbours:
     """Whom the rounds need.
 
     `listed` are the sandboxes of the runtime, `netns` is the path of one's network namespace; both
-    raise Unavailable. `pods` are the node's that ask for networks of ours, by the last news; none
-    while we are not called for them. `owed` tells of a sandbox whether it should have had networks
-    when it was made, from the disk, and raises Unavailable: what was annotated later has missed
-    nothing, and a slip of the pen must not end it. `network` is the name of the cluster's own.
-    `evict` raises KubeRdmaError. `tell` says something about a pod: a word for it, a sentence, and
-    whether it is a warning. `refused` says why a pod cannot have what it asks for on this node.
-    `opened` gives a descriptor of a namespace.
+    raise Unavailable. `pods` are the node's that ask for networks of kube-rdma, by the last news;
+    none while the agent is not called for them. `owed` tells of a sandbox whether it should have
+    had networks when it was made, from the disk, and raises Unavailable: what was annotated later
+    has missed nothing, and a slip of the pen must not end it. `network` is the name of the
+    cluster's own. `evict` raises KubeRdmaError. `tell` says something about a pod: a word for it, a
+    sentence, and whether it is a warning. `refused` says why a pod cannot have what it asks for on
+    this node. `opened` gives a descriptor of a namespace.
     """
 
     networks: PodNetworks
@@ -99,7 +99,7 @@ class Sandboxes:
         self._state = rules.State()
         self._news = asyncio.Event()
         self._notices = Notices()
-        self._mark: tuple[float, float] | None = None  # our clock and that of the addresses
+        self._mark: tuple[float, float] | None = None  # the own clock and that of the addresses
 
     def wake(self) -> None:
         """Something changed that a round may have to do with."""
@@ -117,7 +117,7 @@ class Sandboxes:
                 seconds = self._wait()
             except KubeRdmaError as error:
                 for why in self._notices.news("round", str(error)):
-                    log.warning("sandboxes cannot be looked after now", why=why)
+                    log.warning("sandbox reconciliation failed", why=why)
                 seconds = full_jitter(failures)
                 failures += 1
             await asyncio.sleep(self._pace.least)
@@ -149,9 +149,9 @@ class Sandboxes:
     async def _end(self, container: ContainerId) -> None:
         try:
             await self._to.networks.end_lost(container)
-            log.info("an attachment without a sandbox was ended", container=container)
+            log.info("orphaned attachment removed", container=container)
         except KubeRdmaError as error:
-            log.warning("an attachment cannot be ended now", container=container, why=str(error))
+            log.warning("attachment removal failed", container=container, why=str(error))
 
     async def _repair(self, sandbox: PodSandbox, pod: PodState) -> None:
         try:
@@ -160,7 +160,7 @@ class Sandboxes:
             await self._failed(sandbox, pod, error)
             return
         except Exception:  # one pod must not end the agent for all others
-            log.exception("the repair of a pod met a fault", pod=str(sandbox.pod))
+            log.exception("pod repair failed", pod=str(sandbox.pod))
             await self._failed(sandbox, pod, Unavailable("The agent's log has the reason."))
             return
         if any(one.sandbox.container == sandbox.container for one in self._to.networks.attachments):
@@ -175,7 +175,7 @@ class Sandboxes:
             raise why
         path = await self._to.netns(sandbox.container)
         if not path:
-            raise Unavailable(f"The runtime tells no network namespace of pod {sandbox.pod}.")
+            raise Unavailable(f"The runtime reports no network namespace of pod {sandbox.pod}.")
         with self._to.opened(path) as descriptor:
             call = Call(
                 Verb.ADD,
@@ -205,10 +205,10 @@ class Sandboxes:
             await self._to.evict(pod)
         except KubeRdmaError as why:
             self._to.tell(pod, "NetworksMissing", note, True)
-            log.warning("a pod cannot be evicted now", pod=str(sandbox.pod), why=str(why))
+            log.warning("pod eviction failed", pod=str(sandbox.pod), why=str(why))
             return
         self._to.tell(pod, "EvictedForNetworks", f"It was evicted. {note}", True)
-        log.warning("evicted, it ran without its networks", pod=str(sandbox.pod), why=str(error))
+        log.warning("pod evicted for missing networks", pod=str(sandbox.pod), why=str(error))
 
     async def _collect(self, living: frozenset[ContainerId], now: float, freed: float) -> None:
         """Free addresses that are older than any sandbox that the runtime still makes."""
@@ -225,7 +225,7 @@ class Sandboxes:
 
 
 def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:
-    """Those whose namespace is no more, where the folder of namespaces can be seen."""
+    """Those whose namespace no longer exists, where the folder of namespaces can be seen."""
     gone = set()
     for attachment in attachments:
         with suppress(Unavailable):

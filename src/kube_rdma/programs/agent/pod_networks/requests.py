@@ -1,4 +1,4 @@
-"""Which networks a pod asks for, in whichever of the two ways, and how it is told what it got.
+"""Which networks a pod asks for, in whichever of the two ways, and how it learns the result.
 
 The one place that knows both annotations, for programs/agent/pod_networks/chain and network_node.
 In the one way a network is a NetworkAttachmentDefinition; in the other (api/pod_networks) a name
@@ -70,7 +70,7 @@ class Asking:
     asks: tuple[NetworkAsk, ...]
 
     def check(self, wished: Sequence[Wish], granted: Sequence[GrantedShare]) -> None:
-        """Raise Refused for what only the way that has blocks can ask for, and we cannot do."""
+        """Raise Refused for what only the way with blocks can ask for, and kube-rdma cannot do."""
         if self.annotation == POD_NETWORKS:
             refuse_traffic(wished)
             refuse_count(wished, granted)
@@ -106,7 +106,7 @@ def asking(pod: PodState, cluster: str) -> Asking:
 
 def _warn(pod: PodState, warnings: Iterable[str]) -> None:
     for warning in warnings:
-        log.warning("an annotation", pod=f"{pod.namespace}/{pod.name}", warning=warning)
+        log.warning("pod annotation warning", pod=f"{pod.namespace}/{pod.name}", warning=warning)
 
 
 async def meant(
@@ -135,7 +135,7 @@ async def all_of(questions: Iterable[Awaitable[T]]) -> tuple[T, ...]:
 def statuses(
     pod: PodState, interfaces: Sequence[Attached], call: Call
 ) -> tuple[tuple[str, str], ...]:
-    """The annotations that tell the pod what it got, key and text: in its way, and in ours."""
+    """The annotations that tell the pod what it got, key and text: in its way and the own one."""
     annotations = dict(pod.annotations)
     own = (network_status.OWN_ANNOTATION, network_status.own_status(interfaces))
     if annotations.get(POD_NETWORKS, "").strip():

@@ -2,7 +2,7 @@
 
 Between the socket of the shim and programs/agent/pod_networks/chain (the runtime), delegate
 (meta-plugins) and ipam_calls (other plugins). What a call is for stands in rules/cni_conf/callers;
-where only our records can say, they are asked here.
+where only the records can say, they are asked here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SWEEP_SECONDS = 60.0
 
 
 class Calls:
-    """The front door. `wiring` says who should call us by the host's configuration now."""
+    """The front door. `wiring` says who should call the agent by the host's configuration now."""
 
     def __init__(
         self, chain: PodNetworks, delegates: Delegates, wiring: Callable[[], Wiring]
@@ -47,11 +47,11 @@ class Calls:
                 return await self._behind_others(call)
 
     async def recover(self) -> None:
-        """After a start: end what meta-plugins and others were told nothing of."""
+        """After a start: end what meta-plugins and others were never answered."""
         await self._delegates.recover()
 
     async def run(self) -> None:
-        """Look after sandboxes that ended without a word to us, until cancelled."""
+        """Look after sandboxes that ended without a DEL, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             await self._delegates.sweep()
@@ -63,7 +63,7 @@ class Calls:
         await self._delegates.end(attachment.container, attachment.interface)
 
     def _refuse_stranded(self, call: Call) -> None:
-        """A runtime takes our configuration `rdma` for the cluster's network where no other is left
+        """A runtime takes the configuration `rdma` for the cluster's network where no other is left
 
         for a moment: what Cello alone should call gives a pod no network to talk to the cluster by.
         """
@@ -74,7 +74,7 @@ class Calls:
             raise stranded(call)
 
     async def _behind_others(self, call: Call) -> Result:
-        """Where a meta-plugin reads the annotation, we do not: an interface would come twice.
+        """Where a meta-plugin reads the annotation, the agent does not: no interface comes twice.
 
         What the runtime tells of a pod that asks for nothing is enough; nobody else is asked.
         """

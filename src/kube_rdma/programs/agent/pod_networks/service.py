@@ -2,7 +2,7 @@
 
 Opened by programs/agent/compose where the command asks for networks. Loops of its own: it takes the
 shim's calls, keeps shim and configuration on the host, follows the node's pods, looks for sandboxes
-that nobody told it of, and tells when the node can give no addresses.
+that were never announced, and reports when the node can give no addresses.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Site:
-    """Where this node's networks are: `host` is the host's root as we see it."""
+    """Where this node's networks are: `host` is the host's root as the agent sees it."""
 
     node: str
-    namespace: str  # of our own objects, such as the nodes' leases
+    namespace: str  # of own objects, such as the nodes' leases
     host: Path
     state: Path  # /var/lib/kube-rdma
     socket: Path  # /run/kube-rdma/agent.sock
@@ -100,9 +100,9 @@ def _inode(descriptor: int) -> int:
 
 @dataclass(frozen=True)
 class Machine:
-    """What is below us, made up in tests. `shim` is the binary that the host gets, `infos` the
-    folder in which meta-plugins are told of devices, `look` the seconds between two looks whether
-    addresses can be given."""
+    """What is below the agent, made up in tests. `shim` is the binary that the host gets, `infos`
+    the folder in which meta-plugins find device info files, `look` the seconds between two looks
+    whether addresses can be given."""
 
     survey: KeptSurvey = field(default_factory=KeptSurvey)
     links: Links = host_links
@@ -143,7 +143,7 @@ class NetworkSide:
         self._begun.set()
 
     async def concerned(self, pod: PodState) -> bool:
-        """Whether one of the networks that a pod asks for is ours to make; see Wired."""
+        """Whether one of the networks that a pod asks for is for kube-rdma to make; see Wired."""
         return await self._wired.concerned(pod)
 
     async def run(self) -> None:
@@ -215,9 +215,9 @@ class NetworkSide:
 
     def _rounds(self, networks: PodNetworks, pods: NodePods, events: Events) -> Sandboxes:
         def wanting() -> tuple[PodState, ...]:
-            """Those that should have networks of ours. Behind a meta-plugin it gives them, and
+            """The pods that should have networks of kube-rdma.
 
-            those are missing that it does not read of.
+            Behind a meta-plugin only those whose annotation it does not read.
             """
             if self._wired.wiring is Wiring.DELEGATE:
                 return tuple(filter(self._wired.unread, pods.asking))
@@ -245,13 +245,14 @@ class NetworkSide:
         def decide(files: tuple[ConfFile, ...], binaries: frozenset[str]) -> ConfPlan:
             before = self._wired.wiring
             plan = self._wired.decide(files, binaries)
-            # Until it is repaired, pods start without us; the first time, we know who calls us.
+            # Until it is repaired, pods start without the agent; the first time shows who calls it.
             if plan.changes or plan.wiring is not before:
                 rounds.wake()
             return plan
 
         host, places = self._site.host, self._places
-        if not inside(host, places.now.binaries / PLUGIN).exists():  # nobody can have called us
+        # Without the shim on the host nobody can have called the agent.
+        if not inside(host, places.now.binaries / PLUGIN).exists():
             pods.unwired()
 
         def tell(kept: Kept) -> None:
@@ -273,7 +274,7 @@ class NetworkSide:
                 await calls.missed(attachment)
                 missed.forget(attachment)
             except KubeRdmaError as error:
-                log.warning("a missed DEL cannot be done now", why=str(error))
+                log.warning("missed DEL failed", why=str(error))
 
 
 def _tell_pod(events: Events, pod: PodState, reason: str, note: str, warning: bool) -> None:
@@ -284,13 +285,13 @@ def _tell_pod(events: Events, pod: PodState, reason: str, note: str, warning: bo
 def _log(kept: Kept) -> None:
     """Say what a round of the host's configuration came to."""
     if kept.error:
-        log.warning("pods do not come to us for networks", why=str(kept.error))
+        log.warning("CNI configuration not installed", why=str(kept.error))
     elif kept.plan:
         log.info(
-            "the host's network configuration",
+            "CNI configuration applied",
             wiring=kept.plan.wiring,
             default=kept.plan.default,
             quarrel=kept.quarrel,
         )
         for note in kept.plan.notes:
-            log.warning("another configuration", what=note)
+            log.warning("CNI configuration note", what=note)

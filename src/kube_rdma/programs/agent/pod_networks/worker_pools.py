@@ -2,7 +2,7 @@
 
 Used by programs/agent/pod_networks/executor. The loop's own threads (process.BLOCKING) are for
 short work: the journal, a survey, what Allocate asks. None of it may wait for a GID, a driver that
-is bound anew or a plugin that hangs for its minute, nor may a pod without such a plugin. Threads
+is bound again or a plugin that hangs for its minute, nor may a pod without such a plugin. Threads
 are started when there is work for them, and both numbers bound what a burst of pods costs.
 """
 
