@@ -26,7 +26,7 @@ from kube_rdma.adapters.kernel.netlink.rdma_read import NETLINK_RDMA
 from kube_rdma.adapters.kernel.netlink.rdma_write import make_device
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interface_named
-from kube_rdma.adapters.kernel.netlink.rtnl_write import Request
+from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest
 from kube_rdma.adapters.kernel.pod.announce import arp_announcement, packet_socket
 from kube_rdma.adapters.kernel.pod.gids import await_gid
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
@@ -215,7 +215,9 @@ class _Wire:
         mac = rtnl_write.mac_bytes(self._link(step.name).seen.mac)
         self.packet.sendto(arp_announcement(mac, step.address), (step.name, _ARP))
 
-    def _on(self, step: AddAddress | AddRoute, request: Callable[[Any, int], Request]) -> None:
+    def _on(
+        self, step: AddAddress | AddRoute, request: Callable[[Any, int], NetlinkRequest]
+    ) -> None:
         _ask(self.pod, request(step, self._link(step.name).seen.index))
 
     def _link(self, name: str) -> Interface:
@@ -226,5 +228,5 @@ class _Wire:
         return self._links[name]
 
 
-def _ask(netlink: Netlink, request: Request) -> None:
+def _ask(netlink: Netlink, request: NetlinkRequest) -> None:
     netlink.ask(request.kind, request.body, more=request.flags)

@@ -38,7 +38,7 @@ from kube_rdma.adapters.cluster.networks import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cni.conf.places import inside
-from kube_rdma.adapters.cni.exec.plugins import Host, Plugins
+from kube_rdma.adapters.cni.exec.plugins import HostPlugins, Plugins
 from kube_rdma.adapters.cni.socket import CniSocket
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS, BINDINGS
@@ -60,14 +60,14 @@ from kube_rdma.programs import logs
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.late_binding import binder
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
-from kube_rdma.programs.agent.pod_networks.chain import Neighbours, PodNetworks
+from kube_rdma.programs.agent.pod_networks.chain import ChainDependencies, PodNetworks
 from kube_rdma.programs.agent.pod_networks.executor import Attaching
-from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
+from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
 from kube_rdma.programs.agent.pod_networks.service import host_functions, host_links
-from kube_rdma.programs.ipam.node import Addresses, Doors
+from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.attach.requests import ANNOTATION
-from kube_rdma_testing.cluster.server import FakeServer, Line
+from kube_rdma_testing.cluster.server import ClientLine, FakeServer
 
 RAILS, SETTLE_SECONDS = 8, 0.1
 SOCKET, KUBELET, TREE = "run/kube-rdma/agent.sock", "kubelet", "tree"
@@ -113,7 +113,7 @@ class Node:
     """Pod networks, and what it takes to give them pods."""
 
     def __init__(
-        self, folder: Path, scene: Scene, server: FakeServer, line: Line, sizes: list[int]
+        self, folder: Path, scene: Scene, server: FakeServer, line: ClientLine, sizes: list[int]
     ) -> None:
         self._names = tuple(scene.networks)
         self._server = server
@@ -286,26 +286,28 @@ async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
     node = Node(folder, scene, server, line, sizes)
     kubelet = KubeletView(PodResources(folder / KUBELET / POD_RESOURCES / KUBELET_SOCKET))
     async with AsyncExitStack() as stack:
-        doors = Doors(cluster, "kube-rdma", Noting(folder / "addresses", sizes))
-        giver = Addresses(NodeName("node-1"), BootId("boot-1"), doors)
+        doors = IpamDependencies(cluster, "kube-rdma", Noting(folder / "addresses", sizes))
+        giver = NodeAddresses(NodeName("node-1"), BootId("boot-1"), doors)
         await stack.enter_async_context(giver)
         bound = Journal(Folder(folder / "bindings"), BINDINGS)
         late = binder.Binder(
-            binder.Neighbours(
+            binder.BinderDependencies(
                 *(stack.enter_context(bound), CdiFolder(folder / "cdi"), kubelet),
                 *(partial(read_pod, Pods(cluster)), links_inside, True),
             )
         )
         stack.enter_context(kubelet.connected())
-        asked = Asked(
+        asked = NodeViewDependencies(
             *(cluster, kubelet, lambda: scene.pools, KeptSurvey(scene.survey), host_links),
             functions=host_functions,
             watched=giver.pool,
         )
         records = Journal(Noting(folder / "attachments", sizes), ATTACHMENTS)
-        plugins = Plugins(Host(folder, PurePosixPath("/opt/cni/bin"), partial(inside, folder)))
+        plugins = Plugins(
+            HostPlugins(folder, PurePosixPath("/opt/cni/bin"), partial(inside, folder))
+        )
         node.attaching = Attaching(stack.enter_context(records), open_pod, plugins)
-        to = Neighbours(NetworkNode(asked), giver, late, lambda at: os.fstat(at).st_ino)
+        to = ChainDependencies(NetworkNode(asked), giver, late, lambda at: os.fstat(at).st_ino)
         node.networks = PodNetworks(to, node.attaching)
         socket = CniSocket(folder / SOCKET, node.networks.answer)
         await stack.enter_async_context(socket)
@@ -321,7 +323,7 @@ async def read_pod(pods: Pods, name: PodName) -> PodState | None:
     return await pods.read(name.namespace, name.name)
 
 
-async def ready(giver: Addresses) -> None:
+async def ready(giver: NodeAddresses) -> None:
     """Return when the node may give addresses."""
     while True:
         try:

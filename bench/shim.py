@@ -18,7 +18,7 @@ from statistics import median, quantiles
 from bench.context import Context
 from bench.figures import Figure
 from kube_rdma.adapters.cni.socket import CniSocket
-from kube_rdma.model.cni import Call, Result
+from kube_rdma.model.cni import Call, CniResult
 
 ROUNDS = 300
 BUILD = Path(__file__).parents[1] / "shim" / "build.py"
@@ -60,9 +60,9 @@ def milliseconds(program: str, environment: dict[str, str], config: Path) -> flo
 def answer(socket: Path, ready: Event) -> None:
     """Be an agent that gives every pod what it had."""
 
-    async def handler(call: Call) -> Result:
+    async def handler(call: Call) -> CniResult:
         del call
-        return Result()
+        return CniResult()
 
     async def serve() -> None:
         async with CniSocket(socket, handler) as server:

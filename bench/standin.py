@@ -41,16 +41,16 @@ from kube_rdma.model.device import (
     GidType,
     LinkLayer,
     PciAddress,
+    PciSeat,
     PhysicalState,
     Port,
     PortState,
-    Seat,
 )
 from kube_rdma.programs import logs
-from kube_rdma.programs.agent.dependencies import Doors
+from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.loop import run_plugin
-from kube_rdma.programs.agent.node.kernel_events import Kernel
+from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.process import until_signal
 from kube_rdma.programs.survey import take_survey
 from kube_rdma_testing.kernel.tree import write_tree
@@ -81,7 +81,7 @@ def card(number: int, layer: LinkLayer = LinkLayer.ETHERNET, *, up: bool = True)
         char_devices=(
             CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{number}", 231, 192 + number),
         ),
-        seat=Seat(pci, f"pci0000:{0x10 * number:02x}", (pci,), number // 8),
+        seat=PciSeat(pci, f"pci0000:{0x10 * number:02x}", (pci,), number // 8),
     )
 
 
@@ -116,18 +116,20 @@ class Standin:
         self.uevents = FakeUevents()
         self.links = FakeRtnlEvents()
 
-    def doors(self, folder: Path) -> Doors:
+    def doors(self, folder: Path) -> AgentDependencies:
         """Return the agent's doors, the kubelet's root and the configuration being in `folder`."""
         # Not looked for: a kubelet of this machine must not hear of cards that are made up.
         pod_resources = folder / POD_RESOURCES / KUBELET_SOCKET
         folders = Folders(folder / DEVICE_PLUGINS, folder / PLUGINS_REGISTRY, pod_resources)
-        kernel = Kernel(
+        kernel = KernelSources(
             lambda: take_survey(self.tree),
             (("devices", lambda: self.uevents), ("links", lambda: self.links)),
             port_states=lambda ports: read_states(self.tree, ports),
         )
         serving = partial(serve, Registry.DEVICE_PLUGINS, folders)
-        return Doors(folder / CONFIG, kernel, serving, KubeletView(PodResources(pod_resources)))
+        return AgentDependencies(
+            folder / CONFIG, kernel, serving, KubeletView(PodResources(pod_resources))
+        )
 
 
 class Counting(DefaultSelector):

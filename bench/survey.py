@@ -24,10 +24,10 @@ from kube_rdma.model.device import (
     GidType,
     LinkLayer,
     PciAddress,
+    PciSeat,
     PhysicalState,
     Port,
     PortState,
-    Seat,
 )
 from kube_rdma_testing.kernel.tree import write_tree
 
@@ -88,7 +88,7 @@ def card(number: int) -> Device:
         char_devices=(
             CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{number}", 231, 192 + number),
         ),
-        seat=Seat(pci, root, (bridge, pci), node, None, virtual, VIRTUAL),
+        seat=PciSeat(pci, root, (bridge, pci), node, None, virtual, VIRTUAL),
     )
 
 
@@ -98,7 +98,7 @@ def functions(card: Device) -> list[Function]:
     assert seat
     netdev = Netdev(str(card.ports[0].netdev), "ether", True, True)
     virtual = (
-        Seat(pci, seat.root, (*seat.path[:-1], pci), seat.numa_node, seat.pci)
+        PciSeat(pci, seat.root, (*seat.path[:-1], pci), seat.numa_node, seat.pci)
         for pci in seat.virtual_functions
     )
     return [

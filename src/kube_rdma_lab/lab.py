@@ -147,11 +147,11 @@ def up(name: str, topology_name: str, binaries: Path | None, report: progress.Re
     return find(name)
 
 
-def _build_report(report: progress.Report) -> Callable[[build.Event], None]:
+def _build_report(report: progress.Report) -> Callable[[build.BuildEvent], None]:
     """Return the build's listener: its artifacts are steps like any other."""
     phases = {"building": Phase.STARTED, "built": Phase.DONE, "cached": Phase.CACHED}
 
-    def listen(event: build.Event) -> None:
+    def listen(event: build.BuildEvent) -> None:
         report(progress.Event(event.name, phases[event.state], event.seconds, event.note))
 
     return listen

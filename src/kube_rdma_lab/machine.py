@@ -51,7 +51,7 @@ def numa(node: NodeSpec) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class PciDevice:
     """One PCI device to place: what it is, the socket it belongs to, the switch that it shares."""
 
     options: str
@@ -60,14 +60,14 @@ class Function:
     backend: tuple[str, ...] = ()
 
 
-def functions(node: NodeSpec) -> list[Function]:
+def functions(node: NodeSpec) -> list[PciDevice]:
     """Return the cards, then the ghosts; VGA memory is the least that the device takes."""
     cards = []
     for position, nic in enumerate(node.nics, start=1):
         options = f"{NIC_DEVICES[nic.kind]},netdev=net{position},mac={node.mac(position)},romfile="
         backend = ("-netdev", _tap(node, position))
-        cards.append(Function(options, nic.numa_node, backend=backend))
-    ghosts = (Function("bochs-display,vgamem=4M", gpu.numa_node, gpu.switch) for gpu in node.gpus)
+        cards.append(PciDevice(options, nic.numa_node, backend=backend))
+    ghosts = (PciDevice("bochs-display,vgamem=4M", gpu.numa_node, gpu.switch) for gpu in node.gpus)
     return [*cards, *ghosts]
 
 
@@ -149,7 +149,7 @@ def write_initrd(common: Path, files: Path, target: Path) -> None:
 
     The kernel unpacks concatenated archives in turn. /lab holds the node's keys: root's alone.
     """
-    lab = cpio.Entry("lab", stat.S_IFDIR | 0o700)
+    lab = cpio.ArchiveEntry("lab", stat.S_IFDIR | 0o700)
     own = cpio.archive([lab, *cpio.from_folder(files, "lab")])
     target.write_bytes(common.read_bytes() + own)
 

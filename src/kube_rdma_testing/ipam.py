@@ -14,7 +14,7 @@ from kube_rdma.rules.ipam.cells import cell_at, mask, zones
 from kube_rdma.rules.ipam.grant import Granted, ask
 from kube_rdma.rules.ipam.node_state import (
     Hold,
-    NodeState,
+    NodeAddressState,
     abandoned,
     release,
     removed,
@@ -39,7 +39,7 @@ class FakeAddresses:
                 cell = cell_at(zone, number)
                 mine = holds.get(cell, Hold()).mine | mask(zone, cell)
                 holds[cell] = Hold(mine=Bits(mine))
-        state = replace(NodeState(NodeName(node)), holds=holds)
+        state = replace(NodeAddressState(NodeName(node)), holds=holds)
         self._state = renewed(state, 0.0, float("inf"))
 
     async def add(self, request: Ask) -> Granted:

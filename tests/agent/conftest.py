@@ -22,9 +22,9 @@ from kube_rdma.model.device import (
     PortState,
 )
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.programs.agent.dependencies import Doors
+from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.loop import run_plugin
-from kube_rdma.programs.agent.node.kernel_events import Kernel
+from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.logs import recorded
 
 RDMA_CM = CharDevice(CharKind.RDMA_CM, "/dev/infiniband/rdma_cm", 10, 58)
@@ -50,7 +50,7 @@ class Node:
 
     @property
     def kernel(self):
-        return Kernel(self.look, (("devices", lambda: self.events),))
+        return KernelSources(self.look, (("devices", lambda: self.events),))
 
     def look(self):
         self.looks += 1
@@ -78,7 +78,7 @@ class Settings:
 
     def doors(self, kernel, **further):
         serve = partial(DevicePlugin, self.kubelet_dir)
-        return Doors(self.config, kernel, serve, **further)
+        return AgentDependencies(self.config, kernel, serve, **further)
 
 
 @pytest.fixture

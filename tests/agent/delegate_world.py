@@ -10,10 +10,10 @@ from kube_rdma.api import cni_conf_network, network_status
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.programs.agent.pod_networks import chain as networks
 from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
-from kube_rdma.programs.agent.pod_networks.delegate import Delegates, Neighbours
+from kube_rdma.programs.agent.pod_networks.delegate import DelegateDependencies, Delegates
 from kube_rdma.programs.agent.pod_networks.executor import Attaching
 from kube_rdma.programs.agent.pod_networks.guid_claims import Guids
-from kube_rdma.programs.agent.pod_networks.router import Calls
+from kube_rdma.programs.agent.pod_networks.router import CniRouter
 from kube_rdma.rules.cni_conf.conflist import ENTRY
 from kube_rdma_testing.disk import FakeDisk
 
@@ -113,10 +113,12 @@ class DelegateWorld(World):
         to = (self.node, giver, late, lambda fd: self._files[fd].stat().st_ino)
         attaching = Attaching(journal, self._open, Plugins(self.host))
         guids = Guids(lambda: (*self.attaching.attachments, *attaching.attachments))
-        self.delegates = Delegates(Neighbours(*to, guids=guids, infos=self.infos), attaching)
-        chain = networks.Neighbours(*to, lambda: self.delegates.containers, guids)
+        self.delegates = Delegates(
+            DelegateDependencies(*to, guids=guids, infos=self.infos), attaching
+        )
+        chain = networks.ChainDependencies(*to, lambda: self.delegates.containers, guids)
         self.networks = PodNetworks(chain, self.attaching)
-        self.calls = Calls(self.networks, self.delegates, lambda: self.wiring)
+        self.calls = CniRouter(self.networks, self.delegates, lambda: self.wiring)
 
     async def meta(self, verb, number, interface="net1", pod="train-0", **config):
         """A call for one interface of a sandbox, with changes to the network's configuration."""

@@ -18,16 +18,16 @@ from kube_rdma.api import cni_conf_network, network_definition
 from kube_rdma.model.attachment import GidTable, GrantedShare, HostLink, HostNetwork
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.card import Card, CardId, Function, Netdev
-from kube_rdma.model.cni import Attachment, Call, Result, Verb
-from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, Seat
+from kube_rdma.model.cni import Call, CniAttachment, CniResult, Verb
+from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, PciSeat
 from kube_rdma.model.function_step import FunctionPlace
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.programs.agent.pod_networks.chain import Neighbours, PodNetworks
+from kube_rdma.programs.agent.pod_networks.chain import ChainDependencies, PodNetworks
 from kube_rdma.programs.agent.pod_networks.executor import Attaching
 from kube_rdma.programs.agent.pod_networks.requests import statuses
 from kube_rdma.rules.attach.plan import gid_room, gids_wanted
@@ -58,7 +58,7 @@ def card(number, *, soft=False, virtual=False, wide=False):
     """
     pci = PciAddress(f"0000:{0x10 + number:02x}:00.1")
     physical = PciAddress(f"0000:{0x10 + number:02x}:00.0") if virtual else None
-    seat = Seat(pci, "pci0000:00", (pci,), 0, physical)
+    seat = PciSeat(pci, "pci0000:00", (pci,), 0, physical)
     link_type = "infiniband" if wide else "ether"
     netdev = Netdev(f"ens{number}f0", link_type, up=True, carrier=True)
     rxe = device(number)
@@ -243,7 +243,7 @@ class World:
         self.kernel.life = self.node.life = life
         journal = Journal(Disk(self.disk, life), ATTACHMENTS)
         giver, late = Addresses(self.giver, self.held, life), Late(self.bound, life)
-        to = Neighbours(self.node, giver, late, lambda fd: self._files[fd].stat().st_ino)
+        to = ChainDependencies(self.node, giver, late, lambda fd: self._files[fd].stat().st_ino)
         self.attaching = Attaching(journal, self._open, Plugins(self.host))
         self.networks = PodNetworks(to, self.attaching)
 
@@ -300,9 +300,9 @@ class World:
         return await self.networks.answer(self.call(Verb.CHECK, number))
 
     async def gc(self, *numbers):
-        valid = tuple(Attachment(container(number), eth0) for number in numbers)
+        valid = tuple(CniAttachment(container(number), eth0) for number in numbers)
         call = Call(Verb.GC, "1.1.0", "cluster", b"{}", ContainerId(""), eth0, valid=valid)
-        assert await self.networks.answer(call) == Result()
+        assert await self.networks.answer(call) == CniResult()
 
     def inside(self, number):
         """All of a living namespace but the inode."""
@@ -345,7 +345,11 @@ class World:
 def place(link):
     """Where a virtual function is set up; None of any other link."""
     above = link.physical
-    return FunctionPlace(Host(above.index, above.name), above.pci, link.number) if above else None
+    return (
+        FunctionPlace(PlannedHostLink(above.index, above.name), above.pci, link.number)
+        if above
+        else None
+    )
 
 
 def container(number):

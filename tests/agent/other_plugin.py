@@ -4,7 +4,7 @@ import json
 from ipaddress import ip_address
 from pathlib import Path
 
-from kube_rdma.adapters.cni.exec.process import Outcome
+from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 
 ADDRESS = ip_address("10.5.0.2")
 
@@ -22,10 +22,10 @@ class Veths:
         life = self._kernel.life
         life.alive()
         if environment["CNI_COMMAND"] == "VERSION":
-            return Outcome(0, b"{}")
+            return ProcessOutcome(0, b"{}")
         self.calls.append((dict(environment), json.loads(text)))
         if self.failing:
-            return Outcome(1, json.dumps(self.failing).encode())
+            return ProcessOutcome(1, json.dumps(self.failing).encode())
         netns, name = environment["CNI_NETNS"], environment["CNI_IFNAME"]
         record = environment["CNI_CONTAINERID"], name
         space = self._kernel.space(Path(netns)) if netns else None
@@ -42,4 +42,6 @@ class Veths:
                     self._kernel.remove(link)
                 self.records.discard(record)
                 life.act("another plugin's end")
-        return Outcome(0, json.dumps({"cniVersion": "1.0.0", "dns": {"domain": "x"}}).encode())
+        return ProcessOutcome(
+            0, json.dumps({"cniVersion": "1.0.0", "dns": {"domain": "x"}}).encode()
+        )

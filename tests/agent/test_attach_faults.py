@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from kube_rdma.model.cni import Result
+from kube_rdma.model.cni import CniResult
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.pool import Mode
 from kube_rdma_testing.kernel.network import KilledError
@@ -143,7 +143,7 @@ async def attached(world):
 
 async def add(world):
     """The pod's first sandbox."""
-    assert await world.add(1) == Result()
+    assert await world.add(1) == CniResult()
 
 
 async def delete(world):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kube_rdma.model.cni import Result
-from kube_rdma.model.errors import Broken, Gone
+from kube_rdma.model.cni import CniResult
+from kube_rdma.model.errors import Broken, HardwareGone
 from kube_rdma.model.pool import Mode
 
 from .network_world import World, card, config, container, share
@@ -40,7 +40,7 @@ async def test_what_was_pulled_out_needs_no_way_back(made, ended):
         world.kernel.unplug(pci)
     if ended:
         world.end(1)
-    assert await world.delete(1) == Result()
+    assert await world.delete(1) == CniResult()
     assert (world.held, world.bound, world.disk.names()) == ({}, {}, ())
 
 
@@ -51,10 +51,10 @@ async def test_a_card_without_a_driver_is_given_back_when_it_has_one(made, ended
     world.kernel.links.remove(link)
     if ended:
         world.end(1)
-    assert await world.delete(1) == Result()
+    assert await world.delete(1) == CniResult()
     assert (world.held, world.bound) == ({}, {})
     assert world.disk.names()
-    with pytest.raises(Gone, match="neither in the pod"):
+    with pytest.raises(HardwareGone, match="neither in the pod"):
         await world.networks.end_lost(container(1))
     link.space, link.up, link.addresses = world.kernel.node, False, []
     world.kernel.links.insert(1, link)

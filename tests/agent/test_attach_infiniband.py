@@ -10,7 +10,7 @@ from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
-from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
+from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
 
 from .network_life import Halting
 from .network_world import RESOURCE, World, card, config, share
@@ -80,7 +80,7 @@ async def test_a_container_that_has_its_device_already_gets_no_new_guid(tmp_path
 def test_a_share_is_early_where_its_pool_is_bound_at_allocate(attach, early):
     """Mode sriov is, unless its pool says otherwise; and its cards belong to whoever holds them."""
     pool = offered(Mode.SRIOV, attach)
-    node = NetworkNode(Asked(None, None, lambda: {RESOURCE: pool}, None, None))
+    node = NetworkNode(NodeViewDependencies(None, None, lambda: {RESOURCE: pool}, None, None))
     (held,) = pool.shares
     (found,) = node.granted([Holding("default", "train-0", "main", RESOURCE, (held.id,))])
     assert (found.early, found.cards) == (early, (VIRTUAL,))
@@ -91,7 +91,9 @@ async def test_cards_of_a_mode_that_owns_them_are_the_kubelet_s_to_give():
     survey = KeptSurvey(lambda: Survey((), None, NamespaceMode.SHARED))
     for mode, owned in ((Mode.SRIOV, ((VIRTUAL, RESOURCE),)), (Mode.HCA, ())):
         pool = offered(mode)
-        asked = Asked(None, None, lambda pool=pool: {RESOURCE: pool}, survey, lambda _: ())
+        asked = NodeViewDependencies(
+            None, None, lambda pool=pool: {RESOURCE: pool}, survey, lambda _: ()
+        )
         assert (await NetworkNode(asked).host()).owned == owned
 
 

@@ -10,11 +10,11 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
-from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
+from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.rules.cni_conf.meta_plugins import CELLO_RDMA, RDMA_CONF
 from kube_rdma_testing.cluster.server import FakeServer
-from kube_rdma_testing.runtime.cri import FakeRuntime
+from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 from .test_network_side import MULTUS, Node
 from .world import until
@@ -30,7 +30,7 @@ NETWORKS = {ANNOTATION: "rdma"}
 async def node(tmp_path, tmp_path_factory):
     """With Cello's plugins too."""
     socket = tmp_path_factory.mktemp("r") / "s"
-    async with FakeRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
+    async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
         found = Node(tmp_path, runtime, socket)
         (found.host / "opt/cni/bin/cello-meta").touch()
         yield found
@@ -88,7 +88,9 @@ async def test_the_text_of_a_network_is_as_it_is_written():
     meta = {"name": "net", "namespace": "ml", "annotations": {RESOURCE: "rdma/a"}}
     server.put(DEFINITION, {"metadata": meta, "spec": {"config": "{"}})
     for resources, found in ((server, (b"{", "rdma/a")), (FakeServer(), None)):
-        asked = Asked(Cluster(resources.line()), KubeletView(None), dict, KeptSurvey(), tuple)
+        asked = NodeViewDependencies(
+            Cluster(resources.line()), KubeletView(None), dict, KeptSurvey(), tuple
+        )
         assert await NetworkNode(asked).written("ml", "net") == found
         assert await NetworkNode(asked).written("ml", "other") is None
 

@@ -9,12 +9,12 @@ from grpclib import GRPCError
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.errors import Refused
-from kube_rdma_testing.kubelet.devices import Place
+from kube_rdma_testing.kubelet.devices import ContainerPlace
 
 from .world import VKE, World, hard_card, running
 
 CARDS = [hard_card(n) for n in range(4)]
-JOB, JOB_NAME = Place("job"), PodName("default", "job")
+JOB, JOB_NAME = ContainerPlace("job"), PodName("default", "job")
 SANDBOX = ContainerId("5a7d")
 ASKS = {"k8s.v1.cni.cncf.io/networks": "rdma"}
 
@@ -112,14 +112,14 @@ async def test_a_late_del_touches_nothing_of_the_next_pod(world):
         )
         world.kubelet.remove_pod("job")
         await world.binder.detach(SANDBOX)
-        await admitted(world, ASKS, place=Place("next"))
+        await admitted(world, ASKS, place=ContainerPlace("next"))
         await world.binder.attach(
             Sandbox(
                 ContainerId("b"), PodName("default", "next"), "u2", f"{world.folder}/netns/y", 2
             )
         )
         await world.binder.detach(SANDBOX)
-        await world.kubelet.start_container(Place("next"))
+        await world.kubelet.start_container(ContainerPlace("next"))
 
 
 async def test_a_full_disk_gives_nothing_away(world):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.cni import Attachment, Result
+from kube_rdma.model.cni import CniAttachment, CniResult
 from kube_rdma.model.cni_conf import ANNOTATIONS, Wiring
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ip import InterfaceName
@@ -46,8 +46,8 @@ async def test_one_call_makes_one_interface_and_answers_with_all_of_it(world):
     ((address, prefix),) = links["net1"][4]
     assert addresses(found) == [f"{address}/{prefix}"]
     assert found.addresses[0].link == 0
-    assert await world.meta("CHECK", 1) == Result()
-    assert await world.meta("DEL", 1) == Result()
+    assert await world.meta("CHECK", 1) == CniResult()
+    assert await world.meta("DEL", 1) == CniResult()
     world.nothing_left(1)
 
 
@@ -144,7 +144,7 @@ async def test_a_missed_del_is_about_its_interface_only(world):
     """The shim notes container and interface while nobody answers."""
     for name in ("net1", "net2"):
         await world.meta("ADD", 1, name)
-    await world.calls.missed(Attachment(container(1), net1))
+    await world.calls.missed(CniAttachment(container(1), net1))
     assert set(world.inside(1)[0]) == {"lo", "eth0", "net2"}
 
 
@@ -226,7 +226,7 @@ async def test_in_the_chain_only_one_of_two_reads_the_annotation(world):
     with pytest.raises(Unavailable, match="has just become this node's network"):
         await world.chain("ADD", 1)
     world.ask("")
-    assert await world.chain("ADD", 1) == Result()
+    assert await world.chain("ADD", 1) == CniResult()
     await world.chain("DEL", 1)
     world.nothing_left(1)
 
@@ -237,7 +237,7 @@ async def test_without_a_meta_plugin_the_chain_does_all(world, entry):
     world.wiring = Wiring.CHAIN
     world.ask("rail,rail")
     world.node.networks["default/rail"] = (None, json.dumps(NETWORK))
-    assert await world.chain("ADD", 1, **entry) == Result()
+    assert await world.chain("ADD", 1, **entry) == CniResult()
     assert set(world.inside(1)[0]) == {"lo", "eth0", "net1", "net2"}
     assert STATUS in world.node.told
     await world.chain("CHECK", 1, **entry)
@@ -250,7 +250,7 @@ async def test_a_pod_that_is_told_to_ask_for_nothing_needs_no_api_server(world, 
     """The runtime says so with the call; of a pod that asks, the object is read."""
     world.wiring, world.node.failing = wiring, Unavailable("The API server does not answer.")
     plain = {"runtimeConfig": {ANNOTATIONS: {"note": "x", ANNOTATION: " "}}}
-    assert await world.chain("ADD", 1, **plain) == Result()
+    assert await world.chain("ADD", 1, **plain) == CniResult()
     with pytest.raises(Unavailable, match="API server"):
         await world.chain("ADD", 1, runtimeConfig={ANNOTATIONS: {ANNOTATION: "rail"}})
 
@@ -272,7 +272,7 @@ async def test_another_plugin_gets_addresses_and_nothing_else(world):
     assert addresses(found)[0].startswith(RANGE.removesuffix("0/24"))
     assert set(world.inside(1)[0]) == {"lo", "eth0"}
     assert set(world.held) == {(container(1), "net1")}
-    assert await world.meta("CHECK", 1, **config) == Result()
+    assert await world.meta("CHECK", 1, **config) == CniResult()
     for _ in range(2):
         await world.meta("DEL", 1, **config)
     world.nothing_left(1)
@@ -319,7 +319,7 @@ async def test_addresses_of_a_sandbox_under_way_are_not_collected(world):
 async def test_status_tells_what_addresses_lack(world):
     """Asked by a plugin for the sake of its own STATUS."""
     config = ipam(world)
-    assert await world.meta("STATUS", 1, **config) == Result()
+    assert await world.meta("STATUS", 1, **config) == CniResult()
     world.giver.failing = Unavailable("no contact")
     with pytest.raises(Unavailable, match="no contact"):
         await world.meta("STATUS", 1, **config)

@@ -13,14 +13,14 @@ from kube_rdma.adapters.journal.format import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
-from kube_rdma.model.cni import Result
+from kube_rdma.model.cni import CniResult
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.pool import Mode
 from kube_rdma.programs.records import Records
 from kube_rdma_testing.disk import FakeDisk
-from kube_rdma_testing.kubelet.devices import Place
+from kube_rdma_testing.kubelet.devices import ContainerPlace
 
 from .delegate_world import DelegateWorld
 from .network_world import World, card, config, container, share
@@ -79,7 +79,7 @@ async def test_an_attachment_that_is_not_understood_is_not_half_undone(world):
         assert world.inside(number) == inside
         assert world.held
     world.start()
-    assert await world.delete(number) == Result()
+    assert await world.delete(number) == CniResult()
     world.nothing_left(number)
 
 
@@ -94,11 +94,11 @@ async def test_beside_it_others_are_served(tmp_path):
         world.start()
         second = world.sandbox()
         await world.add(second)
-        assert await world.check(second) == Result()
-        assert await world.delete(second) == Result()
+        assert await world.check(second) == CniResult()
+        assert await world.delete(second) == CniResult()
         assert "net1" in world.inside(first)[0]
     world.start()
-    assert await world.delete(first) == Result()
+    assert await world.delete(first) == CniResult()
     world.nothing_left(first)
 
 
@@ -111,7 +111,7 @@ async def test_a_person_may_remove_the_record(world):
     with pytest.raises(Unavailable, match=FOREIGN):
         await world.delete(number)
     world.disk.unlink(record)
-    assert await world.delete(number) == Result()
+    assert await world.delete(number) == CniResult()
 
 
 async def test_an_interface_of_a_meta_plugin_is_not_half_undone(tmp_path):
@@ -135,7 +135,7 @@ async def test_an_interface_of_a_meta_plugin_is_not_half_undone(tmp_path):
     assert world.held == {}
 
 
-JOB = Place("job")
+JOB = ContainerPlace("job")
 SANDBOX = ContainerId("5a7d")
 ASKS = {"k8s.v1.cni.cncf.io/networks": "rdma"}
 

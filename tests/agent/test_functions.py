@@ -9,16 +9,16 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
-from kube_rdma.adapters.kernel.sriov.functions import Sriov
+from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.model.card import Function, Netdev, Use
-from kube_rdma.model.device import PciAddress, Seat
+from kube_rdma.model.device import PciAddress, PciSeat
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent import virtual_functions
 from kube_rdma.programs.agent.virtual_functions import Sources
 from kube_rdma.programs.survey import take_survey
 from kube_rdma_testing.kernel.sriov import FakeSriov
 from kube_rdma_testing.kernel.tree import write_tree
-from kube_rdma_testing.kubelet.devices import Place
+from kube_rdma_testing.kubelet.devices import ContainerPlace
 
 from .world import World, until
 
@@ -70,7 +70,7 @@ class VfWorld(World):
 
     def agent(self, *, boot="1", **options):
         """One life of the agent."""
-        make = Sriov(self.root, self.sysfs.write).make
+        make = SriovCards(self.root, self.sysfs.write).make
         sources = Sources(make, self.open_journal, boot, self.used)
         return self.serving(replace(self.doors(self.config, **options), functions=sources))
 
@@ -94,7 +94,7 @@ class VfWorld(World):
 
 
 def physical(number, **facts):
-    seat = Seat(CARDS[number], "pci0000:80", (CARDS[number],), 1, sriov_total=7)
+    seat = PciSeat(CARDS[number], "pci0000:80", (CARDS[number],), 1, sriov_total=7)
     netdev = Netdev(f"eth{number}", "ether", **({"up": True, "carrier": True} | facts))
     return Function(seat, 0x8086, 0x10C9, "igb", (netdev,))
 
@@ -162,7 +162,7 @@ async def test_another_number_waits_for_the_pods_and_says_so(world, recording):
     world.policy(wish(2))
     async with world.agent():
         await world.offered(2)
-        await world.kubelet.allocate(RESOURCE, 1, place=Place("training"))
+        await world.kubelet.allocate(RESOURCE, 1, place=ContainerPlace("training"))
         world.policy(wish(4))
         await until(lambda: world.events_of("VirtualFunctionsPending"))
         (sentence,) = {line["what"] for line in recording.of("virtual functions pending")}
@@ -227,7 +227,7 @@ async def test_functions_that_are_to_go_are_offered_to_nobody_first(world, monke
     world.policy(wish(2))
     async with world.agent():
         await world.offered(2)
-        await world.kubelet.allocate(RESOURCE, 1, place=Place("training"))
+        await world.kubelet.allocate(RESOURCE, 1, place=ContainerPlace("training"))
         world.kubelet.remove_pod("training")
         world.policy(wish(4))
         await world.offered(0)

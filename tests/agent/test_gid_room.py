@@ -5,7 +5,7 @@ import pytest
 from kube_rdma.model.attachment import GidTable, NetworkKind
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pool import Mode
-from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
+from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
 from kube_rdma.rules.attach.plan import gids_wanted
 from tests.rules import pod_networks as pods
 
@@ -59,7 +59,7 @@ async def test_the_kernel_is_asked_about_the_plans_devices_only():
         asked.append(wanted)
         return (GidTable("mlx5_1", 8, 5),)
 
-    node = NetworkNode(Asked(None, None, dict, None, None, gids=tables))
+    node = NetworkNode(NodeViewDependencies(None, None, dict, None, None, gids=tables))
     await node.refuse_full(plans(Mode.EXCLUSIVE, pods.card(1)))
     assert not asked
     with pytest.raises(Refused, match="5 of 8 entries are in use, and 2 addresses need 4"):

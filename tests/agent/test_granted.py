@@ -5,7 +5,7 @@ import pytest
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Mode, Pool, PoolSpec, Share, ShareId
-from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode
+from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
 
 from .network_world import card
 
@@ -18,7 +18,9 @@ def holding(resource, *shares):
 
 def asking(pools, withdrawn=()):
     """The neighbours as they are while these pools are offered."""
-    return NetworkNode(Asked(None, None, lambda: pools, None, None, withdrawn=lambda: withdrawn))
+    return NetworkNode(
+        NodeViewDependencies(None, None, lambda: pools, None, None, withdrawn=lambda: withdrawn)
+    )
 
 
 def test_right_after_the_start_nothing_is_known():

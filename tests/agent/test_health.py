@@ -7,12 +7,12 @@ import pytest
 
 from kube_rdma.model.device import PortState
 from kube_rdma.model.pool import Mode, PoolSpec
-from kube_rdma.programs.agent.device_plugin.handlers import Desk
+from kube_rdma.programs.agent.device_plugin.handlers import Handlers
 from kube_rdma.programs.agent.device_plugin.servers import Offers
 from kube_rdma.rules.health.discovery import judge
 from kube_rdma.rules.pools.cards import cards
 from kube_rdma.rules.pools.pools import resolve
-from kube_rdma_testing.kubelet.devices import Place
+from kube_rdma_testing.kubelet.devices import ContainerPlace
 
 from .world import VKE, World, hard_card, until
 
@@ -29,7 +29,7 @@ def world(tmp_path_factory, recording):
 async def test_a_dead_port_is_one_share_and_comes_back(world, recording):
     async with world.serving(world.doors()):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-        await world.kubelet.allocate(VKE, 1, ("0000:82:00.0-0",), place=Place("job"))
+        await world.kubelet.allocate(VKE, 1, ("0000:82:00.0-0",), place=ContainerPlace("job"))
         world.change(CARDS[0], hard_card(1, PortState.DOWN), *CARDS[2:])
         await world.kubelet.until(lambda: world.kubelet.devices[VKE]["0000:82:00.0-0"] is False)
         assert world.kubelet.healthy(VKE) == 3
@@ -47,7 +47,7 @@ async def test_a_card_inside_a_pod_is_not_gone(world):
     world.label("exclusive")
     async with world.serving(world.doors()):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-        await world.kubelet.allocate(VKE, 1, ("0000:82:00.0-0",), place=Place("job"))
+        await world.kubelet.allocate(VKE, 1, ("0000:82:00.0-0",), place=ContainerPlace("job"))
         functions = world.survey.functions
         world.functions(functions[0], replace(functions[1], netdevs=()), *functions[2:])
         world.change(CARDS[0], *CARDS[2:])
@@ -68,7 +68,7 @@ async def test_what_the_kubelet_lost_is_told_again_then_registered_again(world):
     survey = world.survey
     pools, _ = resolve([spec], cards(survey, judge(survey)), survey)
     async with world.kubelet, asyncio.TaskGroup() as tasks:
-        desk = Desk(doors.kubelet, doors.late, None)
+        desk = Handlers(doors.kubelet, doors.late, None)
         offers = Offers(tasks, lambda one, pool: doors.serve(one, desk.answers(pool)))
         offers.publish(pools)
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 1000)

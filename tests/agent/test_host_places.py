@@ -6,7 +6,7 @@ import pytest
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces
-from kube_rdma_testing.runtime.cri import FakeRuntime
+from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 SAID = {"PluginDirs": ["/data/cni"], "PluginConfDir": "/etc/cni/net.d", "Prefix": "eth"}
 
@@ -14,7 +14,7 @@ SAID = {"PluginDirs": ["/data/cni"], "PluginConfDir": "/etc/cni/net.d", "Prefix"
 @pytest.fixture
 async def runtime(tmp_path_factory):
     socket = tmp_path_factory.mktemp("r") / "s"
-    async with FakeRuntime(socket, "containerd", "v2.4.2", {}) as found:
+    async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as found:
         found.socket = socket
         yield found
 

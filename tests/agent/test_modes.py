@@ -11,7 +11,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent.device_plugin import loop
 from kube_rdma_testing.disk import FakeDisk
-from kube_rdma_testing.kubelet.devices import Place
+from kube_rdma_testing.kubelet.devices import ContainerPlace
 
 from .world import VKE, World, hard_card, running, until
 
@@ -59,7 +59,7 @@ async def test_a_change_of_mode_waits_for_the_pods_and_says_so(world, recording)
     world.label("shared")
     async with world.serving(world.doors()):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-        await world.kubelet.allocate(VKE, 1, place=Place("training"))
+        await world.kubelet.allocate(VKE, 1, place=ContainerPlace("training"))
         world.label("shared-multi")
         await recording.wait_for("mode change pending")
         assert recording.of("mode change pending")[0]["what"] == (
@@ -92,7 +92,7 @@ async def test_a_change_that_waits_waits_after_a_restart_too(world, recording):
     async with world.kubelet:
         async with running(remembering(world, disk)):
             await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-            await world.kubelet.allocate(VKE, 1, place=Place("training"))
+            await world.kubelet.allocate(VKE, 1, place=ContainerPlace("training"))
             world.label("shared-multi")
             await recording.wait_for("mode change pending")
         disk.crash()
@@ -112,7 +112,9 @@ async def test_without_a_record_the_shares_of_pods_tell_of_another_mode(world, r
     async with world.kubelet:
         async with running(world.doors()):
             await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
-            await world.kubelet.allocate(VKE, 1, ("0000:81:00.0-5",), place=Place("training"))
+            await world.kubelet.allocate(
+                VKE, 1, ("0000:81:00.0-5",), place=ContainerPlace("training")
+            )
         world.label("exclusive")
         async with running(world.doors()):
             await recording.wait_for("mode change pending")
@@ -169,7 +171,7 @@ async def test_a_record_of_late_binding_is_met_without_it_where_there_is_none(wo
     async with world.kubelet:
         async with running(remembering(world, disk, late=True)):
             await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
-            answer = await world.kubelet.allocate(VKE, 1, place=Place("training"))
+            answer = await world.kubelet.allocate(VKE, 1, place=ContainerPlace("training"))
             assert answer.cdi_devices
         world.journal.close()
         async with running(remembering(world, disk)):
@@ -193,7 +195,7 @@ async def test_a_card_of_a_resource_that_went_is_offered_when_its_pod_has_ended(
     config.write_text(policy("old"))
     async with world.serving(world.doors(config)):
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/old") == 4)
-        await world.kubelet.allocate("rdma/old", 1, place=Place("training"))
+        await world.kubelet.allocate("rdma/old", 1, place=ContainerPlace("training"))
         config.write_text(policy("new"))
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/new") == 3)
         (line,) = recording.of("card not free")
@@ -227,7 +229,7 @@ async def test_pod_networks_hear_what_is_offered_no_more_while_a_pod_has_it(worl
     config.write_text(policy("old"))
     async with world.serving(replace(world.doors(config), networks=networks)):
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/old") == 4)
-        await world.kubelet.allocate("rdma/old", 1, place=Place("training"))
+        await world.kubelet.allocate("rdma/old", 1, place=ContainerPlace("training"))
         assert networks.told[-1] == ({"rdma/old"}, ())
         config.write_text(policy("new"))
         await until(lambda: networks.told[-1] == ({"rdma/new"}, ("rdma/old",)))

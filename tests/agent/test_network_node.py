@@ -14,13 +14,17 @@ from kube_rdma.model.binding import PodName
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ip import IPPool, IPRange, Route
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
-from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode, host_network
+from kube_rdma.programs.agent.pod_networks.node_view import (
+    NetworkNode,
+    NodeViewDependencies,
+    host_network,
+)
 from kube_rdma.rules.attach.seats import seats
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.rules.nodes import device, physical_with_virtual, seat
@@ -34,7 +38,7 @@ POOL = IPPool("rail-0", (IPRange(ip_network("10.9.0.0/24")),))
 async def test_a_pool_is_as_the_api_server_has_it_now():
     """A change counts for the next pod."""
     cluster = Cluster(FakeServer((IP_POOL,)).line())
-    node = NetworkNode(Asked(cluster, None, dict, None, None))
+    node = NetworkNode(NodeViewDependencies(cluster, None, dict, None, None))
     with pytest.raises(Unavailable, match="IPPool rail-0 was just deleted"):
         await node.pool("rail-0")
     made = await cluster.create(IP_POOL, Wanted("rail-0", spec=POOL))
@@ -51,7 +55,7 @@ async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
     for name, annotations in (("lb-node1", {MIRROR: "abc"}), ("plain", {})):
         meta = {"name": name, "namespace": "kube-system", "annotations": annotations}
         server.put(POD, {"metadata": meta, "spec": {}, "status": {}})
-    node = NetworkNode(Asked(Cluster(server.line()), None, dict, None, None))
+    node = NetworkNode(NodeViewDependencies(Cluster(server.line()), None, dict, None, None))
     static, plain = PodName("kube-system", "lb-node1"), PodName("kube-system", "plain")
     found = await node.pod(static, "abc")
     assert (found.name, found.uid == "abc") == ("lb-node1", False)
@@ -64,7 +68,9 @@ async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
 async def test_a_pool_that_is_watched_is_not_asked_for():
     """The API server is, about one that the watch does not show."""
     line = FakeServer((IP_POOL,)).line()
-    node = NetworkNode(Asked(Cluster(line), None, dict, None, None, watched={POOL.name: POOL}.get))
+    node = NetworkNode(
+        NodeViewDependencies(Cluster(line), None, dict, None, None, watched={POOL.name: POOL}.get)
+    )
     assert await node.pool(POOL.name) == POOL
     assert not line.requests
     with pytest.raises(Unavailable, match="IPPool rail-1 was just deleted"):
@@ -77,7 +83,7 @@ def test_a_virtual_function_is_at_its_number_of_its_physical_one():
     above, *below = ("ens1f0", "ens1f0v0", "ens1f0v1")
     links = [SeenLink(name, 7 + at, 1500, "", True) for at, name in enumerate((above, *below))]
     found = {link.name: link.virtual for link in host_network(survey, links).links}
-    at = Host(7, above)
+    at = PlannedHostLink(7, above)
     assert found == {
         above: None,
         **{name: FunctionPlace(at, "0000:81:00.0", n) for n, name in enumerate(below)},
@@ -101,7 +107,7 @@ async def test_only_functions_that_move_into_the_pod_are_asked_about():
         asked.append(places)
         return tuple((place, FunctionSettings(vlan=5)) for place in places)
 
-    node = NetworkNode(Asked(None, None, dict, None, None, functions=tell))
+    node = NetworkNode(NodeViewDependencies(None, None, dict, None, None, functions=tell))
     assert await node.with_settings(()) == ()
     virtual = card(1, virtual=True)
     wanted = [wish(of=network(kind=NetworkKind.DEVICE))]
@@ -121,7 +127,7 @@ class Kernel:
     def __init__(self, survey, *links):
         self.now, self.links, self.surveys, self.asked = survey, links, 0, []
         kept = KeptSurvey(self.survey, lambda: self.now.namespace_mode, lambda found: found)
-        self.node = NetworkNode(Asked(None, None, dict, kept, self.named))
+        self.node = NetworkNode(NodeViewDependencies(None, None, dict, kept, self.named))
 
     def survey(self):
         self.surveys += 1

@@ -23,13 +23,13 @@ from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
-from kube_rdma.programs.agent.pod_networks.repair import Pace
-from kube_rdma.programs.agent.pod_networks.service import Machine, NetworkSide, Site
+from kube_rdma.programs.agent.pod_networks.repair import RepairTiming
+from kube_rdma.programs.agent.pod_networks.service import Machine, NetworkSite, NodeNetworks
 from kube_rdma.rules.attach.repair import FAILURES
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kernel.network import FakeNetwork
-from kube_rdma_testing.runtime.cri import FakeRuntime
+from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 from .world import NODE_NAME, until
 
@@ -39,7 +39,9 @@ MULTUS = {"cniVersion": "1.0.0", "name": "m", "type": "multus"}
 OWN_POD = PodSandbox("agent", PodName("kube-rdma", "agent"), "uid-agent", ready=True)
 ASKS = {ANNOTATION: "rdma"}
 WRONG = {ANNOTATION: "rdm"}
-EAGER = Pace(0.0, 0.01, count(1000.0, 1000.0).__next__)  # no grace, and always the next round
+EAGER = RepairTiming(
+    0.0, 0.01, count(1000.0, 1000.0).__next__
+)  # no grace, and always the next round
 
 
 class Kubelet(KubeletView):
@@ -72,7 +74,9 @@ class Node:
             (self.host / "opt/cni/bin" / plugin).touch()
         self.conf.write_text(json.dumps(CLUSTER))
         run = socket.parent / "run"
-        self.site = Site(NODE_NAME, "kube-rdma", self.host, folder / "state", run / "a", socket)
+        self.site = NetworkSite(
+            NODE_NAME, "kube-rdma", self.host, folder / "state", run / "a", socket
+        )
         self.kernel = FakeNetwork()
         pci = PciAddress("0000:10:00.0")
         self.kernel.add_link("ens0f0", mac="02:00:00:00:00:10", pci=pci, mtu=9000, up=True)
@@ -89,7 +93,7 @@ class Node:
         kept = KeptSurvey(self._survey)
         facts = {"open_pod": self._open, "shim": lambda: b"shim", "pace": pace, **facts}
         machine = Machine(kept, self._links, **facts)
-        side = NetworkSide(self.site, Cluster(self.server.line()), Kubelet(None), Late(), machine)
+        side = NodeNetworks(self.site, Cluster(self.server.line()), Kubelet(None), Late(), machine)
         if looked:
             side.offered({})
         lists = self.runtime.lists
@@ -175,7 +179,7 @@ class Node:
 @pytest.fixture
 async def node(tmp_path, tmp_path_factory):
     socket = tmp_path_factory.mktemp("r") / "s"
-    async with FakeRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
+    async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
         yield Node(tmp_path, runtime, socket)
 
 
@@ -358,7 +362,7 @@ async def test_an_attachment_without_a_sandbox_ends(node):
 
 async def test_news_make_a_round(node):
     """A pod that began to run, a configuration that had to be repaired."""
-    async with node.agent(Pace(0.0, 600.0)):
+    async with node.agent(RepairTiming(0.0, 600.0)):
         node.pod("a", ASKS, "Pending")
         await until(lambda: node.asking == {"a"})
         lists = node.runtime.lists

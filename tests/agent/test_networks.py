@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_rdma.model.cni import Call, Result, Verb
+from kube_rdma.model.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ip import Route
 from kube_rdma.model.pool import Mode
@@ -39,7 +39,7 @@ def world(tmp_path):
 
 async def test_a_pod_that_asks_for_nothing_gets_nothing(world):
     """Its ADD is answered with an empty result, and nothing was done."""
-    assert await world.add(1) == Result()
+    assert await world.add(1) == CniResult()
     assert world.life.acts == []
     world.nothing_left(1)
 
@@ -47,19 +47,19 @@ async def test_a_pod_that_asks_for_nothing_gets_nothing(world):
 async def test_a_sandbox_without_a_pod_gets_nothing(world):
     """The runtime was asked by somebody who is not the kubelet."""
     world.ask("rdma")
-    assert await world.add(1, pod=None) == Result()
+    assert await world.add(1, pod=None) == CniResult()
     assert world.life.acts == []
 
 
 async def test_macvlan_with_an_address_of_its_range(world):
     """The link stands on the card of the pod's share, and all goes with DEL."""
     world.ask("rdma")
-    assert await world.add(1) == Result()
+    assert await world.add(1) == CniResult()
     link = next(one for one in world.kernel.links if one.name == "net1")
     assert (link.kind, link.parent.name, link.up, link.mtu) == ("macvlan", "ens0f0", True, 9000)
     assert [str(address) for address, _ in link.addresses] == list(world.held[container(1)])
     await world.check(1)
-    assert await world.delete(1) == Result()
+    assert await world.delete(1) == CniResult()
     world.nothing_left(1)
 
 
@@ -263,18 +263,18 @@ async def test_an_add_that_is_repeated_changes_nothing(world):
     world.ask("rdma,rdma")
     await world.add(1)
     before = world.inside(1), dict(world.held), list(world.life.acts)
-    assert await world.add(1) == Result()
+    assert await world.add(1) == CniResult()
     assert (world.inside(1), world.held, world.life.acts) == before
 
 
 async def test_del_knows_no_errors_where_there_is_nothing(world):
     """Of an unknown container, twice, and with its namespace gone."""
-    assert await world.delete(1) == Result()
+    assert await world.delete(1) == CniResult()
     world.ask("rdma")
     await world.add(1)
     world.end(1)
-    assert await world.delete(1) == Result()
-    assert await world.delete(1) == Result()
+    assert await world.delete(1) == CniResult()
+    assert await world.delete(1) == CniResult()
     world.nothing_left()
 
 
@@ -300,7 +300,7 @@ async def test_check_finds_a_sysctl_that_somebody_changed(world):
 
 async def test_check_has_nothing_against_an_unknown_sandbox(world):
     """It asked for nothing."""
-    assert await world.check(1) == Result()
+    assert await world.check(1) == CniResult()
 
 
 async def test_gc_ends_what_is_not_valid(tmp_path):
@@ -322,8 +322,8 @@ async def test_gc_ends_what_is_not_valid(tmp_path):
 async def test_status_says_to_callers_by_name_when_no_address_could_be_given(world):
     """Behind the cluster's plugin it would make the node NotReady, for all other pods too."""
     status = Call(Verb.STATUS, "1.1.0", "cluster", b"{}", container(1), eth0)
-    assert await world.networks.answer(status) == Result()
+    assert await world.networks.answer(status) == CniResult()
     world.giver.failing = Unavailable("The API server does not answer.")
     with pytest.raises(Unavailable, match="API server"):
         await world.networks.answer(status)
-    assert await world.networks.answer(replace(status, marked=True)) == Result()
+    assert await world.networks.answer(replace(status, marked=True)) == CniResult()

@@ -10,7 +10,7 @@ from kube_rdma.model.device import PortState
 from kube_rdma.model.pool import Mode, PoolSpec
 from kube_rdma.model.survey import Fault
 from kube_rdma.programs.agent.device_plugin import log_lines
-from kube_rdma.rules.health.damping import Change
+from kube_rdma.rules.health.damping import HealthChange
 from kube_rdma.rules.health.discovery import judge
 from kube_rdma.rules.pools.cards import cards as cards_of
 from kube_rdma.rules.pools.pools import resolve
@@ -38,7 +38,7 @@ def pool(cards):
     ],
 )
 def test_what_became_of_a_card(healthy, known, present, event):
-    change = Change("0000:81:00.0", healthy, () if healthy else ("its cable", "its fan"))
+    change = HealthChange("0000:81:00.0", healthy, () if healthy else ("its cable", "its fan"))
     line = log_lines.of_card(change, "mlx5_0", seen_before=known, present=present)
     assert line.event == event
     assert line.facts["card"] == "mlx5_0"

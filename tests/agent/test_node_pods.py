@@ -9,13 +9,13 @@ import pytest
 
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.watching import Changed, Gone, Synced
+from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.cni.state import AskingPods
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.runtime import PodSandbox
-from kube_rdma.programs.agent.pod_networks.pod_watch import Neighbours, NodePods
+from kube_rdma.programs.agent.pod_networks.pod_watch import NodePods, PodWatchDependencies
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
 from kube_rdma_testing.cluster.server import FakeServer
 
@@ -47,7 +47,7 @@ class Watched:
 
     async def gone(self, pod):
         self._server.remove(POD, pod.name, pod.namespace)
-        await self._tell(Gone(pod.name, pod.namespace, pod.uid))
+        await self._tell(Deleted(pod.name, pod.namespace, pod.uid))
 
     async def synced(self):
         await self._tell(Synced(0.0))
@@ -68,7 +68,7 @@ class World:
     async def life(self, wiring=Wiring.CHAIN):
         """One of the agent, up to its end or to where it is killed."""
         cluster = Watched()
-        to = Neighbours(cluster, NODE_NAME, self.folder, lambda: "cbr0", self._tell)
+        to = PodWatchDependencies(cluster, NODE_NAME, self.folder, lambda: "cbr0", self._tell)
         pods = NodePods(to)
         if wiring:
             pods.wired(wiring)

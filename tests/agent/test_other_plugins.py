@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.adapters.cni.exec.process import Outcome
+from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.pool import Mode
 
@@ -122,7 +122,7 @@ async def test_check_tells_what_another_plugin_says(world):
 async def test_a_plugin_that_made_nothing_is_told(world):
     """It answered that all is well; the pod does not start with a network too few."""
     world.ask("other")
-    world.host.plugins["bridge"] = lambda *_: Outcome(0, b"{}")
+    world.host.plugins["bridge"] = lambda *_: ProcessOutcome(0, b"{}")
     with pytest.raises(Broken, match="made no interface net1 in the pod"):
         await world.add(1)
     world.nothing_left(1)

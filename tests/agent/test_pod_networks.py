@@ -13,7 +13,7 @@ from kube_rdma.adapters.cluster.networks import DefinitionSpec
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD as POD_KIND
 from kube_rdma.model.attachment import CardAddresses, NetworkKind
-from kube_rdma.model.cni import Link, LinkAddress, Result
+from kube_rdma.model.cni import CniInterface, CniResult, LinkAddress
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ip import IPPool, IPRange, PoolName
@@ -21,7 +21,11 @@ from kube_rdma.model.pod import PodState
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.programs.agent.pod_networks.node_view import Asked, NetworkNode, host_network
+from kube_rdma.programs.agent.pod_networks.node_view import (
+    NetworkNode,
+    NodeViewDependencies,
+    host_network,
+)
 from kube_rdma.programs.agent.pod_networks.requests import asking, meant
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.ipam import FakeAddresses
@@ -187,8 +191,8 @@ async def test_the_status_is_in_the_way_of_the_pod_and_in_ours(tmp_path):
     world = node(tmp_path, 1)
     with_pool(world)
     ask(world, RDMA)
-    before = Result(
-        (Link("eth0", "06:aa:00:00:00:01", "/run/n"),),
+    before = CniResult(
+        (CniInterface("eth0", "06:aa:00:00:00:01", "/run/n"),),
         (LinkAddress(ip_interface("10.244.1.7/24")),),
     )
     await world.add(1, previous=before)
@@ -256,7 +260,7 @@ async def test_a_list_without_blocks_of_ours_needs_no_share(tmp_path):
     world = node(tmp_path, 0)
     for blocks in ([], [MASTER]):
         ask(world, *blocks)
-        assert await world.add(1) == Result()
+        assert await world.add(1) == CniResult()
     world.nothing_left(1)
 
 
@@ -338,7 +342,9 @@ async def test_a_pod_on_the_host_s_network_is_refused(tmp_path):
 def real(confs=(), kinds=(IP_POOL, POD_KIND)):
     """The real node over a fake API server that knows these kinds."""
     cluster = Cluster(FakeServer(kinds).line())
-    return cluster, NetworkNode(Asked(cluster, None, dict, None, None, lambda: confs))
+    return cluster, NetworkNode(
+        NodeViewDependencies(cluster, None, dict, None, None, lambda: confs)
+    )
 
 
 def asking_for(name):

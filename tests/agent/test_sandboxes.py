@@ -15,9 +15,14 @@ from kube_rdma.model.ip import Ask, NicAsk
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.runtime import PodSandbox
-from kube_rdma.programs.agent.pod_networks.repair import Neighbours, Pace, Sandboxes, open_netns
+from kube_rdma.programs.agent.pod_networks.repair import (
+    RepairDependencies,
+    RepairTiming,
+    Sandboxes,
+    open_netns,
+)
 from kube_rdma.rules.attach.repair import ABSENT, FAILURES, GRACE, LONGEST, REFUSALS
-from kube_rdma_testing.runtime.cri import FakeRuntime
+from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 from .network_world import POD, UID, World, card, config, container, eth0, share
 from .world import until
@@ -38,7 +43,7 @@ class Node:
 
     def start(self):
         """The agent starts."""
-        to = Neighbours(
+        to = RepairDependencies(
             networks=self.world.networks,
             listed=self._listed,
             netns=partial(read_netns, self._socket),
@@ -49,7 +54,7 @@ class Node:
             tell=lambda pod, *what: self.told.append((pod.name, *what)),
             opened=self._opened,
         )
-        self.sandboxes = Sandboxes(to, Pace(0.0, 60.0, lambda: self.time))
+        self.sandboxes = Sandboxes(to, RepairTiming(0.0, 60.0, lambda: self.time))
 
     def _owed(self, sandbox, pod):
         assert (sandbox.pod, sandbox.uid) == (PodName(pod.namespace, pod.name), pod.uid)
@@ -102,7 +107,7 @@ async def node(tmp_path, tmp_path_factory):
     world = World(tmp_path / "w", SHARE.cards, [SHARE], networks)
     world.ask("rdma")
     socket = tmp_path_factory.mktemp("r") / "s"
-    async with FakeRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
+    async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
         yield Node(world, runtime, socket)
 
 

@@ -16,11 +16,11 @@ from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.registry import Registry, serve
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import PciAddress, PortState, Seat
-from kube_rdma.programs.agent.dependencies import Doors
+from kube_rdma.model.device import PciAddress, PciSeat, PortState
+from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.loop import run_plugin
-from kube_rdma.programs.agent.late_binding.binder import Binder, Neighbours
+from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies
 from kube_rdma.programs.agent.late_binding.late import Never
 from kube_rdma.programs.agent.node.online import Online
 from kube_rdma_testing.cluster.server import FakeServer
@@ -36,7 +36,7 @@ LABEL = "vke.node.rdma.mode"
 def seat(number):
     """The place of a card; the first half of them is on NUMA node 0."""
     pci = PciAddress(f"0000:{0x81 + number:02x}:00.0")
-    return Seat(pci, "pci0000:80", (pci,), numa_node=number // 2)
+    return PciSeat(pci, "pci0000:80", (pci,), numa_node=number // 2)
 
 
 def hard_card(number, state=PortState.ACTIVE):
@@ -94,7 +94,7 @@ class World(Node):
         socket = self.folder / "pod-resources" / "kubelet.sock"
         view = KubeletView(PodResources(socket) if kubelet else None)
         cluster = Cluster(self.server.line())
-        return Doors(
+        return AgentDependencies(
             config,
             self.kernel,
             partial(serve, Registry.DEVICE_PLUGINS, folders),
@@ -111,7 +111,7 @@ class World(Node):
             return await pods.read(name.namespace, name.name)
 
         cdi = CdiFolder(self.folder / "cdi")
-        to = Neighbours(journal, cdi, view, read_pod, lambda _: (), tell=node.journal)
+        to = BinderDependencies(journal, cdi, view, read_pod, lambda _: (), tell=node.journal)
         self.binder = Binder(to)
         self.journal = journal
         return self.binder

@@ -9,8 +9,8 @@ from kube_rdma.model.ip import (
     Block,
     Board,
     Cell,
+    CellHolding,
     Family,
-    Holding,
     IPPool,
     IPRange,
     NodeLease,
@@ -89,7 +89,7 @@ PINS = st.builds(Pin, st.text("abc/-0", min_size=1, max_size=9), st.integers(0, 
 BLOCKS = st.builds(
     Block,
     cells(),
-    st.lists(st.builds(Holding, NODES, BITS), max_size=4).map(tuple),
+    st.lists(st.builds(CellHolding, NODES, BITS), max_size=4).map(tuple),
     st.lists(PINS, max_size=3).map(tuple),
     st.integers(0, 2**40),
 )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kube_rdma.api.called_conf import (
-    Block,
+    PodNetworksBlock,
     blocks,
     device_info_file,
     is_built_in,
@@ -142,13 +142,13 @@ def test_blocks_have_the_interfaces_and_tables_that_cello_gives_them():
     """By their place behind the cluster's network, unless they say it."""
     said = {"deviceConf": {"ifName": "rail0"}, **RDMA}
     assert blocks(json.dumps([RDMA, said])) == (
-        Block("rdma", "eth1", 101),
-        Block("rdma", "rail0", 102),
+        PodNetworksBlock("rdma", "eth1", 101),
+        PodNetworksBlock("rdma", "rail0", 102),
     )
     first = {"cniConf": {"name": "cello-chainer"}, "master": True}
     assert blocks(json.dumps([first, RDMA])) == (
-        Block("cello-chainer", "eth0", 100),
-        Block("rdma", "eth1", 101),
+        PodNetworksBlock("cello-chainer", "eth0", 100),
+        PodNetworksBlock("rdma", "eth1", 101),
     )
 
 
@@ -162,6 +162,6 @@ def test_what_cello_does_not_understand_has_no_blocks(text):
 def test_a_block_without_a_name_keeps_its_place(entry):
     """Those behind it count from there."""
     assert blocks(json.dumps([entry, RDMA])) == (
-        Block("", "eth1", 101),
-        Block("rdma", "eth2", 102),
+        PodNetworksBlock("", "eth1", 101),
+        PodNetworksBlock("rdma", "eth2", 102),
     )

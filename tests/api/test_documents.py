@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube_rdma.api.config import parse
-from kube_rdma.api.document import MAX_DEPTH, Document, Place, read
+from kube_rdma.api.document import MAX_DEPTH, Document, TextPosition, read
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pool import Mode, PoolSpec
 
@@ -92,9 +92,9 @@ def test_yaml_means_what_it_means_since_1_2(text, value):
 def test_places_are_counted_as_editors_count():
     """From 1, in characters, not bytes."""
     document = read('{"ä": "ö", "b": [1, {"c": 2}]}'.encode(), "file")
-    assert document.values[("ä",)] == Place(1, 7)
-    assert document.keys[("b",)] == Place(1, 12)
-    assert document.values[("b", 1, "c")] == Place(1, 27)
+    assert document.values[("ä",)] == TextPosition(1, 7)
+    assert document.keys[("b",)] == TextPosition(1, 12)
+    assert document.values[("b", 1, "c")] == TextPosition(1, 27)
     assert document.where(("b", 1, "c")) == "file:1:27: b[1].c"
 
 

@@ -5,11 +5,14 @@ from ipaddress import ip_address, ip_interface, ip_network
 
 from kube_rdma.api.network_status import own_status, status
 from kube_rdma.model.attachment import Attached, GivenAddress
-from kube_rdma.model.cni import Dns, Link, LinkAddress, LinkRoute, Result
+from kube_rdma.model.cni import CniInterface, CniResult, Dns, LinkAddress, LinkRoute
 from kube_rdma.model.device import PciAddress
 
-CLUSTER = Result(
-    links=(Link("cni0", "0a:00:00:00:00:01"), Link("eth0", "0a:00:00:00:00:02", "/run/n", 1450)),
+CLUSTER = CniResult(
+    links=(
+        CniInterface("cni0", "0a:00:00:00:00:01"),
+        CniInterface("eth0", "0a:00:00:00:00:02", "/run/n", 1450),
+    ),
     addresses=(LinkAddress(ip_interface("10.244.1.7/24"), ip_address("10.244.1.1"), 1),),
     routes=(LinkRoute(ip_network("0.0.0.0/0"), ip_address("10.244.1.1")),),
 )
@@ -75,8 +78,8 @@ def test_the_whole_annotation_byte_for_byte():
 
 def test_a_new_sandbox_of_a_pod_is_told_anew():
     """The cluster's network has another address, and one of ours is no longer asked for."""
-    links = (Link("eth0", "0a:00:00:00:00:09", "/run/m", 1450),)
-    new = Result(links, (LinkAddress(ip_interface("10.244.1.9/24"), None, 0),))
+    links = (CniInterface("eth0", "0a:00:00:00:00:09", "/run/m", 1450),)
+    new = CniResult(links, (LinkAddress(ip_interface("10.244.1.9/24"), None, 0),))
     first, *others = json.loads(status([PLAIN], "cbr0", new, WRITTEN))
     assert (first["mac"], first["ips"]) == ("0a:00:00:00:00:09", ["10.244.1.9"])
     assert "gateway" not in first
@@ -103,7 +106,7 @@ def test_dns_and_default_route():
     """Names of the cluster's answer, and the gateway of a default route that the pod asked for."""
     dns = Dns(("10.96.0.10",), "cluster.local", ("svc.cluster.local",), ("ndots:5",))
     routed = Attached(**{**fields(VF), "default_routes": (ip_address("192.168.111.254"),)})
-    first, second = json.loads(status([routed], result=Result(dns=dns)))
+    first, second = json.loads(status([routed], result=CniResult(dns=dns)))
     assert first["dns"] == {
         "nameservers": ["10.96.0.10"],
         "domain": "cluster.local",

@@ -4,10 +4,13 @@ from ipaddress import ip_address, ip_interface
 
 from kube_rdma.api.pod_networks_status import status
 from kube_rdma.model.attachment import Attached, GivenAddress
-from kube_rdma.model.cni import Link, LinkAddress, Result
+from kube_rdma.model.cni import CniInterface, CniResult, LinkAddress
 
-CLUSTER = Result(
-    links=(Link("cni0", "0a:00:00:00:00:01"), Link("eth0", "0a:00:00:00:00:02", "/run/n", 1450)),
+CLUSTER = CniResult(
+    links=(
+        CniInterface("cni0", "0a:00:00:00:00:01"),
+        CniInterface("eth0", "0a:00:00:00:00:02", "/run/n", 1450),
+    ),
     addresses=(LinkAddress(ip_interface("10.244.1.7/24"), ip_address("10.244.1.1"), 1),),
 )
 CARD = Attached(
@@ -54,4 +57,6 @@ def test_the_whole_annotation_byte_for_byte():
 def test_without_a_result_only_ours_are_told():
     """Nobody said what the cluster's plugins made; a result that is empty is told as one."""
     assert '"eth0"' not in status([CARD], "cbr0", None)
-    assert status([], "cbr0", Result()) == ('[{\n    "cniName": "cbr0",\n    "deviceInfo": {}\n}]')
+    assert status([], "cbr0", CniResult()) == (
+        '[{\n    "cniName": "cbr0",\n    "deviceInfo": {}\n}]'
+    )

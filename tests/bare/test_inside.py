@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kube_rdma_lab.bare.results import Line, Outcome, Reader
+from kube_rdma_lab.bare.results import ReportLine, ReportReader, TestOutcome
 from kube_rdma_lab.bare.run import INSIDE
 
 TESTS = """
@@ -57,14 +57,14 @@ def lines(tmp_path):
             cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert "collected 6 items" in done.stdout
-        return list(Reader(tmp_path / "results").new())
+        return list(ReportReader(tmp_path / "results").new())
 
     return run
 
 
 def test_each_test_begins_and_ends_under_its_node_id(lines):
     said = lines()
-    assert said.pop() == Line("")
+    assert said.pop() == ReportLine("")
     begun = [line.test for line in said if line.result is None]
     assert begun == [line.test for line in said if line.result]
     assert "test_some.py::TestMany::test_in_a_class[a/b::c]" in begun
@@ -73,15 +73,15 @@ def test_each_test_begins_and_ends_under_its_node_id(lines):
 def test_results_are_what_came_of_the_tests(lines):
     """With traceback and what was printed, the reason of a skip, the figures of a benchmark."""
     results = {line.test.partition("::")[2]: line.result for line in lines() if line.result}
-    assert results["test_good"].outcome is Outcome.PASSED
+    assert results["test_good"].outcome is TestOutcome.PASSED
     assert results["test_good"].facts == {"ms": "7"}
     bad = results["test_bad"]
     assert (bad.outcome, "a traceback" in bad.text, "printed" in bad.text) == ("failed", True, True)
-    assert results["test_not_here"].outcome is Outcome.SKIPPED
+    assert results["test_not_here"].outcome is TestOutcome.SKIPPED
     assert "not here" in results["test_not_here"].text
-    assert results["test_left"].outcome is Outcome.FAILED
+    assert results["test_left"].outcome is TestOutcome.FAILED
     assert "at teardown" in results["test_left"].text
 
 
 def test_of_a_test_that_takes_pytest_with_it_only_the_beginning_is_said(lines):
-    assert lines(DIE="yes")[-1] == Line("test_some.py::test_dies")
+    assert lines(DIE="yes")[-1] == ReportLine("test_some.py::test_dies")

@@ -11,10 +11,10 @@ from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.model.attachment import HostLink, HostNetwork
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function_step import FunctionPlace
-from kube_rdma.model.link import Host
-from kube_rdma.model.selftest import Scene
+from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.selftest import SelftestScene
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.programs.selftest import Doors
+from kube_rdma.programs.selftest import SelftestDependencies
 from kube_rdma_testing.kernel.network import FakeNetwork
 from kube_rdma_testing.kernel.network_vf import seen_functions
 from tests.rules.pod_networks import AS_MADE, WIDE_MADE
@@ -61,7 +61,7 @@ class World:
         links = tuple(self._link(one) for one in kernel.within(kernel.node))
         places = [link.virtual for link in links if link.virtual]
         mode = NamespaceMode.SHARED if kernel.shared else NamespaceMode.EXCLUSIVE
-        return Scene(
+        return SelftestScene(
             cards=tuple(map(self._card, self.cards)),
             network=HostNetwork(links, mode),
             functions=seen_functions(kernel, places),
@@ -72,7 +72,9 @@ class World:
 
     def _link(self, one):
         physical = one.physical
-        place = physical and FunctionPlace(Host(physical.index, physical.name), physical.pci, 0)
+        place = physical and FunctionPlace(
+            PlannedHostLink(physical.index, physical.name), physical.pci, 0
+        )
         return HostLink(
             *(one.index, one.name, one.mtu, one.mac, one.up, one.pci),
             "infiniband" if one.hardware == INFINIBAND else "ether",
@@ -110,7 +112,7 @@ class World:
             yield Failing(self, pod)
 
     def doors(self):
-        return Doors(
+        return SelftestDependencies(
             self.look,
             self.namespace,
             self.open_pod,

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.selftest import Asked, Kind, LeftOut, Stage
+from kube_rdma.model.selftest import SelftestRequest, TrialKind, TrialStage, UntriedCard
 from kube_rdma.model.step import GiveBackLink, RemoveLink
 from kube_rdma.programs.cli.main import cli
 from kube_rdma.programs.cli.verify import verified
@@ -30,7 +30,7 @@ WORLDS = {
     "exclusive function": lambda: World(card(0, virtual=True), exclusive=True),
     "exclusive infiniband": lambda: World(card(0, virtual=True, **WIDE), exclusive=True),
 }
-NAMED = Asked(("ens0f0",))
+NAMED = SelftestRequest(("ens0f0",))
 
 
 def run(world, asked=NAMED):
@@ -71,13 +71,13 @@ def test_a_kernel_that_fails_at_a_step_gives_all_back_and_the_step_is_named(worl
 def test_what_cannot_be_given_back_is_said_and_the_rest_comes_back():
     world = World(card(0, soft=True, virtual=True))
     world.fail_undo = GiveBackLink
-    result, then = run(world, Asked(("ens0f0",), (Kind.FUNCTION, Kind.TAKE)))
+    result, then = run(world, SelftestRequest(("ens0f0",), (TrialKind.FUNCTION, TrialKind.TAKE)))
     first = result.troubles[0]
     assert (then.kind, then.reason) == (
-        Kind.TAKE,
+        TrialKind.TAKE,
         "not everything of this card could be given back",
     )
-    assert (first.stage, first.left, type(first.act)) == (Stage.UNDO, True, GiveBackLink)
+    assert (first.stage, first.left, type(first.act)) == (TrialStage.UNDO, True, GiveBackLink)
     assert world.kernel.named(world.kernel.node, "pf10").functions[0].vlan == 0
     assert world.waited >= world.doors().patience
 
@@ -100,7 +100,7 @@ def test_what_is_left_in_the_namespace_is_said():
             yield Lying(pod)
 
     doors = replace(world.doors(), open_pod=open_pod)
-    found = selftest(Asked(("ens0f0",), (Kind.MACVLAN,)), doors, lambda _: None)
+    found = selftest(SelftestRequest(("ens0f0",), (TrialKind.MACVLAN,)), doors, lambda _: None)
     assert "the interface kr-selftest was left in the namespace" in [
         one.message for one in found[0].troubles
     ]
@@ -127,9 +127,9 @@ def test_a_card_that_gets_an_address_meanwhile_is_left_alone():
         link = world.kernel.named(world.kernel.node, "ens1f0")
         link.addresses = [(ip_address("10.0.0.1"), 24)]
 
-    found = selftest(Asked(), world.doors(), tell)
-    assert [one.passed for one in found if not isinstance(one, LeftOut)] == [True, True]
-    left = [one for one in found if isinstance(one, LeftOut)]
+    found = selftest(SelftestRequest(), world.doors(), tell)
+    assert [one.passed for one in found if not isinstance(one, UntriedCard)] == [True, True]
+    left = [one for one in found if isinstance(one, UntriedCard)]
     assert {one.card.id for one in left} == {world.cards[1].id}
     assert "10.0.0.1/24" in left[0].reason
 
@@ -147,7 +147,7 @@ def test_a_signal_is_heard_and_interrupts_nothing(number):
 def test_a_card_whose_device_has_another_name_by_now_is_still_the_card():
     """Binding the driver of an InfiniBand function anew gives it one."""
     world = World(card(0, virtual=True, **WIDE))
-    found = run(world, Asked(("mlx5_0",), (Kind.FUNCTION, Kind.TAKE)))
+    found = run(world, SelftestRequest(("mlx5_0",), (TrialKind.FUNCTION, TrialKind.TAKE)))
     assert [one.passed for one in found] == [True, True]
     assert world.kernel.rdma[0].name != "mlx5_0"
 
@@ -155,7 +155,7 @@ def test_a_card_whose_device_has_another_name_by_now_is_still_the_card():
 def test_the_command_tells_before_it_does():
     world = World(card(0), card(1, virtual=True))
     said = []
-    assert verified(Asked(), world.doors(), said.append, yes=False)
+    assert verified(SelftestRequest(), world.doors(), said.append, yes=False)
     text = "\n".join(said)
     assert world.ran == 0
     assert "Nothing is touched without --yes" in text
@@ -166,10 +166,10 @@ def test_the_command_tells_before_it_does():
 def test_the_command_shows_a_row_for_each_plan_and_a_sentence_for_each_failure():
     world = World(card(0))
     said = []
-    assert verified(Asked(), world.doors(), said.append, yes=True)
+    assert verified(SelftestRequest(), world.doors(), said.append, yes=True)
     assert said[-1].endswith("2 of 2 plans passed.")
     world.ran, world.fail_at, said = 0, 1, []
-    assert not verified(Asked(), world.doors(), said.append, yes=True)
+    assert not verified(SelftestRequest(), world.doors(), said.append, yes=True)
     text = "\n".join(said)
     assert "when it was attached: step 1, make kr-selftest, macvlan (bridge) on ens0f0" in text
     assert "1 of 2 plans passed." in text
@@ -182,7 +182,7 @@ def test_nothing_to_try_is_refused_after_the_reasons(yes):
     world.routed = ("ens0f0",)
     said = []
     with pytest.raises(Refused, match="no plan to try"):
-        verified(Asked(), world.doors(), said.append, yes=yes)
+        verified(SelftestRequest(), world.doors(), said.append, yes=yes)
     assert "the node itself is reached through ens0f0" in "\n".join(said)
     assert world.ran == 0
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kube_rdma.adapters.cluster.calls import Pace
+from kube_rdma.adapters.cluster.calls import RequestTiming
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.errors import Conflict
-from kube_rdma.adapters.cluster.kinds import EVERYWHERE, NOTHING, Codec, Kind, Wanted
+from kube_rdma.adapters.cluster.kinds import EVERYWHERE, NOTHING, ObjectCodec, ObjectKind, Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Synced
 from kube_rdma.model.errors import Refused, Unavailable
@@ -25,7 +25,7 @@ from kube_rdma_testing.cluster.server import FakeServer
 
 REAL = os.environ.get("KUBE_RDMA_TEST_KUBECONFIG")
 POWERLESS = os.environ.get("KUBE_RDMA_TEST_POWERLESS")
-QUICK = Pace(pause=lambda failures: 0.0 if failures < 2 else 0.02)
+QUICK = RequestTiming(pause=lambda failures: 0.0 if failures < 2 else 0.02)
 
 
 class Spec(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,17 +37,17 @@ class Status(msgspec.Struct, frozen=True):
     seen: int = 0
 
 
-TRIAL = Kind(
+TRIAL = ObjectKind(
     *("contract.kube-rdma.io", "v1", "Trial", "trials"),
     namespaced=False,
-    spec=Codec.of(Spec),
-    status=Codec.of(Status),
+    spec=ObjectCodec.of(Spec),
+    status=ObjectCodec.of(Status),
 )
 UNKNOWN = replace(TRIAL, plural="nobodies", kind="Nobody")
-CRD = Kind(
+CRD = ObjectKind(
     *("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
     namespaced=False,
-    spec=Codec(lambda data: data, lambda data: data),
+    spec=ObjectCodec(lambda data: data, lambda data: data),
     status=NOTHING,
 )
 NUMBER, TEXT = {"type": "integer"}, {"type": "string"}

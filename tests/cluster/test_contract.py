@@ -7,7 +7,7 @@ import pytest
 
 from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.kinds import Owner, Wanted, Where
-from kube_rdma.adapters.cluster.watching import Changed, Gone, Synced
+from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
 from kube_rdma.model.errors import Refused
 
 from .conftest import TRIAL, UNKNOWN, Spec, Status, Told
@@ -219,7 +219,7 @@ async def test_a_watch_tells_what_is_there_then_what_changes(door):
         second = await make(door.other, "b")
         assert await told.next() == Changed(second)
         await door.other.delete(TRIAL, changed)
-        assert await told.next() == Gone("a", "", made.uid)
+        assert await told.next() == Deleted("a", "", made.uid)
 
 
 async def test_a_watch_keeps_to_its_selection(door):
@@ -230,7 +230,7 @@ async def test_a_watch_keeps_to_its_selection(door):
         red = await make(door.other, "a", labels=(("colour", "red"),))
         assert await told.next() == Changed(red)
         await door.other.patch(TRIAL, "a", labels=(("colour", "blue"),))
-        assert await told.next() == Gone("a", "", red.uid)
+        assert await told.next() == Deleted("a", "", red.uid)
         back = await door.other.patch(TRIAL, "blue", labels=(("colour", "red"),))
         assert await told.next() == Changed(back)
 

@@ -12,11 +12,11 @@ from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds import Where
-from kube_rdma.adapters.cluster.networks import Networks
+from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cluster.nodes import NODE, Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
-from kube_rdma.adapters.cluster.watching import Gone
+from kube_rdma.adapters.cluster.watching import Deleted
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.node import NodeState, Taint
 from kube_rdma.model.pod import PodState
@@ -34,9 +34,9 @@ async def put(door, kind, name, spec, status, **meta):
     """Create an object as the kubelet and users do, with all fields, status included."""
     namespace = "default" if kind.namespaced else ""
     document = {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": name, **meta}}
-    request = wire.Request("create", "", "v1", kind.plural, namespace)
+    request = wire.ApiRequest("create", "", "v1", kind.plural, namespace)
     await door.other.write(with_body(request, document | {"spec": spec}))
-    request = wire.Request("patch", "", "v1", kind.plural, namespace, name, "status")
+    request = wire.ApiRequest("patch", "", "v1", kind.plural, namespace, name, "status")
     await door.other.write(with_body(request, {"status": status}, wire.MERGE))
 
 
@@ -92,7 +92,9 @@ async def test_a_node_is_watched(door, node):
             if isinstance(notice, NodeState) and notice.labels == (("mode", "shared"),):
                 break
         await clear_all(door.other, NODE, Where(name=node))
-        assert [each async for each in notices_until(notices, Gone)][-1] == Gone(node, "", seen.uid)
+        assert [each async for each in notices_until(notices, Deleted)][-1] == Deleted(
+            node, "", seen.uid
+        )
 
 
 async def notices_until(notices, end):
@@ -129,7 +131,7 @@ async def test_a_pod(door, name):
 async def test_a_pod_is_told_its_networks_and_another_of_its_name_is_not(door, name):
     """It was deleted and made anew since it was read."""
     await put_pod(door, name)
-    pods, networks = Pods(door.cluster), Networks(door.cluster)
+    pods, networks = Pods(door.cluster), NetworkObjects(door.cluster)
     pod = await pods.read("default", name)
     with pytest.raises(Conflict) as lost:
         await networks.tell(replace(pod, uid=str(uuid.uuid4())), (("n", "2"),))
@@ -175,7 +177,7 @@ async def telling(events):
 async def written(door, name):
     """The Events about an object, as on the wire."""
     query = (("fieldSelector", "metadata.namespace=default"),)
-    request = wire.Request("list", "events.k8s.io", "v1", "events", "default", query=query)
+    request = wire.ApiRequest("list", "events.k8s.io", "v1", "events", "default", query=query)
     found = msgspec.json.decode(await door.other.write(request))["items"]
     return [event for event in found if event["regarding"]["name"] == name]
 

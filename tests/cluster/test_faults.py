@@ -9,7 +9,7 @@ import pytest
 from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Changed, Cut, Gone, Muddled, Synced
+from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.model.errors import Refused, Unavailable
 
 from .conftest import QUICK, TRIAL, Spec, Told
@@ -101,7 +101,7 @@ async def test_a_watch_outlives_a_cut(cluster, line, other):
         await asyncio.sleep(0.1)  # some rounds that fail
         assert not waiting.done()
         line.mend()
-        assert await waiting == Gone("a", "", first.uid)
+        assert await waiting == Deleted("a", "", first.uid)
         assert await told.sync() == [Changed(changed)]
 
 
@@ -142,7 +142,7 @@ async def test_a_namesake_is_told_as_two(cluster, line, other):
         await other.delete(TRIAL, old)
         new = await other.create(TRIAL, trial("a"))
         line.mend()
-        assert await told.sync() == [Gone("a", "", old.uid), Changed(new)]
+        assert await told.sync() == [Deleted("a", "", old.uid), Changed(new)]
 
 
 async def test_a_right_that_is_taken_later_is_a_cut(cluster, server, line):
@@ -172,7 +172,7 @@ async def test_what_is_not_understood_is_told_and_stops_nothing(cluster, server,
         assert "size" in muddled.why
         assert rest == [Changed(good)]
         server.remove(TRIAL, "odd")
-        assert isinstance(await told.next(), Gone)
+        assert isinstance(await told.next(), Deleted)
     server.put(TRIAL, odd)
     with pytest.raises(Refused, match="Trial odd"):
         await cluster.list(TRIAL)

@@ -17,8 +17,8 @@ from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ip import (
     Block,
     Board,
+    CellHolding,
     Family,
-    Holding,
     IPPool,
     IPRange,
     NodeLease,
@@ -34,7 +34,7 @@ ON_FAKE = pytest.mark.skipif(bool(REAL), reason="faults are planted in the fake"
 
 POOL = IPPool("rail-0", (IPRange(ip_network("10.0.0.0/24")),))
 CELL, _ = cell_of("default", ip_address("10.0.0.70"))
-BLOCK = Block(CELL, (Holding("node-1", 0b1011),), (Pin("a/b/c", 3),), 1)
+BLOCK = Block(CELL, (CellHolding("node-1", 0b1011),), (Pin("a/b/c", 3),), 1)
 LEASE = NodeLease("node-1", "journal", "boot", 1)
 WANT = Want("node-2", Family.V4, None, 2)
 GARBLED = {
@@ -65,14 +65,14 @@ async def cluster(api):
 
 @pytest.fixture
 def door(cluster):
-    return ipam_objects.Addresses(cluster, "kube-system")
+    return ipam_objects.IpamObjects(cluster, "kube-system")
 
 
 async def test_a_block_is_made_changed_and_dropped(door):
     """What is read is what was written, with the version of the object."""
     made = await door.write_block(BLOCK)
     assert replace(made, version=None) == BLOCK
-    more = replace(made, holdings=(Holding("node-2", 1),), edition=2)
+    more = replace(made, holdings=(CellHolding("node-2", 1),), edition=2)
     changed = await door.write_block(more)
     assert await door.block(CELL) == changed == replace(more, version=changed.version)
     assert await door.blocks() == {CELL: changed}
@@ -95,7 +95,7 @@ async def test_only_one_of_two_writes_of_a_block_succeeds(door):
 async def test_a_write_without_an_answer_is_none(api):
     """Whether it was done, only reading tells."""
     line = api.line()
-    door = ipam_objects.Addresses(Cluster(line, QUICK), "kube-system")
+    door = ipam_objects.IpamObjects(Cluster(line, QUICK), "kube-system")
     line.lose = 1
     assert await door.write_block(BLOCK) is None
     assert (await door.block(CELL)).edition == 1

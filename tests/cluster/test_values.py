@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.kinds import Wanted
-from kube_rdma.adapters.cluster.nodes import NODE, NodeSpec, whole
+from kube_rdma.adapters.cluster.nodes import NODE, NodeObjectSpec, whole
 
 from .conftest import TRIAL, Spec
 
@@ -51,4 +51,4 @@ def test_what_is_written_is_read(wanted):
 def test_a_kind_that_is_only_read_is_not_written():
     """A Node decoded in part must not be written back in part."""
     with pytest.raises(TypeError, match="only reads"):
-        wire.document(NODE, Wanted("node-1", spec=NodeSpec()))
+        wire.document(NODE, Wanted("node-1", spec=NodeObjectSpec()))

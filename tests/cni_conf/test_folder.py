@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from kube_rdma.adapters.cni.conf import binary
-from kube_rdma.adapters.cni.conf.folder import ConfFolder, Keeper, Pace, remove
-from kube_rdma.adapters.cni.conf.places import Places
+from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, Keeper, remove
+from kube_rdma.adapters.cni.conf.places import CniPlaces
 from kube_rdma.model.cni_conf import IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.rules.cni_conf.binaries import proven
@@ -20,9 +20,9 @@ from kube_rdma.rules.cni_conf.conflist import plan, unplan
 
 LIST = '{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "bridge"}]}'
 LONE = '{"cniVersion": "1.0.0", "name": "net", "type": "bridge"}'
-AT_ONCE = Pace(settle=0.0, first=0.0, longest=0.0, calm=600.0)
+AT_ONCE = FolderTiming(settle=0.0, first=0.0, longest=0.0, calm=600.0)
 OTHERS = ("bridge", "ptp", "multus")
-PLACES = Places(PurePosixPath("/net.d"), PurePosixPath("/bin"), "the test")
+PLACES = CniPlaces(PurePosixPath("/net.d"), PurePosixPath("/bin"), "the test")
 
 
 def chain(files, binaries):
@@ -150,7 +150,7 @@ async def test_a_removed_binary_comes_back(host):
 async def test_a_quarrel_gets_slower(host):
     """Against a writer who undoes us at once, the keeper waits instead of writing on and on."""
     host.put("10-net.conflist", LIST)
-    async with host.kept(pace=Pace(settle=0.0, first=3600.0, longest=3600.0)):
+    async with host.kept(pace=FolderTiming(settle=0.0, first=3600.0, longest=3600.0)):
         for count in (1, 2):
             await host.until(count)
             host.put("10-net.conflist", LIST)

@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kube_rdma.adapters.cni.exec.plugins import Host, Plugins
-from kube_rdma.adapters.cni.exec.process import Outcome
+from kube_rdma.adapters.cni.exec.plugins import HostPlugins, Plugins
+from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.ip import InterfaceName
@@ -72,7 +72,7 @@ class RealWorld:
 
     def at(self, root, patience):
         """The folder below a root, for a time."""
-        return Host(root, PurePosixPath(self.folder), partial(below, root), patience)
+        return HostPlugins(root, PurePosixPath(self.folder), partial(below, root), patience)
 
     def put(self, name, answer=None):
         facts = vars(answer or Answer())
@@ -118,7 +118,7 @@ class FakeWorld:
             self._calls.append((name, dict(variables), json.loads(text)))
             if answer.hangs:
                 return None
-            return Outcome(answer.code, answer.out.encode(), answer.errors.encode())
+            return ProcessOutcome(answer.code, answer.out.encode(), answer.errors.encode())
 
         self.host.plugins[name] = plugin
 

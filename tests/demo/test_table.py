@@ -1,6 +1,6 @@
 """The demo's table, letter by letter."""
 
-from kube_rdma_lab.demo.perftest import Outcome, Series
+from kube_rdma_lab.demo.perftest import Measurement, Series
 from kube_rdma_lab.demo.scc import NodeRow, PodRow, Proof
 from kube_rdma_lab.demo.table import render
 
@@ -13,9 +13,9 @@ PROOF = Proof(
         PodRow("rdma-test-pod", "node-1", "10.244.1.2", ("rdma_cm", "uverbs0")),
         PodRow("rdma-test-pod-1", "node-2", "10.244.2.2", ("rdma_cm", "uverbs0")),
     ),
-    read=Outcome(3000, 0.31, ()),
-    pod_to_pod=Series(tuple(Outcome(1000, value, ()) for value in (0.23, 0.24, 0.26))),
-    host_to_host=Series(tuple(Outcome(1000, value, ()) for value in (0.24, 0.25, 0.26))),
+    read=Measurement(3000, 0.31, ()),
+    pod_to_pod=Series(tuple(Measurement(1000, value, ()) for value in (0.23, 0.24, 0.26))),
+    host_to_host=Series(tuple(Measurement(1000, value, ()) for value in (0.24, 0.25, 0.26))),
 )
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from kube_rdma.adapters.journal.codec import Form, form
+from kube_rdma.adapters.journal.codec import RecordForm, form
 from kube_rdma.adapters.journal.format import FORMS
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from tests.journal.recorded import dataclasses
 
 
-def faults(classes: Iterable[type], forms: Iterable[Form]) -> Iterator[str]:
+def faults(classes: Iterable[type], forms: Iterable[RecordForm]) -> Iterator[str]:
     """One sentence for each thing that the disk would lose, or have twice."""
     forms = tuple(forms)
     table = {entry.of: entry for entry in forms}
@@ -65,11 +65,11 @@ class Planted:
             "Planted is told apart by name, which is no key of it",
         ),
         (
-            (form(Planted, "Host", "colour size"), form(Host, "Host", "index name")),
+            (form(Planted, "Host", "colour size"), form(PlannedHostLink, "Host", "index name")),
             "Host is the tag of two classes",
         ),
     ],
 )
-def test_a_planted_fault_is_found(forms: tuple[Form, ...], sentence: str) -> None:
+def test_a_planted_fault_is_found(forms: tuple[RecordForm, ...], sentence: str) -> None:
     """Each kind of fault is named."""
     assert list(faults((Planted,), forms)) == [sentence]

@@ -12,7 +12,7 @@ from typing import Any
 
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.ip import Booking, BootId, ContainerId, JournalId, NodeName
-from kube_rdma.rules.ipam.effects import Act, Desk, Talk
+from kube_rdma.rules.ipam.effects import Act, IpamAgentState, Talk
 
 NOTHING = object()
 
@@ -68,7 +68,7 @@ class Machine:
     cut_off: bool = False
     serving: bool = True  # its Node object exists, without the out-of-service taint
     besieged: float = 0.0  # cut off at least until then
-    desk: Desk | None = None
+    desk: IpamAgentState | None = None
     tasks: list[Task] = field(default_factory=list)
     entered: bool = False
     next_renew: float = 0.0

@@ -25,7 +25,7 @@ class Node:
 
     def __init__(self, name: str, store: Store, *pools: IPPool) -> None:
         self.store, self.acts = store, []
-        self.desk = talk.Desk(
+        self.desk = talk.IpamAgentState(
             NodeLease(name, f"journal-{name}", f"boot-{name}"),
             load(name, (), 0.0),
             Timing(),

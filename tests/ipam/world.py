@@ -26,7 +26,7 @@ from kube_rdma.model.ip import (
 from kube_rdma.rules.ipam import agent as serve
 from kube_rdma.rules.ipam import effects as talk
 from kube_rdma.rules.ipam.cells import zones
-from kube_rdma.rules.ipam.gc import Post, Scene, patrol
+from kube_rdma.rules.ipam.gc import ClusterView, Post, patrol
 from kube_rdma.rules.ipam.grant import Granted
 from kube_rdma.rules.ipam.node_state import load
 
@@ -120,7 +120,7 @@ class World:
         """The agent starts: it has its disk, and knows nothing else."""
         lease = NodeLease(machine.name, machine.journal, machine.boot, duration=TIMING.contact)
         state = load(machine.name, machine.disk.values(), self._clock(machine))
-        machine.desk = talk.Desk(lease, state, TIMING, self.catalog)
+        machine.desk = talk.IpamAgentState(lease, state, TIMING, self.catalog)
         machine.next_renew = self.now + TIMING.contact / 3
 
         def entered(result: object) -> None:
@@ -189,7 +189,7 @@ class World:
                 for node in set(leases) - serving:
                     leases[node] = replace(leases[node], fenced=True)
                     self.truth.fenced(node)
-            scene = Scene(dict(store.blocks), leases, tuple(store.boards.values()), serving)
+            scene = ClusterView(dict(store.blocks), leases, tuple(store.boards.values()), serving)
             task = Task(f"{offset}", patrol(post, scene), lambda _: None)
             task.begin()
             self.patrols.append(task)

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kube_rdma.adapters.cluster import ipam_objects
-from kube_rdma.adapters.cluster.calls import Pace as WatchPace
+from kube_rdma.adapters.cluster.calls import RequestTiming as WatchPace
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api import ip_objects
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ip import Ask, NicAsk, Timing
-from kube_rdma.programs.ipam.node import Addresses, Doors
-from kube_rdma.programs.ipam.pace import Pace
+from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
+from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.disk import FakeDisk
 
@@ -45,7 +45,9 @@ class World:
     def __init__(self):
         self.server = FakeServer([ipam_objects.IP_POOL, ipam_objects.IP_BLOCK, ipam_objects.LEASE])
         self.clock = Clock()
-        self.pace = Pace(TIMING, self.clock, call=1.0, tick=0.005, patrol=0.005, pause=at_once)
+        self.pace = IpamTiming(
+            TIMING, self.clock, call=1.0, tick=0.005, patrol=0.005, pause=at_once
+        )
         self.disks = {}
         self.lines = {}
 
@@ -69,8 +71,8 @@ class World:
     async def node(self, name="node-1", *, boot="boot-1", disk=None, entered=True):
         """A running node; its disk stays when it ends."""
         disk = disk or self.disks.setdefault(name, FakeDisk())
-        doors = Doors(self.cluster(name), SPACE, disk)
-        async with Addresses(name, boot, doors, self.pace) as addresses:
+        doors = IpamDependencies(self.cluster(name), SPACE, disk)
+        async with NodeAddresses(name, boot, doors, self.pace) as addresses:
             if entered:
                 await until(lambda: gives(addresses))
             yield addresses

@@ -297,7 +297,7 @@ class Held:
 async def test_a_write_that_was_given_up_is_never_answered(world):
     """Its outcome is unknown, which is None, and what comes later reaches nobody."""
     held = Held(world.server.line())
-    runner = Runner(ipam_objects.Addresses(Cluster(held), SPACE), replace(world.pace, call=0.02))
+    runner = Runner(ipam_objects.IpamObjects(Cluster(held), SPACE), replace(world.pace, call=0.02))
 
     def renewal():
         return (yield WriteLease(NodeLease("node-1", JournalId("j"), "b")))

@@ -8,7 +8,7 @@ import pytest
 from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.ip import Block, Cell, Family, Holding, IPPool, IPRange
+from kube_rdma.model.ip import Block, Cell, CellHolding, Family, IPPool, IPRange
 from kube_rdma.programs.ipam.report import Reporter
 from kube_rdma_testing.cluster.server import FakeServer
 
@@ -28,7 +28,7 @@ async def hold(cluster, count):
     """Let a node hold so many addresses of the pool's only cell."""
     cell = Cell("default", Family.V4, int(SUBNET.network_address))
     bits = ((1 << count) - 1) << 1
-    block = Block(cell, (Holding("node-1", bits),))
+    block = Block(cell, (CellHolding("node-1", bits),))
     await cluster.create(IP_BLOCK, Wanted(cell.name, spec=block))
 
 

@@ -24,7 +24,7 @@ from kube_rdma.model.cni import Dns
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.ip import Booking, JournalIdentity, Lease
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pool import (
     AppliedPools,
     Attach,
@@ -43,7 +43,7 @@ V4, V6 = ip_address("192.168.111.7"), ip_address("fd00:111::7")
 GATEWAY = ip_address("192.168.111.1")
 PCI, PHYSICAL = PciAddress("0000:81:00.2"), PciAddress("0000:81:00.0")
 MAC = "02:00:00:00:00:01"
-PARENT = Host(3, "ens2f0")
+PARENT = PlannedHostLink(3, "ens2f0")
 PLACE = vf.FunctionPlace(PARENT, PHYSICAL, 0)
 SANDBOX = Sandbox(
     CONTAINER, PodName("default", "tr\u00e4iner-0"), "6f1d", "/run/netns/cni-1", 4026532666
@@ -119,7 +119,7 @@ PLANS = (
                 vf.FunctionSettings(link_state=vf.LinkState.AUTO),
             ),
             step.TakeLink(
-                Host(9, "ens2f0v0"),
+                PlannedHostLink(9, "ens2f0v0"),
                 "net2",
                 PCI,
                 1500,
@@ -132,7 +132,7 @@ PLANS = (
             step.SetLink("net2"),
             step.MakeLink(
                 step.VirtualKind.IPVLAN,
-                Host(9, "net2"),
+                PlannedHostLink(9, "net2"),
                 "net2i",
                 "kube-rdma c/net2i",
                 "l2",
@@ -157,9 +157,15 @@ PLANS = (
             vf.RebindFunction(PCI, PHYSICAL, "mlx5_core", "0200:0000:0000:0001", "ffff:" * 3),
             step.AwaitPartition(PCI, 0x7001),
             step.MakeLink(
-                step.VirtualKind.IPOIB, Host(5, "ib0"), "net3", "kube-rdma c/net3", pkey=0x7001
+                step.VirtualKind.IPOIB,
+                PlannedHostLink(5, "ib0"),
+                "net3",
+                "kube-rdma c/net3",
+                pkey=0x7001,
             ),
-            step.TakeLink(Host(6, "ib1"), "net3", None, 2044, "80:" * 19 + "00", up=False),
+            step.TakeLink(
+                PlannedHostLink(6, "ib1"), "net3", None, 2044, "80:" * 19 + "00", up=False
+            ),
             step.MoveRdma("mlx5_3", None),
         ),
     ),

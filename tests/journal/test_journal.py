@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kube_rdma.adapters.journal.codec import Codec, form
+from kube_rdma.adapters.journal.codec import RecordCodec, form
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import FORMS
 from kube_rdma.adapters.journal.journal import Journal, Loaded
@@ -26,7 +26,7 @@ class Note:
 
 
 KINDS = {"note": Note, "promise": Promise}
-CODEC = Codec((form(Note, "Note", "text numbers"), *FORMS))
+CODEC = RecordCodec((form(Note, "Note", "text numbers"), *FORMS))
 PROMISE = Promise("n1", "rdma/hca", ("c@e-0", "c-1"), ("c@e",), "x=y", 1.5, ("n0",))
 OLD, NEW = Note("old", (1, 2)), Note("new")
 STEPS = ("create", "write", "fsync", "rename", "fsync of the folder")

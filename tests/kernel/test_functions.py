@@ -10,9 +10,9 @@ import pytest
 from kube_rdma.adapters.kernel.netlink.default_routes import merge_routes
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey, survey_tree
 from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import PciAddress, Seat
+from kube_rdma.model.device import PciAddress, PciSeat
 from kube_rdma.model.survey import Fault
 from kube_rdma.programs.survey import take_survey
 from kube_rdma_lab.native.tree_text import unpack
@@ -24,7 +24,7 @@ BUS = "devices/pci0000:80/0000:80:01.0"
 
 
 def seat(pci, **more):
-    return Seat(pci, "pci0000:80", (PciAddress("0000:80:01.0"), pci), 1, **more)
+    return PciSeat(pci, "pci0000:80", (PciAddress("0000:80:01.0"), pci), 1, **more)
 
 
 ETH = Netdev("eth0", "ether", up=True, carrier=True)
@@ -179,7 +179,7 @@ def test_routes_that_could_not_be_asked_for_are_a_fault(root):
 
 
 def test_an_interface_that_moves_into_a_pod_while_it_is_read_is_no_fault(root):
-    class Moving(Tree):
+    class Moving(SysfsTree):
         """eth0 is gone after its place was found; what is left of its files cannot be read."""
 
         def text(self, path, *, required=True):

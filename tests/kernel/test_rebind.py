@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.adapters.kernel.sriov.functions import locked
-from kube_rdma.adapters.kernel.sriov.rebind import Functions
+from kube_rdma.adapters.kernel.sriov.rebind import FunctionDrivers
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused, Unavailable
@@ -66,7 +66,7 @@ class Kernel:
 
     def functions(self, patience=0.0):
         devices = self.root / "class/infiniband"
-        return Functions(devices, self.write, patience, partition_patience=0.0)
+        return FunctionDrivers(devices, self.write, patience, partition_patience=0.0)
 
     def step(self, **facts):
         digits = self.own.strip().replace(":", "")
@@ -144,7 +144,7 @@ def test_a_guid_that_does_not_come_is_told(kernel):
 def test_one_function_of_a_card_at_a_time(kernel):
     """By the lock that making functions takes too."""
     place = kernel.root / "bus/pci/devices" / PHYSICAL
-    functions = Functions(kernel.root / "class/infiniband", kernel.write, lock_patience=0.0)
+    functions = FunctionDrivers(kernel.root / "class/infiniband", kernel.write, lock_patience=0.0)
     with (
         locked(place, "ibs3f0", 0.0),
         pytest.raises(Unavailable, match="another process has changed the virtual functions"),

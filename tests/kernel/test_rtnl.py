@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
 from kube_rdma.adapters.kernel.netlink.rtnl import (
-    Link,
+    RtnlLink,
     decode_default_route,
     decode_link,
     links,
@@ -101,7 +101,7 @@ def test_an_interface_names_the_function_it_sits_on():
     facts = {"name": b"ib0\0", "operstate": b"\x06", "carrier": b"\x01"}
     there = {"parent": b"0000:81:00.0\0", "bus": b"pci\0"}
     link = decode_link(head + attributes(**facts, **there))
-    assert link == Link("ib0", 5, "infiniband", True, True, "up", "0000:81:00.0", "pci")
+    assert link == RtnlLink("ib0", 5, "infiniband", True, True, "up", "0000:81:00.0", "pci")
     assert link.pci == "0000:81:00.0"
     virtio = decode_link(head + attributes(**facts, parent=b"virtio2\0", bus=b"virtio\0"))
     assert (virtio.pci, virtio.parent) == (None, "virtio2")

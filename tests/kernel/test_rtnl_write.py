@@ -22,7 +22,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
 )
 from kube_rdma.adapters.kernel.pod.announce import advertisement, arp_announcement
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod_view import SeenRoute, SeenRule
 from kube_rdma.model.step import (
     AddAddress,
@@ -36,7 +36,7 @@ from kube_rdma.model.step import (
 )
 
 CREATE_ONLY, CREATE_OR_REPLACE = 0x600, 0x500
-PARENT = Host(7, "eth1")
+PARENT = PlannedHostLink(7, "eth1")
 MAC = "02:00:00:00:00:01"
 V4, V6 = ip_address("10.9.0.5"), ip_address("fd00::5")
 
@@ -95,7 +95,7 @@ def test_each_kind_has_data_of_its_own(kind, mode, pkey, data):
 
 
 def test_a_card_s_link_is_moved_and_renamed_in_one_request():
-    step = TakeLink(Host(7, "eth1"), "net1", None, 1500, MAC, up=True)
+    step = TakeLink(PlannedHostLink(7, "eth1"), "net1", None, 1500, MAC, up=True)
     request = rtnl_write.take_link(step, 12, 9)
     assert (request.kind, head(request.body)) == (19, (12, 0, 0))
     assert found(request.body) == {28: u32(9), 3: b"net1\0"}

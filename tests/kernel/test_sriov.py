@@ -13,9 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from kube_rdma.adapters.kernel.sriov.addresses import made_of
-from kube_rdma.adapters.kernel.sriov.functions import Sriov
+from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import PciAddress, Seat
+from kube_rdma.model.device import PciAddress, PciSeat
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.programs.survey import take_survey
 from kube_rdma_testing.kernel.network import KilledError
@@ -27,7 +27,7 @@ CARD = PciAddress("0000:81:00.0")
 
 
 def card(driver="igb"):
-    place = Seat(CARD, "pci0000:80", (PciAddress("0000:80:01.0"), CARD), 1, sriov_total=7)
+    place = PciSeat(CARD, "pci0000:80", (PciAddress("0000:80:01.0"), CARD), 1, sriov_total=7)
     netdevs = (Netdev("eth0", "ether", True, True),) if driver else ()
     return Function(place, 0x8086, 0x10C9, driver, netdevs)
 
@@ -43,7 +43,7 @@ class FakeWorld:
         self.kernel = FakeSriov(root)
 
     def sriov(self, **options):
-        return Sriov(self.root, self.kernel.write, **options)
+        return SriovCards(self.root, self.kernel.write, **options)
 
     def give(self, act, numbers):
         self.kernel.give(act, numbers)
@@ -163,10 +163,10 @@ def test_a_driver_that_does_not_like_a_function_is_told_of(world):
             raise OSError(code, os.strerror(code))
         world.kernel.write(path, text)
 
-    make = Sriov(world.root, write, world.kernel.give, patience=0.0).make
+    make = SriovCards(world.root, write, world.kernel.give, patience=0.0).make
     with pytest.raises(Unavailable, match="number 0 has no driver"):
         make(act(world, 0, 1))
-    make = Sriov(world.root, partial(write, code=errno.EROFS), world.kernel.give).make
+    make = SriovCards(world.root, partial(write, code=errno.EROFS), world.kernel.give).make
     with pytest.raises(Refused, match="in /sys, which may not be written"):
         make(act(world, 0, 1))
 
@@ -183,7 +183,7 @@ def test_whoever_dies_over_it_is_followed_by_who_ends_it(tmp_path):
 
         write, give = partial(dying, world.kernel.write), partial(dying, world.kernel.give)
         try:
-            Sriov(world.root, write, give).make(act(world, 0, 2))
+            SriovCards(world.root, write, give).make(act(world, 0, 2))
         except KilledError:
             now = len(functions(world))
             world.sriov(give=world.kernel.give).make(act(world, now, 2))
@@ -204,7 +204,7 @@ def test_it_waits_for_drivers_whose_module_comes_late(world):
             made.set()
 
     with ThreadPoolExecutor() as pool:
-        done = pool.submit(Sriov(world.root, write).make, act(world, 0, 2))
+        done = pool.submit(SriovCards(world.root, write).make, act(world, 0, 2))
         assert made.wait(30)
         assert not done.done()
         assert not any(one.driver for one in functions(world))
@@ -256,7 +256,7 @@ def test_what_may_pass_is_tried_again(world, number):
         raise OSError(number, os.strerror(number))
 
     with pytest.raises(Unavailable, match=r"eth0"):
-        Sriov(world.root, write).make(act(world, 0, 2))
+        SriovCards(world.root, write).make(act(world, 0, 2))
 
 
 def test_a_driver_that_makes_fewer_is_told(world):
@@ -266,7 +266,7 @@ def test_a_driver_that_makes_fewer_is_told(world):
         world.kernel.write(path, str(min(int(text), 3)))
 
     with pytest.raises(Unavailable, match="made 3 of 4"):
-        Sriov(world.root, write).make(act(world, 0, 4))
+        SriovCards(world.root, write).make(act(world, 0, 4))
 
 
 def test_a_kernel_without_the_switch_always_binds_drivers(world):
@@ -290,7 +290,7 @@ def test_two_at_once_change_a_card_one_after_the_other(world):
             assert go_on.wait(30)
 
     with ThreadPoolExecutor() as pool:
-        first = pool.submit(Sriov(world.root, slowly).make, act(world, 2, 4))
+        first = pool.submit(SriovCards(world.root, slowly).make, act(world, 2, 4))
         assert between.wait(30)
         second = pool.submit(world.sriov().make, act(world, 2, 4))
         go_on.set()

@@ -17,7 +17,7 @@ from kube_rdma.adapters.kernel.pod.errors import judged, refusal
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.function_step import FunctionPlace
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
@@ -64,9 +64,11 @@ class FakeWorld:
         eth.functions, eth.cannot = {0: AS_MADE}, frozenset({"link_state", "min_rate"})
         own = {"physical": eth, "number": 0}
         vf = self.kernel.add_link("vf0", mac=FUNCTION_MAC, pci="0000:81:00.1", **own)
-        self.place = FunctionPlace(Host(eth.index, "eth1"), eth.pci, 0)
-        self.parent = Host(eth.index, "eth1")
-        self.card = TakeLink(Host(vf.index, "vf0"), "net1", vf.pci, vf.mtu, FUNCTION_MAC, up=False)
+        self.place = FunctionPlace(PlannedHostLink(eth.index, "eth1"), eth.pci, 0)
+        self.parent = PlannedHostLink(eth.index, "eth1")
+        self.card = TakeLink(
+            PlannedHostLink(vf.index, "vf0"), "net1", vf.pci, vf.mtu, FUNCTION_MAC, up=False
+        )
         self.near = self.card
         self.kernel.add_pod(POD)
 
@@ -144,7 +146,7 @@ class RealWorld:
         self._netns = Path(f"/proc/{process.pid}/ns/net")
         ip("link", "add", "kr-card", "type", "veth", "peer", "name", "kr-peer")
         (found,) = json.loads(ip("-json", "link", "show", "kr-card"))
-        where = Host(found["ifindex"], "kr-card")
+        where = PlannedHostLink(found["ifindex"], "kr-card")
         self.card = TakeLink(where, "net1", None, found["mtu"], found["address"], up=False)
         self.near = self.card
 
@@ -235,7 +237,7 @@ class TestRealProbed(Probed):
 
 def test_macvlan_on_infiniband_is_refused_with_what_to_use(world):
     ib = world.kernel.add_link("ib0", mac="00:" * 19 + "01", hardware=32)
-    step = MakeLink(VirtualKind.MACVLAN, Host(ib.index, "ib0"), "net1", MARK)
+    step = MakeLink(VirtualKind.MACVLAN, PlannedHostLink(ib.index, "ib0"), "net1", MARK)
     with world.open() as pod, pytest.raises(Refused, match="ib0 is InfiniBand") as refused:
         pod.run(step)
     assert "ipoib" in refused.value.remedy
@@ -256,7 +258,7 @@ def test_a_device_moves_in_exclusive_mode_and_is_then_the_pod_s_alone():
 
 
 STEPS = (
-    MakeLink(VirtualKind.MACVLAN, Host(2, "eth1"), "net1", MARK, "bridge", 1400, MAC),
+    MakeLink(VirtualKind.MACVLAN, PlannedHostLink(2, "eth1"), "net1", MARK, "bridge", 1400, MAC),
     SetSysctl("net/ipv4/conf/net1/arp_ignore", "1"),
     SetLink("net1", 1400),
     AddAddress("net1", V4, 24),

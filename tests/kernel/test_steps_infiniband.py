@@ -28,7 +28,7 @@ from kube_rdma.model.function_step import (
     SetFunction,
 )
 from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import (
     AwaitPartition,
     GiveBackLink,
@@ -72,14 +72,14 @@ class World:
             self.kernel.rdma[-1].guid, self.kernel.rdma[-1].partitions = OWN, (0xFFFF, 0x8012)
         self.kernel.add_pod(POD)
         self.above, (self.link, _) = above, [one for one in self.kernel.links if one.physical]
-        place = FunctionPlace(Host(above.index, above.name), PHYSICAL, 0)
+        place = FunctionPlace(PlannedHostLink(above.index, above.name), PHYSICAL, 0)
         wanted = FunctionSettings(node_guid=GUID, port_guid=GUID)
         found = FunctionSettings(node_guid=OWN, port_guid=OWN)
         self.set = SetFunction(place, wanted, found)
         self.reset = ResetFunction(place, found)
         self.rebind = RebindFunction(PCI, PHYSICAL, "mlx5_core", GUID, OWN)
         self.bind_back = replace(self.rebind, guid=OWN, previous=GUID)
-        host = Host(self.link.index, "ibs0v0")
+        host = PlannedHostLink(self.link.index, "ibs0v0")
         self.take = TakeLink(host, net1, PCI, 2044, self.link.mac, up=True)
         self.give = GiveBackLink(host, net1, PCI, 2044, self.link.mac, up=True)
         self.move, self.bring = MoveRdma("mlx5_0", PCI), GiveBackRdma("mlx5_0", PCI)
@@ -159,7 +159,7 @@ def test_after_the_end_of_the_namespace_all_is_brought_home(world):
 
 
 def child(kind=VirtualKind.IPOIB):
-    return MakeLink(kind, Host(1, ib1), net1, MARK, pkey=0x12, inside=True)
+    return MakeLink(kind, PlannedHostLink(1, ib1), net1, MARK, pkey=0x12, inside=True)
 
 
 def test_a_child_stands_on_the_link_that_was_taken(world):
@@ -187,7 +187,9 @@ def test_a_child_without_its_parent_cannot_be(world):
 
 def test_a_child_that_came_back_to_the_node_is_removed(world):
     """IPoIB interfaces do not end with their namespace."""
-    step = MakeLink(VirtualKind.IPOIB, Host(world.above.index, "ibs0"), net1, MARK, pkey=0x12)
+    step = MakeLink(
+        VirtualKind.IPOIB, PlannedHostLink(world.above.index, "ibs0"), net1, MARK, pkey=0x12
+    )
     before = world.on_node()
     with world.kernel.open_pod(POD) as pod:
         pod.run(step)
@@ -269,7 +271,7 @@ def test_a_card_s_own_ipoib_interface_is_found():
     """Although the kernel says ipoib of it; a child of the same function is not it."""
     own = interface(b"ibs0v0", 9, *SEAT)
     node = Kernel(interface(b"x", 8, Attribute(5, struct.pack("=I", 9)), *SEAT), own)
-    taken = TakeLink(Host(8, "ibs0v0"), net1, PCI, 2044, address(OWN), up=True)
+    taken = TakeLink(PlannedHostLink(8, "ibs0v0"), net1, PCI, 2044, address(OWN), up=True)
     PodLinks(node, Kernel(), 3, 4).take(taken)
     ((kind, body),) = node.sent
     assert (kind, body[:16]) == (19, struct.pack("=BxHiII", 0, 0, 9, 0, 0))
@@ -278,7 +280,9 @@ def test_a_card_s_own_ipoib_interface_is_found():
 def test_the_address_of_an_ipoib_interface_is_not_set_back():
     """It has the number of a queue pair in it, which is another one each time."""
     node = Kernel(interface(b"ibs0v0", 9, *SEAT, mac=GUID))
-    restore_on_node(node, GiveBackLink(Host(8, "ibs0v0"), net1, PCI, 2044, address(OWN), up=True))
+    restore_on_node(
+        node, GiveBackLink(PlannedHostLink(8, "ibs0v0"), net1, PCI, 2044, address(OWN), up=True)
+    )
     assert node.sent == []
 
 

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from kube_rdma.adapters.kernel.sriov.functions import Sriov
+from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma_testing.kernel.network import KilledError
 from tests.bare.vm.sriov_contract import KilledMaking
 from tests.bare.vm.steps_contract_killed import Killed
@@ -67,7 +67,7 @@ class Card(test_sriov.FakeWorld):
         self.kernel.write(path, text)
 
     def sriov(self, write=None, give=None):
-        return Sriov(self.root, write or self.write, give)
+        return SriovCards(self.root, write or self.write, give)
 
 
 class TestKilledMaking(KilledMaking):

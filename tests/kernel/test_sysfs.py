@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey, survey_tree
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import CharKind, LinkLayer
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 from kube_rdma_lab.native.tree_text import unpack
@@ -170,7 +170,7 @@ def test_damage_to_one_function_never_raises_nor_touches_the_other(intact, data,
 
 
 def test_a_device_that_vanishes_while_it_is_read_is_one_fault(mlx5):
-    class Unplugged(Tree):
+    class Unplugged(SysfsTree):
         """mlx5_1 is gone after its first port attribute was read."""
 
         def text(self, path, *, required=True):

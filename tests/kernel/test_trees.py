@@ -6,7 +6,7 @@ import pytest
 
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PciAddress
 from kube_rdma_lab.native.tree_text import unpack
 
@@ -70,7 +70,7 @@ def test_a_gpu_and_a_card_of_one_switch_have_it_in_common(surveys):
 def test_the_recorded_igb_card_and_its_functions_name_each_other(tmp_path):
     """A card without an RDMA device is in no survey; its seat is read all the same."""
     unpack((TREES / "lab-node" / "tree.txt").read_text(), tmp_path)
-    tree = Tree(tmp_path)
+    tree = SysfsTree(tmp_path)
     pci = PciTree(tree)
     card = pci.seat("devices/pci0000:40/0000:40:02.0/0000:46:00.0")
     functions = [f"0000:46:10.{number}" for number in (0, 2, 4, 6)]

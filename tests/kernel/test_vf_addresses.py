@@ -13,7 +13,7 @@ from kube_rdma.adapters.kernel.sriov.addresses import made_of, tell
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.function import SetFunctions
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.rules.attach.guids import usable
 
 from .vf_answers import INDEX, PLACE, Kernel, answer, function
@@ -45,7 +45,7 @@ def test_functions_of_infiniband_get_guids():
 
 def test_a_card_is_found_by_its_place_else_by_its_name():
     """One of the same name is another where the kernel says on what it sits."""
-    far = FunctionPlace(Host(INDEX, "ens1f0"), "0000:99:00.0", 0)
+    far = FunctionPlace(PlannedHostLink(INDEX, "ens1f0"), "0000:99:00.0", 0)
     kernel = Kernel(answer(function(0), seated=False, macs=(CARD_MAC,)))
     tell(kernel, ACT, [0])
     assert len(kernel.set) == 1

@@ -9,10 +9,10 @@ from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import sent
 from kube_rdma.adapters.kernel.pod.errors import refusal
 from kube_rdma.model.function_step import FunctionPlace
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 
 INDEX = 7
-PLACE = FunctionPlace(Host(INDEX, "ens1f0"), "0000:81:00.0", 0)
+PLACE = FunctionPlace(PlannedHostLink(INDEX, "ens1f0"), "0000:81:00.0", 0)
 
 
 def function(number, mac="02:00:00:00:00:01", *, told=True, vlan=0, tag=b"\x81\x00"):

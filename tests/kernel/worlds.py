@@ -16,10 +16,10 @@ from kube_rdma.model.device import (
     Gpu,
     LinkLayer,
     PciAddress,
+    PciSeat,
     PhysicalState,
     Port,
     PortState,
-    Seat,
 )
 
 GUIDS = st.integers(1, 2**64 - 1).map(lambda n: _groups(n, 4))
@@ -74,10 +74,10 @@ def seats(draw, bus: int):
     node = draw(st.sampled_from([None, 0, 1]))
     kind = draw(st.sampled_from(["plain", "physical", "virtual"]))
     if kind == "virtual":
-        return Seat(virtual[0], root, (*above, virtual[0]), node, first)
+        return PciSeat(virtual[0], root, (*above, virtual[0]), node, first)
     total = draw(st.integers(0, 3)) if kind == "physical" else None
     listed = tuple(draw(st.permutations(virtual))[: total or 0])
-    return Seat(first, root, (*above, first), node, None, listed, total)
+    return PciSeat(first, root, (*above, first), node, None, listed, total)
 
 
 @st.composite
@@ -199,9 +199,9 @@ def _family(device):
     first, node = seat, seat.numa_node
     if physical:
         path = (*seat.path[:-1], physical)
-        first = Seat(physical, seat.root, path, node, None, (seat.pci,), 1)
+        first = PciSeat(physical, seat.root, path, node, None, (seat.pci,), 1)
     others = (
-        Seat(name, seat.root, (*seat.path[:-1], name), node, first.pci)
+        PciSeat(name, seat.root, (*seat.path[:-1], name), node, first.pci)
         for name in first.virtual_functions
     )
     return device, (first, *others)

@@ -6,13 +6,13 @@ from grpclib import GRPCError, Status
 from kube_rdma.adapters.kubelet.service import Choice
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pool import Share
-from kube_rdma_testing.kubelet.devices import Place
+from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 from .conftest import Desk, make_offer, running
 
 HCA = "rdma/hca"
-POD = Place("pod")
+POD = ContainerPlace("pod")
 
 
 async def test_the_plugin_chooses_among_what_is_free(directory):
@@ -34,7 +34,7 @@ async def test_the_plugin_chooses_among_what_is_free(directory):
 
 async def test_shares_of_an_init_container_must_be_among_the_chosen(directory):
     desk = Desk()
-    init = Place("pod", "init")
+    init = ContainerPlace("pod", "init")
     async with (
         FakeKubelet(directory) as kubelet,
         running(directory, make_offer(5, prefers=True), desk.answers()),
@@ -60,14 +60,14 @@ async def test_shares_near_to_the_chosen_numa_node_come_first(directory):
     ):
         await kubelet.until(lambda: kubelet.healthy(HCA) == 6)
         desk.chosen = ("hca-0", "hca-5")
-        await kubelet.allocate(HCA, 1, place=Place("near", affinity=(1,)))
+        await kubelet.allocate(HCA, 1, place=ContainerPlace("near", affinity=(1,)))
         assert desk.choices[-1].available == ("hca-1", "hca-3", "hca-5")
         assert kubelet.held(HCA) == {"hca-5"}
-        await kubelet.allocate(HCA, 2, place=Place("all", affinity=(1,)))
+        await kubelet.allocate(HCA, 2, place=ContainerPlace("all", affinity=(1,)))
         assert len(desk.choices) == 1, "there is nothing to choose"
         assert kubelet.held(HCA) == {"hca-1", "hca-3", "hca-5"}
         desk.chosen = ("hca-4",)
-        await kubelet.allocate(HCA, 1, place=Place("far", affinity=(1,)))
+        await kubelet.allocate(HCA, 1, place=ContainerPlace("far", affinity=(1,)))
         assert kubelet.held(HCA) == {"hca-1", "hca-3", "hca-5", "hca-4"}
 
 

@@ -11,7 +11,7 @@ from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.holding import Allocatable, Holding
 from kube_rdma.model.pool import Share
-from kube_rdma_testing.kubelet.devices import Devices, Place
+from kube_rdma_testing.kubelet.devices import ContainerPlace, Devices
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from kube_rdma_testing.kubelet.pod_resources import FakePodResources
 
@@ -35,11 +35,11 @@ async def kubelet(directory):
     kubelet = FakeKubelet.at(directory)
     async with kubelet, running(kubelet.directory, offer):
         await kubelet.until(lambda: kubelet.healthy(HCA) == 3)
-        init = Place("train-0", "init", "team")
+        init = ContainerPlace("train-0", "init", "team")
         kubelet.store.init.add(init)
         await kubelet.allocate(HCA, 1, place=init)
-        await kubelet.allocate(HCA, 2, place=Place("train-0", "c", "team"))
-        await kubelet.allocate(HCA, 1, place=Place("train-0"))
+        await kubelet.allocate(HCA, 2, place=ContainerPlace("train-0", "c", "team"))
+        await kubelet.allocate(HCA, 1, place=ContainerPlace("train-0"))
         yield kubelet
 
 
@@ -91,7 +91,7 @@ async def test_a_kubelet_that_ends_during_a_call_is_asked_again(directory):
     """The next one is there when its connection breaks; where none is, that is the answer."""
     path = directory / "s"
     devices = Devices()
-    devices.holdings[Place("train-0"), HCA] = ("hca-c",)
+    devices.holdings[ContainerPlace("train-0"), HCA] = ("hca-c",)
     server = Server([FakePodResources(devices)])
 
     async def end(reader, writer):
@@ -143,7 +143,7 @@ async def test_an_answer_of_20_mebibytes(directory):
     share = "x" * 63
     for number in range(110):
         names = tuple(f"{share}-{n}" for n in range(3000))
-        devices.holdings[Place(f"pod-{number}"), HCA] = names
+        devices.holdings[ContainerPlace(f"pod-{number}"), HCA] = names
 
     class Whole(FakePodResources):
         def _entries(self, resource, ids):

@@ -76,7 +76,7 @@ def test_root_owned_gives_plain_modes(folder, tmp_path):
 def test_image_can_be_followed_from_its_index(folder, tmp_path):
     """Index, manifest, config and layers name one another by true digests and sizes."""
     layer = oci.write_layer(folder, tmp_path / "layer")
-    config = oci.Config(entrypoint=("/program",), cmd=("run",), labels={"a": "b"})
+    config = oci.ContainerConfig(entrypoint=("/program",), cmd=("run",), labels={"a": "b"})
     written = oci.write_image(tmp_path / "image.tar", REFERENCE, [layer, layer], config)
     with tarfile.open(written.path) as tar:
         files = {member.name: tar.extractfile(member).read() for member in tar}
@@ -108,7 +108,8 @@ def test_image_is_the_same_every_time(folder, tmp_path):
     """Two runs write the same file, so a digest tells the content."""
     layer = oci.write_layer(folder, tmp_path / "layer")
     images = [
-        oci.write_image(tmp_path / name, REFERENCE, [layer], oci.Config()) for name in ("a", "b")
+        oci.write_image(tmp_path / name, REFERENCE, [layer], oci.ContainerConfig())
+        for name in ("a", "b")
     ]
     assert images[0].path.read_bytes() == images[1].path.read_bytes()
     assert images[0].digest == images[1].digest

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab.build.shell import Shell
-from kube_rdma_lab.build.store import Event, Store, build_seconds, key_of
+from kube_rdma_lab.build.store import BuildEvent, Store, build_seconds, key_of
 
 
 def write(text: str):
@@ -52,7 +52,7 @@ def test_key_does_not_mix_names_and_values(a, b, c, d):
 
 def test_second_get_makes_nothing(tmp_path):
     """An artifact is made once, reported as built and then as cached, and tells its inputs."""
-    events: list[Event] = []
+    events: list[BuildEvent] = []
     with Store(tmp_path, events.append) as store:
         first = store.get("part", {"a": "1"}, write("hello"))
         second = store.get("part", {"a": "1"}, write("never"))

@@ -24,7 +24,7 @@ from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import LinkLayer
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings, LinkState, VlanProtocol
 from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pool import Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.plan import plans
@@ -99,7 +99,9 @@ def wide_settings(of):
 def place(of):
     """Of a virtual function."""
     bus = int(of.pci[5:7], 16)
-    return FunctionPlace(Host(100 + bus, f"ens{bus}pf"), of.function.seat.physical_function, 0)
+    return FunctionPlace(
+        PlannedHostLink(100 + bus, f"ens{bus}pf"), of.function.seat.physical_function, 0
+    )
 
 
 def node(*cards, mode=NamespaceMode.SHARED, soft=None, **facts):

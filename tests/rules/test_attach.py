@@ -16,7 +16,7 @@ from kube_rdma.model.attachment import (
 )
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.step import (
     AddAddress,
@@ -72,7 +72,7 @@ def test_the_network_of_the_operator_document():
     mark = f"kube-rdma {SANDBOX.container}/net1"
     rdma = soft_name("rxe", SANDBOX.container, "net1")
     assert plan.steps == (
-        MakeLink(VirtualKind.MACVLAN, Host(18, "ens2f0"), "net1", mark, "bridge", 9000),
+        MakeLink(VirtualKind.MACVLAN, PlannedHostLink(18, "ens2f0"), "net1", mark, "bridge", 9000),
         SetLink("net1", 9000),
         AddAddress("net1", address, 24),
         MakeRdma(rdma, "rxe", "net1"),
@@ -127,7 +127,7 @@ def test_an_exclusive_card_moves_itself():
     """Its own link goes into the pod with what it was; a hard device needs nothing made."""
     of = card(1)
     plan = one(of, Mode.EXCLUSIVE)
-    take = TakeLink(Host(17, "ens1f0"), "net1", of.pci, 9000, "02:00:00:00:00:11", True)
+    take = TakeLink(PlannedHostLink(17, "ens1f0"), "net1", of.pci, 9000, "02:00:00:00:00:11", True)
     assert plan.steps[0] == take
     assert not steps_of(plan, MakeRdma)
     assert steps_of(plan, AwaitGid) == [AwaitGid("mlx5_1", "net1", ip_address("10.0.0.7"))]

@@ -13,7 +13,7 @@ from kube_rdma.model.function_step import (
     ResetFunction,
     SetFunction,
 )
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma
 from kube_rdma.model.pool import Mode
 from kube_rdma.model.step import AwaitPartition, MakeLink, MoveRdma
@@ -118,7 +118,11 @@ def test_a_partition_is_a_child_of_the_link_that_was_taken(mode):
     assert kinds(moves) == (["MoveRdma"] if mode is NamespaceMode.EXCLUSIVE else [])
     assert (take.name, up.name) == ("ib1", "ib1")
     assert isinstance(child, MakeLink)
-    assert (child.name, child.parent, child.pkey) == ("net1", Host(take.link.index, "ib1"), 0x12)
+    assert (child.name, child.parent, child.pkey) == (
+        "net1",
+        PlannedHostLink(take.link.index, "ib1"),
+        0x12,
+    )
     assert child.inside
     assert kinds(undo(found))[-2:] == ["RemoveLink", "GiveBackLink"]
 

@@ -11,7 +11,7 @@ from kube_rdma.model.pool import Attach, Grant
 from kube_rdma.rules.late_binding.binding import (
     GRACE,
     SETTLED,
-    Bind,
+    BindDecision,
     Known,
     Stale,
     Start,
@@ -156,19 +156,19 @@ def test_add_binds_every_promise_of_the_pod():
     init, app = promised("n1", ("s1", "s2")), promised("n2")
     others = promised("n3", ("s3",)), promised("n4", ("s1", "s3"))
     what = known([init, app, *others], held={"s1": POD, "s3": OTHER})
-    assert bind(what, POD, "u1", "c1") == Bind((init, app), ())
+    assert bind(what, POD, "u1", "c1") == BindDecision((init, app), ())
 
 
 def test_add_again_changes_nothing():
     """The same sandbox is no hindrance to itself."""
     what = known([promised()], [bound()])
-    assert bind(what, POD, "u1", "c1") == Bind((promised(),), ())
+    assert bind(what, POD, "u1", "c1") == BindDecision((promised(),), ())
 
 
 def test_a_new_sandbox_ends_the_old_one_of_its_pod():
     """Two files of one CDI name would be none for the runtime."""
     what = known([promised()], [bound()])
-    assert bind(what, POD, "u1", "c2") == Bind((promised(),), (bound(),))
+    assert bind(what, POD, "u1", "c2") == BindDecision((promised(),), (bound(),))
 
 
 def test_add_refuses_a_share_of_a_living_sandbox():

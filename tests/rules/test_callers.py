@@ -3,7 +3,7 @@
 import pytest
 
 from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.cni import Call, Result, Verb
+from kube_rdma.model.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.rules.cni_conf.callers import Role, role
@@ -17,14 +17,14 @@ def call(verb, interface="net1", **facts):
 def test_our_entry_is_known_by_its_mark(verb):
     """Whatever the interface is called, and whatever stands before us."""
     assert role(call(verb, marked=True)) is Role.CHAIN
-    assert role(call(verb, "eth7", marked=True, previous=Result())) is Role.CHAIN
+    assert role(call(verb, "eth7", marked=True, previous=CniResult())) is Role.CHAIN
 
 
 @pytest.mark.parametrize("verb", list(Verb))
 def test_another_plugins_configuration_is_about_addresses(verb):
     """It names us in its ipam block; what was made before it does not matter."""
     assert role(call(verb, plugin="macvlan")) is Role.ADDRESSES
-    assert role(call(verb, "eth0", plugin="bridge", previous=Result())) is Role.ADDRESSES
+    assert role(call(verb, "eth0", plugin="bridge", previous=CniResult())) is Role.ADDRESSES
 
 
 def test_a_network_of_our_type_has_nothing_before_it():
@@ -35,19 +35,19 @@ def test_a_network_of_our_type_has_nothing_before_it():
 
 def test_an_entry_of_an_earlier_version_has_no_mark():
     """It is in the cluster's list, so the interface is the runtime's."""
-    assert role(call(Verb.ADD, "eth0", previous=Result())) is Role.CHAIN
+    assert role(call(Verb.ADD, "eth0", previous=CniResult())) is Role.CHAIN
     assert role(call(Verb.GC)) is Role.CHAIN
 
 
 @pytest.mark.parametrize("verb", [Verb.DEL, Verb.CHECK])
 def test_an_end_says_nothing_of_its_beginning(verb):
     """libcni hands the result of the ADD over, which may be ours or another's."""
-    assert role(call(verb, previous=Result())) is Role.UNTOLD
+    assert role(call(verb, previous=CniResult())) is Role.UNTOLD
     assert role(call(verb, "eth0")) is Role.UNTOLD
 
 
 def test_behind_another_plugin_of_a_network_we_are_refused():
     """The interface is there already."""
     with pytest.raises(Refused, match="behind another plugin") as refused:
-        role(call(Verb.ADD, previous=Result()))
+        role(call(Verb.ADD, previous=CniResult()))
     assert "be the first" in refused.value.remedy

@@ -15,7 +15,7 @@ from kube_rdma.rules.health.damping import (
     HOLD,
     LONGEST_HOLD,
     WINDOW,
-    Change,
+    HealthChange,
     assess,
     inside_pod,
     with_missing_nodes,
@@ -127,9 +127,9 @@ def test_nothing_is_kept_for_ever(history):
 
 
 def test_the_first_sight_is_believed():
-    assert Teller().look(GOOD).changes == (Change(GOOD.id, True, ()),)
+    assert Teller().look(GOOD).changes == (HealthChange(GOOD.id, True, ()),)
     found = Teller().look(BAD)
-    assert found.changes == (Change(GOOD.id, False, (DOWN,)),)
+    assert found.changes == (HealthChange(GOOD.id, False, (DOWN,)),)
     assert (found.cards, found.again) == ((BAD,), None)
 
 
@@ -143,7 +143,7 @@ def test_a_card_comes_back_when_it_was_good_for_a_second():
     teller.now += HOLD / 2
     assert teller.look(GOOD).again == HOLD / 2
     teller.now += HOLD / 2
-    assert teller.look(GOOD).changes == (Change(GOOD.id, True, ()),)
+    assert teller.look(GOOD).changes == (HealthChange(GOOD.id, True, ()),)
     assert teller.last.again is None
 
 
@@ -209,14 +209,14 @@ def test_a_card_that_was_gone_for_long_is_new():
     for _ in range(3):
         teller.look(GONE)
         teller.now += WINDOW / 3
-    assert teller.look(GOOD).changes == (Change(GOOD.id, True, ()),)
+    assert teller.look(GOOD).changes == (HealthChange(GOOD.id, True, ()),)
 
 
 def test_cards_are_judged_each_for_itself():
     other = hard_card(0xA1, 1)
     first = assess({}, [GOOD, other], 0.0)
     second = assess(first.health, [BAD, other], 1.0)
-    assert second.changes == (Change(GOOD.id, False, (DOWN,)),)
+    assert second.changes == (HealthChange(GOOD.id, False, (DOWN,)),)
     assert second.cards == (BAD, other)
 
 

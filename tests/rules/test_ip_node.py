@@ -6,12 +6,12 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.ip import Ask, Block, Cell, Family, Holding, IPPool, IPRange, NicAsk
+from kube_rdma.model.ip import Ask, Block, Cell, CellHolding, Family, IPPool, IPRange, NicAsk
 from kube_rdma.rules.ipam.blocks import choose, confirmed, held, holds_of, plan, unsettled
 from kube_rdma.rules.ipam.cells import zones
 from kube_rdma.rules.ipam.grant import Granted, Short, ask
 from kube_rdma.rules.ipam.node_state import (
-    NodeState,
+    NodeAddressState,
     abandoned,
     cut,
     due,
@@ -31,7 +31,7 @@ CELL0 = Cell("default", Family.V4, int(ip_address("10.0.0.0")))
 
 def holding(bits, node="n1"):
     """A node that has just confirmed these places of the only cell."""
-    state = renewed(NodeState(node), 0.0, 600.0)
+    state = renewed(NodeAddressState(node), 0.0, 600.0)
     state, block = plan(state, CELL0, None, add=bits)
     return confirmed(state, block), block
 
@@ -121,7 +121,7 @@ def test_a_fenced_node_asks_back_and_tells_what_is_gone():
     state, block = holding(0b110)
     state, _ = granted(state, request("c1"))
     state, _ = granted(state, request("c2"))
-    taken = replace(block, holdings=(Holding("n2", 0b10),), edition=7)
+    taken = replace(block, holdings=(CellHolding("n2", 0b10),), edition=7)
     state = renewed(cut(state), 1000.0, 600.0)
     state, written = plan(state, CELL0, taken)
     assert (holds_of(written, "n1"), holds_of(written, "n2")) == (0b100, 0b10)
@@ -187,8 +187,8 @@ def test_a_claim_in_a_huge_pool_looks_at_few_cells():
     """A /10 and a /64 are claimed from at the node's own place."""
     for subnet in ("10.64.0.0/10", "fd00::/64"):
         (zone,) = zones(IPPool("p", (IPRange(ip_network(subnet)),)))
-        ((cell, bits),) = choose(NodeState("n1"), {}, zone, 16)
+        ((cell, bits),) = choose(NodeAddressState("n1"), {}, zone, 16)
         assert bits.bit_count() == 16
-        full = {cell: Block(cell, (Holding("n2", 2**64 - 1),))}
-        ((other, _),) = choose(NodeState("n1"), full, zone, 16)
+        full = {cell: Block(cell, (CellHolding("n2", 2**64 - 1),))}
+        ((other, _),) = choose(NodeAddressState("n1"), full, zone, 16)
         assert other != cell

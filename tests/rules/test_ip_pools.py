@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.ip import Block, Holding, IPPool, IPRange, Span
+from kube_rdma.model.ip import Block, CellHolding, IPPool, IPRange, Span
 from kube_rdma.rules.ipam.cells import cell_of
 from kube_rdma.rules.ipam.pools import lost, overlaps
 
@@ -22,7 +22,7 @@ def block(node, *addresses):
     bits = 0
     for _, bit in cells:
         bits |= bit
-    return Block(cells[0][0], (Holding(node, bits),))
+    return Block(cells[0][0], (CellHolding(node, bits),))
 
 
 def test_pools_of_a_network_that_share_addresses_are_named():

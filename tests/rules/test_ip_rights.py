@@ -10,8 +10,8 @@ from kube_rdma.model.ip import (
     Block,
     Board,
     Cell,
+    CellHolding,
     Family,
-    Holding,
     IPPool,
     IPRange,
     NodeLease,
@@ -23,7 +23,7 @@ from kube_rdma.rules.ipam.borrowing import gifts, is_posted, is_wanted, posted, 
 from kube_rdma.rules.ipam.cells import zones
 from kube_rdma.rules.ipam.grant import Lack
 from kube_rdma.rules.ipam.node_lease import entry, fence, is_ours, renewal
-from kube_rdma.rules.ipam.node_state import NodeState
+from kube_rdma.rules.ipam.node_state import NodeAddressState
 from kube_rdma.rules.ipam.reclaim import (
     EMPTY,
     conflicts,
@@ -108,9 +108,11 @@ def test_only_a_node_that_is_gone_and_silent_is_fenced():
 
 def test_reclaiming_leaves_the_others():
     """The edition goes up; where the node holds nothing, nothing is written."""
-    block = Block(CELL0, (Holding("n1", 0b10), Holding("n2", 0b100)), edition=3, version="9")
+    block = Block(
+        CELL0, (CellHolding("n1", 0b10), CellHolding("n2", 0b100)), edition=3, version="9"
+    )
     left = reclaimed(block, "n1")
-    assert left == replace(block, holdings=(Holding("n2", 0b100),), edition=4)
+    assert left == replace(block, holdings=(CellHolding("n2", 0b100),), edition=4)
     assert reclaimed(left, "n1") is None
     assert not is_empty(left)
     assert is_empty(Block(CELL0))
@@ -118,23 +120,23 @@ def test_reclaiming_leaves_the_others():
 
 def test_status_and_faults_of_blocks():
     """Counts per zone; two holders and foreign addresses name object, field and addresses."""
-    full = Block(CELL0, (Holding("n1", 0b11110), Holding("n2", (1 << 63) - 1 - 0b11111)))
+    full = Block(CELL0, (CellHolding("n1", 0b11110), CellHolding("n2", (1 << 63) - 1 - 0b11111)))
     (seen,) = usage(ZONES, [full])
     assert (seen.size, seen.held, seen.nodes, seen.free) == (62, 62, 2, 0)
     assert near_dry(seen).startswith("62 of 62 IPv4 addresses are held by 2 nodes")
     assert near_dry(replace(seen, held=40)) == ""
-    both = Block(CELL0, (Holding("n1", 0b110), Holding("n2", 0b100)))
+    both = Block(CELL0, (CellHolding("n1", 0b110), CellHolding("n2", 0b100)))
     (conflict,) = conflicts(both)
     assert str(conflict).startswith(
         "IPBlock default.10-0-0-0, spec.holdings: 10.0.0.2 is held by node n1 and node n2"
     )
     assert conflicts(full) == ()
-    (stray,) = outside(Block(CELL0, (Holding("n1", 0b11),)), ZONES)
+    (stray,) = outside(Block(CELL0, (CellHolding("n1", 0b11),)), ZONES)
     assert "10.0.0.0 is held by node n1, but no IPPool of network default" in str(stray)
 
 
 def state(bits):
-    found, block = plan(NodeState("n1"), CELL0, None, add=bits)
+    found, block = plan(NodeAddressState("n1"), CELL0, None, add=bits)
     return confirmed(found, block)
 
 

@@ -20,8 +20,8 @@ from kube_rdma.rules.attach.repair import (
     OWN_STATUS,
     REFUSALS,
     STATUS,
-    Seen,
-    State,
+    RepairState,
+    RepairView,
     asks_for_nothing,
     decide,
     due,
@@ -51,20 +51,20 @@ def attached(container="c1", *, complete=True):
 
 def lasting(seen, *, seconds=GRACE, state=None):
     """What is decided when all stays as it is for so long."""
-    first = decide(seen, state or State(), 100.0)
+    first = decide(seen, state or RepairState(), 100.0)
     return decide(seen, first.state, 100.0 + seconds)
 
 
 def missing(*sandboxes, pods, attachments=()):
     """The containers that lack their networks, after the grace."""
-    found = lasting(Seen(sandboxes, pods, attachments)).missing
+    found = lasting(RepairView(sandboxes, pods, attachments)).missing
     return [one.container for one in found]
 
 
 def test_a_sandbox_without_its_networks_is_missing_after_the_grace():
     """Not before: its ADD may be on its way."""
-    seen = Seen((sandbox(),), (pod(),), ())
-    assert decide(seen, State(), 100.0).missing == ()
+    seen = RepairView((sandbox(),), (pod(),), ())
+    assert decide(seen, RepairState(), 100.0).missing == ()
     assert lasting(seen, seconds=GRACE - 0.1).missing == ()
     assert lasting(seen).missing == (sandbox(),)
 
@@ -136,7 +136,7 @@ def test_networks_that_others_gave_are_left_alone(annotations, is_so):
 
 def test_tries_become_rarer_and_never_end():
     """A pod that waits for its network waits for ever, as with ADD."""
-    seen = Seen((sandbox(),), (pod(phase="Pending"),), ())
+    seen = RepairView((sandbox(),), (pod(phase="Pending"),), ())
     state, now, pauses = lasting(seen).state, 105.0, []
     for _ in range(12):
         state = failed(state, "c1", now, refused=False)
@@ -154,7 +154,7 @@ def test_tries_become_rarer_and_never_end():
 @pytest.mark.parametrize(("refused", "times"), [(True, REFUSALS), (False, FAILURES)])
 def test_a_running_pod_is_given_up_after_a_number_of_tries(refused, times):
     """Refusals count sooner; a pod that ends, or does not run, is not given up."""
-    state = State()
+    state = RepairState()
     for number in range(1, times + 1):
         state = failed(state, "c1", float(number), refused=refused)
         assert is_hopeless(state, "c1", pod()) is (number == times)
@@ -165,7 +165,7 @@ def test_a_running_pod_is_given_up_after_a_number_of_tries(refused, times):
 
 def test_refusals_count_in_a_row():
     """One, an outage, one more: it may have been two networks that were just being made."""
-    state = failed(State(), "c1", 1.0, refused=True)
+    state = failed(RepairState(), "c1", 1.0, refused=True)
     state = failed(state, "c1", 2.0, refused=False)
     state = failed(state, "c1", 3.0, refused=True)
     assert not is_hopeless(state, "c1", pod())
@@ -190,44 +190,44 @@ def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
 
 def test_a_pod_that_turned_out_to_ask_for_nothing_is_asked_once():
     """Its annotation is an empty list; a sandbox that comes later is another one."""
-    seen = Seen((sandbox(),), (pod(),), ())
+    seen = RepairView((sandbox(),), (pod(),), ())
     state = asks_for_nothing(lasting(seen).state, "c1")
     assert due(state, 105.0) == float("inf")
     assert lasting(seen, state=state).missing == ()
-    later = decide(Seen((), (pod(),), ()), state, 200.0)
+    later = decide(RepairView((), (pod(),), ()), state, 200.0)
     assert lasting(seen, state=later.state).missing == (sandbox(),)
 
 
 def test_an_attachment_whose_sandbox_is_unknown_ends_when_it_surely_is():
     """The runtime may still be making it: it lists a sandbox after its ADD."""
-    seen = Seen((sandbox("c2", "b"),), (), (attached(),))
-    assert decide(seen, State(), 100.0).orphans == ()
+    seen = RepairView((sandbox("c2", "b"),), (), (attached(),))
+    assert decide(seen, RepairState(), 100.0).orphans == ()
     assert lasting(seen, seconds=ABSENT - 1).orphans == ()
     assert lasting(seen, seconds=ABSENT).orphans == ("c1",)
 
 
 def test_a_sandbox_that_another_version_attached_lacks_nothing():
     """Its attachment is there, though nobody can read what it is: no repair, and no eviction."""
-    seen = Seen((sandbox(),), (pod(),), ())
+    seen = RepairView((sandbox(),), (pod(),), ())
     assert lasting(seen).missing == (sandbox(),)
     assert lasting(replace(seen, foreign={"c1"})).missing == ()
 
 
 def test_an_attachment_whose_namespace_is_gone_too_ends_at_once():
     """Nothing can be lost."""
-    seen = Seen((sandbox("c2", "b"),), (), (attached(),), {"c1"})
-    assert decide(seen, State(), 100.0).orphans == ("c1",)
-    stopped = Seen((sandbox(ready=False),), (), (attached(),), {"c1"})
-    assert decide(stopped, State(), 100.0).orphans == ("c1",)
+    seen = RepairView((sandbox("c2", "b"),), (), (attached(),), {"c1"})
+    assert decide(seen, RepairState(), 100.0).orphans == ("c1",)
+    stopped = RepairView((sandbox(ready=False),), (), (attached(),), {"c1"})
+    assert decide(stopped, RepairState(), 100.0).orphans == ("c1",)
 
 
 @pytest.mark.parametrize(
     "seen",
     [
-        Seen((sandbox(),), (), (attached(),), {"c1"}),
-        Seen((sandbox(ready=False),), (), (attached(),)),
-        Seen((), (), (attached(),), {"c1"}),
-        Seen((sandbox("c2", "b"),), (), (attached(complete=False),), {"c1"}),
+        RepairView((sandbox(),), (), (attached(),), {"c1"}),
+        RepairView((sandbox(ready=False),), (), (attached(),)),
+        RepairView((), (), (attached(),), {"c1"}),
+        RepairView((sandbox("c2", "b"),), (), (attached(complete=False),), {"c1"}),
     ],
 )
 def test_what_may_be_alive_is_never_ended(seen):
@@ -247,7 +247,7 @@ pods = st.builds(
     deleting=st.booleans(),
 )
 looks = st.builds(
-    Seen,
+    RepairView,
     st.lists(
         st.builds(sandbox, containers, names, ready=st.booleans(), created=st.integers(0, 3)),
         unique_by=lambda one: one.container,
@@ -265,7 +265,7 @@ steps = st.lists(st.tuples(looks, st.floats(0.1, 400.0)), min_size=1, max_size=8
 @given(steps, st.data())
 def test_whatever_is_seen_only_the_guilty_are_touched(steps, data):
     """Missing ones lived without networks for the grace, orphans had no living sandbox."""
-    state, now, lacked, unseen = State(), 1000.0, {}, {}
+    state, now, lacked, unseen = RepairState(), 1000.0, {}, {}
     for seen, passed in steps:
         now += passed
         found = decide(seen, state, now)
@@ -298,7 +298,7 @@ def test_whatever_is_seen_only_the_guilty_are_touched(steps, data):
 @given(looks)
 def test_what_stays_wrong_is_acted_upon_in_bounded_time(seen):
     """By looking again whenever `due` says so, without any news."""
-    state, now = State(), 0.0
+    state, now = RepairState(), 0.0
     first = decide(seen, state, now)
     wrong = {*first.state.lacking, *first.state.absent}
     done = set()

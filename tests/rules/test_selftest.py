@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.function_step import SetFunction
-from kube_rdma.model.selftest import Asked, Kind, LeftOut, Scene, Trial
+from kube_rdma.model.selftest import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
 from kube_rdma.model.step import AwaitGid, MakeRdma, MoveRdma, TakeLink
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.selftest import differences, trials
@@ -25,18 +25,18 @@ def scene(*cards, mode=NamespaceMode.SHARED, **facts):
     """The node of these cards, its virtual functions as a driver makes them."""
     network = node(*cards, mode=mode, **facts)
     functions = tuple((one.virtual, one.settings) for one in network.links if one.virtual)
-    return Scene(cards, network, functions)
+    return SelftestScene(cards, network, functions)
 
 
 def tried(where, *names, kinds=()):
     """What is tried, by kind."""
-    found = trials(where, Asked(names, kinds))
+    found = trials(where, SelftestRequest(names, kinds))
     return {one.kind: one for one in found if isinstance(one, Trial)}
 
 
 def reasons(where, *names, kinds=()):
-    found = trials(where, Asked(names, kinds))
-    return [one.reason for one in found if isinstance(one, LeftOut)]
+    found = trials(where, SelftestRequest(names, kinds))
+    return [one.reason for one in found if isinstance(one, UntriedCard)]
 
 
 def types(trial):
@@ -83,7 +83,7 @@ def test_a_card_without_rdma_is_tried_only_when_named():
 @given(
     st.lists(st.sampled_from([CARD, VIRTUAL, WIDE]), min_size=1, unique=True),
     st.sampled_from([(), ("ens1f0", "ens2f0", "ens3f0")]),
-    st.lists(st.sampled_from(list(Kind)), unique=True),
+    st.lists(st.sampled_from(list(TrialKind)), unique=True),
     st.sampled_from(["own", "above", "unknown"]),
     st.sampled_from(list(NamespaceMode)),
 )
@@ -99,9 +99,9 @@ def test_what_the_node_is_reached_through_is_never_tried(cards, names, kinds, ho
     else:
         where = replace(where, cards=tuple(map(unknown, where.cards)))
     chosen = tuple(name for name in names if name in links)
-    found = trials(where, Asked(chosen, tuple(kinds)))
+    found = trials(where, SelftestRequest(chosen, tuple(kinds)))
     assert found
-    assert all(isinstance(one, LeftOut) and one.kind is None for one in found)
+    assert all(isinstance(one, UntriedCard) and one.kind is None for one in found)
 
 
 def unknown(of):
@@ -115,7 +115,7 @@ def test_a_function_with_an_address_moves_only_when_named():
     where = with_links(scene(VIRTUAL), addresses=(ADDRESS,))
     assert tried(where) == {}
     assert "ens2f0 has 10.0.0.7/24" in reasons(where)[0]
-    take = tried(where, "ens2f0")[Kind.TAKE]
+    take = tried(where, "ens2f0")[TrialKind.TAKE]
     (moved,) = [step for step in take.plan.steps if isinstance(step, TakeLink)]
     assert moved.addresses == (ADDRESS,)
 
@@ -136,17 +136,18 @@ def test_what_the_agent_refuses_is_left_out_with_its_words():
     assert "ens1f0 is down" in reasons(scene(CARD, up=False))[0]
     exclusive = scene(CARD, mode=NamespaceMode.EXCLUSIVE)
     assert "in RDMA namespace mode exclusive no pod sees it" in reasons(exclusive)[0]
-    assert "is InfiniBand" in reasons(scene(WIDE), kinds=(Kind.MACVLAN,))[0]
+    assert "is InfiniBand" in reasons(scene(WIDE), kinds=(TrialKind.MACVLAN,))[0]
     assert (
-        "sriov is for virtual functions" in reasons(scene(CARD), "ens1f0", kinds=[Kind.FUNCTION])[0]
+        "sriov is for virtual functions"
+        in reasons(scene(CARD), "ens1f0", kinds=[TrialKind.FUNCTION])[0]
     )
 
 
 def test_the_rdma_device_is_made_moved_or_waited_for():
-    soft = tried(scene(card(1, soft=True)))[Kind.MACVLAN]
+    soft = tried(scene(card(1, soft=True)))[TrialKind.MACVLAN]
     assert types(soft) >= {MakeRdma, AwaitGid}
-    assert types(tried(scene(CARD))[Kind.MACVLAN]) >= {AwaitGid}
-    moved = tried(scene(VIRTUAL, mode=NamespaceMode.EXCLUSIVE))[Kind.TAKE]
+    assert types(tried(scene(CARD))[TrialKind.MACVLAN]) >= {AwaitGid}
+    moved = tried(scene(VIRTUAL, mode=NamespaceMode.EXCLUSIVE))[TrialKind.TAKE]
     assert types(moved) >= {TakeLink, MoveRdma, AwaitGid}
 
 
@@ -157,14 +158,14 @@ def test_ipv6_is_tried_where_the_node_has_it():
     lo = replace(link, index=1, name="lo", pci=None, addresses=((ip_address("::1"), 128),))
     with_lo = replace(where, network=replace(where.network, links=(link, lo)))
     for each, versions in ((where, {4}), (with_lo, {4, 6})):
-        found = tried(each)[Kind.FUNCTION].plan.addresses
+        found = tried(each)[TrialKind.FUNCTION].plan.addresses
         assert {one.address.version for one in found} == versions
 
 
 def test_a_function_is_set_to_what_it_is_not():
     """VLAN, spoof check and a MAC of its own, which no other function has."""
     other = card(5, virtual=True)
-    found = trials(scene(VIRTUAL, other), Asked(kinds=(Kind.FUNCTION,)))
+    found = trials(scene(VIRTUAL, other), SelftestRequest(kinds=(TrialKind.FUNCTION,)))
     macs = set()
     for trial in found:
         first, second = (one for one in trial.plan.steps if isinstance(one, SetFunction))
@@ -197,13 +198,13 @@ def test_the_same_node_has_no_differences_and_indexes_count_for_nothing():
 )
 def test_what_a_link_has_not_got_back_is_told(facts, said):
     where = scene(VIRTUAL)
-    trial = tried(where)[Kind.TAKE]
+    trial = tried(where)[TrialKind.TAKE]
     assert said in "\n".join(changed(trial, where, with_links(where, **facts)))
 
 
 def test_settings_that_stay_and_devices_that_stay_or_go_are_told():
     where = scene(VIRTUAL)
-    trial = tried(where)[Kind.FUNCTION]
+    trial = tried(where)[TrialKind.FUNCTION]
     ((_, settings),) = where.functions
     tagged = replace(where, functions=((place(VIRTUAL), replace(settings, vlan=100)),))
     assert changed(trial, where, tagged) == (
@@ -212,7 +213,7 @@ def test_settings_that_stay_and_devices_that_stay_or_go_are_told():
     lost = replace(where, cards=(replace(VIRTUAL, devices=()),))
     assert "the RDMA device of 0000:12:00.1 was there, and is gone" in changed(trial, where, lost)
     soft = scene(card(1, soft=True))
-    macvlan = tried(soft)[Kind.MACVLAN]
+    macvlan = tried(soft)[TrialKind.MACVLAN]
     (made,) = [one.name for one in macvlan.plan.steps if isinstance(one, MakeRdma)]
     assert changed(macvlan, soft, replace(soft, rdma=(made,))) == (
         f"the RDMA device {made} is still there",
@@ -225,4 +226,4 @@ def test_a_driver_that_tells_the_function_s_own_mac_has_changed_nothing():
     ((_, settings),) = where.functions
     own = where.network.links[0].mac
     told = replace(where, functions=((place(VIRTUAL), replace(settings, mac=own)),))
-    assert changed(tried(where)[Kind.FUNCTION], where, told) == ()
+    assert changed(tried(where)[TrialKind.FUNCTION], where, told) == ()

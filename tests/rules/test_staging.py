@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec
 from kube_rdma.rules.pools.modes import terms
-from kube_rdma.rules.pools.staging import Stage, stage
+from kube_rdma.rules.pools.staging import StagedPools, stage
 
 CARD = "0000:81:00.0"
 IDS = {
@@ -77,7 +77,7 @@ def test_nothing_changes_while_nobody_tells_who_holds_what_or_it_cannot_be_remem
 def test_a_resource_that_comes_back_in_another_mode_has_waited_all_the_while():
     """As the node's label does at every start of the agent."""
     gone = stage([spec(Mode.EXCLUSIVE)], [], [holding(f"{CARD}-0")])
-    assert gone == Stage((), kept=(spec(Mode.EXCLUSIVE),))
+    assert gone == StagedPools((), kept=(spec(Mode.EXCLUSIVE),))
     back = stage(gone.remembered, [spec(Mode.SHARED_MULTI)], [holding(f"{CARD}-0")])
     assert back.specs == (spec(Mode.EXCLUSIVE),)
     assert back.pending

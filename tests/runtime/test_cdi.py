@@ -17,7 +17,7 @@ from kube_rdma.model.binding import (
     cdi_name,
 )
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma_testing.runtime.cdi import FakeRuntime
+from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
 
 EDITS = Edits(
     ("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"),
@@ -52,7 +52,7 @@ def test_the_runtime_finds_what_was_written(folder):
     """Nodes, variables and the mounted file arrive, and the runtime has nothing against it."""
     one = binding()
     folder.write(one, EDITS)
-    runtime = FakeRuntime(folder.path)
+    runtime = FakeCdiRuntime(folder.path)
     assert runtime.create(one.cdi) == EDITS
     assert runtime.errors() == ()
     assert names(folder) == ["kube-rdma-c1-n1.json"]
@@ -93,7 +93,7 @@ def test_every_share_has_a_name_that_the_library_takes(tmp_path_factory, share):
     folder = CdiFolder(tmp_path_factory.mktemp("cdi"))
     one = binding(shares=(share,))
     folder.write(one, EDITS)
-    assert FakeRuntime(folder.path).create(one.cdi) == EDITS
+    assert FakeCdiRuntime(folder.path).create(one.cdi) == EDITS
 
 
 def test_one_name_for_the_whole_grant():
@@ -164,7 +164,7 @@ def test_leftovers_of_a_crash_are_no_files(folder):
     folder.path.mkdir()
     (folder.path / ".kube-rdma-c1-n1.json.tmp").write_text("{")
     assert folder.present() == ()
-    assert FakeRuntime(folder.path).errors() == ()
+    assert FakeCdiRuntime(folder.path).errors() == ()
     folder.write(binding(), EDITS)
     assert names(folder) == ["kube-rdma-c1-n1.json"]
 
@@ -207,7 +207,7 @@ def test_two_files_of_one_name_are_none(folder):
     """The library drops both, so a promise is bound in one sandbox at a time."""
     for container in ("c1", "c2"):
         folder.write(binding("n1", container), EDITS)
-    runtime = FakeRuntime(folder.path)
+    runtime = FakeCdiRuntime(folder.path)
     with pytest.raises(LookupError, match="unresolvable CDI devices"):
         runtime.create(binding().cdi)
     assert "conflicting device" in runtime.errors()[0]
@@ -244,4 +244,4 @@ REFUSED = {
 def test_the_fake_refuses_what_the_library_refuses(tmp_path, content):
     """Version 1.1.1 was tried with each of these, and refused it."""
     (tmp_path / "x.json").write_text(json.dumps(content))
-    assert FakeRuntime(tmp_path).errors()
+    assert FakeCdiRuntime(tmp_path).errors()

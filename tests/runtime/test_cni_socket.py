@@ -14,7 +14,7 @@ import pytest
 
 from kube_rdma.adapters.cni import frames
 from kube_rdma.adapters.cni.socket import CniSocket, Limits
-from kube_rdma.model.cni import Result
+from kube_rdma.model.cni import CniResult
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.logs import recorded
 from kube_rdma_testing.cni.shim import FakeShim
@@ -66,7 +66,7 @@ class Gate:
             self.changed.notify_all()
         await self.open.wait()
         self.running -= 1
-        return Result()
+        return CniResult()
 
     async def until(self, running):
         async with self.changed:
@@ -91,7 +91,7 @@ async def ended(connection):
 
 
 async def quick(call):
-    return Result()
+    return CniResult()
 
 
 async def test_the_socket_is_roots_alone(root):
@@ -125,7 +125,7 @@ async def test_only_root_may_call(root):
 
     async def handler(call):
         calls.append(call)
-        return Result()
+        return CniResult()
 
     script = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
@@ -152,7 +152,7 @@ async def test_only_root_may_call(root):
         struct.pack(">4sIII", b"krq1", 9, 0, 0),
         struct.pack(">4sIII", b"krq1", 0, 0, frames.MAX_INPUT + 1),
         struct.pack(">4sIII", b"krq1", 0, 0xFFFFFFFF, 0),
-        frames.request(frames.Mode.CNI, b"", CONFIG)[:-1],
+        frames.request(frames.ShimMode.CNI, b"", CONFIG)[:-1],
     ],
 )
 async def test_a_caller_that_talks_nonsense_is_hung_up_on(root, said):
@@ -171,7 +171,7 @@ async def test_a_caller_that_is_silent_is_hung_up_on(root):
     with recorded() as log:
         async with serving(root, quick, Limits(waiting=1, seconds=0.05)):
             connection = await connected(root)
-            connection.sendall(frames.request(frames.Mode.CNI, b"", CONFIG)[:-1])
+            connection.sendall(frames.request(frames.ShimMode.CNI, b"", CONFIG)[:-1])
             assert await ended(connection) == b""
             assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
     assert log.events == ["CNI caller disconnected"]
@@ -196,7 +196,7 @@ async def test_whoever_hung_up_while_waiting_is_not_served(root):
         first = asyncio.create_task(FakeShim(root).run(DELETE, CONFIG))
         await gate.until(1)
         gone = await connected(root)
-        gone.sendall(frames.request(frames.Mode.CNI, b"CNI_COMMAND=GC\0", CONFIG))
+        gone.sendall(frames.request(frames.ShimMode.CNI, b"CNI_COMMAND=GC\0", CONFIG))
         gone.close()
         gate.open.set()
         assert (await first).code == 0
@@ -210,7 +210,7 @@ async def test_a_fault_of_ours_fails_one_call_alone(root):
     async def handler(call):
         if call.container == "bad":
             raise KeyError("x")
-        return Result()
+        return CniResult()
 
     with recorded() as log:
         async with serving(root, handler):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.adapters.cni.state import AskingPods, Mark, MissedDeletes
 from kube_rdma.model.binding import PodName
-from kube_rdma.model.cni import Attachment
+from kube_rdma.model.cni import CniAttachment
 from kube_rdma.model.errors import Unavailable
 
 PODS = st.frozensets(
@@ -67,9 +67,9 @@ def test_deletes_are_read_and_forgotten(tmp_path):
         (missed.path / name).touch()
     found = missed.present()
     assert found == (
-        Attachment("c1", "a@b"),
-        Attachment("c1", "net1"),
-        Attachment("c2", "eth0.1"),
+        CniAttachment("c1", "a@b"),
+        CniAttachment("c1", "net1"),
+        CniAttachment("c2", "eth0.1"),
     )
     for _ in range(2):
         missed.forget(found[0])

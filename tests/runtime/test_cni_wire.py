@@ -24,8 +24,8 @@ PREVIOUS = {
     "dns": {"nameservers": ["10.96.0.10"], "search": None},
     "of.somebody/else": {"kept": [1, 2.5, None]},
 }
-OURS = cni.Result(
-    (cni.Link("net1", "02:00:00:00:00:01", "/run/netns/a", 9000, pci="0000:81:00.3"),),
+OURS = cni.CniResult(
+    (cni.CniInterface("net1", "02:00:00:00:00:01", "/run/netns/a", 9000, pci="0000:81:00.3"),),
     (cni.LinkAddress(ip_interface("192.168.1.5/24"), ip_address("192.168.1.1"), 0),),
     (cni.LinkRoute(ip_network("192.168.0.0/16"), ip_address("192.168.1.1"), table=101, scope=0),),
 )
@@ -63,10 +63,10 @@ def test_an_add_is_a_value():
     assert (call.netns, call.netns_path) == (7, "/run/netns/a")
     assert (call.pod, call.uid) == (PodName("ml", "a-0"), "u-1")
     assert call.args[-1] == ("IgnoreUnknown", "1")
-    assert call.previous == cni.Result(
+    assert call.previous == cni.CniResult(
         (
-            cni.Link("veth1", "0e:00:00:00:00:01"),
-            cni.Link("eth0", "", "/run/netns/a", 1450, pci="0000:81:00.2"),
+            cni.CniInterface("veth1", "0e:00:00:00:00:01"),
+            cni.CniInterface("eth0", "", "/run/netns/a", 1450, pci="0000:81:00.2"),
         ),
         (cni.LinkAddress(ip_interface("10.1.2.3/24"), ip_address("10.1.2.1"), 1),),
         (cni.LinkRoute(ip_network("0.0.0.0/0"), ip_address("10.1.2.1"), table=0),),
@@ -85,7 +85,7 @@ def test_a_collection_says_what_is_valid():
     valid = [{"containerID": "a", "ifname": "eth0"}, {"containerID": "b", "ifname": "net1"}]
     text = config(**{"cni.dev/valid-attachments": valid})
     call = wire.decode(b"CNI_COMMAND=GC\0", text, None)
-    assert call.valid == (cni.Attachment("a", "eth0"), cni.Attachment("b", "net1"))
+    assert call.valid == (cni.CniAttachment("a", "eth0"), cni.CniAttachment("b", "net1"))
 
 
 @pytest.mark.parametrize(
@@ -204,14 +204,14 @@ def test_the_annotations_of_the_pod_come_with_our_entry(facts, annotations):
 def test_addresses_for_another_plugin_are_just_these():
     """What was made before that plugin is its own affair."""
     text = config(type="macvlan", prevResult=PREVIOUS)
-    given = cni.Result(addresses=(cni.LinkAddress(ip_interface("10.0.0.9/24")),))
+    given = cni.CniResult(addresses=(cni.LinkAddress(ip_interface("10.0.0.9/24")),))
     document = json.loads(wire.encode(wire.decode(environment(), text, 7), given))
     assert document == {"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.9/24"}]}
 
 
 def test_an_empty_result_changes_nothing():
     """A pod that asks for nothing gets just what it had."""
-    assert json.loads(wire.encode(add(previous=PREVIOUS), cni.Result())) == PREVIOUS
+    assert json.loads(wire.encode(add(previous=PREVIOUS), cni.CniResult())) == PREVIOUS
 
 
 @pytest.mark.parametrize("version", ["0.3.1", "0.4.0", "1.0.0"])
@@ -227,7 +227,7 @@ def test_older_versions_get_what_they_know(version):
 def test_an_answer_can_be_read_again():
     """What is encoded in the newest version decodes to the same value."""
     dns = cni.Dns(("10.0.0.1",), "a", ("b",), ("c",))
-    result = cni.Result(OURS.links, OURS.addresses, OURS.routes, dns)
+    result = cni.CniResult(OURS.links, OURS.addresses, OURS.routes, dns)
     document = json.loads(wire.encode(add(), result))
     assert add(previous=document).previous == result
 

@@ -13,7 +13,7 @@ from kube_rdma.adapters.runtime.cri import (
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.runtime import PodSandbox, Runtime
-from kube_rdma_testing.runtime.cri import FakeRuntime
+from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 DIRS = ["/etc/cdi", "/var/run/cdi"]
 
@@ -40,7 +40,7 @@ def socket(tmp_path_factory):
     ],
 )
 async def test_what_it_says_of_cdi(socket, config, cdi, dirs):
-    async with FakeRuntime(socket, "containerd", "v2.4.2", config):
+    async with FakeCriRuntime(socket, "containerd", "v2.4.2", config):
         assert await read_runtime(socket) == Runtime("containerd", "v2.4.2", cdi, dirs)
 
 
@@ -57,7 +57,7 @@ async def test_what_it_says_of_cdi(socket, config, cdi, dirs):
 )
 async def test_what_it_says_of_cni(socket, cni, conf, binaries):
     """Both folders or nothing: half of an answer cannot be used."""
-    async with FakeRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
+    async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as runtime:
         runtime.cni = cni
         found = await read_runtime(socket)
     assert (found.cni_conf, found.cni_binaries) == (conf, binaries)
@@ -69,7 +69,7 @@ async def test_its_socket_is_the_first_that_is_there(socket):
     first.touch()
     known = (first, second, socket)
     assert find_socket(known) == first
-    async with FakeRuntime(socket, "containerd", "v2.4.2", {}):
+    async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}):
         assert find_socket(known) == socket
 
 
@@ -100,7 +100,7 @@ NETNS = "/var/run/netns/cni-1"
 
 @pytest.fixture
 async def runtime(socket):
-    async with FakeRuntime(socket, "containerd", "v2.4.2", {}) as found:
+    async with FakeCriRuntime(socket, "containerd", "v2.4.2", {}) as found:
         found.run(STOPPED, NETNS)
         found.run(LIVING, NETNS)
         found.run(HOST)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma_testing.cni.shim import FakeShim, Outcome
+from kube_rdma_testing.cni.shim import FakeShim, ShimOutcome
 
 BUILD = Path(__file__).parents[2] / "shim" / "build.py"
 
@@ -39,7 +39,7 @@ class CompiledShim:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        return Outcome(process.returncode, out, err)
+        return ShimOutcome(process.returncode, out, err)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 from kube_rdma.adapters.cni import frames
 from kube_rdma.adapters.cni.state import MissedDeletes
 from kube_rdma.model.binding import PodName
-from kube_rdma.model.cni import Attachment, Link, Result, Verb
+from kube_rdma.model.cni import CniAttachment, CniInterface, CniResult, Verb
 from kube_rdma.model.errors import Refused
 from kube_rdma.rules.cni_conf.conflist import ENTRY
 
@@ -47,7 +47,7 @@ async def test_the_call_arrives_and_the_answer_comes_back(shim, root):
 
     async def handler(call):
         calls.append((call, os.fstat(call.netns).st_ino))
-        return Result((Link("net1"),))
+        return CniResult((CniInterface("net1"),))
 
     async with serving(root, handler):
         done = await shim.run(environment(HTTP_PROXY="x"), text())
@@ -141,8 +141,8 @@ async def test_a_delete_is_remembered(shim, root):
     for _ in range(2):
         done = await shim.run(environment("DEL", CNI_IFNAME="eth0.7@x"), text())
         assert (done.code, done.out) == (0, b"")
-    assert missed(root).present() == (Attachment("c0ffee", "eth0.7@x"),)
-    missed(root).forget(Attachment("c0ffee", "eth0.7@x"))
+    assert missed(root).present() == (CniAttachment("c0ffee", "eth0.7@x"),)
+    missed(root).forget(CniAttachment("c0ffee", "eth0.7@x"))
     assert missed(root).present() == ()
 
 
@@ -220,7 +220,7 @@ async def test_the_largest_call_goes_through(shim, root):
     """2 MiB of configuration are more than a socket's buffer, and arrive whole."""
 
     async def handler(call):
-        return Result((Link(str(len(call.config))),))
+        return CniResult((CniInterface(str(len(call.config))),))
 
     config = text()
     config += b" " * (frames.MAX_INPUT - len(config))

@@ -6,7 +6,7 @@ Of our marked entry in the cluster's list: pods that the runtime tells to ask fo
 import pytest
 
 from kube_rdma.model.binding import PodName
-from kube_rdma.model.cni import Link, Result
+from kube_rdma.model.cni import CniInterface, CniResult
 from kube_rdma.model.cni_conf import ANNOTATIONS
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
 from kube_rdma.rules.cni_conf.conflist import ENTRY
@@ -41,7 +41,7 @@ async def test_a_pod_that_is_told_to_ask_is_never_let_pass(shim, root, annotatio
     assert (done.code, done.document["code"]) == (1, 11)
 
     async def handler(call):
-        return Result((Link("net1"),))
+        return CniResult((CniInterface("net1"),))
 
     async with serving(root, handler):
         done = await shim.run(environment(), chained(annotations))

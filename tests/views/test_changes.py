@@ -18,20 +18,20 @@ from kube_rdma.model.device import (
     Gpu,
     LinkLayer,
     PciAddress,
+    PciSeat,
     PhysicalState,
     Port,
     PortState,
-    Seat,
 )
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
-from kube_rdma.views.changes import Kind, changes, entry, line
+from kube_rdma.views.changes import ChangeKind, changes, entry, line
 
 AT = datetime(2026, 3, 1, 12, 30, 5, 42_000, tzinfo=UTC)
 PCI = [PciAddress(f"0000:81:00.{i}") for i in range(3)]
 SEATS = [
-    Seat(PCI[0], "pci0000:80", (PCI[0],), 1),
-    Seat(PCI[0], "pci0000:80", (PCI[0],), 1, None, (PCI[1], PCI[2]), 8),
-    Seat(PCI[1], "pci0000:80", (PCI[1],), 1, PCI[0]),
+    PciSeat(PCI[0], "pci0000:80", (PCI[0],), 1),
+    PciSeat(PCI[0], "pci0000:80", (PCI[0],), 1, None, (PCI[1], PCI[2]), 8),
+    PciSeat(PCI[1], "pci0000:80", (PCI[1],), 1, PCI[0]),
 ]
 GIDS = [
     Gid(0, "fe80:0000:0000:0000:0000:0000:0000:0001", GidType.ROCE_V2, "eth0"),
@@ -79,7 +79,7 @@ def devices(name):
 def gpus(i):
     return st.builds(
         Gpu,
-        seat=st.just(Seat(PCI[i], "pci0000:80", (PCI[i],), 1)),
+        seat=st.just(PciSeat(PCI[i], "pci0000:80", (PCI[i],), 1)),
         pci_class=st.just(0x030200),
         vendor=st.just(0x10DE),
         device=st.sampled_from([1, 2]),
@@ -103,12 +103,12 @@ def apply(survey, found):
     shown = {device.name: device for device in survey.devices}
     accelerators = {gpu.seat.pci: gpu for gpu in survey.gpus}
     for change in found:
-        if change.kind is Kind.NODE:
+        if change.kind is ChangeKind.NODE:
             survey = replace(survey, **{change.what: change.after})
-        elif change.kind is Kind.PORT:
+        elif change.kind is ChangeKind.PORT:
             shown[change.subject] = with_port(shown[change.subject], change)
         else:
-            things = shown if change.kind is Kind.DEVICE else accelerators
+            things = shown if change.kind is ChangeKind.DEVICE else accelerators
             if change.event == "vanished":
                 del things[change.subject]
             elif change.event == "appeared":

@@ -24,7 +24,7 @@ from kube_rdma.model.pool import (
 )
 from kube_rdma.rules.pools.modes import MODES
 from kube_rdma.views.modes import modes_page
-from kube_rdma.views.pools import LeftOut, OnNode, node_text, pools_document, wishes_text
+from kube_rdma.views.pools import OnNode, PoollessCard, node_text, pools_document, wishes_text
 
 TAKES = {mode: f"what {mode} takes" for mode in Mode}
 SHARED = PoolSpec(
@@ -108,9 +108,9 @@ NODE = OnNode(
     ("one belongs to both",),
     ("two is counted twice",),
     (
-        LeftOut(card("three"), (("rdma/a", "it is small"), ("rdma/b", "it is small"))),
-        LeftOut(card("four"), (("rdma/a", "it is small"), ("rdma/b", "it is green"))),
-        LeftOut(card("five"), (("rdma/a", "it is small"), ("rdma/b", "it is small"))),
+        PoollessCard(card("three"), (("rdma/a", "it is small"), ("rdma/b", "it is small"))),
+        PoollessCard(card("four"), (("rdma/a", "it is small"), ("rdma/b", "it is green"))),
+        PoollessCard(card("five"), (("rdma/a", "it is small"), ("rdma/b", "it is small"))),
     ),
 )
 

@@ -2,15 +2,22 @@
 
 from dataclasses import replace
 
-from kube_rdma.model.selftest import Asked, Kind, LeftOut, Result, Stage, Trouble
+from kube_rdma.model.selftest import (
+    SelftestRequest,
+    TrialKind,
+    TrialResult,
+    TrialStage,
+    Trouble,
+    UntriedCard,
+)
 from kube_rdma.rules.attach.undo import undo
 from kube_rdma.rules.selftest import trials
 from kube_rdma.views.selftest import Table, dry_run, summary
 from tests.rules.pod_networks import card
 from tests.rules.test_selftest import ADDRESS, scene, with_links
 
-TAKE, FUNCTION = trials(scene(card(2, virtual=True)), Asked())
-LEFT = LeftOut(card(1), "the node itself is reached through ens1f0, which is never touched")
+TAKE, FUNCTION = trials(scene(card(2, virtual=True)), SelftestRequest())
+LEFT = UntriedCard(card(1), "the node itself is reached through ens1f0, which is never touched")
 BRING = "bring kr-selftest up, with MTU 8900"
 BUSY = "the kernel refuses: Device or resource busy"
 
@@ -19,9 +26,9 @@ def test_rows_stand_below_their_heads():
     table = Table((TAKE, FUNCTION, LEFT))
     rows = [
         table.head,
-        table.row(Result(TAKE, 12.34)),
-        table.row(Result(FUNCTION, None, (Trouble(Stage.ATTACH, BUSY),))),
-        table.row(Result(FUNCTION, 1234.5, stopped=True)),
+        table.row(TrialResult(TAKE, 12.34)),
+        table.row(TrialResult(FUNCTION, None, (Trouble(TrialStage.ATTACH, BUSY),))),
+        table.row(TrialResult(FUNCTION, 1234.5, stopped=True)),
         table.row(LEFT),
     ]
     assert rows == [
@@ -35,7 +42,7 @@ def test_rows_stand_below_their_heads():
 
 def test_a_failure_names_the_step_when_and_what_the_kernel_said():
     step = TAKE.plan.steps[1]
-    text = summary([Result(TAKE, 1.0, (Trouble(Stage.REPEAT, BUSY, step),)), LEFT], 200)
+    text = summary([TrialResult(TAKE, 1.0, (Trouble(TrialStage.REPEAT, BUSY, step),)), LEFT], 200)
     assert text.splitlines()[:2] == [
         f"mlx5_2 · take, when it was attached again: step 2, {BRING}: {BUSY}.",
         "mlx5_1: not tried: the node itself is reached through ens1f0, which is never touched.",
@@ -47,13 +54,13 @@ def test_a_failure_names_the_step_when_and_what_the_kernel_said():
 
 def test_what_is_left_over_is_said_loudly():
     *_, act = undo(TAKE.plan)
-    text = summary([Result(TAKE, 1.0, (Trouble(Stage.UNDO, BUSY, act, left=True),))], 200)
+    text = summary([TrialResult(TAKE, 1.0, (Trouble(TrialStage.UNDO, BUSY, act, left=True),))], 200)
     assert "when it was taken back: give kr-selftest back to the node as ens2f0, up" in text
     assert "Not everything could be given back" in text
 
 
 def test_a_self_test_without_failures_asks_for_nothing():
-    assert summary([Result(TAKE, 1.0)], 100) == "\n1 of 1 plans passed."
+    assert summary([TrialResult(TAKE, 1.0)], 100) == "\n1 of 1 plans passed."
 
 
 def test_a_dry_run_warns_of_what_will_be_interrupted_and_of_lost_routes():
@@ -62,9 +69,9 @@ def test_a_dry_run_warns_of_what_will_be_interrupted_and_of_lost_routes():
     assert "Warning: ens2f0 leaves the node for a moment." in text
     assert "routes" not in text.rpartition("Warning")[2]
     where = with_links(scene(card(2, virtual=True)), addresses=(ADDRESS,))
-    addressed = trials(where, Asked(("ens2f0",), (Kind.TAKE,)))
+    addressed = trials(where, SelftestRequest(("ens2f0",), (TrialKind.TAKE,)))
     assert "but not the routes that somebody added" in dry_run(addressed, 200)
 
 
 def test_a_dry_run_of_nothing_promises_nothing():
-    assert "Each plan" not in dry_run((replace(LEFT, kind=Kind.TAKE),), 100)
+    assert "Each plan" not in dry_run((replace(LEFT, kind=TrialKind.TAKE),), 100)

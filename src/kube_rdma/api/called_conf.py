@@ -18,10 +18,10 @@ from pydantic import ConfigDict, Field
 
 from kube_rdma.api import ip_conf, network_definition
 from kube_rdma.api.dialect import Many, Typed
-from kube_rdma.api.document import Document, Place, Value, read
+from kube_rdma.api.document import Document, TextPosition, Value, read
 from kube_rdma.api.faults import validate
 from kube_rdma.api.ip_conf import IpamConf
-from kube_rdma.api.network_definition import Definition
+from kube_rdma.api.network_definition import NetworkDefinition
 from kube_rdma.api.networks import Guid, Mac
 from kube_rdma.model.attachment import AskedAddress, NetworkAsk
 from kube_rdma.model.cni import Call
@@ -50,25 +50,25 @@ class _OldArgs(_Loose):
     mac: Mac | None = Field(None, alias="MAC")
 
 
-class _CniArgs(_Loose):
+class _CalledCniArgs(_Loose):
     ips: Many[str] = ()
     guid: str = ""
     configured: str = Field("", alias="mellanox.infiniband.app")
 
 
-class _Args(_Loose):
-    cni: _CniArgs = _CniArgs.model_construct()
+class _CalledArgs(_Loose):
+    cni: _CalledCniArgs = _CalledCniArgs.model_construct()
 
 
 class _Called(_Loose):
     runtime_config: _Runtime = _Runtime.model_construct()
-    args: _Args = _Args()
+    args: _CalledArgs = _CalledArgs()
     device_id: str = Field("", alias="deviceID")
     master: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PodNetworksBlock:
     """A block of ``k8s.volcengine.com/pod-networks``: its network, and what Cello makes of it."""
 
     network: str
@@ -76,7 +76,7 @@ class Block:
     table: int
 
 
-def network(call: Call, name: str, resource: str | None) -> tuple[Definition, NetworkAsk]:
+def network(call: Call, name: str, resource: str | None) -> tuple[NetworkDefinition, NetworkAsk]:
     """The network `namespace/name` that kube-rdma is called for, and what the pod asks of it.
 
     `resource` is that of its document. Raise Refused with all faults of the configuration.
@@ -144,7 +144,7 @@ def is_built_in(config: bytes) -> bool:
     return _object(config).get(BUILT_IN) is True
 
 
-def blocks(text: str) -> tuple[Block, ...]:
+def blocks(text: str) -> tuple[PodNetworksBlock, ...]:
     """What Cello calls for this annotation, in its order; nothing for what it does not understand.
 
     The cluster's own network is at place 0, whether a block names it or not.
@@ -156,7 +156,7 @@ def blocks(text: str) -> tuple[Block, ...]:
     entries = decoded if isinstance(decoded, list) else []
     first = 0 if entries and _dict(entries[0]).get("master") is True else 1
     return tuple(
-        Block(
+        PodNetworksBlock(
             _text(_dict(_dict(one).get("cniConf")).get("name")),
             _text(_dict(_dict(one).get("deviceConf")).get("ifName")) or f"eth{place}",
             _FIRST_TABLE + place,
@@ -190,7 +190,9 @@ def _texts(call: Call, conf: _Called) -> tuple[str, ...]:
 def _mac(call: Call) -> str | None:
     """As Multus passes it on to plugins that declare no capability."""
     arguments: Value = {key: value for key, value in call.args if key == "MAC"}
-    document = Document(f"CNI_ARGS of network {call.network}", arguments, {(): Place(1, 1)}, {})
+    document = Document(
+        f"CNI_ARGS of network {call.network}", arguments, {(): TextPosition(1, 1)}, {}
+    )
     return validate(_OldArgs, document).mac
 
 

@@ -19,7 +19,7 @@ from kube_rdma.api.dialect import Typed
 from kube_rdma.api.document import Document, read
 from kube_rdma.api.faults import validate
 from kube_rdma.api.ip_conf import IpamConf
-from kube_rdma.api.network_definition import Definition
+from kube_rdma.api.network_definition import NetworkDefinition
 from kube_rdma.api.node_label import RESOURCE
 from kube_rdma.api.words import Resource
 from kube_rdma.model.attachment import CardAddresses, Network, NetworkKind
@@ -60,7 +60,7 @@ def text_of(files: Iterable[ConfFile], name: str) -> bytes | None:
     return next(texts, None)
 
 
-def load(namespace: str, name: str, text: bytes) -> Definition:
+def load(namespace: str, name: str, text: bytes) -> NetworkDefinition:
     """What the node's configuration `name` means for a pod in `namespace`.
 
     One that is for a card and names no resource is for the resource that BUILT_IN is for. Raise
@@ -88,7 +88,7 @@ def load(namespace: str, name: str, text: bytes) -> Definition:
     return replace(definition, network=network)
 
 
-def built_in(namespace: str, *, pool: bool) -> Definition:
+def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
     """The network that is meant where nobody configured one: a share of a card, as its mode says.
 
     `pool`: there is an IPPool of this name. Without one a card that moves takes its own addresses
@@ -103,7 +103,7 @@ def built_in(namespace: str, *, pool: bool) -> Definition:
         pools=pools,
         card_addresses=CardAddresses.STAY if pool else CardAddresses.MOVE,
     )
-    return Definition(network, IpamConf(pools=tuple((None, one) for one in pools)))
+    return NetworkDefinition(network, IpamConf(pools=tuple((None, one) for one in pools)))
 
 
 def _named(files: Iterable[ConfFile]) -> Iterator[tuple[str, ConfFile]]:

@@ -22,7 +22,7 @@ _A_DAY = 86_400  # seconds
 _INSTEAD = 'Add "selectors": {"ifNames": ["ens2f0"]}, or other fields of it'
 
 
-class Selectors(Typed):
+class CardSelectors(Typed):
     """Which cards: any value of a list, every list that is not empty."""
 
     vendors: Many[Vendor] = ()
@@ -44,11 +44,13 @@ class SharedPool(Typed):
     resource_prefix: Prefix = "rdma"
     rdma_hca_max: int = Field(ge=1, le=MOST_SHARES, examples=[1000])
     devices: Many[Interface] = Field((), description="Deprecated: selectors.ifNames.")
-    selectors: Selectors | None = Field(None, validate_default=True)
+    selectors: CardSelectors | None = Field(None, validate_default=True)
 
     @field_validator("selectors")
     @classmethod
-    def _one_choice(cls, selectors: Selectors | None, info: ValidationInfo) -> Selectors | None:
+    def _one_choice(
+        cls, selectors: CardSelectors | None, info: ValidationInfo
+    ) -> CardSelectors | None:
         """Either these or `devices`, which is validated before; nothing is said of a wrong one."""
         chosen = selectors is not None and selectors.choose
         if "devices" in info.data and chosen == bool(info.data["devices"]):

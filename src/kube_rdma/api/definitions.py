@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from kube_rdma.api.ip_objects import IPBlockObject
 from kube_rdma.api.ip_pool import IPPoolObject
-from kube_rdma.api.structural import Column, Definition
+from kube_rdma.api.structural import Column, ResourceDefinition
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 DEFINITIONS = (
-    Definition(
+    ResourceDefinition(
         IPPoolObject,
         "ippools",
         columns=(
@@ -23,7 +23,7 @@ DEFINITIONS = (
             _AGE,
         ),
     ),
-    Definition(
+    ResourceDefinition(
         IPBlockObject,
         "ipblocks",
         columns=(

@@ -46,7 +46,7 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TextPosition:
     """A position in a text, both from 1 and in characters, as editors count."""
 
     line: int
@@ -59,14 +59,14 @@ class Document:
 
     source: str  # name of the file, for messages
     value: Value
-    values: dict[Path, Place]
-    keys: dict[Path, Place]
+    values: dict[Path, TextPosition]
+    keys: dict[Path, TextPosition]
 
     def where(self, path: Path, *, key: bool = False) -> str:
         """``file:line:column: field`` of a value or of its key."""
         return _where(self.source, self.place(path, key=key), self._written(path))
 
-    def place(self, path: Path, *, key: bool = False) -> Place:
+    def place(self, path: Path, *, key: bool = False) -> TextPosition:
         """Where a value or its key stands; for one that is not there, the nearest that holds it."""
         near = self._written(path)
         places = self.keys if key else self.values
@@ -138,13 +138,13 @@ def name(path: Path) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def _where(source: str, place: Place, path: Path = ()) -> str:
+def _where(source: str, place: TextPosition, path: Path = ()) -> str:
     field = f": {name(path)}" if path else ""
     return f"{source}:{place.line}:{place.column}{field}"
 
 
-def _place(mark: Mark | MarkInC | None) -> Place:
-    return Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+def _place(mark: Mark | MarkInC | None) -> TextPosition:
+    return TextPosition(mark.line + 1, mark.column + 1) if mark else TextPosition(1, 1)
 
 
 class _Reader:
@@ -156,15 +156,15 @@ class _Reader:
     def __init__(self, source: str, text: str) -> None:
         self.source = source
         self.faults: list[Refused] = []
-        self.values: dict[Path, Place] = {}
-        self.keys: dict[Path, Place] = {}
+        self.values: dict[Path, TextPosition] = {}
+        self.keys: dict[Path, TextPosition] = {}
         self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
 
     def document(self) -> Value:
         """The only document of the text, None when there is nothing but blanks and comments."""
         next(self._events)  # start of the stream
         if isinstance(next(self._events), yaml.StreamEndEvent):
-            self.values[()] = Place(1, 1)
+            self.values[()] = TextPosition(1, 1)
             return None
         value = self._value(next(self._events), ())
         next(self._events)  # end of the document
@@ -262,7 +262,7 @@ def _syntax(error: yaml.MarkedYAMLError, source: str, text: str) -> Refused:
 def _character(error: yaml.reader.ReaderError, source: str, data: bytes) -> Refused:
     """For a character that no text holds; the parser counts bytes."""
     before = data[: error.position].decode(errors="ignore").split("\n")
-    place = Place(len(before), len(before[-1]) + 1)
+    place = TextPosition(len(before), len(before[-1]) + 1)
     problem = "a control character stands here"
     remedy = "Remove it, or name the right file"
     return Refused(problem, remedy=remedy, where=_where(source, place))

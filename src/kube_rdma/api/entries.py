@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kube_rdma.api.document import Document, Path, Place, name, read
+from kube_rdma.api.document import Document, Path, TextPosition, name, read
 from kube_rdma.model.errors import Refused
 
 MOST = 128
@@ -36,7 +36,7 @@ def entries(text: str, source: str, field: str) -> Document:
         raise Refused.all(list(faults)) from None
     if isinstance(document.value, list):
         refuse_many(len(document.value), source)
-    places = {(): Place(1, 1), **_below(field, document.values)}
+    places = {(): TextPosition(1, 1), **_below(field, document.values)}
     return _Entries(source, {field: document.value}, places, _below(field, document.keys), field)
 
 
@@ -54,5 +54,5 @@ def _named(fault: Refused, source: str, field: str) -> Refused:
     return Refused(fault.problem, remedy=fault.remedy, where=where)
 
 
-def _below(field: str, places: dict[Path, Place]) -> dict[Path, Place]:
+def _below(field: str, places: dict[Path, TextPosition]) -> dict[Path, TextPosition]:
     return {(field, *path): place for path, place in places.items()}

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from kube_rdma.api.document import Document, Path, Place, shown
+from kube_rdma.api.document import Document, Path, TextPosition, shown
 from kube_rdma.model.errors import Refused
 
 Dialect = TypeVar("Dialect", bound=BaseModel)
@@ -85,7 +85,7 @@ def near(given: str, names: Sequence[str]) -> str | None:
 
 def _faults(
     error: ErrorDetails, model: type[BaseModel], document: Document
-) -> Iterator[tuple[Place, Refused]]:
+) -> Iterator[tuple[TextPosition, Refused]]:
     """What pydantic's `error` says, with its place in the text; several when they are slips."""
     path = error["loc"]
     if error["type"] == _SLIPS:

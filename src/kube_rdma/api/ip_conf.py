@@ -21,7 +21,7 @@ from kube_rdma.api.ip_conf_models import (
     HostLocalConf,
     KubeRdmaConf,
     PlainRoute,
-    StaticAddress,
+    StaticAddressConf,
     StaticConf,
     WhereaboutsConf,
     WhereaboutsRange,
@@ -293,7 +293,7 @@ def _last(ip_range: IPRange) -> Address:
     return ip_range.last if ip_range.last is not None else ip_range.subnet.broadcast_address
 
 
-def _addresses(entries: Iterable[StaticAddress]) -> tuple[LinkAddress, ...]:
+def _addresses(entries: Iterable[StaticAddressConf]) -> tuple[LinkAddress, ...]:
     return tuple(LinkAddress(each.address, each.gateway) for each in entries)
 
 

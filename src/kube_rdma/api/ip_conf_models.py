@@ -92,7 +92,7 @@ class PlainDns(Typed):
         return Dns(self.nameservers, self.domain, self.search, self.options)
 
 
-class StaticAddress(Typed):
+class StaticAddressConf(Typed):
     """An address that is set as it is."""
 
     address: WithLength = Field(examples=["10.0.0.10/24"])
@@ -133,7 +133,7 @@ class Whereabouts(WhereaboutsRange):
     ip_ranges: Many[WhereaboutsRange] = Field((), alias="ipRanges")
     gateway: IpAddress | None = None
     routes: Many[PlainRoute] = ()
-    addresses: Many[StaticAddress] = ()
+    addresses: Many[StaticAddressConf] = ()
     dns: PlainDns | None = None
     enable_overlapping_ranges: bool = True
     network_name: Label | None = None
@@ -191,7 +191,7 @@ class Static(Typed):
     """The block of static."""
 
     type: Literal["static"]
-    addresses: Many[StaticAddress] = ()
+    addresses: Many[StaticAddressConf] = ()
     routes: Many[PlainRoute] = ()
     dns: PlainDns | None = None
 
@@ -202,7 +202,7 @@ class StaticConf(_Block):
     ipam: Static
 
 
-class KubeRdma(Typed):
+class KubeRdmaIpam(Typed):
     """The block of kube-rdma-ipam: a pool, or one for each rail."""
 
     type: Literal["kube-rdma-ipam"]
@@ -223,4 +223,4 @@ class KubeRdma(Typed):
 class KubeRdmaConf(_Block):
     """A configuration that names IPPools."""
 
-    ipam: KubeRdma
+    ipam: KubeRdmaIpam

@@ -20,7 +20,7 @@ from kube_rdma.api.document import Value, shown
 from kube_rdma.api.faults import Slip, slips, validate
 from kube_rdma.api.ip_words import IpAddress, IpSpan, Label, bits_of, spans_of, written
 from kube_rdma.api.object_document import of_json, of_value
-from kube_rdma.api.words import Form
+from kube_rdma.api.words import TextForm
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import (
     CELL,
@@ -28,8 +28,8 @@ from kube_rdma.model.ip import (
     Block,
     BootId,
     Cell,
+    CellHolding,
     Family,
-    Holding,
     JournalId,
     NetworkName,
     NodeLease,
@@ -43,7 +43,7 @@ from kube_rdma.model.ip import (
 LEASE_PREFIX = "ipam."  # of the object's name, before the node's: kubelets have leases too
 LEASE_LABEL = ("kube-rdma.io/lease", "ipam")
 _ANNOTATION = "kube-rdma.io/ipam-"
-_NODE = Form("[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "the name of a node", "node-1")
+_NODE = TextForm("[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "the name of a node", "node-1")
 _REPAIR = "Delete the block only when no pod uses an address of it; else write back what it was"
 
 
@@ -148,7 +148,7 @@ def decode_block(data: bytes) -> Block:
     cell = Cell(NetworkName(spec.network), Family(spec.first.version), int(spec.first))
     return Block(
         cell,
-        tuple(Holding(NodeName(h.node), bits_of(cell, h.addresses)) for h in spec.holdings),
+        tuple(CellHolding(NodeName(h.node), bits_of(cell, h.addresses)) for h in spec.holdings),
         tuple(Pin(Owner(pin.owner), int(pin.address) - cell.first) for pin in spec.pins),
         spec.edition,
     )

@@ -17,7 +17,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from kube_rdma.api.document import shown
 from kube_rdma.api.faults import Slip, slips
-from kube_rdma.api.words import Form
+from kube_rdma.api.words import TextForm
 from kube_rdma.model.ip import Address, Bits, Cell, Span, Subnet
 
 
@@ -124,7 +124,7 @@ def bits_of(cell: Cell, spans: Iterable[Span]) -> Bits:
     return Bits(bits)
 
 
-LABEL = Form(
+LABEL = TextForm(
     "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
     "a DNS label: lower-case letters, digits and dashes, at most 63",
     "rail-0",

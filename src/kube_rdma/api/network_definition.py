@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kube_rdma.api import ip_conf
-from kube_rdma.api.document import Document, Path, Place, Value, read, shown
+from kube_rdma.api.document import Document, Path, TextPosition, Value, read, shown
 from kube_rdma.api.faults import near, no_fields, validate
 from kube_rdma.api.ip_conf import IpamConf
 from kube_rdma.api.network_plugins import CHAINED, COMMON, MAIN, IbSriov, Plugin, Tuning
@@ -26,7 +26,7 @@ RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class NetworkDefinition:
     """What the object means; `ipam` says which addresses to ask for, `warnings` are sentences."""
 
     network: Network
@@ -44,13 +44,13 @@ class _Part(Document):
     def where(self, path: Path, *, key: bool = False) -> str:
         return self.whole.where((*self.base, *path), key=key)
 
-    def place(self, path: Path, *, key: bool = False) -> Place:
+    def place(self, path: Path, *, key: bool = False) -> TextPosition:
         return self.whole.place((*self.base, *path), key=key)
 
 
 def load(
     namespace: str, name: str, config: bytes, resource: str | None, host: bytes | None = None
-) -> Definition:
+) -> NetworkDefinition:
     """What the object `namespace`/`name` with this spec.config means.
 
     `host` is the node's own CNI configuration of that name, which an empty config stands for. Raise
@@ -107,7 +107,7 @@ def _type(part: _Part) -> str:
     return str(part.value["type"])
 
 
-def _definition(base: Network, parts: Sequence[_Part]) -> Definition:
+def _definition(base: Network, parts: Sequence[_Part]) -> NetworkDefinition:
     first, *chained = parts
     kind = _type(first)
     if kind in CHAINED:
@@ -118,7 +118,9 @@ def _definition(base: Network, parts: Sequence[_Part]) -> Definition:
         meant = near(kind, list(MAIN))
         guess = f"; did you mean {shown(meant)}?" if meant else ""
         warning = f"kube-rdma does not serve {kind} itself, its binary is called{guess}"
-        return Definition(base, warnings=(f"{first.where(('type',))}: {warning}",) if meant else ())
+        return NetworkDefinition(
+            base, warnings=(f"{first.where(('type',))}: {warning}",) if meant else ()
+        )
     plugins = [(first, validate(MAIN[kind][1], first))]
     for part in chained:
         if (model := CHAINED.get(_type(part))) is None:
@@ -133,12 +135,12 @@ def _definition(base: Network, parts: Sequence[_Part]) -> Definition:
     network = _network(base, MAIN[kind][0], plugins[0][1], ipam)
     for _, plugin in plugins[1:]:
         network = _tuned(network, plugin)
-    return Definition(network, ipam, tuple(warnings))
+    return NetworkDefinition(network, ipam, tuple(warnings))
 
 
-def _foreign(base: Network, part: _Part, why: str) -> Definition:
+def _foreign(base: Network, part: _Part, why: str) -> NetworkDefinition:
     text = f"{why}, so the plugins themselves are called and no RDMA device comes along"
-    return Definition(base, warnings=(f"{part.where(('type',))}: {text}",))
+    return NetworkDefinition(base, warnings=(f"{part.where(('type',))}: {text}",))
 
 
 def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -> Network:

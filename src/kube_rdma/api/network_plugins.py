@@ -17,13 +17,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from kube_rdma.api.dialect import Typed
 from kube_rdma.api.faults import Slip, slips
 from kube_rdma.api.networks import Guid, Mac
-from kube_rdma.api.words import Form, Pci, PKey
+from kube_rdma.api.words import Pci, PKey, TextForm
 from kube_rdma.model.attachment import NetworkKind
 from kube_rdma.model.function_step import FunctionSettings, LinkState, VlanProtocol
 
 Mtu: TypeAlias = Annotated[int, Field(ge=0, le=65535)]  # 0: that of the link below
 Master: TypeAlias = Annotated[
-    str, Form(r"[^\s/:]{0,15}", "the name of an interface, at most 15 characters", "ens2f0")
+    str, TextForm(r"[^\s/:]{0,15}", "the name of an interface, at most 15 characters", "ens2f0")
 ]
 
 # What every configuration may have: the specification's own keys, and what callers put in.
@@ -164,7 +164,7 @@ class HostDevice(Plugin):
         return next((name for name in names if name), None)
 
 
-class Sriov(Plugin):
+class SriovNetwork(Plugin):
     """type sriov: a virtual function moves, set up by its physical one. Rates are in Mbit/s."""
 
     model_config = ConfigDict(alias_generator=None)
@@ -185,7 +185,7 @@ class Sriov(Plugin):
     log_file: Any = Field(None, alias="logFile")
 
     @model_validator(mode="after")
-    def _agrees(self) -> Sriov:
+    def _agrees(self) -> SriovNetwork:
         problems = []
         for name, value, plain in (
             ("vlanQoS", self.vlan_qos, 0),
@@ -278,7 +278,7 @@ class IbSriov(Plugin):
         return reasons
 
 
-class KubeRdma(Linked):
+class KubeRdmaNetwork(Linked):
     """type kube-rdma: what the mode of the granted card means."""
 
     mac: Mac | None = None
@@ -329,8 +329,8 @@ MAIN: Mapping[str, tuple[NetworkKind, type[Plugin]]] = {
     "ipvlan": (NetworkKind.IPVLAN, Ipvlan),
     "ipoib": (NetworkKind.IPOIB, Ipoib),
     "host-device": (NetworkKind.DEVICE, HostDevice),
-    "sriov": (NetworkKind.DEVICE, Sriov),
+    "sriov": (NetworkKind.DEVICE, SriovNetwork),
     "ib-sriov": (NetworkKind.DEVICE, IbSriov),
-    "kube-rdma": (NetworkKind.CARD, KubeRdma),
+    "kube-rdma": (NetworkKind.CARD, KubeRdmaNetwork),
 }
 CHAINED: Mapping[str, type[Plugin]] = {"rdma": Nothing, "sbr": Nothing, "tuning": Tuning}

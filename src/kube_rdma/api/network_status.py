@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from kube_rdma.model.attachment import Attached
-from kube_rdma.model.cni import Dns, Result
+from kube_rdma.model.cni import CniResult, Dns
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
 OWN_ANNOTATION = "kube-rdma.io/network-status"
@@ -24,7 +24,10 @@ Json: TypeAlias = dict[str, Any]
 
 
 def status(
-    attached: Sequence[Attached], cluster: str = "", result: Result | None = None, before: str = ""
+    attached: Sequence[Attached],
+    cluster: str = "",
+    result: CniResult | None = None,
+    before: str = "",
 ) -> str:
     """The annotation: the cluster's network, then kube-rdma's interfaces.
 
@@ -89,7 +92,7 @@ def _device_info(attached: Attached) -> Json:
     return {"type": "pci", "version": DEVICE_INFO_VERSION, "pci": _without_empty(**names)}
 
 
-def _of_cluster(name: str, result: Result) -> Json:
+def _of_cluster(name: str, result: CniResult) -> Json:
     """The first entry, from what the plugins before kube-rdma answered: only what is in the pod."""
     inside = [(at, link) for at, link in enumerate(result.links) if link.sandbox]
     at, link = inside[0] if inside else (None, None)

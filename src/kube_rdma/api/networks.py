@@ -19,11 +19,11 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
 from kube_rdma.api.dialect import Many, Typed
-from kube_rdma.api.document import Document, Path, Place, Value, shown
+from kube_rdma.api.document import Document, Path, TextPosition, Value, shown
 from kube_rdma.api.entries import entries, refuse_many
 from kube_rdma.api.faults import Slip, near, slips, validate
 from kube_rdma.api.ip_words import IpAddress, Label, Word, address
-from kube_rdma.api.words import Form
+from kube_rdma.api.words import TextForm
 from kube_rdma.model.attachment import AskedAddress, NetworkAsk
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import InterfaceName
@@ -48,7 +48,7 @@ def _asked(text: str) -> AskedAddress:
 
 ObjectName: TypeAlias = Annotated[
     str,
-    Form(
+    TextForm(
         r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
         "the name of an object: lower-case letters, digits, dashes and dots",
         "rdma-net",
@@ -56,7 +56,7 @@ ObjectName: TypeAlias = Annotated[
 ]
 PodInterface: TypeAlias = Annotated[
     str,
-    Form(
+    TextForm(
         r"(?!\.\.?$)[^\s/:%@]{1,15}",
         "the name of an interface: 1 to 15 characters, none of them a blank or one of / : % @",
         "net1",
@@ -64,14 +64,14 @@ PodInterface: TypeAlias = Annotated[
 ]
 Mac: TypeAlias = Annotated[
     str,
-    Form(
+    TextForm(
         rf"(?!00(:00){{5}}$)[0-9a-fA-F][02468aceACE](:{_OCTET}){{5}}",
         "the MAC address of one interface",
         "02:00:0a:00:00:01",
     ),
 ]
 Guid: TypeAlias = Annotated[
-    str, Form(f"{_OCTET}(:{_OCTET}){{7}}", "a GUID of eight octets", "02:00:0a:00:00:00:00:01")
+    str, TextForm(f"{_OCTET}(:{_OCTET}){{7}}", "a GUID of eight octets", "02:00:0a:00:00:00:00:01")
 ]
 Asked: TypeAlias = Annotated[
     AskedAddress, Word(_asked, "an IP address, with its length or without", "10.0.0.10/24")
@@ -100,7 +100,7 @@ class Bandwidth(Typed):
     egress_burst: Rate = 0
 
 
-class Entry(Typed):
+class NetworkEntry(Typed):
     """One network that the pod asks for; `interfaceRequest` is the older name of `interface`."""
 
     name: ObjectName = Field(examples=["rdma-net"])
@@ -124,20 +124,20 @@ class Entry(Typed):
 
 
 _INNER: Mapping[str, type[BaseModel]] = {
-    _FIELD: Entry,
+    _FIELD: NetworkEntry,
     "portMappings": PortMapping,
     "bandwidth": Bandwidth,
 }
 
 
-class Networks(Typed):
+class NetworkList(Typed):
     """The whole list, below a field, so that entries have a name."""
 
-    networks: Many[Entry] = Field(examples=[[{"name": "rdma-net"}]])
+    networks: Many[NetworkEntry] = Field(examples=[[{"name": "rdma-net"}]])
 
     @field_validator("networks")
     @classmethod
-    def _fit(cls, networks: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    def _fit(cls, networks: tuple[NetworkEntry, ...]) -> tuple[NetworkEntry, ...]:
         if clashes := tuple(_clashes(networks)):
             raise slips(*clashes)
         return networks
@@ -169,8 +169,8 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
         refuse_many(text.count(",") + 1, source)
     document = entries(text, source, _FIELD) if is_json else _of_names(text, source)
     ignored: list[Path] = []
-    filtered = replace(document, value=_filtered(document.value, Networks, (), ignored))
-    networks = validate(Networks, filtered).networks
+    filtered = replace(document, value=_filtered(document.value, NetworkList, (), ignored))
+    networks = validate(NetworkList, filtered).networks
     warnings = [
         f"{document.where(path, key=True)}: there is no such field, it is ignored"
         for path in ignored
@@ -210,13 +210,13 @@ def _filtered(value: Value, model: type[BaseModel], path: Path, ignored: list[Pa
 def _of_names(text: str, source: str) -> Document:
     """Names with commas as the list that they mean."""
     entries: list[Value] = []
-    places: dict[Path, Place] = {(): Place(1, 1), (_FIELD,): Place(1, 1)}
+    places: dict[Path, TextPosition] = {(): TextPosition(1, 1), (_FIELD,): TextPosition(1, 1)}
     faults = []
     at = 0
     for number, part in enumerate(text.split(",")):
         begin = at + len(part) - len(part.lstrip())
         line = text.count("\n", 0, begin) + 1
-        place = Place(line, begin - text.rfind("\n", 0, begin))
+        place = TextPosition(line, begin - text.rfind("\n", 0, begin))
         places[(_FIELD, number)] = place
         name, sign, interface = part.strip().partition("@")
         space, slash, object_name = name.rpartition("/")
@@ -235,7 +235,7 @@ def _of_names(text: str, source: str) -> Document:
     return Document(source, {_FIELD: entries}, places, {})
 
 
-def _clashes(networks: tuple[Entry, ...]) -> Iterator[Slip]:
+def _clashes(networks: tuple[NetworkEntry, ...]) -> Iterator[Slip]:
     first: dict[str, int] = {}
     for number, entry in enumerate(networks):
         old, new = entry.interface_request, entry.interface
@@ -252,11 +252,11 @@ def _clashes(networks: tuple[Entry, ...]) -> Iterator[Slip]:
             yield Slip(problem, "Give each its own name", (number, "interface"))
 
 
-def _interface(number: int, entry: Entry) -> InterfaceName:
+def _interface(number: int, entry: NetworkEntry) -> InterfaceName:
     return InterfaceName(entry.called or f"net{number + 1}")
 
 
-def _ask(number: int, entry: Entry, namespace: str) -> NetworkAsk:
+def _ask(number: int, entry: NetworkEntry, namespace: str) -> NetworkAsk:
     ports = [each.model_dump(by_alias=True, exclude_unset=True) for each in entry.port_mappings]
     rates = entry.bandwidth.model_dump(by_alias=True, exclude_unset=True) if entry.bandwidth else {}
     capabilities = {"portMappings": ports, "bandwidth": rates}

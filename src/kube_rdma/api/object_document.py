@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kube_rdma.api.document import Document, Path, Place, Value, name
+from kube_rdma.api.document import Document, Path, TextPosition, Value, name
 from kube_rdma.model.errors import Refused
 
 
@@ -25,12 +25,12 @@ class ObjectDocument(Document):
         """``IPPool rail-0: spec.ranges[0].end``."""
         return ": ".join(part for part in (self.source, name((*self.base, *path))) if part)
 
-    def place(self, path: Path, *, key: bool = False) -> Place:
+    def place(self, path: Path, *, key: bool = False) -> TextPosition:
         """Only an order: in which the fields stand in the object."""
         near = path
         while near and near not in self.order:
             near = near[:-1]
-        return Place(self.order.get(near, 0), len(path))
+        return TextPosition(self.order.get(near, 0), len(path))
 
 
 def of_value(value: Value, source: str = "", base: Path = ()) -> ObjectDocument:

@@ -20,7 +20,7 @@ from kube_rdma.api.entries import entries
 from kube_rdma.api.faults import Slip, slips, validate
 from kube_rdma.api.ip_words import Word, address
 from kube_rdma.api.networks import Asked, Found, Mac, PodInterface
-from kube_rdma.api.words import Form
+from kube_rdma.api.words import TextForm
 from kube_rdma.model.attachment import NetworkAsk, NetworkRoute
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ip import Address, InterfaceName, Subnet
@@ -57,14 +57,14 @@ _NO_LIST = BeforeValidator(lambda value: [] if value is None else value)
 
 ConfName: TypeAlias = Annotated[
     str,
-    Form(
+    TextForm(
         r"[a-zA-Z0-9][-a-zA-Z0-9_.]{0,252}",
         "the name of a CNI configuration: letters, digits, dashes, dots and underscores",
         "rdma",
     ),
 ]
 Local: TypeAlias = Annotated[
-    str, Form("(local)?", "where a configuration is: it is always the node's own", "local")
+    str, TextForm("(local)?", "where a configuration is: it is always the node's own", "local")
 ]
 Destination: TypeAlias = Annotated[Subnet, Word(_destination, "a subnet", "10.0.0.0/8")]
 Gateway: TypeAlias = Annotated[
@@ -79,7 +79,7 @@ class CniConf(Typed):
     from_: Local = Field("", alias="from")
 
 
-class Options(Typed):
+class CelloOptions(Typed):
     """What Cello tells the provider's cloud."""
 
     trunk_mac: str = ""
@@ -89,7 +89,7 @@ class Options(Typed):
 class DeviceConf(Typed):
     """The interface in the pod."""
 
-    options: Annotated[Options, _NO_OBJECT] = Field(None, validate_default=True)
+    options: Annotated[CelloOptions, _NO_OBJECT] = Field(None, validate_default=True)
     ips: Annotated[Many[Asked], _NO_LIST] = ()
     if_name: Annotated[PodInterface | None, _EMPTY] = None
     mac: Annotated[Mac | None, _EMPTY] = None
@@ -115,7 +115,7 @@ class Traffic(Typed):
     routes: Annotated[Routes, _NO_OBJECT] = Field(None, validate_default=True)
 
 
-class Entry(Typed):
+class PodNetworksEntry(Typed):
     """One block. `name` and `namespace` are matched with the definition; the last four are old."""
 
     name: str = ""
@@ -150,14 +150,16 @@ class Entry(Typed):
         return tuple(key for key, value in fields.items() if value)
 
 
-class PodNetworks(Typed):
+class PodNetworksList(Typed):
     """The whole list, below a field, so that entries have a name."""
 
-    entries: Many[Entry] = Field(alias="pod-networks", examples=[[{"cniConf": {"name": "rdma"}}]])
+    entries: Many[PodNetworksEntry] = Field(
+        alias="pod-networks", examples=[[{"cniConf": {"name": "rdma"}}]]
+    )
 
     @field_validator("entries")
     @classmethod
-    def _fit(cls, networks: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    def _fit(cls, networks: tuple[PodNetworksEntry, ...]) -> tuple[PodNetworksEntry, ...]:
         if wrong := (
             *_unserved(networks),
             *_masters(networks),
@@ -192,7 +194,7 @@ def load(text: str, definition: str, namespace: str, cluster: str) -> Found:
     """
     wanted = _defined(definition)
     document = entries(text if text.strip() else "[]", ANNOTATION, _FIELD)
-    networks = validate(PodNetworks, document).entries
+    networks = validate(PodNetworksList, document).entries
     if wanted is not None:
         _await_agreement(wanted, networks)
     if not networks:
@@ -213,7 +215,7 @@ def load(text: str, definition: str, namespace: str, cluster: str) -> Found:
     return Found(asks, warnings)
 
 
-def _ask(number: int, index: int, entry: Entry, namespace: str) -> NetworkAsk:
+def _ask(number: int, index: int, entry: PodNetworksEntry, namespace: str) -> NetworkAsk:
     device = entry.device
     return NetworkAsk(
         namespace=namespace,
@@ -227,7 +229,7 @@ def _ask(number: int, index: int, entry: Entry, namespace: str) -> NetworkAsk:
     )
 
 
-def _unserved(networks: tuple[Entry, ...]) -> Iterator[Slip]:
+def _unserved(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
     """What needs the provider's cloud, and old fields that contradict new ones."""
     for number, entry in enumerate(networks):
         options = entry.device_conf.options
@@ -251,7 +253,7 @@ def _unserved(networks: tuple[Entry, ...]) -> Iterator[Slip]:
                 yield Slip(problem, f"Keep {_OLD[key]}", (number, key))
 
 
-def _masters(networks: tuple[Entry, ...]) -> Iterator[Slip]:
+def _masters(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
     """The cluster's network is made before kube-rdma is called, under its own rules."""
     for number, entry in enumerate(networks):
         if not entry.master:
@@ -272,7 +274,7 @@ def _masters(networks: tuple[Entry, ...]) -> Iterator[Slip]:
                 yield Slip(problem, f"Remove {path[-1]} from this entry", (number, *path))
 
 
-def _defaults(networks: tuple[Entry, ...]) -> Iterator[Slip]:
+def _defaults(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
     """A pod has one default route."""
     asking = [number for number, entry in enumerate(networks) if entry.traffic.routes.default]
     for number in asking[1:]:
@@ -281,7 +283,7 @@ def _defaults(networks: tuple[Entry, ...]) -> Iterator[Slip]:
         yield Slip(problem, "Keep one of the two", path)
 
 
-def _clashes(networks: tuple[Entry, ...]) -> Iterator[Slip]:
+def _clashes(networks: tuple[PodNetworksEntry, ...]) -> Iterator[Slip]:
     """Interfaces that two entries want."""
     ahead = 0 if networks and networks[0].master else 1
     first: dict[str, int] = {}
@@ -298,7 +300,7 @@ def _clashes(networks: tuple[Entry, ...]) -> Iterator[Slip]:
             yield Slip(problem, "Give each its own name", path)
 
 
-def _refuse_master(document: Document, entry: Entry, cluster: str) -> None:
+def _refuse_master(document: Document, entry: PodNetworksEntry, cluster: str) -> None:
     name = entry.cni_conf.name
     if name not in (cluster, CHAINER):
         raise Refused(
@@ -316,7 +318,7 @@ def _defined(text: str) -> tuple[Defined, ...] | None:
     return validate(Definitions, document).entries
 
 
-def _await_agreement(wanted: tuple[Defined, ...], networks: tuple[Entry, ...]) -> None:
+def _await_agreement(wanted: tuple[Defined, ...], networks: tuple[PodNetworksEntry, ...]) -> None:
     if len(wanted) != len(networks):
         raise Unavailable(
             f"The annotation {ANNOTATION} has {len(networks)} entries and {DEFINITION} has "

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from kube_rdma.model.attachment import Attached
-from kube_rdma.model.cni import Result
+from kube_rdma.model.cni import CniResult
 
 ANNOTATION = "k8s.volcengine.com/network-status"
 
 Json: TypeAlias = dict[str, Any]
 
 
-def status(attached: Sequence[Attached], cluster: str, result: Result | None) -> str:
+def status(attached: Sequence[Attached], cluster: str, result: CniResult | None) -> str:
     """The annotation; `cluster` is the name of the cluster's network, `result` what it made.
 
     Without a result there is no entry for it.
@@ -36,7 +36,7 @@ def status(attached: Sequence[Attached], cluster: str, result: Result | None) ->
     return f"[{','.join(json.dumps(one, indent=4, ensure_ascii=False) for one in entries)}]"
 
 
-def _of_cluster(name: str, result: Result) -> Json:
+def _of_cluster(name: str, result: CniResult) -> Json:
     """The last of the interfaces in the pod, as there."""
     inside = [link for link in result.links if link.sandbox]
     link = inside[-1] if inside else None

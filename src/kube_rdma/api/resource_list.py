@@ -42,7 +42,7 @@ _OF_AUXILIARY = frozenset({"auxTypes"})  # fields that only one type of device h
 _NOT_OF_AUXILIARY = frozenset({"pciAddresses", "acpiIndexes", "pKeys"})
 
 
-class Selectors(Typed):
+class FunctionSelectors(Typed):
     """Which functions: any value of a list, every list that is not empty."""
 
     vendors: Many[Vendor] = ()
@@ -84,7 +84,7 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, dict) else value
 
 
-class Resource(Typed):
+class ListedResource(Typed):
     """One resource of virtual functions, or of sub-functions."""
 
     resource_name: Name = Field(examples=["sriov_rdma_a"])
@@ -93,8 +93,10 @@ class Resource(Typed):
     exclude_topology: bool = False
     additional_info: Facts = Field(default_factory=dict)
     selectors: Annotated[
-        Many[Selectors],
-        BeforeValidator(_as_list, json_schema_input_type=Selectors | Many[Selectors]),
+        Many[FunctionSelectors],
+        BeforeValidator(
+            _as_list, json_schema_input_type=FunctionSelectors | Many[FunctionSelectors]
+        ),
     ] = Field(min_length=1, examples=[{"pfNames": ["ens2f0#0-3"], "isRdma": True}])
 
     @field_validator("device_type")
@@ -111,8 +113,8 @@ class Resource(Typed):
     @field_validator("selectors")
     @classmethod
     def _of_the_type(
-        cls, selectors: tuple[Selectors, ...], info: ValidationInfo
-    ) -> tuple[Selectors, ...]:
+        cls, selectors: tuple[FunctionSelectors, ...], info: ValidationInfo
+    ) -> tuple[FunctionSelectors, ...]:
         """Each chooses something, and with fields that the type of device has."""
         device_type = info.data.get("device_type")
         problems = [
@@ -128,7 +130,7 @@ class Resource(Typed):
 class ResourceList(Typed):
     """The whole file."""
 
-    resource_list: Many[Resource] = Field(
+    resource_list: Many[ListedResource] = Field(
         min_length=1,
         examples=[[{"resourceName": "sriov_rdma_a", "selectors": {"pfNames": ["ens2f0#0-3"]}}]],
     )
@@ -140,7 +142,7 @@ def load(document: Document) -> Config:
     return Config(tuple(_pool(one, n, document) for n, one in enumerate(config.resource_list)))
 
 
-def _slips(selectors: Selectors, device_type: str | None) -> Iterator[Slip]:
+def _slips(selectors: FunctionSelectors, device_type: str | None) -> Iterator[Slip]:
     """What is wrong with the selectors of a pool of `device_type`, None when that is wrong too."""
     if not selectors.given:
         remedy = 'Add a field that chooses, such as "pfNames": ["ens2f0#0-3"]'
@@ -160,7 +162,7 @@ def _slips(selectors: Selectors, device_type: str | None) -> Iterator[Slip]:
                 yield Slip("sub-functions cannot be chosen by range", remedy, (name, index))
 
 
-def _pool(resource: Resource, index: int, document: Document) -> PoolSpec:
+def _pool(resource: ListedResource, index: int, document: Document) -> PoolSpec:
     path = ("resourceList", index)
     auxiliary = resource.device_type == _AUXILIARY
     vhost = any(each.need_vhost_net for each in resource.selectors)
@@ -180,7 +182,7 @@ def _pool(resource: Resource, index: int, document: Document) -> PoolSpec:
     )
 
 
-def _selector(selectors: Selectors, source: str, *, auxiliary: bool) -> Selector:
+def _selector(selectors: FunctionSelectors, source: str, *, auxiliary: bool) -> Selector:
     return Selector(
         source,
         vendors=tuple(v.lower() for v in selectors.vendors),

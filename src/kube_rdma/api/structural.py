@@ -38,7 +38,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class ResourceDefinition:
     """One kind of the group. A model with a status gets the subresource."""
 
     model: type[BaseModel]
@@ -58,7 +58,7 @@ class Definition:
         return f"{self.plural}.{GROUP}"
 
 
-def definition(resource: Definition) -> Json:
+def definition(resource: ResourceDefinition) -> Json:
     """The CustomResourceDefinition of a kind."""
     schema = structural(resource.model)
     parts = schema["properties"]
@@ -89,7 +89,7 @@ def definition(resource: Definition) -> Json:
     }
 
 
-def text(resource: Definition) -> str:
+def text(resource: ResourceDefinition) -> str:
     """The definition as YAML, as config/crds holds it."""
     return yaml.safe_dump(definition(resource), sort_keys=False, width=100)
 

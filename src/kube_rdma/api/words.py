@@ -23,7 +23,7 @@ from kube_rdma.model.resource_name import NAME, PREFIX, RESOURCE
 
 
 @dataclass(frozen=True)
-class Form:
+class TextForm:
     """The form of a text: the pattern of the whole of it, what that is called, an example."""
 
     pattern: str
@@ -72,20 +72,21 @@ def _cards(facts: Mapping[str, object]) -> Mapping[str, object]:
     return facts
 
 
-Vendor = Annotated[str, Form("[0-9a-fA-F]{4}", "a number of four hexadecimal digits", "15b3")]
-DeviceId = Annotated[str, Form("[0-9a-fA-F]{4}", "a number of four hexadecimal digits", "1017")]
-Driver = Annotated[str, Form(r"[^\s/]{1,63}", "the name of a driver", "mlx5_core")]
+Vendor = Annotated[str, TextForm("[0-9a-fA-F]{4}", "a number of four hexadecimal digits", "15b3")]
+DeviceId = Annotated[str, TextForm("[0-9a-fA-F]{4}", "a number of four hexadecimal digits", "1017")]
+Driver = Annotated[str, TextForm(r"[^\s/]{1,63}", "the name of a driver", "mlx5_core")]
 Interface = Annotated[
-    str, Form(_INTERFACE, "the name of an interface, which has at most 15 characters", "ens2f0np0")
+    str,
+    TextForm(_INTERFACE, "the name of an interface, which has at most 15 characters", "ens2f0np0"),
 ]
 LinkType = Literal["ether", "infiniband"]
-Pci = Annotated[str, Form(_PCI, "a full PCI address", "0000:81:00.1")]
-AcpiIndex = Annotated[str, Form("[0-9]{1,9}", "an index in digits", "101")]
-PKey = Annotated[str, Form("0x[0-9a-fA-F]{1,4}", "a partition key in hexadecimal", "0x8001")]
-RdmaDevice = Annotated[str, Form(r"[^\s/]{1,63}", "the name of an RDMA device", "mlx5_0")]
+Pci = Annotated[str, TextForm(_PCI, "a full PCI address", "0000:81:00.1")]
+AcpiIndex = Annotated[str, TextForm("[0-9]{1,9}", "an index in digits", "101")]
+PKey = Annotated[str, TextForm("0x[0-9a-fA-F]{1,4}", "a partition key in hexadecimal", "0x8001")]
+RdmaDevice = Annotated[str, TextForm(r"[^\s/]{1,63}", "the name of an RDMA device", "mlx5_0")]
 PhysicalFunction = Annotated[
     str,
-    Form(
+    TextForm(
         r"[^\s/:#]{1,15}" + _RANGES,
         "the interface of a physical function, perhaps with ranges of its virtual ones",
         "ens2f0#0,2-7",
@@ -94,17 +95,19 @@ PhysicalFunction = Annotated[
 ]
 RootDevice = Annotated[
     str,
-    Form(
+    TextForm(
         _PCI + _RANGES,
         "the address of a physical function, perhaps with ranges of its virtual ones",
         "0000:81:00.0#0,2-7",
     ),
     AfterValidator(_ascending),
 ]
-Prefix = Annotated[str, Form(PREFIX, "what the kubelet takes before the slash", "rdma")]
-Name = Annotated[str, Form(NAME, "what the kubelet takes after the slash", "hca_shared_devices_a")]
+Prefix = Annotated[str, TextForm(PREFIX, "what the kubelet takes before the slash", "rdma")]
+Name = Annotated[
+    str, TextForm(NAME, "what the kubelet takes after the slash", "hca_shared_devices_a")
+]
 Resource = Annotated[
-    str, Form(RESOURCE, "a name that the kubelet takes for a resource", "rdma/hca")
+    str, TextForm(RESOURCE, "a name that the kubelet takes for a resource", "rdma/hca")
 ]
 Facts = Annotated[
     dict[str, dict[str, str]], AfterValidator(_cards), Field(examples=[{"*": {"token": "rail-1"}}])

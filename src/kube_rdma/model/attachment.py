@@ -225,7 +225,7 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class NetworkSeat:
     """A wish with its place on the node, before it has addresses.
 
     `number` is its place in the annotation, from 1. `card` and `held` are None where the pod holds

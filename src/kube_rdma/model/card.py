@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
-from kube_rdma.model.device import Device, PciAddress, Seat
+from kube_rdma.model.device import Device, PciAddress, PciSeat
 
 CardId = NewType("CardId", str)
 """What outlives renames, moves between namespaces and reboots (DESIGN, decision 4).
@@ -52,7 +52,7 @@ class Use:
 class Function:
     """A PCI function of class 02 (network), with or without a driver, interface or RDMA device."""
 
-    seat: Seat
+    seat: PciSeat
     vendor: int  # 16 bits, 0x15b3
     device: int
     driver: str | None
@@ -84,7 +84,7 @@ class Card:
         return "+".join(names) or self.id
 
     @property
-    def seat(self) -> Seat | None:
+    def seat(self) -> PciSeat | None:
         """Where it sits; None for a soft device on an interface without a function."""
         if self.function:
             return self.function.seat

@@ -48,7 +48,7 @@ class Code(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class CniInterface:
     """An interface, of the host if without `sandbox`; `mtu` and what follows is of 1.1.0."""
 
     name: str
@@ -92,20 +92,20 @@ class Dns:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CniResult:
     """What an ADD made. As an answer it holds only what kube-rdma made.
 
     The encoder puts it behind the previous result, of which every field is kept as it was.
     """
 
-    links: tuple[Link, ...] = ()
+    links: tuple[CniInterface, ...] = ()
     addresses: tuple[LinkAddress, ...] = ()
     routes: tuple[LinkRoute, ...] = ()
     dns: Dns | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class CniAttachment:
     """One interface of one sandbox: what DEL removes, and what GC is told to leave."""
 
     container: ContainerId
@@ -136,8 +136,8 @@ class Call:
     pod: PodName | None = None
     uid: str = ""
     args: tuple[tuple[str, str], ...] = ()
-    previous: Result | None = None
-    valid: tuple[Attachment, ...] = ()
+    previous: CniResult | None = None
+    valid: tuple[CniAttachment, ...] = ()
     plugin: str = PLUGIN
     marked: bool = False
     annotations: tuple[tuple[str, str], ...] | None = None

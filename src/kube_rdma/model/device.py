@@ -114,7 +114,7 @@ class CharDevice:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class PciSeat:
     """Where a PCI function sits in the machine.
 
     `path` leads from the root complex down to the function itself, bridges and switches included:
@@ -136,7 +136,7 @@ class Seat:
 class Gpu:
     """An accelerator by its PCI class, 03xx (display) or 12xx (processing accelerator)."""
 
-    seat: Seat
+    seat: PciSeat
     pci_class: int  # 24 bits as in sysfs `class`: 0x030200
     vendor: int
     device: int
@@ -161,7 +161,9 @@ class Device:
     numa_node: int | None
     ports: tuple[Port, ...]
     char_devices: tuple[CharDevice, ...]
-    seat: Seat | None = None  # of the PCI function at or above it, or below a soft device's netdev
+    seat: PciSeat | None = (
+        None  # of the PCI function at or above it, or below a soft device's netdev
+    )
     auxiliary: str | None = None  # the auxiliary device below it (mlx5_core.sf.4)
     subfunction: int | None = None  # user's number of a sub-function (sysfs sfnum)
 

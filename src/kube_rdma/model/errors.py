@@ -50,7 +50,7 @@ class Unavailable(KubeRdmaError):
     """A neighbour (kernel, kubelet, API server, tool) does not answer now; retrying can help."""
 
 
-class Gone(Unavailable):
+class HardwareGone(Unavailable):
     """A piece of hardware is nowhere; it may come back, unless it is gone `for_good`."""
 
     def __init__(self, sentence: str, *, for_good: bool = False) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 
 
 class VlanProtocol(StrEnum):
@@ -59,7 +59,7 @@ class FunctionPlace:
     again when it has another name or index.
     """
 
-    physical: Host
+    physical: PlannedHostLink
     pci: PciAddress
     number: int
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kube_rdma.model.device import Seat
+from kube_rdma.model.device import PciSeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class FreeGpu:
     """A GPU that no container holds."""
 
     numa_nodes: tuple[int, ...]
-    seat: Seat | None = None
+    seat: PciSeat | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,4 +26,4 @@ class HeldGpu:
 
     name: str
     numa_nodes: tuple[int, ...]
-    seat: Seat | None = None
+    seat: PciSeat | None = None

@@ -135,7 +135,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class CellHolding:
     """What one node holds of a cell: nobody else may give these addresses away."""
 
     node: NodeName
@@ -159,7 +159,7 @@ class Block:
     """
 
     cell: Cell
-    holdings: tuple[Holding, ...] = ()
+    holdings: tuple[CellHolding, ...] = ()
     pins: tuple[Pin, ...] = ()
     edition: int = 0
     version: Version | None = None

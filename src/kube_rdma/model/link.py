@@ -12,7 +12,7 @@ from kube_rdma.model.device import PciAddress
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class PlannedHostLink:
     """A link of the node at the moment of planning; `index` is the kernel's, `name` for people."""
 
     index: int

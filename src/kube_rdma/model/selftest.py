@@ -16,7 +16,7 @@ from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.step import Step, Undo
 
 
-class Kind(StrEnum):
+class TrialKind(StrEnum):
     """What is tried on a card.
 
     MACVLAN, IPVLAN, IPOIB: a virtual link on it, which leaves the card itself alone. TAKE: its own
@@ -32,19 +32,19 @@ class Kind(StrEnum):
     @property
     def moves(self) -> bool:
         """Whether whoever uses the card is interrupted."""
-        return self in (Kind.TAKE, Kind.FUNCTION)
+        return self in (TrialKind.TAKE, TrialKind.FUNCTION)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SelftestRequest:
     """What a person chose: cards by name or PCI address, kinds; all that is idle where empty."""
 
     cards: tuple[str, ...] = ()
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[TrialKind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class SelftestScene:
     """The node at one moment.
 
     `functions` are the settings of virtual functions, `routed` the interfaces with a default route,
@@ -66,20 +66,20 @@ class Trial:
 
     card: Card
     link: HostLink
-    kind: Kind
+    kind: TrialKind
     plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class UntriedCard:
     """A card, or one kind on it, that is not tried; `reason` is a sentence without its stop."""
 
     card: Card
     reason: str
-    kind: Kind | None = None
+    kind: TrialKind | None = None
 
 
-class Stage(StrEnum):
+class TrialStage(StrEnum):
     """How far a Trial was: each plan is run, run again, taken back, and lost with its namespace."""
 
     ATTACH = "attach"
@@ -95,14 +95,14 @@ class Trouble:
     `left`: the node is not as it was before.
     """
 
-    stage: Stage
+    stage: TrialStage
     message: str
     act: Step | Undo | None = None
     left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TrialResult:
     """What came of a Trial.
 
     `milliseconds` are those of the plan's first run, None where it did not come to its end.

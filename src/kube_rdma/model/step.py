@@ -15,7 +15,7 @@ from typing import NewType
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.function_step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ip import Address, InterfaceName, Subnet
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 
 Mark = NewType("Mark", str)
 """What a link of kube-rdma carries as its alias (IFLA_IFALIAS): ``kube-rdma <attachment>``."""
@@ -39,7 +39,7 @@ class MakeLink:
     """
 
     kind: VirtualKind
-    parent: Host
+    parent: PlannedHostLink
     name: InterfaceName
     mark: Mark
     mode: str = ""
@@ -60,7 +60,7 @@ class TakeLink:
     the kernel removes them with the move.
     """
 
-    link: Host
+    link: PlannedHostLink
     name: InterfaceName
     pci: PciAddress | None
     mtu: int
@@ -264,7 +264,7 @@ class GiveBackLink:
     `addresses` are those that it had on the node, and has again.
     """
 
-    link: Host
+    link: PlannedHostLink
     name: InterfaceName
     pci: PciAddress | None
     mtu: int
@@ -282,7 +282,7 @@ class RestoreRdma:
 
     name: str
     kind: str  # rxe, siw
-    link: Host
+    link: PlannedHostLink
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import structlog
 
-from kube_rdma.programs.agent.device_plugin.log_lines import Line
+from kube_rdma.programs.agent.device_plugin.log_lines import LogLine
 
 _FIRST = ["timestamp", "level", "event"]
 
@@ -43,7 +43,7 @@ def configure() -> None:
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
 
 
-def write(lines: Iterable[Line]) -> None:
+def write(lines: Iterable[LogLine]) -> None:
     """Log each line at its level."""
     log = structlog.get_logger()
     for line in lines:

@@ -25,12 +25,20 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, make_namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.function_step import SetFunction
 from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.selftest import Asked, LeftOut, Result, Scene, Stage, Trial, Trouble
+from kube_rdma.model.selftest import (
+    SelftestRequest,
+    SelftestScene,
+    Trial,
+    TrialResult,
+    TrialStage,
+    Trouble,
+    UntriedCard,
+)
 from kube_rdma.model.step import SetSysctl, Step, Undo
 from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
@@ -42,18 +50,18 @@ PATIENCE = 15.0  # seconds; the kernel ends a namespace in its own time
 _PAUSE = 0.1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-Tell = Callable[[Result | LeftOut], None]
+Tell = Callable[[TrialResult | UntriedCard], None]
 
 
 @dataclass(frozen=True)
-class Doors:
+class SelftestDependencies:
     """What the self-test asks and does; everything blocks.
 
     `stopped` says whether somebody wants it to end. `patience` bounds, in seconds, how long the
     kernel may take to give something back.
     """
 
-    look: Callable[[], Scene]
+    look: Callable[[], SelftestScene]
     namespace: Callable[[], AbstractContextManager[Namespace]]
     open_pod: Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
     stopped: Callable[[], bool] = lambda: False
@@ -62,38 +70,40 @@ class Doors:
     patience: float = PATIENCE
 
 
-def real_doors(stopped: Callable[[], bool]) -> Doors:
+def real_doors(stopped: Callable[[], bool]) -> SelftestDependencies:
     """Those of this machine's kernel."""
-    return Doors(take_scene, new_namespace, open_pod, stopped)
+    return SelftestDependencies(take_scene, new_namespace, open_pod, stopped)
 
 
-def selftest(asked: Asked, doors: Doors, tell: Tell) -> tuple[Result | LeftOut, ...]:
+def selftest(
+    asked: SelftestRequest, doors: SelftestDependencies, tell: Tell
+) -> tuple[TrialResult | UntriedCard, ...]:
     """Try one plan after the other; `tell` hears of each at once. Raise as rules.selftest.trials.
 
     Every plan is made again right before it is run: the one before may have left other indexes. A
     card that did not come back whole is not touched again.
     """
-    outcomes: list[Result | LeftOut] = []
+    outcomes: list[TrialResult | UntriedCard] = []
     spoilt: set[CardId] = set()
     for expected in trials(doors.look(), asked):
         if doors.stopped():
             break
-        came: Result | LeftOut
-        if isinstance(expected, LeftOut):
+        came: TrialResult | UntriedCard
+        if isinstance(expected, UntriedCard):
             came = expected
         elif expected.card.id in spoilt:
             reason = "not everything of this card could be given back"
-            came = LeftOut(expected.card, reason, expected.kind)
+            came = UntriedCard(expected.card, reason, expected.kind)
         else:
             came = _tried(expected, asked, doors)
-        if isinstance(came, Result) and any(trouble.left for trouble in came.troubles):
+        if isinstance(came, TrialResult) and any(trouble.left for trouble in came.troubles):
             spoilt.add(came.trial.card.id)
         outcomes.append(came)
         tell(came)
     return tuple(outcomes)
 
 
-def take_scene() -> Scene:
+def take_scene() -> SelftestScene:
     """This node now; raise Unavailable when the kernel does not say what must not be touched."""
     routed = read_default_routes()
     survey = take_survey()
@@ -102,10 +112,10 @@ def take_scene() -> Scene:
         network = host_network(survey, links)
         places = [link.virtual for link in network.links if link.virtual]
         functions = seen_functions(netlink, places)
-    tree = Tree(Path("/sys"))
+    tree = SysfsTree(Path("/sys"))
     above = tuple((str(link.name), upper_netdevs(tree, link.name)) for link in links)
     names = tuple(device.name for device in survey.devices)
-    return Scene(node_cards(survey), network, functions, routed, above, names)
+    return SelftestScene(node_cards(survey), network, functions, routed, above, names)
 
 
 @contextmanager
@@ -132,23 +142,25 @@ def listening() -> Iterator[Callable[[], bool]]:
             signal.signal(signum, handler)
 
 
-def _tried(expected: Trial, asked: Asked, doors: Doors) -> Result | LeftOut:
+def _tried(
+    expected: Trial, asked: SelftestRequest, doors: SelftestDependencies
+) -> TrialResult | UntriedCard:
     before = doors.look()
     now = _again(expected, before, asked)
-    return now if isinstance(now, LeftOut) else _Trying(now, before, doors).result()
+    return now if isinstance(now, UntriedCard) else _Trying(now, before, doors).result()
 
 
-def _again(trial: Trial, scene: Scene, asked: Asked) -> Trial | LeftOut:
+def _again(trial: Trial, scene: SelftestScene, asked: SelftestRequest) -> Trial | UntriedCard:
     """The same as it is now; by the card's identity, for its devices may have other names."""
     named = (trial.card.id,) if asked.cards else ()
     try:
         (now,) = (
             one
-            for one in trials(scene, Asked(named, (trial.kind,)))
+            for one in trials(scene, SelftestRequest(named, (trial.kind,)))
             if one.card.id == trial.card.id
         )
     except (Refused, ValueError):
-        return LeftOut(trial.card, "it is gone", trial.kind)
+        return UntriedCard(trial.card, "it is gone", trial.kind)
     return now
 
 
@@ -159,20 +171,20 @@ class _EndError(Exception):
 class _Trying:
     """One Trial, once."""
 
-    def __init__(self, trial: Trial, before: Scene, doors: Doors) -> None:
+    def __init__(self, trial: Trial, before: SelftestScene, doors: SelftestDependencies) -> None:
         self._trial, self._before, self._doors = trial, before, doors
         self._acts = undo(trial.plan)
         self._troubles: list[Trouble] = []
         self._milliseconds: float | None = None
         self._stopped = False
 
-    def result(self) -> Result:
+    def result(self) -> TrialResult:
         """Both rounds, the second one only after a first without trouble."""
         self._taken_back()
         if not self._troubles and not self._stopped:
             self._ended()
         milliseconds = self._milliseconds
-        return Result(self._trial, milliseconds, tuple(self._troubles), self._stopped)
+        return TrialResult(self._trial, milliseconds, tuple(self._troubles), self._stopped)
 
     def _taken_back(self) -> None:
         """Run, run again, undo."""
@@ -181,17 +193,17 @@ class _Trying:
                 with suppress(_EndError), self._opened(namespace) as pod:
                     empty = pod.look()
                     begin = self._doors.clock()
-                    self._attach(pod, Stage.ATTACH)
+                    self._attach(pod, TrialStage.ATTACH)
                     self._milliseconds = (self._doors.clock() - begin) * 1000
-                    self._check(pod, Stage.ATTACH)
-                    self._attach(pod, Stage.REPEAT)
-                    self._check(pod, Stage.REPEAT)
+                    self._check(pod, TrialStage.ATTACH)
+                    self._attach(pod, TrialStage.REPEAT)
+                    self._check(pod, TrialStage.REPEAT)
             finally:
-                self._give_back(namespace, Stage.UNDO)
+                self._give_back(namespace, TrialStage.UNDO)
             if not self._troubles:
                 with suppress(_EndError), self._opened(namespace) as pod:
                     self._check_empty(empty, pod.look())
-        self._compare(Stage.UNDO)
+        self._compare(TrialStage.UNDO)
 
     def _ended(self) -> None:
         """Run, and let the namespace end."""
@@ -201,10 +213,10 @@ class _Trying:
                 suppress(_EndError),
                 self._opened(namespace) as pod,
             ):
-                self._attach(pod, Stage.ATTACH)
+                self._attach(pod, TrialStage.ATTACH)
         finally:
-            self._give_back(None, Stage.END)
-        self._compare(Stage.END)
+            self._give_back(None, TrialStage.END)
+        self._compare(TrialStage.END)
 
     @contextmanager
     def _opened(self, namespace: Namespace) -> Iterator[PodNetwork]:
@@ -215,24 +227,24 @@ class _Trying:
         except _EndError:
             raise
         except Exception as error:
-            self._troubles.append(Trouble(Stage.ATTACH, _describe_error(error)))
+            self._troubles.append(Trouble(TrialStage.ATTACH, _describe_error(error)))
             raise _EndError from error
 
-    def _attach(self, pod: PodNetwork, stage: Stage) -> None:
+    def _attach(self, pod: PodNetwork, stage: TrialStage) -> None:
         for step in self._trial.plan.steps:
             if self._doors.stopped():
                 self._stopped = True
                 raise _EndError
             self._run(pod, step, stage)
 
-    def _run(self, pod: PodNetwork, step: Step, stage: Stage) -> None:
+    def _run(self, pod: PodNetwork, step: Step, stage: TrialStage) -> None:
         try:
             pod.run(step)
         except Exception as error:
             self._troubles.append(Trouble(stage, _describe_error(error), step))
             raise _EndError from error
 
-    def _check(self, pod: PodNetwork, stage: Stage) -> None:
+    def _check(self, pod: PodNetwork, stage: TrialStage) -> None:
         steps = self._trial.plan.steps
         paths = tuple(step.path for step in steps if isinstance(step, SetSysctl))
         functions = tuple(step.place for step in steps if isinstance(step, SetFunction))
@@ -246,9 +258,9 @@ class _Trying:
         left += [f"the route to {one.to}" for one in after.routes if one not in before.routes]
         left += [f"the rule for {one.source}" for one in after.rules if one not in before.rules]
         sentences = (f"{what} was left in the namespace" for what in left)
-        self._troubles += [Trouble(Stage.UNDO, line) for line in sentences]
+        self._troubles += [Trouble(TrialStage.UNDO, line) for line in sentences]
 
-    def _give_back(self, namespace: Namespace | None, stage: Stage) -> None:
+    def _give_back(self, namespace: Namespace | None, stage: TrialStage) -> None:
         """All that undoing takes, each act whatever became of the others."""
         with ExitStack() as stack:
             pod: PodNetwork | None = None
@@ -260,7 +272,7 @@ class _Trying:
             for act in self._acts:
                 self._undo(pod, act, stage)
 
-    def _undo(self, pod: PodNetwork, act: Undo, stage: Stage) -> None:
+    def _undo(self, pod: PodNetwork, act: Undo, stage: TrialStage) -> None:
         deadline = self._doors.clock() + self._doors.patience
         while True:
             late = self._doors.clock() >= deadline
@@ -274,7 +286,7 @@ class _Trying:
                 return
             self._doors.wait(_PAUSE)
 
-    def _compare(self, stage: Stage) -> None:
+    def _compare(self, stage: TrialStage) -> None:
         """The node with what it was; the kernel may take a moment."""
         deadline = self._doors.clock() + self._doors.patience
         while True:

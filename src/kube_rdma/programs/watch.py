@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
-from kube_rdma.views.changes import Change, changes
+from kube_rdma.views.changes import SurveyChange, changes
 
 Door = AbstractAsyncContextManager[AsyncIterator[object]]
 
@@ -23,7 +23,7 @@ Door = AbstractAsyncContextManager[AsyncIterator[object]]
 async def watch(
     look: Callable[[], Survey],
     doors: Sequence[Door],
-    tell: Callable[[tuple[Change, ...]], None],
+    tell: Callable[[tuple[SurveyChange, ...]], None],
     settle: float = SETTLE,
 ) -> None:
     """Hand `tell` what changed, each time that something did, until cancelled.
@@ -38,7 +38,7 @@ async def watch(
             raise Unavailable(
                 f"The kernel announces nothing to kube-rdma: {error.strerror}."
             ) from error
-        watching = _Watch(look, tell, settle)
+        watching = _SurveyWatch(look, tell, settle)
         await watching.look()
         tasks = [asyncio.ensure_future(watching.hear(door)) for door in open_doors]
         tasks.append(asyncio.ensure_future(watching.follow()))
@@ -49,13 +49,13 @@ async def watch(
                 task.cancel()
 
 
-class _Watch:
+class _SurveyWatch:
     """What was seen last, and whether something was heard since."""
 
     def __init__(
         self,
         look: Callable[[], Survey],
-        tell: Callable[[tuple[Change, ...]], None],
+        tell: Callable[[tuple[SurveyChange, ...]], None],
         settle: float,
     ) -> None:
         self._take = look

@@ -31,7 +31,7 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings, LinkState
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.pool import Bind, Mode, ShareId
-from kube_rdma.model.selftest import Asked, Kind, LeftOut, Scene, Trial
+from kube_rdma.model.selftest import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
 from kube_rdma.model.step import MakeRdma
 from kube_rdma.rules.attach.infiniband import refuse_taken
 from kube_rdma.rules.attach.plan import plans
@@ -58,18 +58,18 @@ _VLAN = 100
 _LESS = 100  # octets below the card's MTU, so that it has to be set, and set back
 _LEAST_MTU = 1280  # of IPv6 (RFC 8200)
 _NETWORK_KINDS = {
-    Kind.MACVLAN: NetworkKind.MACVLAN,
-    Kind.IPVLAN: NetworkKind.IPVLAN,
-    Kind.IPOIB: NetworkKind.IPOIB,
-    Kind.TAKE: NetworkKind.DEVICE,
-    Kind.FUNCTION: NetworkKind.DEVICE,
+    TrialKind.MACVLAN: NetworkKind.MACVLAN,
+    TrialKind.IPVLAN: NetworkKind.IPVLAN,
+    TrialKind.IPOIB: NetworkKind.IPOIB,
+    TrialKind.TAKE: NetworkKind.DEVICE,
+    TrialKind.FUNCTION: NetworkKind.DEVICE,
 }
 _INFINIBAND = "infiniband"
 _NO_MAC = "00:00:00:00:00:00"
 _GID = 47  # characters of the sixteen octets behind the queue pair (RFC 4391, 9.1.1)
 
 
-def trials(scene: Scene, asked: Asked) -> tuple[Trial | LeftOut, ...]:
+def trials(scene: SelftestScene, asked: SelftestRequest) -> tuple[Trial | UntriedCard, ...]:
     """What to try, card by card, with what is left out and why.
 
     Raise Refused when there is no card, or none of the name that was asked for.
@@ -77,7 +77,7 @@ def trials(scene: Scene, asked: Asked) -> tuple[Trial | LeftOut, ...]:
     return tuple(one for card in _chosen(scene, asked) for one in _of_card(scene, asked, card))
 
 
-def differences(trial: Trial, before: Scene, after: Scene) -> tuple[str, ...]:
+def differences(trial: Trial, before: SelftestScene, after: SelftestScene) -> tuple[str, ...]:
     """What a trial changed on the node, as sentences without their stop; nothing when all is well.
 
     A device or interface is told by its function: where the kernel made it again, as it does with
@@ -99,7 +99,7 @@ def differences(trial: Trial, before: Scene, after: Scene) -> tuple[str, ...]:
     )
 
 
-def _chosen(scene: Scene, asked: Asked) -> list[Card]:
+def _chosen(scene: SelftestScene, asked: SelftestRequest) -> list[Card]:
     """The cards with these names, else those with RDMA devices and virtual functions."""
     if asked.cards:
         return list(dict.fromkeys(_named(scene, name) for name in asked.cards))
@@ -113,7 +113,7 @@ def _chosen(scene: Scene, asked: Asked) -> list[Card]:
     return cards
 
 
-def _named(scene: Scene, name: str) -> Card:
+def _named(scene: SelftestScene, name: str) -> Card:
     for card in scene.cards:
         if name.lower() in _names(card):
             return card
@@ -132,15 +132,17 @@ def _names(card: Card) -> set[str]:
     return {name.lower() for name in (card.id, card.name, *devices, *ports, *netdevs)}
 
 
-def _of_card(scene: Scene, asked: Asked, card: Card) -> Iterator[Trial | LeftOut]:
+def _of_card(
+    scene: SelftestScene, asked: SelftestRequest, card: Card
+) -> Iterator[Trial | UntriedCard]:
     link = link_of(card, scene.network)
     if link is None:
-        yield LeftOut(
+        yield UntriedCard(
             card, "it has no interface on the node: a pod has it, or its driver makes none"
         )
         return
     if _carries_the_node(scene, card, link):
-        yield LeftOut(
+        yield UntriedCard(
             card, f"the node itself is reached through {link.name}, which is never touched"
         )
         return
@@ -148,22 +150,22 @@ def _of_card(scene: Scene, asked: Asked, card: Card) -> Iterator[Trial | LeftOut
     for kind in asked.kinds or _fitting(card, link, named=named):
         why = _in_use(scene, card, link, named=named) if kind.moves else None
         if why:
-            yield LeftOut(card, why, kind)
+            yield UntriedCard(card, why, kind)
             continue
         try:
             yield Trial(card, link, kind, _plan(scene, card, link, kind))
         except Refused as error:
-            yield LeftOut(card, f"{error.problem}. {error.remedy}", kind)
+            yield UntriedCard(card, f"{error.problem}. {error.remedy}", kind)
 
 
-def _fitting(card: Card, link: HostLink, *, named: bool) -> tuple[Kind, ...]:
+def _fitting(card: Card, link: HostLink, *, named: bool) -> tuple[TrialKind, ...]:
     """What there is to try where nobody chose: a card's own link moves only when it is named."""
     if _is_virtual(card):
-        return (Kind.TAKE, Kind.FUNCTION) if link.virtual else (Kind.TAKE,)
+        return (TrialKind.TAKE, TrialKind.FUNCTION) if link.virtual else (TrialKind.TAKE,)
     wide = link.link_type == _INFINIBAND
     return (
-        *((Kind.IPOIB,) if wide else (Kind.MACVLAN, Kind.IPVLAN)),
-        *((Kind.TAKE,) if named else ()),
+        *((TrialKind.IPOIB,) if wide else (TrialKind.MACVLAN, TrialKind.IPVLAN)),
+        *((TrialKind.TAKE,) if named else ()),
     )
 
 
@@ -171,13 +173,13 @@ def _is_virtual(card: Card) -> bool:
     return card.seat is not None and card.seat.physical_function is not None
 
 
-def _carries_the_node(scene: Scene, card: Card, link: HostLink) -> bool:
+def _carries_the_node(scene: SelftestScene, card: Card, link: HostLink) -> bool:
     """Whether a default route leads through the card, or may, or through what stands on it."""
     above = set(_all_above(scene, link.name))
     return carries_default_route(card) or link.default_route or bool(above & set(scene.routed))
 
 
-def _all_above(scene: Scene, name: str) -> Iterator[str]:
+def _all_above(scene: SelftestScene, name: str) -> Iterator[str]:
     """The interface and all that stand on it."""
     above = dict(scene.above)
     yield name
@@ -185,7 +187,7 @@ def _all_above(scene: Scene, name: str) -> Iterator[str]:
         yield from _all_above(scene, other)
 
 
-def _in_use(scene: Scene, card: Card, link: HostLink, *, named: bool) -> str | None:
+def _in_use(scene: SelftestScene, card: Card, link: HostLink, *, named: bool) -> str | None:
     """Why its own link does not move; what stands on it would be lost for good."""
     if above := dict(scene.above).get(link.name):
         return f"{listed(above)} stands on {link.name}, and would not get it back"
@@ -199,11 +201,11 @@ def _in_use(scene: Scene, card: Card, link: HostLink, *, named: bool) -> str | N
     return None
 
 
-def _plan(scene: Scene, card: Card, link: HostLink, kind: Kind) -> Plan:
+def _plan(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> Plan:
     """As the agent plans for a pod with this one network; raise Refused as it does."""
     network = _network(scene, card, link, kind)
     guid = mac = None
-    if kind is Kind.FUNCTION:
+    if kind is TrialKind.FUNCTION:
         own = _own(scene, link)
         guid, mac = (own, None) if network.infiniband else (None, own[: len(_NO_MAC)])
     ask = NetworkAsk("selftest", kind, INTERFACE, card.name, mac=mac, guid=guid)
@@ -222,7 +224,7 @@ def _plan(scene: Scene, card: Card, link: HostLink, kind: Kind) -> Plan:
     return plan
 
 
-def _network(scene: Scene, card: Card, link: HostLink, kind: Kind) -> Network:
+def _network(scene: SelftestScene, card: Card, link: HostLink, kind: TrialKind) -> Network:
     """With IPv6 where the node has it: its loopback has an address then."""
     families = {address.version for each in scene.network.links for address, _ in each.addresses}
     families.add(4)
@@ -237,12 +239,12 @@ def _network(scene: Scene, card: Card, link: HostLink, kind: Kind) -> Network:
         resource=f"selftest/{card.id}",
         static=tuple(one for one in _ADDRESSES if one.address.version in families),
         routes=tuple(one for one in _ROUTES if one.to.version in families),
-        function=_function(scene, link, wide=wide) if kind is Kind.FUNCTION else None,
-        infiniband=wide and kind is Kind.FUNCTION,
+        function=_function(scene, link, wide=wide) if kind is TrialKind.FUNCTION else None,
+        infiniband=wide and kind is TrialKind.FUNCTION,
     )
 
 
-def _function(scene: Scene, link: HostLink, *, wide: bool) -> FunctionSettings:
+def _function(scene: SelftestScene, link: HostLink, *, wide: bool) -> FunctionSettings:
     """What nearly every driver can set; mlx5 makes functions of InfiniBand whose link is down."""
     if wide:
         return FunctionSettings(link_state=LinkState.ENABLE)
@@ -251,7 +253,7 @@ def _function(scene: Scene, link: HostLink, *, wide: bool) -> FunctionSettings:
     return FunctionSettings(vlan=_VLAN, spoof_check=None if spoof is None else not spoof)
 
 
-def _own(scene: Scene, link: HostLink) -> str:
+def _own(scene: SelftestScene, link: HostLink) -> str:
     """Eight octets that no other card has: a GUID, and a MAC with the first six.
 
     Locally administered, and made of the GUID of the physical function where it has one.
@@ -263,7 +265,7 @@ def _own(scene: Scene, link: HostLink) -> str:
     return "02:" + blake2b(seed.encode(), digest_size=7).digest().hex(":")
 
 
-def _facts(trial: Trial, scene: Scene) -> Iterator[tuple[str, str]]:
+def _facts(trial: Trial, scene: SelftestScene) -> Iterator[tuple[str, str]]:
     """What must be the same afterwards, by what it is called."""
     pci = trial.card.pci
     links = [
@@ -295,7 +297,7 @@ def _stable(link: HostLink) -> str:
     return link.mac[-_GID:] if link.link_type == _INFINIBAND else link.mac
 
 
-def _settings(scene: Scene, place: FunctionPlace, mac: str) -> Iterator[tuple[str, str]]:
+def _settings(scene: SelftestScene, place: FunctionPlace, mac: str) -> Iterator[tuple[str, str]]:
     settings_by_pci = {
         one.pci: settings for one, settings in scene.functions if one.number == place.number
     }

@@ -13,7 +13,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from kube_rdma.model.device import CharDevice, Device, Gpu, Port, Seat
+from kube_rdma.model.device import CharDevice, Device, Gpu, PciSeat, Port
 from kube_rdma.model.survey import Survey
 from kube_rdma.views.documents import plain
 
@@ -36,7 +36,7 @@ _WORDS = {
 }
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """What sort of thing has changed."""
 
     DEVICE = "device"
@@ -46,10 +46,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SurveyChange:
     """One difference. `before` and `after` are values of the model, None where there was none."""
 
-    kind: Kind
+    kind: ChangeKind
     subject: str  # name of the device, PCI address of the GPU, "node"
     port: int | None
     what: str  # the field of the model; empty when the thing itself appeared or vanished
@@ -64,24 +64,24 @@ class Change:
         return "appeared" if self.before is None else "vanished"
 
 
-def changes(before: Survey, after: Survey) -> tuple[Change, ...]:
+def changes(before: Survey, after: Survey) -> tuple[SurveyChange, ...]:
     """Everything that became different, in the order of devices, GPUs, node; empty when equal."""
     return (
         *_devices(before, after),
         *_gpus(before, after),
-        *_fields(Kind.NODE, _NODE, None, (before, after), _OF_NODE),
+        *_fields(ChangeKind.NODE, _NODE, None, (before, after), _OF_NODE),
     )
 
 
-def line(change: Change, at: datetime) -> str:
+def line(change: SurveyChange, at: datetime) -> str:
     """A change for people, with the time of day to the millisecond."""
     who = change.subject if change.port is None else f"{change.subject} port {change.port}"
-    if change.kind is Kind.GPU:
+    if change.kind is ChangeKind.GPU:
         who = f"GPU {who}"
     return f"{at:%H:%M:%S}.{at.microsecond // 1000:03}  {who}: {_sentence(change)}"
 
 
-def entry(change: Change, at: datetime) -> dict[str, object]:
+def entry(change: SurveyChange, at: datetime) -> dict[str, object]:
     """A change as JSON values. Keys are stable.
 
     ``time`` (ISO 8601 with offset), ``event`` (appeared, vanished, changed), ``kind`` (device,
@@ -101,53 +101,57 @@ def entry(change: Change, at: datetime) -> dict[str, object]:
     }
 
 
-def _devices(before: Survey, after: Survey) -> Iterator[Change]:
+def _devices(before: Survey, after: Survey) -> Iterator[SurveyChange]:
     old = {device.name: device for device in before.devices}
     new = {device.name: device for device in after.devices}
     for name in sorted(old.keys() | new.keys()):
         was, now = old.get(name), new.get(name)
         if was is None or now is None:
-            yield Change(Kind.DEVICE, name, None, "", was, now)
+            yield SurveyChange(ChangeKind.DEVICE, name, None, "", was, now)
             continue
         names = [f.name for f in fields(Device) if f.name not in {"name", "ports"}]
-        yield from _fields(Kind.DEVICE, name, None, (was, now), names)
+        yield from _fields(ChangeKind.DEVICE, name, None, (was, now), names)
         yield from _ports(name, was, now)
 
 
-def _ports(device: str, was: Device, now: Device) -> Iterator[Change]:
+def _ports(device: str, was: Device, now: Device) -> Iterator[SurveyChange]:
     old = {port.number: port for port in was.ports}
     new = {port.number: port for port in now.ports}
     names = [f.name for f in fields(Port) if f.name != "number"]
     for number in sorted(old.keys() | new.keys()):
         before, after = old.get(number), new.get(number)
         if before is None or after is None:
-            yield Change(Kind.PORT, device, number, "", before, after)
+            yield SurveyChange(ChangeKind.PORT, device, number, "", before, after)
         else:
-            yield from _fields(Kind.PORT, device, number, (before, after), names)
+            yield from _fields(ChangeKind.PORT, device, number, (before, after), names)
 
 
-def _gpus(before: Survey, after: Survey) -> Iterator[Change]:
+def _gpus(before: Survey, after: Survey) -> Iterator[SurveyChange]:
     old = {gpu.seat.pci: gpu for gpu in before.gpus}
     new = {gpu.seat.pci: gpu for gpu in after.gpus}
     names = [f.name for f in fields(Gpu)]
     for pci in sorted(old.keys() | new.keys()):
         was, now = old.get(pci), new.get(pci)
         if was is None or now is None:
-            yield Change(Kind.GPU, pci, None, "", was, now)
+            yield SurveyChange(ChangeKind.GPU, pci, None, "", was, now)
         else:
-            yield from _fields(Kind.GPU, pci, None, (was, now), names)
+            yield from _fields(ChangeKind.GPU, pci, None, (was, now), names)
 
 
 def _fields(
-    kind: Kind, subject: str, port: int | None, pair: tuple[object, object], names: Sequence[str]
-) -> Iterator[Change]:
+    kind: ChangeKind,
+    subject: str,
+    port: int | None,
+    pair: tuple[object, object],
+    names: Sequence[str],
+) -> Iterator[SurveyChange]:
     for name in names:
         before, after = (getattr(each, name) for each in pair)
         if before != after:
-            yield Change(kind, subject, port, name, before, after)
+            yield SurveyChange(kind, subject, port, name, before, after)
 
 
-def _sentence(change: Change) -> str:
+def _sentence(change: SurveyChange) -> str:
     if change.event == "vanished":
         return "vanished"
     if change.event == "appeared":
@@ -185,7 +189,7 @@ def _port(port: Port) -> str:
     return f"{port.state} on {port.netdev}" if port.netdev else str(port.state)
 
 
-def _seat(seat: Seat) -> str:
+def _seat(seat: PciSeat) -> str:
     count = len(seat.virtual_functions)
     return f"{seat.pci} with {count} VF{'' if count == 1 else 's'}"
 
@@ -193,7 +197,7 @@ def _seat(seat: Seat) -> str:
 _TEXTS: Mapping[type, Callable[[Any], str]] = {
     Device: _device,
     Port: _port,
-    Seat: _seat,
+    PciSeat: _seat,
     Gpu: lambda gpu: gpu.driver or "no driver",
     CharDevice: lambda char: char.path.rpartition("/")[2],
     float: lambda rate: f"{rate:g}G",

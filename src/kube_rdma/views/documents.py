@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import CharDevice, Device, Gid, Gpu, Port, Seat
+from kube_rdma.model.device import CharDevice, Device, Gid, Gpu, PciSeat, Port
 from kube_rdma.model.survey import Survey, Verdict
 
 
@@ -152,7 +152,7 @@ def _gpu(gpu: Gpu) -> dict[str, object]:
     }
 
 
-def _seat(seat: Seat) -> dict[str, object]:
+def _seat(seat: PciSeat) -> dict[str, object]:
     return {
         "pci": seat.pci,
         "root": seat.root,
@@ -170,5 +170,5 @@ _FORMS: Mapping[type, Callable[[Any], object]] = {
     Gid: _gid,
     CharDevice: _char_device,
     Gpu: _gpu,
-    Seat: _seat,
+    PciSeat: _seat,
 }

@@ -11,7 +11,7 @@ from kube_rdma.model.device import CharKind
 from kube_rdma.model.pool import Attach, Bind, Mode, Preference
 
 
-class Row(Protocol):
+class ModesRow(Protocol):
     """What the page shows of one row of rules/pools/modes."""
 
     @property
@@ -49,12 +49,12 @@ What a container gets when it asks for a share, mode by mode. Written from the t
 """
 
 
-def modes_page(rows: Mapping[Mode, Row]) -> str:
+def modes_page(rows: Mapping[Mode, ModesRow]) -> str:
     """The whole page."""
     return "\n".join([_OPENING, *_overview(rows), *(_section(*pair) for pair in rows.items())])
 
 
-def _overview(rows: Mapping[Mode, Row]) -> Iterator[str]:
+def _overview(rows: Mapping[Mode, ModesRow]) -> Iterator[str]:
     yield "| mode | what a share is | shares | attach | prefer |"
     yield "|---|---|---|---|---|"
     for mode, row in rows.items():
@@ -65,7 +65,7 @@ def _overview(rows: Mapping[Mode, Row]) -> Iterator[str]:
     yield ""
 
 
-def _section(mode: Mode, row: Row) -> str:
+def _section(mode: Mode, row: ModesRow) -> str:
     most = "as many as the kubelet can be told of" if row.most is None else f"at most {row.most}"
     doors = ", ".join(f"`{kind}`" for kind in CharKind if kind in row.gives)
     second = "belongs to no second pool" if row.owns else "may belong to a second pool too"
@@ -83,9 +83,9 @@ def _section(mode: Mode, row: Row) -> str:
 """
 
 
-def _shares(row: Row) -> str:
+def _shares(row: ModesRow) -> str:
     return f"{row.shares} per {'pool' if row.bind is Bind.POOL else 'card'}"
 
 
-def _prefer(row: Row) -> str:
+def _prefer(row: ModesRow) -> str:
     return "–" if row.bind is Bind.POOL else f"`{row.prefer}`"

@@ -48,7 +48,7 @@ _FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class PoollessCard:
     """A card in no pool, and why not, pool by pool."""
 
     card: Card
@@ -66,7 +66,7 @@ class OnNode:
     pools: tuple[Pool, ...]
     clashes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[PoollessCard, ...] = ()
 
 
 def wishes_text(
@@ -209,7 +209,7 @@ def _troubles(pool: Pool) -> Iterator[str]:
         yield from (f"{card.name}: {reason}" for reason in card.reasons)
 
 
-def _grouped(left_out: Sequence[LeftOut]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _grouped(left_out: Sequence[PoollessCard]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Cards with the same reasons together; one reason that holds for all pools is said once."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for entry in left_out:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from kube_rdma.model.selftest import LeftOut, Result, Stage, Trial, Trouble
+from kube_rdma.model.selftest import Trial, TrialResult, TrialStage, Trouble, UntriedCard
 from kube_rdma.model.step import TakeLink
 from kube_rdma.views.steps import describe
 from kube_rdma.views.text import aligned, widths, wrapped
@@ -18,13 +18,13 @@ _RIGHT = frozenset(map(_COLUMNS.index, ("STEPS", "MS")))
 _NONE = "-"
 _WIDEST = ("", "", "", "✗ stopped", "99999.9")
 _WHEN = {
-    Stage.ATTACH: "when it was attached",
-    Stage.REPEAT: "when it was attached again",
-    Stage.UNDO: "when it was taken back",
-    Stage.END: "after its namespace had ended",
+    TrialStage.ATTACH: "when it was attached",
+    TrialStage.REPEAT: "when it was attached again",
+    TrialStage.UNDO: "when it was taken back",
+    TrialStage.END: "after its namespace had ended",
 }
 
-Tried = Trial | LeftOut
+Tried = Trial | UntriedCard
 
 
 def dry_run(tried: Sequence[Tried], width: int) -> str:
@@ -34,7 +34,9 @@ def dry_run(tried: Sequence[Tried], width: int) -> str:
         group = list(of_card)
         lines.append(_title(group[0]))
         for attempt in group:
-            lines += _left_out(attempt, width) if isinstance(attempt, LeftOut) else _steps(attempt)
+            lines += (
+                _left_out(attempt, width) if isinstance(attempt, UntriedCard) else _steps(attempt)
+            )
         lines.append("")
     if any(isinstance(attempt, Trial) for attempt in tried):
         lines += wrapped(
@@ -59,9 +61,9 @@ class Table:
         """The names of the columns."""
         return aligned(_COLUMNS, self._columns, _RIGHT)
 
-    def row(self, outcome: Result | LeftOut) -> str:
+    def row(self, outcome: TrialResult | UntriedCard) -> str:
         """What came of one plan."""
-        if isinstance(outcome, LeftOut):
+        if isinstance(outcome, UntriedCard):
             cells = _cells(outcome, "not tried", _NONE)
         else:
             ms = _NONE if outcome.milliseconds is None else f"{outcome.milliseconds:.1f}"
@@ -70,12 +72,12 @@ class Table:
         return aligned(cells, self._columns, _RIGHT)
 
 
-def summary(outcomes: Sequence[Result | LeftOut], width: int) -> str:
+def summary(outcomes: Sequence[TrialResult | UntriedCard], width: int) -> str:
     """A sentence for each failure and each reason, how many passed, and what to report."""
-    results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
+    results = [outcome for outcome in outcomes if isinstance(outcome, TrialResult)]
     lines: list[str] = []
     for outcome in outcomes:
-        if isinstance(outcome, LeftOut):
+        if isinstance(outcome, UntriedCard):
             kind = f" · {outcome.kind}" if outcome.kind else ""
             lines += wrapped(
                 f"{_name(outcome)}{kind}: not tried: {_stop(outcome.reason)}", width, "  "
@@ -119,7 +121,7 @@ def _steps(trial: Trial) -> Iterator[str]:
         yield f"    {number:>2}  {describe(step)}"
 
 
-def _left_out(left_out: LeftOut, width: int) -> list[str]:
+def _left_out(left_out: UntriedCard, width: int) -> list[str]:
     kind = f"{left_out.kind}: " if left_out.kind else ""
     return wrapped(f"  {kind}not tried: {_stop(left_out.reason)}", width, "    ")
 
@@ -149,12 +151,12 @@ def _warning(tried: Sequence[Tried], width: int) -> Iterator[str]:
 
 
 def _cells(attempt: Tried, result: str, ms: str) -> tuple[str, ...]:
-    if isinstance(attempt, LeftOut):
+    if isinstance(attempt, UntriedCard):
         return _name(attempt), attempt.kind or _NONE, _NONE, result, ms
     return _name(attempt), attempt.kind, str(len(attempt.plan.steps)), result, ms
 
 
-def _troubles(result: Result, width: int) -> Iterator[str]:
+def _troubles(result: TrialResult, width: int) -> Iterator[str]:
     what = f"{_name(result.trial)} · {result.trial.kind}"
     for trouble in result.troubles:
         sentence = f"{what}, {_WHEN[trouble.stage]}: {_act(trouble, result.trial)}{trouble.message}"

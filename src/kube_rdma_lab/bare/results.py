@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 
-class Outcome(StrEnum):
+class TestOutcome(StrEnum):
     """How a test ended."""
 
     PASSED = "passed"
@@ -22,36 +22,37 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class TestResult:
     """One test: `text` is its traceback with what it printed, or why it was skipped.
 
     `facts` are what it recorded of itself (record_property), as a benchmark does.
     """
 
-    outcome: Outcome
+    outcome: TestOutcome
     seconds: float
     text: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReportLine:
     """A test, by pytest's node id, begins (no result) or has ended; no test: pytest has ended."""
 
     test: str
-    result: Result | None = None
+    result: TestResult | None = None
 
 
-def parse(text: str) -> Line:
+def parse(text: str) -> ReportLine:
     """Return what a line says."""
     fields = json.loads(text)
     test = fields.pop("test")
-    return Line(
-        test, Result(**{**fields, "outcome": Outcome(fields["outcome"])}) if fields else None
+    return ReportLine(
+        test,
+        TestResult(**{**fields, "outcome": TestOutcome(fields["outcome"])}) if fields else None,
     )
 
 
-class Reader:
+class ReportReader:
     """Follows the file; `size` is how much of it was read."""
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +60,7 @@ class Reader:
         self._rest = b""
         self.size = 0
 
-    def new(self) -> Iterator[Line]:
+    def new(self) -> Iterator[ReportLine]:
         """Yield the whole lines that came since the last call; half a one is of a machine's end."""
         with self._path.open("rb") as source:
             source.seek(self.size)

@@ -17,7 +17,7 @@ from pathlib import Path
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab import accelerator, pace, paths
 from kube_rdma_lab.bare.machine import command_line
-from kube_rdma_lab.bare.results import Line, Reader, Result
+from kube_rdma_lab.bare.results import ReportLine, ReportReader, TestResult
 from kube_rdma_lab.build import cpio, testroot
 from kube_rdma_lab.build.initrd import NODE
 from kube_rdma_lab.build.parts import open_store
@@ -38,10 +38,10 @@ class Progress:
 
     seconds: float
     test: str
-    result: Result | None
+    result: TestResult | None
 
 
-def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, Result]:
+def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, TestResult]:
     """Run tests to their end and return what came of them, by node id; raises as `progress`."""
     events = progress(checkout, tests, home)
     return {event.test: event.result for event in events if event.result}
@@ -91,13 +91,13 @@ async def follow(
     It may be silent for `quiet_boots` times as long as it needed to its first program.
     """
     begin = time.monotonic()
-    reader = Reader(results)
+    reader = ReportReader(results)
     async with running(NAME, argv, console) as program:
         slowness = pace.measure()
         await awake(program, Console(NAME, console), lambda _: None, slowness)
         boot = (time.monotonic() - begin) / max(1.0, slowness)
         patience = Patience(slowness, quiet_boots * boot)
-        last: Line | None = None
+        last: ReportLine | None = None
         alive = True
         while alive:
             alive = program.running  # asked first: what it has said until then is read below
@@ -111,7 +111,7 @@ async def follow(
         raise _died("ended", last, console)
 
 
-def _died(how: str, last: Line | None, console: Path) -> Unavailable:
+def _died(how: str, last: ReportLine | None, console: Path) -> Unavailable:
     """Return what to tell of a machine that was not done, and with which test it was busy."""
     if last is None:
         when = "before the first test"
@@ -120,7 +120,7 @@ def _died(how: str, last: Line | None, console: Path) -> Unavailable:
     return Unavailable(f"{NAME} {how} {when}; {console}:\n{tail(console)}")
 
 
-def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.Entry]:
+def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.ArchiveEntry]:
     """Return what travels with a run: tests, their names, what starts them, the tree `sources`."""
     entries = [entry for entry in cpio.from_folder(sources) if not stat.S_ISDIR(entry.mode)]
     for path in ("pyproject.toml", *sorted({test.partition("::")[0] for test in tests})):
@@ -132,7 +132,7 @@ def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.Entr
     return list({entry.path: entry for entry in entries}.values())
 
 
-def _with_neighbours(checkout: Path, name: str) -> list[cpio.Entry]:
+def _with_neighbours(checkout: Path, name: str) -> list[cpio.ArchiveEntry]:
     """Return a file, and of a test the other modules of its folder: fixtures and helpers."""
     path = checkout / name
     beside = sorted(path.parent.glob("*.py")) if path.suffix == ".py" else [path]

@@ -10,6 +10,6 @@ Native nodes need node base, image root and binaries; all else is for machines.
 """
 
 from kube_rdma_lab.build.parts import Parts, build
-from kube_rdma_lab.build.store import Event, Store
+from kube_rdma_lab.build.store import BuildEvent, Store
 
-__all__ = ["Event", "Parts", "Store", "build"]
+__all__ = ["BuildEvent", "Parts", "Store", "build"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma_lab.build import Event, build, parts, product, resolution
+from kube_rdma_lab.build import BuildEvent, build, parts, product, resolution
 
 
 @click.group(invoke_without_command=True)
@@ -39,7 +39,7 @@ def image(target: Path) -> None:
     click.echo(f"{target}: {written.size / 1e6:.1f} MB, {written.reference}, {written.digest}")
 
 
-def show(event: Event) -> None:
+def show(event: BuildEvent) -> None:
     """Print one line per event."""
     note = f"  {event.note}" if event.note else ""
     seconds = "" if event.state == "building" else f"{event.seconds:7.1f} s"

@@ -17,7 +17,7 @@ ALIGNMENT = 512  # an archive must start at a multiple of 4; zeros between archi
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """A file, folder or link: `mode` with its type bits, `data` a file's content, a link's aim."""
 
     path: str
@@ -25,12 +25,12 @@ class Entry:
     data: bytes = b""
 
 
-def file(path: str, data: bytes, mode: int = 0o644) -> Entry:
+def file(path: str, data: bytes, mode: int = 0o644) -> ArchiveEntry:
     """Return a regular file, owned by root."""
-    return Entry(path.strip("/"), stat.S_IFREG | mode, data)
+    return ArchiveEntry(path.strip("/"), stat.S_IFREG | mode, data)
 
 
-def from_folder(folder: Path, prefix: str = "") -> list[Entry]:
+def from_folder(folder: Path, prefix: str = "") -> list[ArchiveEntry]:
     """Return the content of a folder under `prefix`, sorted.
 
     Of the modes only the executable bit counts, as in git: the archive must not depend on umask.
@@ -40,16 +40,16 @@ def from_folder(folder: Path, prefix: str = "") -> list[Entry]:
         name = f"{prefix}/{path.relative_to(folder)}"
         if path.is_symlink():
             aim = str(path.readlink()).encode()
-            entries.append(Entry(name.strip("/"), stat.S_IFLNK | 0o777, aim))
+            entries.append(ArchiveEntry(name.strip("/"), stat.S_IFLNK | 0o777, aim))
         elif path.is_file():
             mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
             entries.append(file(name, path.read_bytes(), mode))
         else:
-            entries.append(Entry(name.strip("/"), stat.S_IFDIR | 0o755))
+            entries.append(ArchiveEntry(name.strip("/"), stat.S_IFDIR | 0o755))
     return entries
 
 
-def archive(entries: Iterable[Entry]) -> bytes:
+def archive(entries: Iterable[ArchiveEntry]) -> bytes:
     """Return the archive of the entries; the folders they lie in are added by themselves."""
     out = bytearray()
     made: set[str] = set()
@@ -57,11 +57,11 @@ def archive(entries: Iterable[Entry]) -> bytes:
     for entry in entries:
         for missing in _parents(entry.path, made):
             number += 1
-            _append(out, Entry(missing, stat.S_IFDIR | 0o755), number)
+            _append(out, ArchiveEntry(missing, stat.S_IFDIR | 0o755), number)
         number += 1
         made.add(entry.path)
         _append(out, entry, number)
-    _append(out, Entry("TRAILER!!!", 0), 0)
+    _append(out, ArchiveEntry("TRAILER!!!", 0), 0)
     return _padded(bytes(out))
 
 
@@ -78,7 +78,7 @@ def _parents(path: str, made: set[str]) -> list[str]:
     return missing
 
 
-def _append(out: bytearray, entry: Entry, number: int) -> None:
+def _append(out: bytearray, entry: ArchiveEntry, number: int) -> None:
     name = entry.path.encode() + b"\0"
     links = 2 if stat.S_ISDIR(entry.mode) else 1
     # inode, mode, uid, gid, links, mtime, size, device (2), special device (2), name size, check

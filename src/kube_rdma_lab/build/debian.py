@@ -28,7 +28,7 @@ TRACES = ("etc/apt/sources.list", "etc/apt/apt.conf.d/99mmdebstrap",
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class DebianTree:
     """What to install: a suite, mmdebstrap's variant and the packages named on top of it."""
 
     suite: str
@@ -45,7 +45,7 @@ class Tree:
         }
 
 
-def unpack(tree: Tree, target: Path, shell: Shell) -> None:
+def unpack(tree: DebianTree, target: Path, shell: Shell) -> None:
     """Make the tree in `target`, which must not exist or be empty."""
     need_root()
     mirrors = sources.mirrors()

@@ -154,7 +154,7 @@ def _main_version(parsed: GoMod) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Binaries:
+class GoBinaries:
     """One folder with every binary of ALL, and what tells each of them from every other build."""
 
     folder: Path
@@ -165,7 +165,7 @@ class Binaries:
         return {f"binary {name}": self.builds[name] for name in names}
 
 
-def build_all(store: Store) -> Binaries:
+def build_all(store: Store) -> GoBinaries:
     """Return all binaries in one folder, as the runtime wants them: hard links, no copies."""
     modules = {name: build_module(store, name) for name in BINARIES}
 
@@ -176,12 +176,12 @@ def build_all(store: Store) -> Binaries:
                 os.link(modules[name] / Path(binary).name, folder / binary)
 
     folder = store.get("bin", {name: path.name for name, path in modules.items()}, make)
-    return Binaries(
+    return GoBinaries(
         folder, {each: modules[name].name for name in BINARIES for each in BINARIES[name]}
     )
 
 
-def ready_made(folder: Path) -> Binaries:
+def ready_made(folder: Path) -> GoBinaries:
     """Return the binaries that the user brings, by size and date; Refused names missing ones."""
     missing = [name for name in ALL if not os.access(folder / name, os.X_OK)]
     if missing:
@@ -192,4 +192,4 @@ def ready_made(folder: Path) -> Binaries:
         )
     states = {name: (folder / name).stat() for name in ALL}
     builds = {name: f"{state.st_size} {state.st_mtime_ns}" for name, state in states.items()}
-    return Binaries(folder.absolute(), builds)
+    return GoBinaries(folder.absolute(), builds)

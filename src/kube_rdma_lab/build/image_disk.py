@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kube_rdma_lab.build import disk, oci
-from kube_rdma_lab.build.go import Binaries
+from kube_rdma_lab.build.go import GoBinaries
 from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store
 
@@ -63,7 +63,7 @@ disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime
 """
 
 
-def build_root(store: Store, images: Sequence[oci.Written], binaries: Binaries) -> Path:
+def build_root(store: Store, images: Sequence[oci.Written], binaries: GoBinaries) -> Path:
     """Return the data root, a folder."""
 
     def make(folder: Path, shell: Shell) -> None:

@@ -21,8 +21,8 @@ from kube_rdma_lab.build.store import Store
 
 PAUSE = "kube-rdma.io/lab/pause:1"
 VERBS = "kube-rdma.io/lab/verbs:1"
-PAUSE_CONFIG = oci.Config(entrypoint=("/busybox", "sleep", "infinity"))
-VERBS_CONFIG = oci.Config(cmd=("sleep", "infinity"))
+PAUSE_CONFIG = oci.ContainerConfig(entrypoint=("/busybox", "sleep", "infinity"))
+VERBS_CONFIG = oci.ContainerConfig(cmd=("sleep", "infinity"))
 RECIPE = f"1, gzip {oci.GZIP_LEVEL}"
 
 # Returns the folder to pack; may fill the empty one that it is given.
@@ -66,7 +66,7 @@ def get_layer(
 
 
 def get_image(
-    store: Store, reference: str, layers: Sequence[oci.Layer], config: oci.Config
+    store: Store, reference: str, layers: Sequence[oci.Layer], config: oci.ContainerConfig
 ) -> oci.Written:
     """Return an image from the store, as an OCI archive."""
     name = reference.rpartition("/")[2].partition(":")[0]

@@ -41,14 +41,14 @@ def build(store: Store, base: Path, kernel: Kernel) -> Path:
     return store.get("initrd", inputs, make) / "initrd.gz"
 
 
-def _merged(entry: cpio.Entry) -> cpio.Entry:
+def _merged(entry: cpio.ArchiveEntry) -> cpio.ArchiveEntry:
     """Place a file of the node where Debian has it: /sbin and its like are links into /usr."""
     first = entry.path.split("/", 1)[0]
     usr = "usr/" if first in {"bin", "sbin", "lib"} else ""
     return replace(entry, path=f"node/{usr}{entry.path}")
 
 
-def _system(base: Path, kernel: Kernel) -> list[cpio.Entry]:
+def _system(base: Path, kernel: Kernel) -> list[cpio.ArchiveEntry]:
     files = closure(MODULES, read_dependencies(kernel.modules), read_builtin(kernel.modules))
     modules = [
         cpio.file(f"modules/{module_name(name)}.ko", (kernel.modules / name).read_bytes())

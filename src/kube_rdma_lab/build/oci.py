@@ -37,7 +37,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class ContainerConfig:
     """How a container of the image starts, and what its labels say."""
 
     entrypoint: tuple[str, ...] = ()
@@ -124,7 +124,9 @@ def _add(tar: tarfile.TarFile, folder: Path, path: Path, *, root_owned: bool) ->
         tar.addfile(info)
 
 
-def write_image(target: Path, reference: str, layers: Sequence[Layer], config: Config) -> Written:
+def write_image(
+    target: Path, reference: str, layers: Sequence[Layer], config: ContainerConfig
+) -> Written:
     """Write an image of `layers`, bottom first, as a tar file; `reference` is its full name."""
     config_blob = _json(_config(layers, config))
     manifest = _json({
@@ -164,7 +166,7 @@ def write_image(target: Path, reference: str, layers: Sequence[Layer], config: C
     return Written(target, reference, _digest(manifest), target.stat().st_size)
 
 
-def _config(layers: Sequence[Layer], config: Config) -> dict[str, Any]:
+def _config(layers: Sequence[Layer], config: ContainerConfig) -> dict[str, Any]:
     return {
         "architecture": "amd64",
         "os": "linux",

@@ -181,7 +181,7 @@ def _installed(store: Store, kinds: Collection[NodeKind], *, update: bool) -> _I
     return _Installed(base, written, hardware)
 
 
-def _joined(store: Store, made: _Installed, binaries: go.Binaries) -> Parts:
+def _joined(store: Store, made: _Installed, binaries: go.GoBinaries) -> Parts:
     """Return all parts once the binaries are there."""
     filled = image_disk.build_root(store, made.images, binaries)
     native = NativeParts(made.base, filled)

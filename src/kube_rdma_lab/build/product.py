@@ -19,7 +19,7 @@ from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import PACKAGE
 
 REFERENCE = "kube-rdma.io/kube-rdma:dev"
-TREE = debian.Tree("bookworm", "essential", ("python3",))
+TREE = debian.DebianTree("bookworm", "essential", ("python3",))
 PYTHON = "3.11"  # of the tree's suite; wheels and bytecode are made for it
 WHEELS = wheels.Target(PYTHON, "x86_64-manylinux_2_28")
 SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
@@ -55,7 +55,7 @@ def build(store: Store, stamp: str) -> oci.Written:
         "org.opencontainers.image.version": __version__,
         "org.opencontainers.image.licenses": "Apache-2.0",
     }
-    config = oci.Config(entrypoint=("kube-rdma",), cmd=("agent",), labels=labels)
+    config = oci.ContainerConfig(entrypoint=("kube-rdma",), cmd=("agent",), labels=labels)
     return get_image(store, REFERENCE, layers, config)
 
 

@@ -14,7 +14,7 @@ from kube_rdma_lab.build import debian
 from kube_rdma_lab.build.shell import Shell, ask
 from kube_rdma_lab.build.store import Store
 
-TREE = debian.Tree("trixie", "extract", ("qemu-system-x86", "qemu-utils"))
+TREE = debian.DebianTree("trixie", "extract", ("qemu-system-x86", "qemu-utils"))
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 LOADER = f"{LIBRARIES}/ld-linux-x86-64.so.2"
 FIRMWARE = ("usr/share/qemu", "usr/share/seabios", "usr/lib/ipxe/qemu")

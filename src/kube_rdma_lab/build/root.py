@@ -10,12 +10,12 @@ import shutil
 from pathlib import Path
 
 from kube_rdma_lab.build import debian, disk
-from kube_rdma_lab.build.go import BINARIES, Binaries
+from kube_rdma_lab.build.go import BINARIES, GoBinaries
 from kube_rdma_lab.build.kernel import Kernel
 from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store
 
-TREE = debian.Tree("bookworm", "minbase", (
+TREE = debian.DebianTree("bookworm", "minbase", (
     # verbs and cards
     "rdma-core", "ibverbs-utils", "ibverbs-providers", "perftest", "iproute2", "ethtool",
     "pciutils", "kmod",
@@ -38,7 +38,7 @@ def build_base(store: Store, stamp: str) -> Path:
     return store.get("node-base", {**TREE.inputs(), "stamp": stamp}, make) / "tree"
 
 
-def build_disk(store: Store, base: Path, kernel: Kernel, binaries: Binaries) -> Path:
+def build_disk(store: Store, base: Path, kernel: Kernel, binaries: GoBinaries) -> Path:
     """Return the root disk, an ext4 image."""
 
     def make(folder: Path, shell: Shell) -> None:

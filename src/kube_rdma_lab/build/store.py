@@ -35,7 +35,7 @@ FIRST = ".first-seconds"
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class BuildEvent:
     """One line of progress: an artifact is being built, was built, or lay in the cache."""
 
     name: str
@@ -44,11 +44,11 @@ class Event:
     note: str = ""
 
 
-Report = Callable[[Event], None]
+Report = Callable[[BuildEvent], None]
 Make = Callable[[Path, Shell], None]
 
 
-def silent(_: Event) -> None:
+def silent(_: BuildEvent) -> None:
     """Report nothing."""
 
 
@@ -124,17 +124,17 @@ class Store:
             shelf.mkdir(parents=True, exist_ok=True)
             with _locked(shelf / ".lock", fcntl.LOCK_EX):
                 if not final.exists():
-                    self._report(Event(name, "building", note=note))
+                    self._report(BuildEvent(name, "building", note=note))
                     with _fresh(shelf / f".{key}.new", final) as work:
                         make(work, self.shell(name))
                         text = json.dumps(dict(inputs), indent=2, sort_keys=True)
                         (work / INPUTS).write_text(text + "\n")
                     seconds = time.monotonic() - started
                     _record_first(shelf / FIRST, seconds)
-                    self._report(Event(name, "built", seconds, note))
+                    self._report(BuildEvent(name, "built", seconds, note))
                     return final
         _mark_used(final)
-        self._report(Event(name, "cached", time.monotonic() - started, note))
+        self._report(BuildEvent(name, "cached", time.monotonic() - started, note))
         return final
 
     def has(self, name: str, inputs: Mapping[str, str]) -> bool:

@@ -31,7 +31,7 @@ from kube_rdma_lab.build.shell import Shell, need_root
 from kube_rdma_lab.build.store import Store
 
 # Only unpacked, and laid over the node's tree of the same suite: the C library is there already.
-TREE = debian.Tree(root.TREE.suite, "extract", ("python3",))
+TREE = debian.DebianTree(root.TREE.suite, "extract", ("python3",))
 # What the tests want beside the product's own dependencies, and what that needs in turn.
 PYTEST = ("pytest", "pytest-asyncio", "iniconfig", "packaging", "pluggy", "pygments")
 RECIPE = "1"

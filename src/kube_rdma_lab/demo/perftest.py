@@ -39,7 +39,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Measurement:
     """What one run measured.
 
     A rate of 0 may be a slow machine; that bytes were moved is told by `iterations`.
@@ -60,7 +60,7 @@ class Outcome:
 class Series:
     """Equal runs between the same endpoints."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[Measurement, ...]
 
     @property
     def median(self) -> float:
@@ -74,7 +74,7 @@ class Series:
         return min(values), max(values)
 
 
-def parse(text: str) -> Outcome:
+def parse(text: str) -> Measurement:
     """Read the output of a perftest client; Unavailable when it holds no result."""
     header = _HEADER.search(text)
     if header is None or header["unit"] not in _UNITS:
@@ -83,7 +83,7 @@ def parse(text: str) -> Outcome:
         fields = line.split()
         if len(fields) >= 5 and fields[0].isdigit():
             gbps = float(fields[3]) * _UNITS[header["unit"]]
-            return Outcome(int(fields[1]), gbps, tuple(_GID.findall(text)))
+            return Measurement(int(fields[1]), gbps, tuple(_GID.findall(text)))
     raise Unavailable(f"perftest printed a header but no figures: {text.strip()[-400:]}")
 
 
@@ -97,7 +97,7 @@ def server_script(words: tuple[str, ...]) -> str:
     )
 
 
-def measure(lab: Lab, server: Endpoint, client: Endpoint, words: tuple[str, ...]) -> Outcome:
+def measure(lab: Lab, server: Endpoint, client: Endpoint, words: tuple[str, ...]) -> Measurement:
     """Run `words` as a server and, with its address, as a client; return what the client saw.
 
     `words` name a number of iterations, never a time: a slow machine moves nothing in 3 seconds.

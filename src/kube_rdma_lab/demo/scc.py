@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kube_rdma_lab.cluster import get, kubectl, ready, rollout, wait, wait_for_resource
-from kube_rdma_lab.demo.perftest import Endpoint, Outcome, Series, measure
+from kube_rdma_lab.demo.perftest import Endpoint, Measurement, Series, measure
 from kube_rdma_lab.lab import Lab
 
 RESOURCE = "rdma/hca"
@@ -46,7 +46,7 @@ class Proof:
 
     nodes: tuple[NodeRow, ...]
     pods: tuple[PodRow, ...]
-    read: Outcome
+    read: Measurement
     pod_to_pod: Series
     host_to_host: Series
 

@@ -34,7 +34,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class TreeFunction:
     """A PCI function of a tree: its address, what its driver made, the interfaces among it."""
 
     address: str
@@ -55,12 +55,12 @@ def ports(root: Path, device: str, *, up: bool) -> None:
         (port / "phys_state").write_text(f"{physical}\n")
 
 
-def function(root: Path, name: str) -> Function:
+def function(root: Path, name: str) -> TreeFunction:
     """Return the function of an RDMA device, an interface or an address; Refused without one."""
     return _described(root, _folder(root, name))
 
 
-def pull(root: Path, stash: Path, name: str) -> Function:
+def pull(root: Path, stash: Path, name: str) -> TreeFunction:
     """Take the function that `name` belongs to out of the tree, into the folder `stash`.
 
     Refused while it has virtual functions, which a machine would lose with it.
@@ -83,7 +83,7 @@ def pull(root: Path, stash: Path, name: str) -> Function:
     return gone
 
 
-def plug(root: Path, stash: Path, address: str) -> Function:
+def plug(root: Path, stash: Path, address: str) -> TreeFunction:
     """Put a function back that was pulled; Refused when it was not."""
     place = stash / address
     if not place.is_dir():
@@ -116,14 +116,14 @@ def _folder(root: Path, name: str) -> Path:
     raise _unknown(root, name)
 
 
-def _described(root: Path, folder: Path) -> Function:
+def _described(root: Path, folder: Path) -> TreeFunction:
     members = [
         Member(_subsystem(root, link), f"/{link.resolve().relative_to(root.resolve())}")
         for link in _links_into(root, folder)
         if not link.name.startswith("virtfn")
     ]
     names = tuple(sorted(path.name for path in folder.glob("net/*")))
-    return Function(folder.name, tuple(members), names)
+    return TreeFunction(folder.name, tuple(members), names)
 
 
 def _subsystem(root: Path, link: Path) -> str:

@@ -15,7 +15,7 @@ from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.native import cards, changes
 from kube_rdma_lab.native import node as native
-from kube_rdma_lab.native.changes import Function
+from kube_rdma_lab.native.changes import TreeFunction
 
 NET = "net"  # the subsystem that needs no announcement of ours
 
@@ -78,13 +78,13 @@ class Replay:
         for interface in changes.function(self._sysfs, device).interfaces:
             self._on_node("ip", "link", "set", interface, "up" if up else "down")
 
-    def _links(self, function: Function) -> list[tuple[str, str]]:
+    def _links(self, function: TreeFunction) -> list[tuple[str, str]]:
         """Return the interfaces of a function, each with its name outside of the node."""
         lines = (self._home / "files" / "links").read_text().splitlines()
         outside = {name: own for own, name, _ in map(str.split, lines)}
         return [(name, outside[name]) for name in function.interfaces]
 
-    def _announce(self, action: str, function: Function) -> None:
+    def _announce(self, action: str, function: TreeFunction) -> None:
         events = [
             (action, member.subsystem, member.devpath)
             for member in function.members

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from kube_rdma.adapters.cluster.wire import Request
+from kube_rdma.adapters.cluster.wire import ApiRequest
 from kube_rdma_testing.cluster.fields import Document
-from kube_rdma_testing.cluster.store import Refusal, Resource
+from kube_rdma_testing.cluster.store import Refusal, ServedResource
 
 _FIELDS = {
     "": ("metadata.name", "metadata.namespace"),
@@ -17,7 +17,7 @@ _TERM = re.compile(r"(!?)([\w./-]+)(?:(==|=|!=)([\w./-]*)|\s+(in|notin)\s+\(([^)
 _COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
 
 
-def matches(request: Request, resource: Resource, document: Document) -> bool:
+def matches(request: ApiRequest, resource: ServedResource, document: Document) -> bool:
     """Whether a list or watch shows an object; Refusal (400) for a selector that is not known."""
     meta = document["metadata"]
     query = dict(request.query)

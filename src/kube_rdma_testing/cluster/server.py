@@ -14,23 +14,23 @@ from typing import Any
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import Kind
+from kube_rdma.adapters.cluster.kinds import ObjectKind
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.cluster.wire import APPLY, Answer, Request, Stream
+from kube_rdma.adapters.cluster.wire import APPLY, Answer, ApiRequest, Stream
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_testing.cluster.fields import Document
 from kube_rdma_testing.cluster.select import matches
 from kube_rdma_testing.cluster.store import (
-    Change,
     Key,
+    ObjectChange,
+    ObjectStore,
     Refusal,
-    Resource,
-    Store,
+    ServedResource,
     check_version,
 )
 
-_EVENTS = Resource("events.k8s.io", "v1", "Event", "events", namespaced=True)
+_EVENTS = ServedResource("events.k8s.io", "v1", "Event", "events", namespaced=True)
 
 
 class FakeServer:
@@ -40,26 +40,26 @@ class FakeServer:
     not allow; `protected` are pods, by namespace and name, that a PodDisruptionBudget holds.
     """
 
-    def __init__(self, kinds: Iterable[Kind[Any, Any]] = ()) -> None:
+    def __init__(self, kinds: Iterable[ObjectKind[Any, Any]] = ()) -> None:
         resources = (_EVENTS, _resource(NODE), _resource(POD), *map(_resource, kinds))
         self._resources = {(r.group, r.version, r.plural): r for r in resources}
         self.forbidden: set[tuple[str, str]] = set()
         self.protected: set[tuple[str, str]] = set()
-        self.lines: list[Line] = []
-        self.store = Store(self._tell)
+        self.lines: list[ClientLine] = []
+        self.store = ObjectStore(self._tell)
 
-    def line(self) -> Line:
+    def line(self) -> ClientLine:
         """The way of one more client."""
-        line = Line(self)
+        line = ClientLine(self)
         self.lines.append(line)
         return line
 
-    def put(self, kind: Kind[Any, Any], document: Mapping[str, Any]) -> None:
+    def put(self, kind: ObjectKind[Any, Any], document: Mapping[str, Any]) -> None:
         """Write an object, status included, as somebody else does; the JSON of the wire."""
         meta = document["metadata"]
         self.store.put(self._key(kind, meta["name"], meta.get("namespace", "")), dict(document))
 
-    def remove(self, kind: Kind[Any, Any], name: str, namespace: str = "") -> None:
+    def remove(self, kind: ObjectKind[Any, Any], name: str, namespace: str = "") -> None:
         """Delete an object, as somebody else does."""
         self.store.delete(self._key(kind, name, namespace), {})
 
@@ -73,14 +73,14 @@ class FakeServer:
         """Forget the history: a watch that begins at an older version is told 410."""
         self.store.forget()
 
-    def handle(self, request: Request) -> Answer:
+    def handle(self, request: ApiRequest) -> Answer:
         """Do what a request asks for."""
         try:
             return Answer(200, msgspec.json.encode(self._serve(request)))
         except Refusal as refusal:
             return _status(refusal)
 
-    def resource(self, request: Request) -> Resource:
+    def resource(self, request: ApiRequest) -> ServedResource:
         """What a request is about; Refusal when it is unknown or forbidden."""
         resource = self._resources.get((request.group, request.version, request.plural))
         if resource is None:
@@ -93,7 +93,7 @@ class FakeServer:
             raise Refusal(403, "Forbidden", message, {"name": request.name})
         return resource
 
-    def _serve(self, request: Request) -> Document:
+    def _serve(self, request: ApiRequest) -> Document:
         resource = self.resource(request)
         if request.verb == "list":
             return self._list(resource, request)
@@ -119,7 +119,7 @@ class FakeServer:
         self.store.delete(key, conditions)
         return {"kind": "Status", "status": "Success"}
 
-    def _write(self, request: Request, key: Key, body: Document) -> Document:
+    def _write(self, request: ApiRequest, key: Key, body: Document) -> Document:
         query = dict(request.query)
         manager, part = query.get("fieldManager", "unknown"), request.subresource
         if request.verb == "create":
@@ -131,7 +131,7 @@ class FakeServer:
             return self.store.apply(key, body, manager, force=force, part=part)
         return self.store.merge(key, body, manager, part)
 
-    def _list(self, resource: Resource, request: Request) -> Document:
+    def _list(self, resource: ServedResource, request: ApiRequest) -> Document:
         documents = [
             document
             for key, document in sorted(
@@ -141,7 +141,7 @@ class FakeServer:
         ]
         return {"metadata": {"resourceVersion": str(self.store.revision)}, "items": documents}
 
-    def _key(self, kind: Kind[Any, Any], name: str, namespace: str) -> Key:
+    def _key(self, kind: ObjectKind[Any, Any], name: str, namespace: str) -> Key:
         return Key(_resource(kind), namespace, name)
 
     def _tell(self) -> None:
@@ -150,7 +150,7 @@ class FakeServer:
 
 
 @dataclass(eq=False)
-class _Watch:
+class _ServedWatch:
     """One stream: woken by changes, ended by the server or broken by the network."""
 
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -163,7 +163,7 @@ class _Watch:
         self.woken.set()
 
 
-class Line:
+class ClientLine:
     """The way of one client to the server: a Transport with faults.
 
     `lose`: so many requests are done while their answers get lost. `repeat`: so many are delivered
@@ -172,12 +172,12 @@ class Line:
 
     def __init__(self, server: FakeServer) -> None:
         self._server = server
-        self.requests: list[Request] = []  # that were delivered
+        self.requests: list[ApiRequest] = []  # that were delivered
         self.lose = 0
         self.repeat = 0
         self.fail: list[int] = []
         self._is_cut = False
-        self._watches: set[_Watch] = set()
+        self._watches: set[_ServedWatch] = set()
 
     def cut(self) -> None:
         """Cut the network, open watches too."""
@@ -209,7 +209,7 @@ class Line:
         for watch in self._watches:
             watch.woken.set()
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: ApiRequest) -> Answer:
         """Carry a request, faults included."""
         await asyncio.sleep(0)  # others run in between, as on a network
         if (refused := self._meet(request)) is not None:
@@ -229,12 +229,12 @@ class Line:
     @asynccontextmanager
     async def stream(
         self,
-        request: Request,
+        request: ApiRequest,
         seconds: float,
     ) -> AsyncIterator[Stream]:
         """Carry a watch, faults included."""
         await asyncio.sleep(0)
-        watch = _Watch()
+        watch = _ServedWatch()
         lines = self._changes(request, watch)
         self._watches.add(watch)
         seconds = float(dict(request.query).get("timeoutSeconds", seconds))
@@ -247,14 +247,14 @@ class Line:
             self._watches.discard(watch)
             await lines.aclose()
 
-    def _refusal(self, request: Request) -> Answer | None:
+    def _refusal(self, request: ApiRequest) -> Answer | None:
         try:
             self._server.resource(request)
         except Refusal as refusal:
             return _status(refusal)
         return None
 
-    def _meet(self, request: Request) -> Answer | None:
+    def _meet(self, request: ApiRequest) -> Answer | None:
         """What stands between: the cut, or a status from something on the way."""
         if self._is_cut:
             raise Unavailable(f"The API server does not answer to {request}: the network is cut.")
@@ -263,7 +263,9 @@ class Line:
             return _status(Refusal(self.fail.pop(0), "", "told to fail"))
         return None
 
-    async def _changes(self, request: Request, watch: _Watch) -> AsyncGenerator[bytes, None]:
+    async def _changes(
+        self, request: ApiRequest, watch: _ServedWatch
+    ) -> AsyncGenerator[bytes, None]:
         """The lines of a stream."""
         store = self._server.store
         resource = self._server.resource(request)
@@ -286,7 +288,7 @@ class Line:
                 await watch.woken.wait()
 
 
-def _line(request: Request, resource: Resource, change: Change) -> bytes | None:
+def _line(request: ApiRequest, resource: ServedResource, change: ObjectChange) -> bytes | None:
     """What a watch with this selection says of a change, None for nothing."""
     if change.key.resource != resource:
         return None
@@ -301,8 +303,8 @@ def _line(request: Request, resource: Resource, change: Change) -> bytes | None:
     return msgspec.json.encode({"type": kind, "object": {**document, "metadata": meta}})
 
 
-def _resource(kind: Kind[Any, Any]) -> Resource:
-    return Resource(kind.group, kind.version, kind.kind, kind.plural, kind.namespaced)
+def _resource(kind: ObjectKind[Any, Any]) -> ServedResource:
+    return ServedResource(kind.group, kind.version, kind.kind, kind.plural, kind.namespaced)
 
 
 def _document(refusal: Refusal) -> Document:

@@ -20,7 +20,7 @@ _THEN = "2026-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True)
-class Resource:
+class ServedResource:
     """A collection that the server knows."""
 
     group: str
@@ -44,13 +44,13 @@ class Resource:
 class Key:
     """One object."""
 
-    resource: Resource
+    resource: ServedResource
     namespace: str
     name: str
 
 
 @dataclass(frozen=True)
-class Change:
+class ObjectChange:
     """One version: the object before and after, None where there was none."""
 
     revision: int
@@ -69,14 +69,14 @@ class Refusal(Exception):
     details: dict[str, Any] = field(default_factory=dict)
 
 
-class Store:
+class ObjectStore:
     """All objects. `changed` is called after each version."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self.revision = 1
         self.objects: dict[Key, Document] = {}
-        self.history: list[Change] = []
+        self.history: list[ObjectChange] = []
         self.oldest = 1  # versions before it are forgotten
         self._owners: dict[Key, ff.Owners] = {}
 
@@ -219,7 +219,7 @@ class Store:
         self.revision += 1
         new["metadata"]["resourceVersion"] = str(self.revision)
         self.objects[key] = new
-        self.history.append(Change(self.revision, key, old, new))
+        self.history.append(ObjectChange(self.revision, key, old, new))
         self._changed()
         return new
 
@@ -227,7 +227,7 @@ class Store:
         old = self.objects.pop(key)
         self._owners.pop(key, None)
         self.revision += 1
-        self.history.append(Change(self.revision, key, old, None))
+        self.history.append(ObjectChange(self.revision, key, old, None))
         self._changed()
 
 

@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kube_rdma.adapters.cni.exec.plugins import not_there
-from kube_rdma.adapters.cni.exec.process import CHROOT_FAILED, MOST, PATIENCE, Outcome, flood, late
+from kube_rdma.adapters.cni.exec.process import (
+    CHROOT_FAILED,
+    MOST,
+    PATIENCE,
+    ProcessOutcome,
+    flood,
+    late,
+)
 
-FakePlugin = Callable[[Mapping[str, str], bytes], Outcome | None]
+FakePlugin = Callable[[Mapping[str, str], bytes], ProcessOutcome | None]
 """Gets the variables and the configuration; None stands for one that never ends."""
 
 
@@ -46,13 +53,13 @@ class FakeHost:
         """As Binaries.inode."""
         return self._seen(path)
 
-    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> Outcome:
+    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
         """As Binaries.run."""
         if name not in self.plugins:
             raise not_there(name, self.folder)
         if self.root != "/" and not self.permitted:
             why = f"chroot: cannot change root directory to '{self.root}': Operation not permitted"
-            return Outcome(CHROOT_FAILED, errors=why.encode())
+            return ProcessOutcome(CHROOT_FAILED, errors=why.encode())
         outcome = self.plugins[name](environment, text)
         if outcome is None:
             raise late(PATIENCE)

@@ -31,7 +31,7 @@ _PLAIN = r"[A-Za-z0-9{}][A-Za-z0-9.{}]*"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ShimOutcome:
     """What a process leaves: exit code, stdout, stderr."""
 
     code: int
@@ -51,7 +51,7 @@ class FakeShim:
         self._root = root
         self._seconds = seconds
 
-    async def run(self, environment: Mapping[str, str], config: bytes, *argv: str) -> Outcome:
+    async def run(self, environment: Mapping[str, str], config: bytes, *argv: str) -> ShimOutcome:
         """One run of the program, with `config` on stdin."""
         hook = argv == ("hook", "createRuntime")
         verb = environment.get("CNI_COMMAND")
@@ -67,15 +67,15 @@ class FakeShim:
         if max(len(config) - frames.MAX_INPUT, len(entries) - frames.MAX_ENVIRONMENT) > 0:
             code = 6 if len(config) > frames.MAX_INPUT else 4
             return _error(config, code, "the configuration or the CNI_ variables are too large")
-        mode = frames.Mode.CREATE_RUNTIME if hook else frames.Mode.CNI
+        mode = frames.ShimMode.CREATE_RUNTIME if hook else frames.ShimMode.CNI
         request = frames.request(mode, entries, config)
         sent, answer = await self._ask(request, environment.get("CNI_NETNS", ""))
         if hook:
             code, output = answer or (1, b"kube-rdma: the agent gave no answer\n")
-            return Outcome(code, err=output)
+            return ShimOutcome(code, err=output)
         if answer is None:
             return self._without_agent(verb or "", environment, config, sent=sent)
-        return Outcome(*answer)
+        return ShimOutcome(*answer)
 
     async def _ask(self, request: bytes, netns: str) -> tuple[bool, tuple[int, bytes] | None]:
         """Whether the agent has the whole request, and its answer if there is one."""
@@ -105,18 +105,18 @@ class FakeShim:
 
     def _without_agent(
         self, verb: str, environment: Mapping[str, str], config: bytes, *, sent: bool
-    ) -> Outcome:
+    ) -> ShimOutcome:
         why = "took the call and gave no answer" if sent else f"does not answer on {SOCKET}"
         message = f"kube-rdma's agent {why}"
         if verb == "DEL":
             self._remember(environment)
         if verb in {"DEL", "GC"}:
-            return Outcome(0)
+            return ShimOutcome(0)
         if verb == "ADD" and not sent and not self._asks(config, environment.get("CNI_ARGS", "")):
             document = _document(config)
             previous = document.get("prevResult")
             if isinstance(previous, dict) and document.get("type") in (None, PLUGIN):
-                return Outcome(0, json.dumps(previous).encode())
+                return ShimOutcome(0, json.dumps(previous).encode())
         return _error(config, 50 if verb == "STATUS" else 11, message)
 
     def _asks(self, config: bytes, args: str) -> bool:
@@ -138,20 +138,20 @@ class FakeShim:
                 (_under(self._root, MISSED) / f"{container}@{interface}").touch(mode=0o600)
 
 
-def _answered_here(verb: str, config: bytes) -> Outcome | None:
+def _answered_here(verb: str, config: bytes) -> ShimOutcome | None:
     """The answer where it is the same whatever the agent would say."""
     if verb == "VERSION":
         version = {"cniVersion": _version(config, "1.1.0"), "supportedVersions": _VERSIONS}
-        return Outcome(0, json.dumps(version).encode())
+        return ShimOutcome(0, json.dumps(version).encode())
     document = _document(config)
     if document.get(CHAINED) is not True or document.get("type") not in (None, PLUGIN):
         return None
     if verb == "STATUS":
-        return Outcome(0)
+        return ShimOutcome(0)
     annotations, previous = _annotations(document), document.get("prevResult")
     plain = annotations is not None and _asks_for_nothing(annotations)
     if verb == "ADD" and plain and isinstance(previous, dict):
-        return Outcome(0, json.dumps(previous).encode())
+        return ShimOutcome(0, json.dumps(previous).encode())
     return None
 
 
@@ -199,6 +199,6 @@ def _version(config: bytes, otherwise: str) -> str:
     return str(version) if is_one else otherwise
 
 
-def _error(config: bytes, code: int, message: str) -> Outcome:
+def _error(config: bytes, code: int, message: str) -> ShimOutcome:
     document = {"cniVersion": _version(config, "1.0.0"), "code": code, "msg": message}
-    return Outcome(1, json.dumps(document).encode())
+    return ShimOutcome(1, json.dumps(document).encode())

@@ -14,7 +14,7 @@ from kube_rdma.adapters.kubelet.wire import HEALTHY
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContainerPlace:
     """A container of a pod. `affinity`: the NUMA nodes that the topology manager chose for it."""
 
     pod: str = "pod"
@@ -41,8 +41,10 @@ class Devices:
 
     devices: dict[str, dict[str, bool]] = field(default_factory=dict)  # id -> healthy
     nodes: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)  # id -> NUMA nodes
-    holdings: dict[tuple[Place, str], tuple[str, ...]] = field(default_factory=dict)
-    init: set[Place] = field(default_factory=set)  # init containers, whose devices are used again
+    holdings: dict[tuple[ContainerPlace, str], tuple[str, ...]] = field(default_factory=dict)
+    init: set[ContainerPlace] = field(
+        default_factory=set
+    )  # init containers, whose devices are used again
     registered: set[str] = field(default_factory=set)  # resources that were ever offered
 
     def receive(self, resource: str, state: pb.ListAndWatchResponse) -> None:
@@ -80,7 +82,7 @@ class Devices:
         held = self.held(resource)
         return tuple(name for name in healthy if name not in held)
 
-    def reusable(self, resource: str, place: Place) -> tuple[str, ...]:
+    def reusable(self, resource: str, place: ContainerPlace) -> tuple[str, ...]:
         """What init containers of the pod hold, but for what its containers took over already."""
         pod = [
             (other, names)
@@ -92,7 +94,7 @@ class Devices:
         return tuple(dict.fromkeys(name for name in free if name not in taken))
 
     def aligned(
-        self, resource: str, available: Sequence[str], place: Place
+        self, resource: str, available: Sequence[str], place: ContainerPlace
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Those of `available` that are near to the place, and the others in order of preference.
 
@@ -108,7 +110,7 @@ class Devices:
 
 
 async def choose(
-    devices: Devices, resource: str, place: Place, count: int, prefer: Prefer
+    devices: Devices, resource: str, place: ContainerPlace, count: int, prefer: Prefer
 ) -> tuple[str, ...]:
     """Devices for a place; raise RuntimeError where the device manager gives up.
 

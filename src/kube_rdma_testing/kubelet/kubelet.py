@@ -31,7 +31,7 @@ from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import (
     RegistrationBase,
 )
 from kube_rdma.adapters.kubelet.wire import VERSION
-from kube_rdma_testing.kubelet.devices import Devices, Place, Question, choose
+from kube_rdma_testing.kubelet.devices import ContainerPlace, Devices, Question, choose
 from kube_rdma_testing.kubelet.pod_resources import FakePodResources
 from kube_rdma_testing.kubelet.registry import FakeRegistry
 
@@ -78,7 +78,7 @@ class FakeKubelet(RegistrationBase):
         self.registrations: list[str] = []  # resources, in the order of their registrations
         self.refused: list[str] = []  # what the plugins were told
         self.states: dict[str, int] = {}  # resource -> lists received
-        self.started: list[Place] = []  # containers, in the order of their starts
+        self.started: list[ContainerPlace] = []  # containers, in the order of their starts
         self.store = Devices()
         self.pod_resources = FakePodResources(self.store)
         self._root = root
@@ -171,7 +171,7 @@ class FakeKubelet(RegistrationBase):
         count: int,
         ids: tuple[str, ...] = (),
         *,
-        place: Place | None = None,
+        place: ContainerPlace | None = None,
     ) -> pb.ContainerAllocateResponse:
         """Admit a container: choose `count` devices for it, or take these `ids`, and Allocate them.
 
@@ -179,7 +179,7 @@ class FakeKubelet(RegistrationBase):
         the plugin; GRPCError with the plugin's sentence. The pod has then failed for good.
         """
         self._pods += 1
-        place = place or Place(f"pod-{self._pods}")
+        place = place or ContainerPlace(f"pod-{self._pods}")
 
         async def prefer(question: Question) -> tuple[str, ...]:
             return await self._prefer(resource, question)
@@ -206,7 +206,7 @@ class FakeKubelet(RegistrationBase):
         answer = await client.stub.GetPreferredAllocation(request)
         return tuple(answer.container_responses[0].deviceIDs) if answer.container_responses else ()
 
-    async def start_container(self, place: Place) -> None:
+    async def start_container(self, place: ContainerPlace) -> None:
         """Create and start an admitted container, as after each of its ends.
 
         Raise RuntimeError or, with the plugin's sentence, GRPCError where the container is not

@@ -22,7 +22,7 @@ _NODE = {"path", "hostPath", "type", "major", "minor", "fileMode", "permissions"
 _MOUNT = {"hostPath", "containerPath", "options", "type"}
 
 
-class FakeRuntime:
+class FakeCdiRuntime:
     """Containers of a node whose CDI files lie in `folder`."""
 
     def __init__(self, folder: Path) -> None:

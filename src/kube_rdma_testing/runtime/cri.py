@@ -20,8 +20,8 @@ from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.runtime import PodSandbox
 
 
-class FakeRuntime(RuntimeServiceBase):
-    """``async with FakeRuntime(socket, "containerd", "v2.4.2", config)``; `run` makes a sandbox.
+class FakeCriRuntime(RuntimeServiceBase):
+    """``async with FakeCriRuntime(socket, "containerd", "v2.4.2", config)``; `run` makes a sandbox.
 
     While `failing`, it answers as a runtime that is starting. `lists` counts how often it was asked
     for its sandboxes.

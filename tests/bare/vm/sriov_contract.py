@@ -16,7 +16,7 @@ from typing import Protocol
 
 import pytest
 
-from kube_rdma.adapters.kernel.sriov.functions import NUMBER, Sriov
+from kube_rdma.adapters.kernel.sriov.functions import NUMBER, SriovCards
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.function import SetFunctions
@@ -29,7 +29,7 @@ class World(Protocol):
     root: Path  # of its sysfs
     card: PciAddress
 
-    def sriov(self, **options) -> Sriov: ...
+    def sriov(self, **options) -> SriovCards: ...
     def give(self, act, numbers): ...  # tells the card the addresses of its functions
     def addresses(self): ...  # the MACs that the functions' interfaces have, by function
     def survey(self): ...

@@ -14,7 +14,7 @@ from typing import Protocol
 import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
@@ -39,7 +39,7 @@ class World(Protocol):
     """A node with one pod, and what a test does to them behind our back."""
 
     card: TakeLink  # a link that can be moved into the pod as net1
-    parent: Host  # an Ethernet card for virtual links, with an MTU of 1500
+    parent: PlannedHostLink  # an Ethernet card for virtual links, with an MTU of 1500
 
     def open(self, **options) -> AbstractContextManager: ...  # the pod's door
     def open_gone(self) -> AbstractContextManager: ...  # the door of a pod whose namespace is gone
@@ -135,7 +135,9 @@ class Links:
             assert link(pod)
 
     def test_a_card_that_is_nowhere_is_unavailable(self, world):
-        lost = replace(world.card, link=Host(4711, "eth77"), pci=None, mac="02:00:00:00:99:99")
+        lost = replace(
+            world.card, link=PlannedHostLink(4711, "eth77"), pci=None, mac="02:00:00:00:99:99"
+        )
         with world.open() as pod:
             with pytest.raises(Unavailable, match="eth77 is neither"):
                 pod.run(lost)

@@ -16,7 +16,7 @@ import pytest
 
 from kube_rdma.model.function_step import SetFunction
 from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.selftest import Scene
+from kube_rdma.model.selftest import SelftestScene
 from kube_rdma.model.step import AwaitGid, SetSysctl, TakeLink
 from kube_rdma.rules.attach.undo import check, undo_by_plan
 
@@ -31,7 +31,7 @@ class World(Protocol):
     card: str  # of a card, up, with addresses of both families and a soft RDMA device
     function: str  # of a virtual function that is up
 
-    def scene(self) -> Scene: ...  # as the agent sees it
+    def scene(self) -> SelftestScene: ...  # as the agent sees it
     def on_node(self): ...  # all of it, to be compared
     def pod(self) -> AbstractContextManager: ...  # a namespace; it has ended when that is left
     def open(self, namespace) -> AbstractContextManager: ...  # its door, of one that is gone: None

@@ -9,7 +9,7 @@ import pytest
 
 from kube_rdma.adapters.kernel.netlink.rtnl_write import interim_name
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import (
     AddAddress,
     AwaitGid,
@@ -141,7 +141,7 @@ class Made:
                 pod.run(SetLink("net1", 9000))
 
     def test_a_card_that_is_gone_is_unavailable(self, world):
-        nobody = replace(macvlan(world), parent=Host(4711, "eth77"))
+        nobody = replace(macvlan(world), parent=PlannedHostLink(4711, "eth77"))
         with world.open() as pod, pytest.raises(Unavailable, match="no interface eth77"):
             pod.run(nobody)
 

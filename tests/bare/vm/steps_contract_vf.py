@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.errors import Gone, Refused, Unavailable
+from kube_rdma.model.errors import HardwareGone, Refused, Unavailable
 from kube_rdma.model.function_step import (
     FunctionSettings,
     LinkState,
@@ -19,7 +19,7 @@ from kube_rdma.model.function_step import (
     SetFunction,
     VlanProtocol,
 )
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import SetLink
 
 from .steps_contract import MAC, back, link
@@ -75,7 +75,7 @@ class Functions:
         with world.open() as pod:
             pod.run(world.card)
             world.unplug()
-            with pytest.raises(Gone) as caught:
+            with pytest.raises(HardwareGone) as caught:
                 pod.undo(back(world.card))
         assert caught.value.for_good
 
@@ -138,7 +138,7 @@ class Functions:
         assert after.mac in (before.mac, world.card.mac)
 
     def test_a_physical_function_is_found_under_another_index(self, world):
-        moved = replace(world.place, physical=Host(4711, "elsewhere"))
+        moved = replace(world.place, physical=PlannedHostLink(4711, "elsewhere"))
         with world.open() as pod:
             step = replace(setting(world, pod, FunctionSettings(trust=True)), place=moved)
             pod.run(step)
@@ -164,7 +164,7 @@ class Functions:
             assert pod.look((), (none,)).functions == ()
 
     def test_without_the_physical_function_nothing_is_known(self, world):
-        gone = replace(world.place, physical=Host(4711, "eth77"), pci="0000:ff:00.0")
+        gone = replace(world.place, physical=PlannedHostLink(4711, "eth77"), pci="0000:ff:00.0")
         step = SetFunction(gone, WITH_MAC, FunctionSettings(mac=world.card.mac))
         with world.open() as pod:
             for act in (lambda: pod.run(step), lambda: pod.undo(reset(step))):

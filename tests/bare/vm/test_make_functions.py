@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.adapters.kernel.sriov.addresses import give_addresses
-from kube_rdma.adapters.kernel.sriov.functions import Sriov, write_attribute
+from kube_rdma.adapters.kernel.sriov.functions import SriovCards, write_attribute
 from kube_rdma.model.device import PciAddress
 from kube_rdma.programs.survey import take_survey
 
@@ -29,7 +29,7 @@ class RealWorld:
         (self.folder / "sriov_numvfs").write_text("0")
 
     def sriov(self, **options):
-        return Sriov(**options)
+        return SriovCards(**options)
 
     def give(self, act, numbers):
         give_addresses(act, numbers)

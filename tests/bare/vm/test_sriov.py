@@ -10,7 +10,7 @@ import pytest
 
 from kube_rdma.adapters.kernel.pod.namespaces import links_inside
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.programs.survey import take_survey
 
@@ -71,7 +71,7 @@ def test_functions_have_addresses_of_their_own_and_know_their_card(card, functio
 def test_the_survey_s_reader_sees_the_same_seats(card, functions):
     """The card's seat names its functions, theirs the card; both hang from the second socket."""
     physical = str(card.resolve().relative_to("/sys"))
-    tree = Tree(Path("/sys"))
+    tree = SysfsTree(Path("/sys"))
     pci = PciTree(tree)
     seat = pci.seat(physical)
     assert (seat.pci, seat.numa_node, seat.sriov_total) == (card.resolve().name, 1, 7)

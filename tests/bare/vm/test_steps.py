@@ -16,7 +16,7 @@ from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.function_step import FunctionPlace
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
@@ -149,13 +149,18 @@ def world(function):
     found = state("vf0")
     pci = PciAddress(function.name)
     card = TakeLink(
-        Host(found["ifindex"], "vf0"), "net1", pci, found["mtu"], found["address"], up=False
+        PlannedHostLink(found["ifindex"], "vf0"),
+        "net1",
+        pci,
+        found["mtu"],
+        found["address"],
+        up=False,
     )
     run("ip", "netns", "add", POD)
     physical = interface(PHYSICAL_FUNCTION)
     above = PciAddress((NET / physical / "device").resolve().name)
-    place = FunctionPlace(Host(state(physical)["ifindex"], physical), above, 0)
-    made = RealWorld(card, Host(state(parent)["ifindex"], parent), place)
+    place = FunctionPlace(PlannedHostLink(state(physical)["ifindex"], physical), above, 0)
+    made = RealWorld(card, PlannedHostLink(state(parent)["ifindex"], parent), place)
     yield made
     made.patch.undo()
     run("sh", "-c", f"ip netns delete {POD} 2>/dev/null || true")

@@ -34,7 +34,7 @@ from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl
 from kube_rdma.model.attachment import Attachment
 from kube_rdma.model.pod_view import PodView, SeenRdma
-from kube_rdma.model.selftest import Scene
+from kube_rdma.model.selftest import SelftestScene
 from kube_rdma.programs.agent.pod_networks.executor import Attaching
 from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
@@ -70,7 +70,7 @@ class RealWorld:
             network = host_network(self._survey, seen_links(netlink))
             places = [link.virtual for link in network.links if link.virtual]
             functions = seen_functions(netlink, places)
-        return Scene(cards(self._survey, judge(self._survey)), network, functions)
+        return SelftestScene(cards(self._survey, judge(self._survey)), network, functions)
 
     def on_node(self):
         """Without what the kernel gives an interface by itself, and in its own time."""

@@ -16,14 +16,14 @@ from typing import Any
 from kube_rdma.adapters.backoff import full_jitter
 from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.errors import Conflict, failure
-from kube_rdma.adapters.cluster.kinds import Kind, Where
+from kube_rdma.adapters.cluster.kinds import ObjectKind, Where
 from kube_rdma.model.errors import Refused, Unavailable
 
 _SILENCE = 10.0  # seconds that the server may be late in ending a watch
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RequestTiming:
     """The clocks of a door; tests have their own.
 
     `clock` is monotonic, in seconds. `pause` says how long to wait after so many failures, counted
@@ -36,15 +36,15 @@ class Pace:
     resync: float = 120.0
 
 
-class Calls:
+class ApiRequests:
     """Requests to one API server."""
 
-    def __init__(self, transport: wire.Transport, pace: Pace) -> None:
+    def __init__(self, transport: wire.Transport, pace: RequestTiming) -> None:
         self._transport = transport
         self.pace = pace
         self.contact: float | None = None  # when the last answered request was sent
 
-    async def call(self, request: wire.Request) -> bytes:
+    async def call(self, request: wire.ApiRequest) -> bytes:
         """Carry a request; the body of a success, else the error that the answer means."""
         sent = self.pace.clock()
         answer = await self._transport.send(request)
@@ -58,14 +58,14 @@ class Calls:
             self._touch(sent)
         raise error
 
-    async def list(self, kind: Kind[Any, Any], where: Where) -> tuple[str, tuple[bytes, ...]]:
+    async def list(self, kind: ObjectKind[Any, Any], where: Where) -> tuple[str, tuple[bytes, ...]]:
         """The version of a consistent list and its objects, not yet decoded."""
         request = make("list", kind, "", where.namespace)
         return wire.items(await self.call(replace(request, query=wire.selection(where))))
 
     @asynccontextmanager
     async def stream(
-        self, kind: Kind[Any, Any], where: Where, version: str
+        self, kind: ObjectKind[Any, Any], where: Where, version: str
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The changes after a version, a line each, until the server ends it."""
         # Spread, or all nodes that lost one server come back in step forever.
@@ -86,7 +86,7 @@ class Calls:
         self.contact = sent if self.contact is None else max(sent, self.contact)
 
 
-def make(verb: str, kind: Kind[Any, Any], name: str, namespace: str) -> wire.Request:
+def make(verb: str, kind: ObjectKind[Any, Any], name: str, namespace: str) -> wire.ApiRequest:
     """A request for one object, or for a collection; Refused for what cannot be a name."""
     if namespace and not kind.namespaced:
         raise TypeError(f"{kind.kind} has no namespace")
@@ -98,4 +98,4 @@ def make(verb: str, kind: Kind[Any, Any], name: str, namespace: str) -> wire.Req
             raise Refused(
                 f"{part!r} cannot be a name of an object", remedy="Use letters, digits, - and ."
             )
-    return wire.Request(verb, kind.group, kind.version, kind.plural, namespace, name)
+    return wire.ApiRequest(verb, kind.group, kind.version, kind.plural, namespace, name)

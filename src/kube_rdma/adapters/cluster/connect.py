@@ -21,9 +21,9 @@ from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, SERVICE_ACCOUNT, Kub
 from lightkube.core.exceptions import ConfigError
 
 from kube_rdma import __version__
-from kube_rdma.adapters.cluster.calls import Pace
+from kube_rdma.adapters.cluster.calls import RequestTiming
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.wire import Answer, Request, Stream
+from kube_rdma.adapters.cluster.wire import Answer, ApiRequest, Stream
 from kube_rdma.model.errors import Refused, Unavailable
 
 CONNECT_SECONDS = 5.0
@@ -32,7 +32,7 @@ ANSWER_SECONDS = 10.0
 
 @asynccontextmanager
 async def connect(
-    kubeconfig: Path | None = None, *, pace: Pace | None = None
+    kubeconfig: Path | None = None, *, pace: RequestTiming | None = None
 ) -> AsyncIterator[Cluster]:
     """Open the door; nothing is asked yet.
 
@@ -85,14 +85,14 @@ class Http:
     def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: ApiRequest) -> Answer:
         """Carry it; raise Unavailable without an answer."""
         with self._asking(request):
             response = await self._client.send(self._build(request))
             return _answer(response)
 
     @asynccontextmanager
-    async def stream(self, request: Request, seconds: float) -> AsyncIterator[Stream]:
+    async def stream(self, request: ApiRequest, seconds: float) -> AsyncIterator[Stream]:
         """Carry a watch; raise Unavailable when it breaks, here or while its lines are read."""
         built = self._build(request, httpx2.Timeout(ANSWER_SECONDS, read=seconds))
         with self._asking(request):
@@ -107,12 +107,12 @@ class Http:
         finally:
             await response.aclose()
 
-    async def _lines(self, request: Request, response: httpx2.Response) -> AsyncIterator[bytes]:
+    async def _lines(self, request: ApiRequest, response: httpx2.Response) -> AsyncIterator[bytes]:
         with self._asking(request):
             async for line in response.aiter_lines():
                 yield line.encode()
 
-    def _build(self, request: Request, timeout: httpx2.Timeout | None = None) -> httpx2.Request:
+    def _build(self, request: ApiRequest, timeout: httpx2.Timeout | None = None) -> httpx2.Request:
         return self._client.build_request(
             request.method,
             request.path,
@@ -123,7 +123,7 @@ class Http:
         )
 
     @contextmanager
-    def _asking(self, request: Request) -> Iterator[None]:
+    def _asking(self, request: ApiRequest) -> Iterator[None]:
         try:
             yield
         except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, OSError) as error:

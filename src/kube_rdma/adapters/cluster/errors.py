@@ -17,7 +17,7 @@ from enum import StrEnum
 
 import msgspec
 
-from kube_rdma.adapters.cluster.wire import Answer, Request
+from kube_rdma.adapters.cluster.wire import Answer, ApiRequest
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
 
@@ -66,7 +66,7 @@ class Status(msgspec.Struct, rename="camel"):
     code: int = 0
 
 
-def failure(request: Request, answer: Answer) -> KubeRdmaError:
+def failure(request: ApiRequest, answer: Answer) -> KubeRdmaError:
     """The error for an answer that is not a success."""
     status = _status(answer)
     message = (status.message.splitlines() or [""])[0].rstrip(". ") or f"HTTP {answer.status}"
@@ -86,22 +86,22 @@ def _status(answer: Answer) -> Status:
         return Status()
 
 
-def _unknown(_: Request, __: Status, ___: str) -> Refused:
+def _unknown(_: ApiRequest, __: Status, ___: str) -> Refused:
     return Refused(
         "the API server does not accept kube-rdma's credentials",
         remedy="Check the kubeconfig, or the service account's token",
     )
 
 
-def _expired(_: Request, __: Status, message: str) -> Expired:
+def _expired(_: ApiRequest, __: Status, message: str) -> Expired:
     return Expired(f"The API server has forgotten that version: {message}.")
 
 
-def _busy(_: Request, __: Status, message: str) -> Unavailable:
+def _busy(_: ApiRequest, __: Status, message: str) -> Unavailable:
     return Unavailable(f"The API server is busy: {message}.")
 
 
-def _forbidden(request: Request, _: Status, message: str) -> Refused:
+def _forbidden(request: ApiRequest, _: Status, message: str) -> Refused:
     if " cannot " not in message:  # an admission plugin speaks, not RBAC
         return Refused(
             f"the API server's admission forbids to {request}: {message}",
@@ -115,7 +115,7 @@ def _forbidden(request: Request, _: Status, message: str) -> Refused:
     )
 
 
-def _not_found(request: Request, status: Status, message: str) -> KubeRdmaError:
+def _not_found(request: ApiRequest, status: Status, message: str) -> KubeRdmaError:
     details = status.details
     if details and details.kind == "namespaces" and request.plural != "namespaces":
         return Refused(f"cannot {request}: {message}", remedy="Create the namespace")
@@ -128,7 +128,7 @@ def _not_found(request: Request, status: Status, message: str) -> KubeRdmaError:
     )
 
 
-def _conflict(request: Request, status: Status, message: str) -> KubeRdmaError:
+def _conflict(request: ApiRequest, status: Status, message: str) -> KubeRdmaError:
     causes = (status.details.causes if status.details else None) or []
     owned = [cause for cause in causes if cause.reason == "FieldManagerConflict"]
     if owned:
@@ -141,7 +141,7 @@ def _conflict(request: Request, status: Status, message: str) -> KubeRdmaError:
     return Conflict(f"Cannot {request}: {message}.", Lost.EXISTS if exists else Lost.CHANGED)
 
 
-def _invalid(request: Request, status: Status, message: str) -> KubeRdmaError:
+def _invalid(request: ApiRequest, status: Status, message: str) -> KubeRdmaError:
     """A uid that is immutable is how the server says that a patch meant another object."""
     causes = (status.details.causes if status.details else None) or []
     if any(cause.field == "metadata.uid" for cause in causes):
@@ -152,7 +152,7 @@ def _invalid(request: Request, status: Status, message: str) -> KubeRdmaError:
     )
 
 
-_ERRORS: Mapping[int, Callable[[Request, Status, str], KubeRdmaError]] = {
+_ERRORS: Mapping[int, Callable[[ApiRequest, Status, str], KubeRdmaError]] = {
     401: _unknown,
     403: _forbidden,
     404: _not_found,

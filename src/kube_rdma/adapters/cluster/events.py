@@ -51,7 +51,7 @@ class _Sentence:
 
 
 @dataclass(slots=True)
-class _Line:
+class _SentenceCount:
     """What is known of a sentence: how often it was told, and what of that is written."""
 
     name: str
@@ -80,7 +80,7 @@ class Events:
         self._instance = instance
         self._now = now
         self._pause = pause
-        self._lines: dict[_Sentence, _Line] = {}  # least recently told first
+        self._lines: dict[_Sentence, _SentenceCount] = {}  # least recently told first
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._dropped = 0
@@ -103,7 +103,7 @@ class Events:
             if not self._make_room():
                 self._drop(1, "too many wait")
                 return
-            line = _Line(_name(about), now, now)
+            line = _SentenceCount(_name(about), now, now)
         else:
             line.count += 1
             line.last = now
@@ -149,12 +149,12 @@ class Events:
                 await self._idle.wait()
         return self._idle.is_set()
 
-    def _pending(self) -> tuple[_Sentence, _Line] | None:
+    def _pending(self) -> tuple[_Sentence, _SentenceCount] | None:
         """What is to be written next: the first that is due."""
         waiting = (pair for pair in self._lines.items() if pair[1].count > pair[1].written)
         return min(waiting, key=lambda pair: pair[1].due, default=None)
 
-    async def _write(self, sentence: _Sentence, line: _Line) -> None:
+    async def _write(self, sentence: _Sentence, line: _SentenceCount) -> None:
         count = line.count
         try:
             await self._cluster.write(self._request(sentence, line))
@@ -169,7 +169,7 @@ class Events:
         line.written = count
         line.due = self._now() + _REPEAT
 
-    def _request(self, sentence: _Sentence, line: _Line) -> wire.Request:
+    def _request(self, sentence: _Sentence, line: _SentenceCount) -> wire.ApiRequest:
         series = {"count": line.count, "lastObservedTime": _micro(line.last)}
         if line.written:
             body = msgspec.json.encode({"series": series})
@@ -178,7 +178,7 @@ class Events:
             event = _event(sentence, line, self._instance)
             body = msgspec.json.encode(event | ({"series": series} if line.count > 1 else {}))
             verb, name, content_type = "create", "", wire.JSON
-        return wire.Request(
+        return wire.ApiRequest(
             *(verb, "events.k8s.io", "v1", "events", _namespace(sentence.about), name),
             query=MANAGED,
             body=body,
@@ -212,7 +212,7 @@ def _namespace(about: About) -> str:
     return about.namespace or "default"  # where the API wants Events about the cluster's objects
 
 
-def _event(sentence: _Sentence, line: _Line, instance: str) -> dict[str, object]:
+def _event(sentence: _Sentence, line: _SentenceCount, instance: str) -> dict[str, object]:
     about = sentence.about
     regarding = {
         "apiVersion": about.api_version,

@@ -1,7 +1,7 @@
 """Pools, blocks, boards and node leases at the API server: the kinds, and one door for all of them.
 
-`Addresses` does what the acts of rules/ipam/effects ask of the API server; values of model/ip go in
-and out. Reads raise Unavailable without an answer. A write answers with the object as stored, or
+`IpamObjects` does what the acts of rules/ipam/effects ask of the API server; values of model/ip go
+in and out. Reads raise Unavailable without an answer. A write answers with the object as stored, or
 None when it was lost or its outcome is unknown: then read, and decide again.
 """
 
@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from kube_rdma.adapters.cluster.kinds import (
     EVERYWHERE,
     NOTHING,
-    Codec,
-    Kind,
+    ObjectCodec,
+    ObjectKind,
     Pairs,
     Stored,
     Wanted,
@@ -41,22 +41,22 @@ from kube_rdma.model.ip import (
 
 LeaseSpec = tuple[JournalId, float]
 
-IP_POOL = Kind(
+IP_POOL = ObjectKind(
     *("kube-rdma.io", "v1alpha1", "IPPool", "ippools"),
     namespaced=False,
-    spec=Codec(ip_pool.decode, ip_pool.encode),
-    status=Codec(ip_pool_status.decode, ip_pool_status.encode),
+    spec=ObjectCodec(ip_pool.decode, ip_pool.encode),
+    status=ObjectCodec(ip_pool_status.decode, ip_pool_status.encode),
 )
-IP_BLOCK = Kind(
+IP_BLOCK = ObjectKind(
     *("kube-rdma.io", "v1alpha1", "IPBlock", "ipblocks"),
     namespaced=False,
-    spec=Codec(ip_objects.decode_block, ip_objects.encode_block),
+    spec=ObjectCodec(ip_objects.decode_block, ip_objects.encode_block),
     status=NOTHING,
 )
-LEASE = Kind(
+LEASE = ObjectKind(
     *("coordination.k8s.io", "v1", "Lease", "leases"),
     namespaced=True,
-    spec=Codec(ip_objects.decode_lease, ip_objects.encode_lease),
+    spec=ObjectCodec(ip_objects.decode_lease, ip_objects.encode_lease),
     status=NOTHING,
 )
 LEASES = Where(labels="=".join(ip_objects.LEASE_LABEL))
@@ -93,14 +93,14 @@ def lease(stored: Stored[LeaseSpec, None]) -> NodeLease:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ParsedObjects:
     """Objects of one kind that were understood, and a sentence for each that was not."""
 
     objects: tuple[Stored[Any, Any], ...]
     muddled: tuple[str, ...]
 
 
-async def see(cluster: Cluster, kind: Kind[S, U], where: Where = EVERYWHERE) -> Seen:
+async def see(cluster: Cluster, kind: ObjectKind[S, U], where: Where = EVERYWHERE) -> ParsedObjects:
     """What is there now; one garbled object does not hide the others, as it does from `list`."""
     objects, muddled = [], []
     async with aclosing(cluster.watch(kind, where)) as notices:
@@ -114,10 +114,10 @@ async def see(cluster: Cluster, kind: Kind[S, U], where: Where = EVERYWHERE) -> 
                     raise Unavailable(why)
                 case Synced():
                     break
-    return Seen(tuple(sorted(objects, key=lambda each: each.name)), tuple(sorted(muddled)))
+    return ParsedObjects(tuple(sorted(objects, key=lambda each: each.name)), tuple(sorted(muddled)))
 
 
-class Addresses:
+class IpamObjects:
     """The door of IPAM. `namespace` is where the leases of the nodes are."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:

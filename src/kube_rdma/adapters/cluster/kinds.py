@@ -1,9 +1,9 @@
 """What the door carries: which kind of object, how its parts are decoded, what was found.
 
-A caller describes its kind once (`Kind`) and gets frozen values (`Stored`) ever after; the same
-door serves kube-rdma's own resources and those of Kubernetes. Field names in the wire's JSON are
-the caller's codec's business: `Codec(TypeAdapter(T).validate_json, TypeAdapter(T).dump_json)` with
-pydantic, `Codec.of(T)` for a dataclass whose fields are named as on the wire.
+A caller describes its kind once (`ObjectKind`) and gets frozen values (`Stored`) ever after; the
+same door serves kube-rdma's own resources and those of Kubernetes. Field names in the wire's JSON
+are the caller's codec's business: `Codec(TypeAdapter(T).validate_json, TypeAdapter(T).dump_json)`
+with pydantic, `Codec.of(T)` for a dataclass whose fields are named as on the wire.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Codec(Generic[T]):
+class ObjectCodec(Generic[T]):
     """JSON ↔ value, of one part of an object.
 
     `decode` raises ValueError or Refused for what it does not understand. Without `encode` the part
@@ -40,12 +40,12 @@ class Codec(Generic[T]):
         return cls(decoder.decode, msgspec.json.encode if writes else None)
 
 
-NOTHING: Codec[None] = Codec(lambda _: None)
+NOTHING: ObjectCodec[None] = ObjectCodec(lambda _: None)
 """Of a part that nobody wants to see."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[S, U]):
+class ObjectKind(Generic[S, U]):
     """One kind of object, as the API server names it, with the codecs of its two parts."""
 
     group: str  # "" for the core group
@@ -53,8 +53,8 @@ class Kind(Generic[S, U]):
     kind: str  # IPPool
     plural: str  # ippools
     namespaced: bool
-    spec: Codec[S]
-    status: Codec[U]
+    spec: ObjectCodec[S]
+    status: ObjectCodec[U]
 
     @property
     def api_version(self) -> str:

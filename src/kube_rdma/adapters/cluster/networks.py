@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import NOTHING, Codec, Kind
+from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.model.pod import PodState
@@ -24,34 +24,34 @@ class DefinitionSpec(msgspec.Struct, frozen=True):
     config: str = ""
 
 
-DEFINITION = Kind(
+DEFINITION = ObjectKind(
     *("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions"),
     namespaced=True,
-    spec=Codec.of(DefinitionSpec),
+    spec=ObjectCodec.of(DefinitionSpec),
     status=NOTHING,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class NetworkObject:
     """One object: the CNI configuration in it, and the resource that it belongs to."""
 
     config: bytes
     resource: str | None
 
 
-class Networks:
+class NetworkObjects:
     """The definitions of a cluster, and the status of its pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    async def read(self, namespace: str, name: str) -> Definition | None:
+    async def read(self, namespace: str, name: str) -> NetworkObject | None:
         """One definition, None when there is none; Refused where the resource is not installed."""
         stored = await self._cluster.get(DEFINITION, name, namespace)
         if stored is None:
             return None
-        return Definition(stored.spec.config.encode(), stored.annotation(RESOURCE))
+        return NetworkObject(stored.spec.config.encode(), stored.annotation(RESOURCE))
 
     async def tell(self, pod: PodState, annotations: tuple[tuple[str, str], ...]) -> None:
         """Write annotations of just this pod; Conflict when another one has its name by now."""

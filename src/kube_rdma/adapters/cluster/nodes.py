@@ -13,9 +13,9 @@ from fractions import Fraction
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import Codec, Kind, Stored, Where
+from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Changed, Cut, Gone, Muddled, Synced
+from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.model.node import NodeState, Taint
 
 
@@ -25,7 +25,7 @@ class _Taint(msgspec.Struct):
     value: str = ""
 
 
-class NodeSpec(msgspec.Struct, frozen=True):
+class NodeObjectSpec(msgspec.Struct, frozen=True):
     """The part of spec that is read."""
 
     unschedulable: bool = False
@@ -50,11 +50,11 @@ class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
     conditions: tuple[_Condition, ...] = ()
 
 
-NODE = Kind(
+NODE = ObjectKind(
     *("", "v1", "Node", "nodes"),
     namespaced=False,
-    spec=Codec.of(NodeSpec, writes=False),
-    status=Codec.of(NodeStatus, writes=False),
+    spec=ObjectCodec.of(NodeObjectSpec, writes=False),
+    status=ObjectCodec.of(NodeStatus, writes=False),
 )
 
 _QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]*)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i|)")
@@ -78,14 +78,14 @@ class Nodes:
 
     async def watch(
         self, name: str
-    ) -> AsyncGenerator[NodeState | Gone | Muddled | Synced | Cut, None]:
+    ) -> AsyncGenerator[NodeState | Deleted | Muddled | Synced | Cut, None]:
         """One node now and whenever it changes, without end; the other notices as in `watching`."""
         async with aclosing(self._cluster.watch(NODE, Where(name=name))) as notices:
             async for notice in notices:
                 yield node_state(notice.object) if isinstance(notice, Changed) else notice
 
 
-def node_state(node: Stored[NodeSpec, NodeStatus]) -> NodeState:
+def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
     """The model value of a Node object."""
     status = node.status or NodeStatus()
     conditions = {each.type: each.status for each in status.conditions}

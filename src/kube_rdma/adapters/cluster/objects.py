@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.calls import Calls, Pace, make
+from kube_rdma.adapters.cluster.calls import ApiRequests, RequestTiming, make
 from kube_rdma.adapters.cluster.errors import Conflict, Lost
-from kube_rdma.adapters.cluster.kinds import EVERYWHERE, Kind, Pairs, Stored, Wanted, Where
+from kube_rdma.adapters.cluster.kinds import EVERYWHERE, ObjectKind, Pairs, Stored, Wanted, Where
 from kube_rdma.adapters.cluster.watching import Level, Notice
 
 S = TypeVar("S")
@@ -33,8 +33,8 @@ class Cluster:
     Conflict (an Unavailable, `errors`) tells that the object is not as the caller believed.
     """
 
-    def __init__(self, transport: wire.Transport, pace: Pace | None = None) -> None:
-        self._calls = Calls(transport, pace or Pace())
+    def __init__(self, transport: wire.Transport, pace: RequestTiming | None = None) -> None:
+        self._calls = ApiRequests(transport, pace or RequestTiming())
 
     def last_contact(self) -> float | None:
         """When the last request that the API server's store answered was *sent*, by `Pace.clock`.
@@ -45,7 +45,9 @@ class Cluster:
         """
         return self._calls.contact
 
-    async def get(self, kind: Kind[S, U], name: str, namespace: str = "") -> Stored[S, U] | None:
+    async def get(
+        self, kind: ObjectKind[S, U], name: str, namespace: str = ""
+    ) -> Stored[S, U] | None:
         """The object of a name, None when there is none. The read is consistent."""
         try:
             body = await self._calls.call(make("get", kind, name, namespace))
@@ -55,7 +57,9 @@ class Cluster:
             return None
         return wire.stored(kind, body)
 
-    async def list(self, kind: Kind[S, U], where: Where = EVERYWHERE) -> tuple[Stored[S, U], ...]:
+    async def list(
+        self, kind: ObjectKind[S, U], where: Where = EVERYWHERE
+    ) -> tuple[Stored[S, U], ...]:
         """All objects of a selection, sorted by namespace and name. The read is consistent.
 
         Raise Unreadable (a Refused) when one of them is not understood: half a list is a lie.
@@ -64,13 +68,13 @@ class Cluster:
         objects = (wire.stored(kind, item) for item in documents)
         return tuple(sorted(objects, key=lambda each: (each.namespace, each.name)))
 
-    async def create(self, kind: Kind[S, U], wanted: Wanted[S]) -> Stored[S, U]:
+    async def create(self, kind: ObjectKind[S, U], wanted: Wanted[S]) -> Stored[S, U]:
         """Create an object; Conflict(EXISTS) when there is one of this name."""
         request = make("create", kind, "", wanted.namespace)
         body = wire.document(kind, wanted)
         return wire.stored(kind, await self._calls.call(replace(request, query=MANAGED, body=body)))
 
-    async def replace(self, kind: Kind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
+    async def replace(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
         """Write `changed`, which dataclasses.replace made of what was read; the status stays.
 
         Conflict(CHANGED) when somebody wrote it since, Conflict(GONE) when it is no more.
@@ -79,7 +83,7 @@ class Cluster:
         body = wire.document(kind, changed)
         return wire.stored(kind, await self._calls.call(replace(request, query=MANAGED, body=body)))
 
-    async def replace_status(self, kind: Kind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
+    async def replace_status(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
         """Write the status of `changed` and nothing else, with the same conflicts as `replace`."""
         request = make("update", kind, changed.name, changed.namespace)
         body = wire.document(kind, changed, status=_status(kind, changed.status))
@@ -87,7 +91,7 @@ class Cluster:
         return wire.stored(kind, await self._calls.call(request))
 
     async def apply(
-        self, kind: Kind[S, U], wanted: Wanted[S], *, force: bool = False
+        self, kind: ObjectKind[S, U], wanted: Wanted[S], *, force: bool = False
     ) -> Stored[S, U]:
         """Server-side apply: `wanted` is all that kube-rdma says of the object, made if missing.
 
@@ -97,7 +101,7 @@ class Cluster:
         return await self._apply(kind, wanted, wire.document(kind, wanted), force=force)
 
     async def apply_status(
-        self, kind: Kind[S, U], name: str, namespace: str, status: U, *, force: bool = False
+        self, kind: ObjectKind[S, U], name: str, namespace: str, status: U, *, force: bool = False
     ) -> Stored[S, U]:
         """Server-side apply of the status alone; Conflict(GONE) without the object."""
         wanted: Wanted[S] = Wanted(name, namespace)
@@ -106,7 +110,7 @@ class Cluster:
 
     async def patch(
         self,
-        kind: Kind[S, U],
+        kind: ObjectKind[S, U],
         name: str,
         namespace: str = "",
         *,
@@ -125,7 +129,9 @@ class Cluster:
         request = replace(request, query=MANAGED, body=body, content_type=wire.MERGE)
         return wire.stored(kind, await self._calls.call(request))
 
-    async def delete(self, kind: Kind[S, U], seen: Stored[S, U], *, unchanged: bool = True) -> bool:
+    async def delete(
+        self, kind: ObjectKind[S, U], seen: Stored[S, U], *, unchanged: bool = True
+    ) -> bool:
         """Delete the object that was `seen`; False when it is gone already.
 
         Conflict when another object has its name by now, or, if it has to be `unchanged`, when
@@ -145,7 +151,7 @@ class Cluster:
         return True
 
     def watch(
-        self, kind: Kind[S, U], where: Where = EVERYWHERE
+        self, kind: ObjectKind[S, U], where: Where = EVERYWHERE
     ) -> AsyncGenerator[Notice[S, U], None]:
         """What is there, then what changes, without end: see `watching`. Close it with aclosing.
 
@@ -153,13 +159,13 @@ class Cluster:
         """
         return Level(self._calls, kind, where).run()
 
-    async def write(self, request: wire.Request) -> bytes:
+    async def write(self, request: wire.ApiRequest) -> bytes:
         """Carry a request that is about no Kind (Events); the body of the answer."""
         return await self._calls.call(request)
 
     async def _apply(
         self,
-        kind: Kind[S, U],
+        kind: ObjectKind[S, U],
         wanted: Wanted[S],
         body: bytes,
         *,
@@ -176,7 +182,7 @@ class Cluster:
         return wire.stored(kind, await self._calls.call(request))
 
 
-def _status(kind: Kind[Any, U], status: U | None) -> bytes:
+def _status(kind: ObjectKind[Any, U], status: U | None) -> bytes:
     if kind.status.encode is None or status is None:
         raise TypeError(f"the codec of {kind.kind} writes no status, or there is none")
     return kind.status.encode(status)

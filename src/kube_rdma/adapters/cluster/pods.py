@@ -6,7 +6,7 @@ import msgspec
 
 from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.errors import Conflict, Lost
-from kube_rdma.adapters.cluster.kinds import Codec, Kind, Stored, Where
+from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.pod import PodState
 
@@ -24,11 +24,11 @@ class PodStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
-POD = Kind(
+POD = ObjectKind(
     *("", "v1", "Pod", "pods"),
     namespaced=True,
-    spec=Codec.of(PodSpec, writes=False),
-    status=Codec.of(PodStatus, writes=False),
+    spec=ObjectCodec.of(PodSpec, writes=False),
+    status=ObjectCodec.of(PodStatus, writes=False),
 )
 
 
@@ -60,7 +60,7 @@ class Pods:
             "metadata": {"name": pod.name, "namespace": pod.namespace},
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
-        request = wire.Request(
+        request = wire.ApiRequest(
             *("create", "", "v1", POD.plural, pod.namespace, pod.name, "eviction"),
             body=msgspec.json.encode(eviction),
         )

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kube_rdma.adapters.cluster import wire
-from kube_rdma.adapters.cluster.calls import Calls
+from kube_rdma.adapters.cluster.calls import ApiRequests
 from kube_rdma.adapters.cluster.errors import Expired, failure
-from kube_rdma.adapters.cluster.kinds import Kind, Stored, Where
+from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored, Where
 from kube_rdma.model.errors import Refused, Unavailable
 
 S = TypeVar("S")
@@ -34,7 +34,7 @@ class Changed(Generic[S, U]):
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class Deleted:
     """The object is no more, or no longer belongs to the selection."""
 
     name: str
@@ -65,7 +65,7 @@ class Cut:
     why: str
 
 
-Notice = Changed[S, U] | Gone | Muddled | Synced | Cut
+Notice = Changed[S, U] | Deleted | Muddled | Synced | Cut
 
 
 class Level(Generic[S, U]):
@@ -75,7 +75,7 @@ class Level(Generic[S, U]):
     a Cut: an API server that starts forbids for seconds what it will allow.
     """
 
-    def __init__(self, calls: Calls, kind: Kind[S, U], where: Where) -> None:
+    def __init__(self, calls: ApiRequests, kind: ObjectKind[S, U], where: Where) -> None:
         self._calls = calls
         self._kind = kind
         self._where = where
@@ -137,7 +137,7 @@ class Level(Generic[S, U]):
                 if gone.key in self._reported:
                     yield self._forget(gone)
             case "ERROR":
-                request = wire.Request(
+                request = wire.ApiRequest(
                     "watch", self._kind.group, self._kind.version, self._kind.plural
                 )
                 raise failure(request, wire.answer_of(item))
@@ -155,6 +155,6 @@ class Level(Generic[S, U]):
         except wire.Unreadable as error:
             yield Muddled(new.name, new.namespace, str(error))
 
-    def _forget(self, gone: wire.Identity) -> Gone:
+    def _forget(self, gone: wire.Identity) -> Deleted:
         del self._reported[gone.key]
-        return Gone(gone.name, gone.namespace, gone.uid)
+        return Deleted(gone.name, gone.namespace, gone.uid)

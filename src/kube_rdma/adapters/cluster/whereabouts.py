@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import NOTHING, Codec, Kind
+from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -19,7 +19,7 @@ class Allocation(msgspec.Struct, frozen=True):
     ifname: str = ""
 
 
-class PoolSpec(msgspec.Struct, frozen=True):
+class WhereaboutsPoolSpec(msgspec.Struct, frozen=True):
     """A range, and its allocations by their distance from the range's first address."""
 
     range: str = ""
@@ -40,22 +40,22 @@ class AttachmentSpec(msgspec.Struct, frozen=True):
     config: str = ""
 
 
-POOL = Kind(
+POOL = ObjectKind(
     *("whereabouts.cni.cncf.io", "v1alpha1", "IPPool", "ippools"),
     namespaced=True,
-    spec=Codec.of(PoolSpec, writes=False),
+    spec=ObjectCodec.of(WhereaboutsPoolSpec, writes=False),
     status=NOTHING,
 )
-RESERVATION = Kind(
+RESERVATION = ObjectKind(
     *("whereabouts.cni.cncf.io", "v1alpha1", "OverlappingRangeIPReservation"),
     "overlappingrangeipreservations",
     namespaced=True,
-    spec=Codec.of(ReservationSpec, writes=False),
+    spec=ObjectCodec.of(ReservationSpec, writes=False),
     status=NOTHING,
 )
-ATTACHMENT = Kind(
+ATTACHMENT = ObjectKind(
     *("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions"),
     namespaced=True,
-    spec=Codec.of(AttachmentSpec, writes=False),
+    spec=ObjectCodec.of(AttachmentSpec, writes=False),
     status=NOTHING,
 )

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import Kind, Owner, Pairs, Stored, Wanted, Where
+from kube_rdma.adapters.cluster.kinds import ObjectKind, Owner, Pairs, Stored, Wanted, Where
 from kube_rdma.model.errors import Refused, Unavailable
 
 FIELD_MANAGER = "kube-rdma"
@@ -25,7 +25,7 @@ Named = TypeVar("Named")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One call. `verb` is the one of RBAC, `name` is empty for a whole collection."""
 
     verb: str  # get, list, watch, create, update, patch, delete
@@ -86,11 +86,11 @@ class Answer:
 class Transport(Protocol):
     """Carries one request. Raises Unavailable when no answer comes."""
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: ApiRequest) -> Answer:
         """Carry it and return the whole answer, whatever its status."""
         ...
 
-    def stream(self, request: Request, seconds: float) -> AbstractAsyncContextManager[Stream]:
+    def stream(self, request: ApiRequest, seconds: float) -> AbstractAsyncContextManager[Stream]:
         """Carry a watch; silence for longer than `seconds` raises Unavailable while reading."""
         ...
 
@@ -170,7 +170,9 @@ class Identity:
 class Unreadable(Refused):
     """An object that the caller's codec does not understand; `name` and `namespace` say which."""
 
-    def __init__(self, kind: Kind[Any, Any], namespace: str, name: str, why: Exception) -> None:
+    def __init__(
+        self, kind: ObjectKind[Any, Any], namespace: str, name: str, why: Exception
+    ) -> None:
         self.namespace = namespace
         self.name = name
         where = f"{namespace}/{name}" if namespace else name
@@ -196,7 +198,7 @@ def parse(data: bytes, what: type[Named]) -> Named:
         ) from error
 
 
-def stored(kind: Kind[Spec, Status], data: bytes) -> Stored[Spec, Status]:
+def stored(kind: ObjectKind[Spec, Status], data: bytes) -> Stored[Spec, Status]:
     """Decode one object; raise Unreadable when the codec does not understand it."""
     document = parse(data, _Object)
     meta = document.metadata
@@ -248,7 +250,7 @@ def line(data: bytes) -> tuple[str, bytes]:
 
 
 def document(
-    kind: Kind[Spec, Any],
+    kind: ObjectKind[Spec, Any],
     item: Wanted[Spec] | Stored[Spec, Any],
     *,
     with_spec: bool = True,

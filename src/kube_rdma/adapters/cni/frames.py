@@ -23,7 +23,7 @@ REQUEST_HEADER = _REQUEST.size
 ANSWER_HEADER = _ANSWER.size
 
 
-class Mode(IntEnum):
+class ShimMode(IntEnum):
     """What the shim was run as."""
 
     CNI = 0
@@ -34,12 +34,12 @@ class Mode(IntEnum):
 class RequestHead:
     """What a request announces of itself; lengths in bytes."""
 
-    mode: Mode
+    mode: ShimMode
     environment: int
     input: int
 
 
-def request(mode: Mode, environment: bytes, input_: bytes) -> bytes:
+def request(mode: ShimMode, environment: bytes, input_: bytes) -> bytes:
     """The bytes of a request."""
     head = _REQUEST.pack(b"krq1", mode, len(environment), len(input_))
     return head + environment + input_
@@ -48,11 +48,11 @@ def request(mode: Mode, environment: bytes, input_: bytes) -> bytes:
 def request_head(head: bytes) -> RequestHead | None:
     """What the first REQUEST_HEADER bytes say; None when no shim sends such."""
     magic, mode, environment, input_ = _REQUEST.unpack(head)
-    if magic != b"krq1" or mode not in tuple(Mode):
+    if magic != b"krq1" or mode not in tuple(ShimMode):
         return None
     if environment > MAX_ENVIRONMENT or input_ > MAX_INPUT:
         return None
-    return RequestHead(Mode(mode), environment, input_)
+    return RequestHead(ShimMode(mode), environment, input_)
 
 
 def answer(exit_code: int, output: bytes) -> bytes:

@@ -149,7 +149,7 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
             args=args,
             previous=_result(document.prevResult) if document.prevResult else None,
             valid=tuple(
-                cni.Attachment(ContainerId(one.containerID), InterfaceName(one.ifname))
+                cni.CniAttachment(ContainerId(one.containerID), InterfaceName(one.ifname))
                 for one in document.valid or ()
             ),
             plugin=document.type,
@@ -164,7 +164,7 @@ def decode_hook(state: bytes) -> cni.HookCall:
     return cni.HookCall(document.id, document.pid, state)
 
 
-def encode(call: cni.Call, result: cni.Result) -> bytes:
+def encode(call: cni.Call, result: cni.CniResult) -> bytes:
     """The result of an ADD in the version of the call: the previous one with kube-rdma's behind it.
 
     A plugin that asks for addresses wants just these.
@@ -279,11 +279,11 @@ def _annotations(document: _Config) -> tuple[tuple[str, str], ...] | None:
     return tuple(sorted((annotations or {}).items()))
 
 
-def _result(result: _Result) -> cni.Result:
+def _result(result: _Result) -> cni.CniResult:
     dns = result.dns
-    return cni.Result(
+    return cni.CniResult(
         tuple(
-            cni.Link(one.name, one.mac, one.sandbox, one.mtu, one.socketPath, one.pciID)
+            cni.CniInterface(one.name, one.mac, one.sandbox, one.mtu, one.socketPath, one.pciID)
             for one in result.interfaces or ()
         ),
         tuple(
@@ -317,7 +317,7 @@ def _omit_empty(**values: object) -> dict[str, object]:
     return {key: value for key, value in values.items() if value not in (None, "", [], 0)}
 
 
-def _interface_out(link: cni.Link, version: int) -> dict[str, object]:
+def _interface_out(link: cni.CniInterface, version: int) -> dict[str, object]:
     newer = {"mtu": link.mtu, "socketPath": link.socket_path, "pciID": link.pci}
     return {
         "name": link.name,

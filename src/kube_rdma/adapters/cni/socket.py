@@ -24,7 +24,7 @@ import structlog
 
 from kube_rdma.adapters.cni import frames
 from kube_rdma.adapters.cni import protocol as wire
-from kube_rdma.model.cni import Call, HookCall, Result, Verb
+from kube_rdma.model.cni import Call, CniResult, HookCall, Verb
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
 SOCKET = Path("/run/kube-rdma/agent.sock")
@@ -33,7 +33,7 @@ _NS_GET_NSTYPE, _CLONE_NEWNET = 0xB703, 0x40000000  # linux/nsfs.h, linux/sched.
 _BACKLOG = 1024
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
-Handler = Callable[[Call], Awaitable[Result]]
+Handler = Callable[[Call], Awaitable[CniResult]]
 Hook = Callable[[HookCall], Awaitable[None]]
 
 
@@ -48,7 +48,7 @@ class Limits:
 
 @dataclass(slots=True)
 class _Request:
-    mode: frames.Mode
+    mode: frames.ShimMode
     environment: bytes
     input: bytes
     descriptors: list[int] = field(default_factory=list)
@@ -168,7 +168,7 @@ class CniSocket:
             await loop.sock_sendall(connection, frames.answer(code, output))
 
     async def _answer(self, request: _Request) -> tuple[int, bytes]:
-        if request.mode is frames.Mode.CREATE_RUNTIME:
+        if request.mode is frames.ShimMode.CREATE_RUNTIME:
             return await self._answer_hook(request.input)
         verb, version = None, wire.version_of(request.input)
         try:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kube_rdma.model.binding import ContainerId, PodName
-from kube_rdma.model.cni import Attachment
+from kube_rdma.model.cni import CniAttachment
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ip import InterfaceName
 
@@ -106,7 +106,7 @@ class MissedDeletes:
         except OSError as error:
             raise _unavailable(path, error) from error
 
-    def present(self) -> tuple[Attachment, ...]:
+    def present(self) -> tuple[CniAttachment, ...]:
         """Every one, sorted by name; raise Unavailable when the folder cannot be read."""
         try:
             names = sorted(path.name for path in self.path.iterdir())
@@ -114,11 +114,11 @@ class MissedDeletes:
             raise _unavailable(self.path, error) from error
         parts = [name.partition("@") for name in names]
         return tuple(
-            Attachment(ContainerId(container), InterfaceName(interface))
+            CniAttachment(ContainerId(container), InterfaceName(interface))
             for container, _, interface in parts
         )
 
-    def forget(self, attachment: Attachment) -> None:
+    def forget(self, attachment: CniAttachment) -> None:
         """It is done; raise Unavailable when the folder cannot be changed."""
         try:
             path = self.path / f"{attachment.container}@{attachment.interface}"

@@ -41,7 +41,7 @@ _TEXTS: dict[type, Callable[[str], object]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RecordForm:
     """What a dataclass is called on disk, and each of its fields, by key.
 
     `identity` are the keys that tell a value from the others in its list; none: all of them.
@@ -53,25 +53,27 @@ class Form:
     identity: tuple[str, ...] = ()
 
 
-def form(of: type, tag: str, keys: str, identity: str = "") -> Form:
+def form(of: type, tag: str, keys: str, identity: str = "") -> RecordForm:
     """A Form out of words: a word is a key, or ``key=field`` where the field has another name."""
     pairs = (word.partition("=") for word in keys.split())
-    return Form(of, tag, {key: field or key for key, _, field in pairs}, tuple(identity.split()))
+    return RecordForm(
+        of, tag, {key: field or key for key, _, field in pairs}, tuple(identity.split())
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
     """A form, with the type of what each of its keys holds, and the keys that must be there."""
 
-    form: Form
+    form: RecordForm
     types: Mapping[str, Any]
     required: frozenset[str]
 
 
-class Codec:
+class RecordCodec:
     """Speaks one table of forms."""
 
-    def __init__(self, forms: Iterable[Form]) -> None:
+    def __init__(self, forms: Iterable[RecordForm]) -> None:
         self._forms = {entry.of: entry for entry in forms}
         self._tags = {entry.tag: entry for entry in self._forms.values()}
         self._shapes: dict[type, _Shape] = {}
@@ -145,7 +147,7 @@ class Codec:
             return str  # of a str's own kind, as PciAddress is, the text alone
         raise TypeError(f"a record cannot hold {kind.__name__}, no form is for it")
 
-    def _fields_encoder(self, entry: Form) -> Callable[[Any], Json]:
+    def _fields_encoder(self, entry: RecordForm) -> Callable[[Any], Json]:
         pairs = tuple(entry.fields.items())
 
         def encoded(value: Any) -> Json:

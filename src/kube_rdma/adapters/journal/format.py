@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kube_rdma.adapters.journal.codec import Codec, form
+from kube_rdma.adapters.journal.codec import RecordCodec, form
 from kube_rdma.model import function_step, step
 from kube_rdma.model.attachment import Attachment, GivenAddress, Plan, PluginResult, Sandbox
 from kube_rdma.model.binding import Binding, PodName, Promise
 from kube_rdma.model.cni import Dns
 from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.ip import Booking, JournalIdentity, Lease
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pool import AppliedPools, ExtraInfo, FunctionRange, PoolSpec, Selector
 
 # The kinds of record that each journal holds, by the word in their envelope.
@@ -55,7 +55,7 @@ FORMS = (
     # their steps
     form(step.MakeLink, "MakeLink", "kind parent name mark mode mtu mac pkey inside"),
     form(step.TakeLink, "TakeLink", "link name pci mtu mac up soft addresses"),
-    form(Host, "Host", "index name"),
+    form(PlannedHostLink, "Host", "index name"),
     form(function_step.SetFunction, "SetFunction", "place wanted found=previous"),
     form(function_step.RebindFunction, "RebindFunction", "pci physical driver guid found=previous"),
     form(function_step.FunctionPlace, "FunctionPlace", "physical pci number"),
@@ -95,4 +95,4 @@ FORMS = (
     form(JournalIdentity, "Identity", "journal"),
 )
 
-CODEC = Codec(FORMS)
+CODEC = RecordCodec(FORMS)

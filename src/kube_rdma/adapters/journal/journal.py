@@ -21,7 +21,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
-from kube_rdma.adapters.journal.codec import Codec
+from kube_rdma.adapters.journal.codec import RecordCodec
 from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.adapters.journal.format import CODEC
 from kube_rdma.model.errors import Broken, Refused, Unavailable
@@ -63,7 +63,9 @@ class Journal(Generic[T]):
     from a thread. Calls for different records may overlap.
     """
 
-    def __init__(self, disk: Disk, kinds: Mapping[str, type[T]], codec: Codec = CODEC) -> None:
+    def __init__(
+        self, disk: Disk, kinds: Mapping[str, type[T]], codec: RecordCodec = CODEC
+    ) -> None:
         self._disk = disk
         self._kinds = {of: kind for kind, of in kinds.items()}
         self._types = dict(kinds)

@@ -15,7 +15,7 @@ from grpclib import Status
 
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerStub
-from kube_rdma.adapters.kubelet.rpc import CallFailed, Line, calling
+from kube_rdma.adapters.kubelet.rpc import CallFailed, RpcConnection, calling
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.holding import Allocatable, Holding
 from kube_rdma.model.pool import ShareId
@@ -35,12 +35,12 @@ class PodResources:
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
-        self._line: Line | None = None
+        self._line: RpcConnection | None = None
 
     @contextmanager
     def connected(self) -> Iterator[None]:
         """Keep one connection for all calls in the block, which has to be in the running loop."""
-        self._line = Line(self._socket)
+        self._line = RpcConnection(self._socket)
         try:
             yield
         finally:

@@ -85,7 +85,7 @@ async def calling(socket: Path) -> AsyncIterator[Channel]:
         channel.close()
 
 
-class Line:
+class RpcConnection:
     """A connection that is kept from call to call; a new one costs as much as two calls.
 
     What is asked has to be a question: it is asked again when the other side has restarted.

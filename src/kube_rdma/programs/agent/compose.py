@@ -25,7 +25,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_events import RtnlEvents
 from kube_rdma.adapters.kernel.netlink.uevents import Uevents
 from kube_rdma.adapters.kernel.pod.namespaces import links_inside
 from kube_rdma.adapters.kernel.sriov.addresses import give_addresses
-from kube_rdma.adapters.kernel.sriov.functions import Sriov
+from kube_rdma.adapters.kernel.sriov.functions import SriovCards
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 from kube_rdma.adapters.kernel.sysfs.port_watch import read_states
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, Folders, find_folders
@@ -39,12 +39,12 @@ from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import AppliedPools
 from kube_rdma.model.runtime import Runtime
-from kube_rdma.programs.agent.dependencies import Doors
-from kube_rdma.programs.agent.dependencies import NetworkSide as Networks
+from kube_rdma.programs.agent.dependencies import AgentDependencies
+from kube_rdma.programs.agent.dependencies import PodNetworkService as Networks
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.late_binding.binder import Binder, Neighbours
+from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies
 from kube_rdma.programs.agent.late_binding.late import Late, Never
-from kube_rdma.programs.agent.node.kernel_events import Announcements, Kernel
+from kube_rdma.programs.agent.node.kernel_events import Announcements, KernelSources
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
 from kube_rdma.programs.agent.virtual_functions import BOOT_ID, Sources
 from kube_rdma.rules.late_binding.cdi import KUBELET, cdi_works
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 
 HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for the agent, if it is
 CHAR_NODES = HOST_DEV / CHAR_FOLDER
-_SRIOV = Sriov(give=give_addresses)
+_SRIOV = SriovCards(give=give_addresses)
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Places:
+class AgentPlaces:
     """Files and folders of the host, at the paths that this process sees."""
 
     kubelet_root: Path | None  # None: it is looked for
@@ -72,26 +72,26 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Options:
+class AgentOptions:
     """The options of the command."""
 
     config: Path | None
     node: str | None  # name of this node's object; with it the API server is used
     kubeconfig: Path | None
     registry: Registry
-    places: Places
+    places: AgentPlaces
     networks: bool = False
     namespace: str = "kube-rdma"  # of own objects
 
 
 @asynccontextmanager
-async def opened(options: Options) -> AsyncIterator[Doors]:
+async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
     """The doors of this node; raise Refused for what cannot be used at all."""
     root = options.places.kubelet_root
     folders = find_folders(KNOWN if root is None else (root, FIXED))
     kubelet = KubeletView(PodResources(folders.pod_resources) if folders.pod_resources else None)
     kept = KeptSurvey()
-    doors = Doors(
+    doors = AgentDependencies(
         config=options.config,
         kernel=_kernel(kept),
         serve=partial(serve, options.registry, folders),
@@ -109,8 +109,12 @@ async def opened(options: Options) -> AsyncIterator[Doors]:
 
 
 async def _with_node(
-    doors: Doors, options: Options, folders: Folders, kept: KeptSurvey, stack: AsyncExitStack
-) -> Doors:
+    doors: AgentDependencies,
+    options: AgentOptions,
+    folders: Folders,
+    kept: KeptSurvey,
+    stack: AsyncExitStack,
+) -> AgentDependencies:
     """The doors of role `node` too: the API server, and late binding where it works."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.connect import connect
@@ -139,21 +143,21 @@ async def _with_node(
     if works:
         late = _binder(replace(doors, node=node), options, (read_pod, concerned), stack)
     if options.networks:
-        from kube_rdma.programs.agent.pod_networks.service import Machine, NetworkSide, Site
+        from kube_rdma.programs.agent.pod_networks.service import Machine, NetworkSite, NodeNetworks
 
         places = options.places
-        site = Site(
+        site = NetworkSite(
             *(options.node, options.namespace, places.host, places.state_dir, places.socket),
             runtime=places.runtime_socket,
         )
         machine = Machine(kept, infos=doors.device_infos)
-        networks = NetworkSide(site, cluster, doors.kubelet, late, machine)
+        networks = NodeNetworks(site, cluster, doors.kubelet, late, machine)
     return replace(doors, node=node, late=late, networks=networks)
 
 
 def _binder(
-    doors: Doors,
-    options: Options,
+    doors: AgentDependencies,
+    options: AgentOptions,
     pods: tuple[
         Callable[[PodName], Awaitable[PodState | None]], Callable[[PodState], Awaitable[bool]]
     ],
@@ -161,7 +165,7 @@ def _binder(
 ) -> Binder:
     read_pod, concerned = pods
     journal = stack.enter_context(Journal(Folder(options.places.state_dir / "bindings"), BINDINGS))
-    to = Neighbours(
+    to = BinderDependencies(
         journal,
         CdiFolder(options.places.cdi_dir),
         doors.kubelet,
@@ -174,7 +178,7 @@ def _binder(
     return Binder(to)
 
 
-def _functions(options: Options, stack: AsyncExitStack) -> Sources:
+def _functions(options: AgentOptions, stack: AsyncExitStack) -> Sources:
     """Virtual functions with a memory, which is opened when a policy wishes for some."""
 
     def journal() -> Journal[MadeFunctions]:
@@ -184,7 +188,7 @@ def _functions(options: Options, stack: AsyncExitStack) -> Sources:
     return Sources(_SRIOV.make, journal, BOOT_ID.read_text().strip(), read_uses)
 
 
-def _applied(options: Options, stack: AsyncExitStack) -> Journal[AppliedPools]:
+def _applied(options: AgentOptions, stack: AsyncExitStack) -> Journal[AppliedPools]:
     """The memory of what shares mean, without which a restart could change it below a pod."""
     return stack.enter_context(Journal(Folder(options.places.state_dir / "pools"), POOLS))
 
@@ -211,14 +215,16 @@ async def _runtime(socket: Path) -> Runtime | None:
         return None
 
 
-def _kernel(kept: KeptSurvey) -> Kernel:
+def _kernel(kept: KeptSurvey) -> KernelSources:
     announcements: list[tuple[str, Announcements]] = [
         ("devices that come and go", Uevents),
         ("links and addresses", RtnlEvents),
     ]
     states = partial(read_states, Path("/sys"))
     if not HOST_DEV.is_dir():
-        return Kernel(kept.take, announcements, links_inside=links_inside, port_states=states)
+        return KernelSources(
+            kept.take, announcements, links_inside=links_inside, port_states=states
+        )
     announcements.append(("device nodes", partial(CharNodes, CHAR_NODES)))
     gone = partial(missing, folder=CHAR_NODES)
-    return Kernel(kept.take, announcements, gone, links_inside, states)
+    return KernelSources(kept.take, announcements, gone, links_inside, states)

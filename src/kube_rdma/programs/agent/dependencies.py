@@ -22,13 +22,13 @@ from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.mode_changes import OpenJournal
 from kube_rdma.programs.agent.late_binding.late import Late, Never
 from kube_rdma.programs.agent.node.interface import Alone, NodeSide
-from kube_rdma.programs.agent.node.kernel_events import Kernel
+from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.agent.virtual_functions import Sources
 
 Serve = Callable[[Offer, Answers], Served]
 
 
-class NetworkSide(Protocol):
+class PodNetworkService(Protocol):
     """Pod networks beside the plugin; programs/agent/pod_networks/service."""
 
     def offered(self, pools: Mapping[str, Pool], withdrawn: Sequence[str] = ()) -> None:
@@ -42,16 +42,16 @@ class NetworkSide(Protocol):
 
 
 @dataclass(frozen=True)
-class Doors:
+class AgentDependencies:
     """Where each neighbour is reached."""
 
     config: Path | None
-    kernel: Kernel
+    kernel: KernelSources
     serve: Serve
     kubelet: KubeletView = field(default_factory=lambda: KubeletView(None))
     node: NodeSide = field(default_factory=Alone)
     late: Late = field(default_factory=lambda: Never("the agent runs without role node"))
     device_infos: DeviceInfoFolder | None = None
-    networks: NetworkSide | None = None
+    networks: PodNetworkService | None = None
     functions: Sources | None = None  # None: virtual functions are nobody's wish here
     applied: OpenJournal | None = None

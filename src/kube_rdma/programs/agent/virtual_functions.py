@@ -55,7 +55,7 @@ class Sources:
     uses: Callable[[Collection[str]], Mapping[str, Use]] = lambda _: {}
 
 
-class Functions:
+class VirtualFunctions:
     """One per agent; `tasks` runs the acts and `changed` is called after them."""
 
     def __init__(

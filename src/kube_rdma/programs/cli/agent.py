@@ -121,7 +121,7 @@ def agent(
     from kube_rdma.adapters.kubelet.registry import Registry
     from kube_rdma.adapters.runtime.cri import find_socket
     from kube_rdma.programs import logs
-    from kube_rdma.programs.agent.compose import Options, Places, opened
+    from kube_rdma.programs.agent.compose import AgentOptions, AgentPlaces, opened
     from kube_rdma.programs.agent.device_plugin.loop import run_plugin
     from kube_rdma.programs.process import until_signal
 
@@ -132,14 +132,14 @@ def agent(
     if "node" in roles and not node_name:
         raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
     more["runtime_socket"] = more["runtime_socket"] or find_socket()
-    options = Options(
+    options = AgentOptions(
         config=config if config or "node" in roles else CONFIG,
         node=node_name if "node" in roles else None,
         kubeconfig=kubeconfig,
         registry=Registry(more.pop("registry")),
         networks=more.pop("networks"),
         namespace=more.pop("namespace"),
-        places=Places(**more),
+        places=AgentPlaces(**more),
     )
 
     async def run() -> None:

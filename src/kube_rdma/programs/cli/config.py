@@ -120,7 +120,7 @@ def _on_node(configuration: Config, sysfs: Path | None) -> OnNode:
     from kube_rdma.programs.survey import take_survey
     from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
     from kube_rdma.rules.pools.selection import why_not
-    from kube_rdma.views.pools import LeftOut, OnNode
+    from kube_rdma.views.pools import OnNode, PoollessCard
 
     survey = take_survey(sysfs)
     facts = NodeFacts(survey, node_cards(survey), configuration.pools, configuration.functions)
@@ -128,7 +128,7 @@ def _on_node(configuration: Config, sysfs: Path | None) -> OnNode:
     functions = {card.function.seat.pci: card.function for card in verdict.cards if card.function}
     taken = {card.id for pool in verdict.pools for card in pool.cards}
     left_out = tuple(
-        LeftOut(
+        PoollessCard(
             card,
             tuple(
                 (spec.resource, why_not(spec, card, functions) or "")

@@ -119,7 +119,7 @@ def _watch(sysfs: Path | None, output: str) -> None:
     from kube_rdma.adapters.kernel.netlink.rtnl_events import RtnlEvents
     from kube_rdma.adapters.kernel.netlink.uevents import Uevents
     from kube_rdma.programs.watch import watch
-    from kube_rdma.views.changes import Change, entry, line
+    from kube_rdma.views.changes import SurveyChange, entry, line
 
     if sysfs is not None:
         raise Refused(
@@ -128,7 +128,7 @@ def _watch(sysfs: Path | None, output: str) -> None:
             where="--watch",
         )
 
-    def tell(changes: tuple[Change, ...]) -> None:
+    def tell(changes: tuple[SurveyChange, ...]) -> None:
         now = datetime.now().astimezone()
         for change in changes:
             click.echo(json.dumps(entry(change, now)) if output == "json" else line(change, now))

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kube_rdma.model.selftest import Asked, Kind
+from kube_rdma.model.selftest import SelftestRequest, TrialKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kube_rdma.model.selftest import LeftOut, Result, Trial
-    from kube_rdma.programs.selftest import Doors
+    from kube_rdma.model.selftest import Trial, TrialResult, UntriedCard
+    from kube_rdma.programs.selftest import SelftestDependencies
 
 _PAGE_WIDTH = 100  # columns, where the output is not a terminal
 
@@ -40,7 +40,7 @@ _PAGE_WIDTH = 100  # columns, where the output is not a terminal
 @click.option(
     "--kind",
     "kinds",
-    type=click.Choice([kind.value for kind in Kind]),
+    type=click.Choice([kind.value for kind in TrialKind]),
     multiple=True,
     help="What to try; may be repeated. Without it, whatever fits the card.",
 )
@@ -54,7 +54,9 @@ def verify(hardware: bool, cards: tuple[str, ...], kinds: tuple[str, ...], yes: 
     """
     if not hardware:
         raise click.UsageError("Say what to verify: --hardware-selftest.")
-    asked = Asked(tuple(dict.fromkeys(cards)), tuple(Kind(kind) for kind in dict.fromkeys(kinds)))
+    asked = SelftestRequest(
+        tuple(dict.fromkeys(cards)), tuple(TrialKind(kind) for kind in dict.fromkeys(kinds))
+    )
     from kube_rdma.programs.selftest import listening, real_doors
 
     if yes and os.geteuid() != 0:
@@ -73,7 +75,9 @@ def verify(hardware: bool, cards: tuple[str, ...], kinds: tuple[str, ...], yes: 
         sys.exit(1)
 
 
-def verified(asked: Asked, doors: Doors, say: Callable[[str], None], *, yes: bool) -> bool:
+def verified(
+    asked: SelftestRequest, doors: SelftestDependencies, say: Callable[[str], None], *, yes: bool
+) -> bool:
     """Show or do it, and say whether every plan passed.
 
     Raise Refused when there is none to try.
@@ -97,11 +101,11 @@ def verified(asked: Asked, doors: Doors, say: Callable[[str], None], *, yes: boo
     return _all_passed(outcomes)
 
 
-def _refuse_nothing(tried: tuple[Trial | LeftOut, ...]) -> None:
+def _refuse_nothing(tried: tuple[Trial | UntriedCard, ...]) -> None:
     from kube_rdma.model.errors import Refused
-    from kube_rdma.model.selftest import LeftOut
+    from kube_rdma.model.selftest import UntriedCard
 
-    if all(isinstance(one, LeftOut) for one in tried):
+    if all(isinstance(one, UntriedCard) for one in tried):
         raise Refused(
             "there is no plan to try on these cards, for the reasons above",
             remedy="Name another card with --card, or another kind with --kind",
@@ -109,7 +113,7 @@ def _refuse_nothing(tried: tuple[Trial | LeftOut, ...]) -> None:
         )
 
 
-def _all_passed(outcomes: tuple[Result | LeftOut, ...]) -> bool:
-    from kube_rdma.model.selftest import Result
+def _all_passed(outcomes: tuple[TrialResult | UntriedCard, ...]) -> bool:
+    from kube_rdma.model.selftest import TrialResult
 
-    return all(one.passed for one in outcomes if isinstance(one, Result))
+    return all(one.passed for one in outcomes if isinstance(one, TrialResult))

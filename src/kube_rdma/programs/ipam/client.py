@@ -34,7 +34,7 @@ from kube_rdma.model.ip import (
     PodUid,
 )
 from kube_rdma.model.ip import PoolName as Pool
-from kube_rdma.programs.ipam.node import Addresses, Doors
+from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 
 _READY = 60.0  # seconds until all nodes have their right
 _TRIES = 5  # for one pod
@@ -80,8 +80,8 @@ async def _run(nodes: tuple[str, ...], load: Load, places: tuple[Path | None, st
         givers = []
         for node in nodes:
             cluster = await stack.enter_async_context(connect(kubeconfig))
-            doors = Doors(cluster, namespace, Folder(journals / node))
-            giver = Addresses(NodeName(node), BootId(f"boot of {node}"), doors)
+            doors = IpamDependencies(cluster, namespace, Folder(journals / node))
+            giver = NodeAddresses(NodeName(node), BootId(f"boot of {node}"), doors)
             givers.append(await stack.enter_async_context(giver))
         async with asyncio.timeout(_READY):
             for giver in givers:
@@ -101,7 +101,7 @@ async def _run(nodes: tuple[str, ...], load: Load, places: tuple[Path | None, st
         await asyncio.to_thread(sys.stdin.readline)  # others may want what these nodes have left
 
 
-async def _ready(giver: Addresses) -> None:
+async def _ready(giver: NodeAddresses) -> None:
     while True:
         try:
             await giver.check()
@@ -111,7 +111,7 @@ async def _ready(giver: Addresses) -> None:
             return
 
 
-async def _load(giver: Addresses, node: str, load: Load) -> list[dict[str, Any]]:
+async def _load(giver: NodeAddresses, node: str, load: Load) -> list[dict[str, Any]]:
     pods: list[dict[str, Any]] = []
     for number in range(load.pods):
         container = ContainerId(f"{node}-{number}")
@@ -133,7 +133,7 @@ async def _load(giver: Addresses, node: str, load: Load) -> list[dict[str, Any]]
     return pods
 
 
-async def _patiently(giver: Addresses, request: Ask) -> tuple[tuple[Lease, ...], int]:
+async def _patiently(giver: NodeAddresses, request: Ask) -> tuple[tuple[Lease, ...], int]:
     """Ask again when it was refused, as the runtime does; raise the last refusal."""
     for refusals in range(_TRIES):
         try:

@@ -17,18 +17,18 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.ip import Board, NodeName
 from kube_rdma.programs.ipam.mirror import Mirror
-from kube_rdma.programs.ipam.pace import Pace
+from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Runner
-from kube_rdma.rules.ipam.gc import Post, Scene, patrol
+from kube_rdma.rules.ipam.gc import ClusterView, Post, patrol
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"  # KEP-2268: nothing of the node runs any more
 
 log = structlog.get_logger()
 
 
-async def run_patrol(cluster: Cluster, namespace: str, pace: Pace | None = None) -> None:
+async def run_patrol(cluster: Cluster, namespace: str, pace: IpamTiming | None = None) -> None:
     """Fence, reclaim and tidy up until cancelled. `namespace`: of the nodes' leases."""
-    pace = pace or Pace()
+    pace = pace or IpamTiming()
     pools = Mirror(ipam_objects.IP_POOL, _rest_and_board)
     blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block)
     leases = Mirror(
@@ -39,7 +39,7 @@ async def run_patrol(cluster: Cluster, namespace: str, pace: Pace | None = None)
     nodes = Mirror(NODE, _is_serving)
     mirrors: tuple[Mirror[Any], ...] = (pools, blocks, leases, nodes)
     post = Post(rest=0.0, timing=pace.timing)
-    runner = Runner(ipam_objects.Addresses(cluster, namespace), pace)
+    runner = Runner(ipam_objects.IpamObjects(cluster, namespace), pace)
     async with asyncio.TaskGroup() as tasks:
         for mirror in mirrors:
             tasks.create_task(mirror.follow(cluster, pace.pause))
@@ -49,7 +49,7 @@ async def run_patrol(cluster: Cluster, namespace: str, pace: Pace | None = None)
             if not any(mirror.trouble for mirror in mirrors):
                 # Never less than before: a pool that was taken away may have addresses that rest.
                 post.rest = max([post.rest, *(rest for rest, _ in pools.values.values())])
-                scene = Scene(
+                scene = ClusterView(
                     {block.cell: block for block in blocks.values.values()},
                     {lease.node: lease for lease in leases.values.values()},
                     tuple(board for _, board in pools.values.values()),

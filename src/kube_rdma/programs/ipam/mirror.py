@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from kube_rdma.adapters.cluster.kinds import EVERYWHERE, Kind, Stored, Where
+from kube_rdma.adapters.cluster.kinds import EVERYWHERE, ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Changed, Cut, Gone, Muddled, Notice, Synced
+from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Notice, Synced
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
@@ -32,7 +32,7 @@ class Mirror(Generic[V]):
 
     def __init__(
         self,
-        kind: Kind[Any, Any],
+        kind: ObjectKind[Any, Any],
         read: Callable[[Stored[Any, Any]], V],
         changed: Callable[[V | None, V | None], None] = lambda _old, _new: None,
         where: Where = EVERYWHERE,
@@ -63,7 +63,7 @@ class Mirror(Generic[V]):
         match notice:
             case Changed(stored):
                 self._show(stored)
-            case Gone(name):
+            case Deleted(name):
                 self._well(name)
                 self._set(name, None)
             case Muddled(name, why=why):

@@ -38,7 +38,7 @@ from kube_rdma.model.ip import (
 )
 from kube_rdma.programs.ipam.ledger import Ledger
 from kube_rdma.programs.ipam.mirror import Mirror
-from kube_rdma.programs.ipam.pace import Pace
+from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Handler, Runner
 from kube_rdma.rules.ipam import agent as serve
 from kube_rdma.rules.ipam import effects as talk
@@ -54,7 +54,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class IpamDependencies:
     """Whom the node needs. `namespace` is where the leases of the nodes are, `disk` the journal's
     folder, /var/lib/kube-rdma/addresses."""
 
@@ -70,18 +70,18 @@ class _Pool:
     board: Board
 
 
-class Addresses:
-    """A Giver (port.py): ``async with Addresses(node, boot, doors) as addresses``.
+class NodeAddresses:
+    """A Giver (port.py): ``async with NodeAddresses(node, boot, doors) as addresses``.
 
     Entering reads the journal and raises Broken when it cannot be relied on, Unavailable when the
     disk fails; it does not wait for the API server.
     """
 
     def __init__(
-        self, node: NodeName, boot: BootId, doors: Doors, pace: Pace | None = None
+        self, node: NodeName, boot: BootId, doors: IpamDependencies, pace: IpamTiming | None = None
     ) -> None:
         self._node, self._boot, self._doors = node, boot, doors
-        self._pace = pace or Pace()
+        self._pace = pace or IpamTiming()
         self._stack = AsyncExitStack()
         self._watching: asyncio.Task[None] | None = None
         self._requests: set[asyncio.Task[Any]] = set()
@@ -98,7 +98,7 @@ class Addresses:
                 self._node, ledger.journal, self._boot, duration=self._pace.timing.contact
             )
             state = load(self._node, ledger.bookings, self.now())
-            self._desk = talk.Desk(mine, state, self._pace.timing)
+            self._desk = talk.IpamAgentState(mine, state, self._pace.timing)
             self._boards: dict[PoolName, Board] = {}
             self._desk.boards = self._boards
             self._pools = Mirror(ipam_objects.IP_POOL, _pool, self._pool_changed)
@@ -107,7 +107,7 @@ class Addresses:
                 talk.Remove: ledger.remove,
                 talk.ListBlocks: self._list,
             }
-            door = ipam_objects.Addresses(self._doors.cluster, self._doors.namespace)
+            door = ipam_objects.IpamObjects(self._doors.cluster, self._doors.namespace)
             self._runner = Runner(door, self._pace, own)
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             loops = [

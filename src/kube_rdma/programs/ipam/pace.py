@@ -16,7 +16,7 @@ def boot_time() -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class IpamTiming:
     """Tests have their own.
 
     `call` is how long one call to the API server may take, `tick` how often a node looks after

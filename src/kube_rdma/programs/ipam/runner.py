@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 import structlog
 
-from kube_rdma.adapters.cluster.ipam_objects import Addresses as Door
+from kube_rdma.adapters.cluster.ipam_objects import IpamObjects as Door
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ip import Block, Cell
-from kube_rdma.programs.ipam.pace import Pace
+from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.rules.ipam import effects as talk
 from kube_rdma.rules.ipam.effects import Act, Talk
 
@@ -40,7 +40,7 @@ class Runner:
     """
 
     def __init__(
-        self, door: Door, pace: Pace, own: Mapping[type[Act], Handler] | None = None
+        self, door: Door, pace: IpamTiming, own: Mapping[type[Act], Handler] | None = None
     ) -> None:
         self.refusal: Refused | None = None
         self._door = door

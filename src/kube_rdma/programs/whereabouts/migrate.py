@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from kube_rdma.adapters.cluster import ipam_objects, whereabouts
-from kube_rdma.adapters.cluster.kinds import Kind, Stored, Wanted
+from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored, Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.wire import Unreadable
@@ -18,7 +18,7 @@ from kube_rdma.api.ip_pool_status import IPPoolStatus
 from kube_rdma.api.ip_words import address
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import Address, IPPool
-from kube_rdma.programs.whereabouts.plan import Change, Plan, Present, plan, read
+from kube_rdma.programs.whereabouts.plan import MigrationPlan, PoolChange, Present, plan, read
 from kube_rdma.views.ip import Migration
 
 IMPORTED = "kube-rdma.io/whereabouts-addresses"
@@ -27,7 +27,7 @@ S = TypeVar("S")
 U = TypeVar("U")
 
 
-async def take_over(cluster: Cluster, *, is_dry: bool) -> Plan:
+async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
     """The plan, done unless it is dry; raise Unavailable when somebody wrote a pool meanwhile."""
     legacy = read(
         await _legacy(cluster, whereabouts.ATTACHMENT),
@@ -48,7 +48,7 @@ async def take_over(cluster: Cluster, *, is_dry: bool) -> Plan:
     return migration_plan
 
 
-def shown(migration_plan: Plan) -> Migration:
+def shown(migration_plan: MigrationPlan) -> Migration:
     """The plan as the views show it."""
     return Migration(
         tuple((c.pool.name, "create" if c.is_new else "update") for c in migration_plan.changes),
@@ -65,7 +65,7 @@ def shown(migration_plan: Plan) -> Migration:
     )
 
 
-async def _legacy(cluster: Cluster, kind: Kind[S, U]) -> tuple[Stored[S, U], ...]:
+async def _legacy(cluster: Cluster, kind: ObjectKind[S, U]) -> tuple[Stored[S, U], ...]:
     """All objects of a kind that others define."""
     try:
         return await cluster.list(kind)
@@ -80,7 +80,7 @@ async def _legacy(cluster: Cluster, kind: Kind[S, U]) -> tuple[Stored[S, U], ...
 
 async def _write(
     cluster: Cluster,
-    change: Change,
+    change: PoolChange,
     existing: Stored[IPPool, IPPoolStatus] | None,
 ) -> None:
     note = (IMPORTED, ",".join(map(str, change.imported)))

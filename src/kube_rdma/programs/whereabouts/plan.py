@@ -15,7 +15,11 @@ from ipaddress import ip_network
 import msgspec
 
 from kube_rdma.adapters.cluster.kinds import Stored
-from kube_rdma.adapters.cluster.whereabouts import AttachmentSpec, PoolSpec, ReservationSpec
+from kube_rdma.adapters.cluster.whereabouts import (
+    AttachmentSpec,
+    ReservationSpec,
+    WhereaboutsPoolSpec,
+)
 from kube_rdma.api import ip_conf
 from kube_rdma.api.document import Value
 from kube_rdma.api.ip_words import address as read_address
@@ -42,7 +46,7 @@ class Allocated:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptAddress:
     """An address that stays with its pod, and so is given to nobody else."""
 
     address: Address
@@ -73,7 +77,7 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PoolChange:
     """A pool to write, and the addresses that are excluded from it for pods of whereabouts."""
 
     pool: IPPool
@@ -82,11 +86,11 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MigrationPlan:
     """What the migration does. Sentences: `over` needs no care any more, `unmapped` needs some."""
 
-    changes: tuple[Change, ...] = ()
-    kept: tuple[Kept, ...] = ()
+    changes: tuple[PoolChange, ...] = ()
+    kept: tuple[KeptAddress, ...] = ()
     over: tuple[str, ...] = ()
     unmapped: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -94,7 +98,7 @@ class Plan:
 
 def read(
     attachments: Iterable[Stored[AttachmentSpec, None]],
-    pools: Iterable[Stored[PoolSpec, None]],
+    pools: Iterable[Stored[WhereaboutsPoolSpec, None]],
     reservations: Iterable[Stored[ReservationSpec, None]],
 ) -> Legacy:
     """All that whereabouts left, as values."""
@@ -115,7 +119,7 @@ def read(
     return Legacy(tuple(ours.values()), tuple(allocated.values()), tuple(faults), tuple(notes))
 
 
-def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Plan:
+def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> MigrationPlan:
     """What to do; pure."""
     living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if pod.phase not in _OVER}
     kept, over, unmapped = [], [], list(legacy.faults)
@@ -142,7 +146,7 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Plan:
         for name in pool_names:
             takes[name].add(allocation.address)
         kept.append(
-            Kept(
+            KeptAddress(
                 allocation.address,
                 allocation.network,
                 allocation.pod,
@@ -153,7 +157,7 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Plan:
         )
         unmapped += _contested(allocation, present.blocks)
     changes = [_change(pool, takes[pool.name], present) for pool in legacy.pools]
-    return Plan(
+    return MigrationPlan(
         tuple(change for change in changes if change),
         tuple(kept),
         tuple(over),
@@ -203,7 +207,7 @@ def _is_whereabouts(plugin: Mapping[str, Value]) -> bool:
     return isinstance(ipam, dict) and ipam.get("type") == "whereabouts"
 
 
-def _allocations(pool: Stored[PoolSpec, None], faults: list[str]) -> list[Allocated]:
+def _allocations(pool: Stored[WhereaboutsPoolSpec, None], faults: list[str]) -> list[Allocated]:
     source = f"whereabouts IPPool {pool.name}"
     try:
         subnet = ip_network(pool.spec.range, strict=False)
@@ -263,7 +267,7 @@ def _contested(allocation: Allocated, blocks: Iterable[Block]) -> list[str]:
     ]
 
 
-def _change(pool: IPPool, taken: set[Address], present: Present) -> Change | None:
+def _change(pool: IPPool, taken: set[Address], present: Present) -> PoolChange | None:
     """The pool without the addresses of living pods; None when it is so already."""
     current = present.pools.get(pool.name)
     before = present.imported.get(pool.name, frozenset())
@@ -274,4 +278,4 @@ def _change(pool: IPPool, taken: set[Address], present: Present) -> Change | Non
     wanted = replace(base, excludes=(*excludes, *(Span(each, each) for each in imported)))
     if current and wanted.excludes == current.excludes and set(imported) == before:
         return None
-    return Change(wanted, tuple(imported), is_new=current is None)
+    return PoolChange(wanted, tuple(imported), is_new=current is None)

@@ -11,10 +11,10 @@ from dataclasses import replace
 from ipaddress import ip_interface
 from itertools import count
 
-from kube_rdma.model.attachment import Attached, GrantedShare, HostNetwork, Plan, Seat, Wish
+from kube_rdma.model.attachment import Attached, GrantedShare, HostNetwork, NetworkSeat, Plan, Wish
 from kube_rdma.model.binding import Edits, HeldShare
 from kube_rdma.model.card import Card
-from kube_rdma.model.cni import Dns, Link, LinkAddress, LinkRoute, Result
+from kube_rdma.model.cni import CniInterface, CniResult, Dns, LinkAddress, LinkRoute
 from kube_rdma.model.device import Device
 from kube_rdma.model.pool import Bind
 from kube_rdma.model.step import AddRoute, AddRule, MakeRdma
@@ -30,7 +30,7 @@ def seat(
     before: Sequence[Plan],
     node: HostNetwork,
     table: int | None = None,
-) -> Seat:
+) -> NetworkSeat:
     """Where the network goes, so that many calls come to what one for all of them would.
 
     `before` are the pod's other interfaces. `table` is the caller's own choice of a routing table.
@@ -78,15 +78,17 @@ def edits(
     return {held: Edits(tuple(sorted(device_nodes))) for held, device_nodes in paths.items()}
 
 
-def result(plan: Plan, attached: Attached, netns: str, dns: Dns | None) -> Result:
+def result(plan: Plan, attached: Attached, netns: str, dns: Dns | None) -> CniResult:
     """The answer to ADD: an interface of the pod, its addresses, and its routes in the main table.
 
     Default routes are the caller's to set.
     """
     routes = (step for step in plan.steps if isinstance(step, AddRoute) and step.table is None)
-    return Result(
+    return CniResult(
         links=(
-            Link(attached.interface, attached.mac, netns, attached.mtu, pci=attached.pci or ""),
+            CniInterface(
+                attached.interface, attached.mac, netns, attached.mtu, pci=attached.pci or ""
+            ),
         ),
         addresses=tuple(
             LinkAddress(ip_interface((one.address, one.prefix)), one.gateway, 0)

@@ -22,14 +22,14 @@ from kube_rdma.model.attachment import (
     GrantedShare,
     HostLink,
     HostNetwork,
-    Seat,
+    NetworkSeat,
     Way,
     Wish,
 )
 from kube_rdma.model.card import Card
 from kube_rdma.model.function_step import FunctionSettings, RebindFunction, SetFunction
 from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach import guids
@@ -44,7 +44,7 @@ def with_guids(wish: Wish, wanted: FunctionSettings) -> FunctionSettings:
     return replace(wanted, node_guid=request[1], port_guid=request[1]) if request else wanted
 
 
-def with_own_guids(seat: Seat, reported: FunctionSettings) -> FunctionSettings:
+def with_own_guids(seat: NetworkSeat, reported: FunctionSettings) -> FunctionSettings:
     """What the physical function reports, with the GUIDs to be set back.
 
     Those that it has set (it reports zeros where it has none), else those that the function has.
@@ -57,7 +57,7 @@ def with_own_guids(seat: Seat, reported: FunctionSettings) -> FunctionSettings:
     )
 
 
-def rebinding(seat: Seat) -> Iterator[RebindFunction]:
+def rebinding(seat: NetworkSeat) -> Iterator[RebindFunction]:
     """The driver, where the function gets GUIDs."""
     request, place, card = guids.asked(seat.wish), seat.link.virtual, seat.card
     if request and place and card and card.pci and card.function and card.function.driver:
@@ -66,27 +66,27 @@ def rebinding(seat: Seat) -> Iterator[RebindFunction]:
         yield RebindFunction(card.pci, place.pci, card.function.driver, request[1], previous_guid)
 
 
-def partition(seat: Seat) -> Iterator[AwaitPartition]:
+def partition(seat: NetworkSeat) -> Iterator[AwaitPartition]:
     """The partition that the pod's interface is in, if the network names one."""
     if seat.wish.network.pkey is not None and seat.link.pci is not None:
         yield AwaitPartition(seat.link.pci, seat.wish.network.pkey)
 
 
-def taken_as(seat: Seat) -> InterfaceName:
+def taken_as(seat: NetworkSeat) -> InterfaceName:
     """What a card's own link is called in the pod: ib<number> where a child has the pod's name."""
     if seat.wish.network.pkey is None:
         return seat.wish.ask.interface
     return InterfaceName(f"ib{seat.number}")
 
 
-def child(seat: Seat, mark: Mark) -> Iterator[Step]:
+def child(seat: NetworkSeat, mark: Mark) -> Iterator[Step]:
     """The interface of a partition on the link that was taken."""
     pkey, parent = seat.wish.network.pkey, taken_as(seat)
     if pkey is not None:
         yield SetLink(parent)
         yield MakeLink(
             kind=VirtualKind.IPOIB,
-            parent=Host(seat.link.index, parent),
+            parent=PlannedHostLink(seat.link.index, parent),
             name=seat.wish.ask.interface,
             mark=mark,
             mtu=seat.wish.network.mtu,
@@ -135,7 +135,7 @@ def refuse_isolation(wish: Wish, mode: NamespaceMode) -> None:
 
 
 def refuse_taken(
-    placed: Sequence[Seat],
+    placed: Sequence[NetworkSeat],
     attachments: Sequence[Attachment],
     node: HostNetwork,
     claimed: Mapping[str, str] = MappingProxyType({}),

@@ -23,15 +23,15 @@ from kube_rdma.model.attachment import (
     GivenAddress,
     HostNetwork,
     NetworkRoute,
+    NetworkSeat,
     Plan,
     Sandbox,
-    Seat,
     Way,
 )
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import Address, InterfaceName, Subnet
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import (
     AddAddress,
     AddRoute,
@@ -69,7 +69,7 @@ _MODES = {Way.MACVLAN: "bridge", Way.IPVLAN: "l2", Way.IPOIB: ""}
 
 def plans(
     sandbox: Sandbox,
-    seats: Sequence[Seat],
+    seats: Sequence[NetworkSeat],
     given: Sequence[Given],
     node: HostNetwork,
     called: Sequence[Plan] = (),
@@ -151,7 +151,7 @@ def subnet_of(address: GivenAddress) -> Subnet:
     return ip_network((address.address, address.prefix), strict=False)
 
 
-def _whole(seat: Seat, leased: Mapping[InterfaceName, Given]) -> Given:
+def _whole(seat: NetworkSeat, leased: Mapping[InterfaceName, Given]) -> Given:
     """All addresses and routes of the interface: of the pool, of the documents, of the pod."""
     network, ask = seat.wish.network, seat.wish.ask
     given = leased.get(ask.interface, Given(ask.interface))
@@ -165,14 +165,14 @@ def _whole(seat: Seat, leased: Mapping[InterfaceName, Given]) -> Given:
     return replace(given, addresses=(*given.addresses, *static, *asked), routes=routes)
 
 
-def _link(container: ContainerId, seat: Seat, mode: NamespaceMode) -> Iterator[Step]:
+def _link(container: ContainerId, seat: NetworkSeat, mode: NamespaceMode) -> Iterator[Step]:
     """The link comes into the pod; with it, where the kernel does that, its RDMA device."""
     link, network, ask = seat.link, seat.wish.network, seat.wish.ask
     if seat.way is not Way.TAKE:
         yield from partition(seat)
         yield MakeLink(
             kind=VirtualKind(seat.way),
-            parent=Host(link.index, link.name),
+            parent=PlannedHostLink(link.index, link.name),
             name=ask.interface,
             mark=mark(container, ask.interface),
             mode=network.mode or _MODES[seat.way],
@@ -181,7 +181,7 @@ def _link(container: ContainerId, seat: Seat, mode: NamespaceMode) -> Iterator[S
             pkey=network.pkey,
         )
         return
-    host_link = Host(link.index, link.name)
+    host_link = PlannedHostLink(link.index, link.name)
     soft = soft_links(seat.card) if seat.card else ()
     state = (link.mtu, link.mac, link.up)
     take = TakeLink(host_link, taken_as(seat), link.pci, *state, soft, link.addresses)
@@ -198,7 +198,7 @@ def _link(container: ContainerId, seat: Seat, mode: NamespaceMode) -> Iterator[S
     yield from child(seat, mark(container, ask.interface))
 
 
-def _settings(seat: Seat, given: Given, crowded: bool) -> Iterator[Step]:
+def _settings(seat: NetworkSeat, given: Given, crowded: bool) -> Iterator[Step]:
     network, ask, name = seat.wish.network, seat.wish.ask, given.interface
     wanted = {f"net/{tree}/{name}/{key}": value for tree, key, value in network.sysctls}
     if crowded:
@@ -214,7 +214,7 @@ def _settings(seat: Seat, given: Given, crowded: bool) -> Iterator[Step]:
         yield AddAddress(name, address.address, address.prefix)
 
 
-def _can_ask(seat: Seat) -> bool:
+def _can_ask(seat: NetworkSeat) -> bool:
     """Whether an answer could be heard before the address is there.
 
     InfiniBand has other frames; ipvlan hands an ARP answer to the link that has its target address,
@@ -224,7 +224,7 @@ def _can_ask(seat: Seat) -> bool:
 
 
 def _talk(
-    container: ContainerId, seat: Seat, given: Given, routes: Sequence[AddRoute]
+    container: ContainerId, seat: NetworkSeat, given: Given, routes: Sequence[AddRoute]
 ) -> Iterator[Step]:
     """RDMA, routes, and what it takes until peers can be reached."""
     name, devices = given.interface, seat.devices
@@ -240,7 +240,7 @@ def _talk(
 
 
 def _main_routes(
-    seated: Sequence[tuple[Seat, Given]], called: Sequence[Plan]
+    seated: Sequence[tuple[NetworkSeat, Given]], called: Sequence[Plan]
 ) -> dict[InterfaceName, tuple[AddRoute, ...]]:
     """What each interface adds to the pod's main table, where a destination has one route.
 
@@ -302,9 +302,9 @@ def _everywhere(gateway: Address) -> Subnet:
     return ip_network("0.0.0.0/0" if gateway.version == 4 else "::/0")
 
 
-def _refuse_twice(seated: Sequence[tuple[Seat, Given]]) -> None:
+def _refuse_twice(seated: Sequence[tuple[NetworkSeat, Given]]) -> None:
     """An address on two interfaces of one pod, or twice on one."""
-    first: dict[Address, Seat] = {}
+    first: dict[Address, NetworkSeat] = {}
     for seat, given in seated:
         for address in given.addresses:
             if other := first.get(address.address):
@@ -315,7 +315,9 @@ def _refuse_twice(seated: Sequence[tuple[Seat, Given]]) -> None:
             first[address.address] = seat
 
 
-def _refuse_default_routes(seated: Sequence[tuple[Seat, Given]], called: Sequence[Plan]) -> None:
+def _refuse_default_routes(
+    seated: Sequence[tuple[NetworkSeat, Given]], called: Sequence[Plan]
+) -> None:
     """A pod has one default route of each family."""
     first = {step.to.version: str(step.name) for step in _default_steps(called)}
     for seat, _ in seated:
@@ -332,7 +334,7 @@ def _default_steps(called: Sequence[Plan]) -> Iterator[AddRoute]:
     return (step for step in steps if not step.to.prefixlen)
 
 
-def _refuse_far(seat: Seat, given: Given) -> None:
+def _refuse_far(seat: NetworkSeat, given: Given) -> None:
     """Gateways that the interface cannot reach; the kernel would refuse their routes."""
     hops = [(_default(at), via) for at, via in enumerate(seat.wish.ask.default_routes)]
     families = {one.address.version for one in given.addresses}

@@ -19,7 +19,7 @@ from kube_rdma.model.attachment import (
     GrantedShare,
     NetworkAsk,
     NetworkKind,
-    Seat,
+    NetworkSeat,
     Way,
     Wish,
 )
@@ -94,7 +94,7 @@ def unknown(asks: Sequence[NetworkAsk], names: Sequence[str], places: Sequence[s
     return Refused.all(faults)
 
 
-def with_card_addresses(seats: Sequence[Seat], given: Sequence[Given]) -> tuple[Given, ...]:
+def with_card_addresses(seats: Sequence[NetworkSeat], given: Sequence[Given]) -> tuple[Given, ...]:
     """What each interface gets, with the addresses that its card brings along from the node.
 
     Raise Refused where they are required and there are none, or the card does not move.
@@ -108,7 +108,9 @@ def with_card_addresses(seats: Sequence[Seat], given: Sequence[Given]) -> tuple[
     return tuple(by_interface.values())
 
 
-def with_default_routes(seats: Sequence[Seat], given: Sequence[Given]) -> tuple[Seat, ...]:
+def with_default_routes(
+    seats: Sequence[NetworkSeat], given: Sequence[Given]
+) -> tuple[NetworkSeat, ...]:
     """The seats with the gateways that the default route of an entry leads to.
 
     Raise Refused for an entry whose addresses have none.
@@ -136,7 +138,7 @@ def _miscounted(resource: str, asking: Sequence[Wish], shares: int) -> Refused:
     )
 
 
-def _of_card(seat: Seat) -> Iterator[GivenAddress]:
+def _of_card(seat: NetworkSeat) -> Iterator[GivenAddress]:
     """The first address of each family, as Cello takes them; the gateway is that of host-local."""
     wanted = seat.wish.network.card_addresses
     if wanted is CardAddresses.STAY:
@@ -167,7 +169,7 @@ def _gateway(address: GivenAddress) -> Address | None:
     return None if gateway == address.address else gateway
 
 
-def _routed(seat: Seat, given: Mapping[InterfaceName, Given]) -> Seat:
+def _routed(seat: NetworkSeat, given: Mapping[InterfaceName, Given]) -> NetworkSeat:
     wish = seat.wish
     addresses = given[wish.ask.interface].addresses if wish.ask.interface in given else ()
     gateways: dict[int, Address] = {}

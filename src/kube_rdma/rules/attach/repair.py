@@ -46,7 +46,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RepairView:
     """One look: the sandboxes were listed before the attachments were read.
 
     `pods` are those of the node, none while others give pods their networks. `gone`: containers
@@ -71,7 +71,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RepairState:
     """What has to be known from one look to the next, by container.
 
     `lacking`: since when it lacks its networks, `absent`: since when the runtime does not know it,
@@ -90,14 +90,14 @@ class Decided:
 
     missing: tuple[PodSandbox, ...]
     orphans: tuple[ContainerId, ...]
-    state: State
+    state: RepairState
 
 
-def decide(seen: Seen, before: State, now: float) -> Decided:
+def decide(seen: RepairView, before: RepairState, now: float) -> Decided:
     """What is wrong, and how long it has been so."""
     lacking = {one.container: one for one in _lacking(seen) if one.container not in before.content}
     absent = _absent(seen)
-    state = State(
+    state = RepairState(
         lacking={container: before.lacking.get(container, now) for container in lacking},
         absent={container: before.absent.get(container, now) for container in absent},
         tried=_kept(before.tried, lacking),
@@ -112,7 +112,7 @@ def decide(seen: Seen, before: State, now: float) -> Decided:
     return Decided(missing, orphans, state)
 
 
-def failed(state: State, container: ContainerId, now: float, *, refused: bool) -> State:
+def failed(state: RepairState, container: ContainerId, now: float, *, refused: bool) -> RepairState:
     """After a repair that came to nothing."""
     last = state.tried.get(container, Tried(0, 0, 0.0))
     pause = min(LONGEST, FIRST * 2.0 ** min(last.failures, 16))
@@ -120,12 +120,12 @@ def failed(state: State, container: ContainerId, now: float, *, refused: bool) -
     return replace(state, tried={**state.tried, container: tried})
 
 
-def asks_for_nothing(state: State, container: ContainerId) -> State:
+def asks_for_nothing(state: RepairState, container: ContainerId) -> RepairState:
     """After a repair that had nothing to do: its annotation is an empty list, for one."""
     return replace(state, content=state.content | {container})
 
 
-def is_hopeless(state: State, container: ContainerId, pod: PodState) -> bool:
+def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bool:
     """Whether to evict: it runs without its networks, and giving them has failed often enough.
 
     A pod that does not run yet is held back by PreStartContainer or waits for its images; nothing
@@ -150,7 +150,7 @@ def is_owed(sandbox: PodSandbox, pod: PodState, asking: int | None, chained: int
     return sandbox.created >= max(asking, chained)
 
 
-def due(state: State, now: float) -> float:
+def due(state: RepairState, now: float) -> float:
     """When something will have to be done, as far as is known; infinity for never."""
     missing = [_due(state, container) for container in state.lacking.keys() - state.content]
     orphans = [since + ABSENT for since in state.absent.values()]
@@ -174,7 +174,7 @@ def is_others(pod: PodState) -> bool:
     return any(isinstance(one, dict) and not one.get("default") for one in entries)
 
 
-def _lacking(seen: Seen) -> Iterable[PodSandbox]:
+def _lacking(seen: RepairView) -> Iterable[PodSandbox]:
     """The living sandboxes of pods that ask, without a complete attachment; the newest of a pod."""
     pods = {
         (PodName(pod.namespace, pod.name), pod.runtime_uid)
@@ -189,7 +189,7 @@ def _lacking(seen: Seen) -> Iterable[PodSandbox]:
     return [one for one in newest.values() if one.container not in {*complete, *seen.foreign}]
 
 
-def _absent(seen: Seen) -> list[ContainerId]:
+def _absent(seen: RepairView) -> list[ContainerId]:
     """Complete attachments without a sandbox. One without an answered ADD may be under way."""
     sandboxes = {one.container: one for one in seen.sandboxes}
     # The agent's own pod has a sandbox: if a runtime lists none, the kubelet asks another one.
@@ -205,7 +205,7 @@ def _absent(seen: Seen) -> list[ContainerId]:
     return containers
 
 
-def _due(state: State, container: ContainerId) -> float:
+def _due(state: RepairState, container: ContainerId) -> float:
     if tried := state.tried.get(container):
         return tried.due
     return state.lacking[container] + GRACE

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kube_rdma.model.attachment import Attached, Plan, Seat
+from kube_rdma.model.attachment import Attached, NetworkSeat, Plan
 from kube_rdma.model.binding import Edits, HeldShare
 from kube_rdma.model.device import CharKind, Device, Gid, GidType
 from kube_rdma.model.ip import gid_of
@@ -17,7 +17,7 @@ from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import MakeRdma
 
 
-def as_named(placed: Sequence[Seat], view: PodView) -> tuple[Seat, ...]:
+def as_named(placed: Sequence[NetworkSeat], view: PodView) -> tuple[NetworkSeat, ...]:
     """The seats with the names that their RDMA devices have now.
 
     A driver that was bound again has made them again, and the old name may be another device's.
@@ -25,14 +25,14 @@ def as_named(placed: Sequence[Seat], view: PodView) -> tuple[Seat, ...]:
     return tuple(replace(seat, devices=tuple(_names(seat, view))) for seat in placed)
 
 
-def rdma_names(plans: Sequence[Plan], seats: Sequence[Seat]) -> tuple[str, ...]:
+def rdma_names(plans: Sequence[Plan], seats: Sequence[NetworkSeat]) -> tuple[str, ...]:
     """The RDMA devices that the pod uses: made for it, or those of its cards."""
     made = [step.name for plan in plans for step in plan.steps if isinstance(step, MakeRdma)]
     return tuple(dict.fromkeys((*made, *(name for seat in seats for name in seat.devices))))
 
 
 def attached(
-    plans: Sequence[Plan], seats: Sequence[Seat], view: PodView, devices: Sequence[Device]
+    plans: Sequence[Plan], seats: Sequence[NetworkSeat], view: PodView, devices: Sequence[Device]
 ) -> tuple[Attached, ...]:
     """Each interface as it is in the pod, in the order of the annotation."""
     links = {link.name: link for link in view.links}
@@ -71,7 +71,10 @@ def char_paths(devices: Sequence[Device], rdma_cm: str | None) -> tuple[str, ...
 
 
 def edits(
-    plans: Sequence[Plan], placed: Sequence[Seat], devices: Sequence[Device], rdma_cm: str | None
+    plans: Sequence[Plan],
+    placed: Sequence[NetworkSeat],
+    devices: Sequence[Device],
+    rdma_cm: str | None,
 ) -> dict[HeldShare, Edits]:
     """By share the device nodes of its interface's RDMA devices: each container gets its own."""
     by_name = {device.name: device for device in devices}
@@ -85,7 +88,7 @@ def edits(
     return by_share
 
 
-def _names(seat: Seat, view: PodView) -> Iterator[str]:
+def _names(seat: NetworkSeat, view: PodView) -> Iterator[str]:
     pci = {device.name: device.pci for device in seat.card.devices} if seat.card else {}
     for name in seat.devices:
         current = [one.name for one in view.rdma if one.pci and one.pci == pci.get(name)]

@@ -17,7 +17,7 @@ from kube_rdma.model.attachment import (
     HostLink,
     HostNetwork,
     NetworkKind,
-    Seat,
+    NetworkSeat,
     Way,
     Wish,
 )
@@ -52,7 +52,7 @@ Choice = tuple[GrantedShare, Card]
 
 def seats(
     wishes: Sequence[Wish], granted: Sequence[GrantedShare], node: HostNetwork
-) -> tuple[Seat, ...]:
+) -> tuple[NetworkSeat, ...]:
     """Where each network goes, in the order of the annotation; other plugins' are left out.
 
     `granted` are the pod's shares, container by container. Raise Refused when shares, cards or
@@ -193,7 +193,7 @@ def is_link(link: HostLink, name: str) -> bool:
     return name == link.name or name.lower() in (link.pci, link.mac.lower())
 
 
-def _seat(number: int, wish: Wish, choice: Choice | None, node: HostNetwork) -> Seat:
+def _seat(number: int, wish: Wish, choice: Choice | None, node: HostNetwork) -> NetworkSeat:
     share, card = choice or (None, None)
     link = _link(wish, card, node)
     way = _way(wish, share, link)
@@ -209,13 +209,13 @@ def _seat(number: int, wish: Wish, choice: Choice | None, node: HostNetwork) -> 
         remedy = "Use a network of type macvlan or kube-rdma, or a pool of mode exclusive"
         raise refused(wish, "type", problem, remedy)
     if card is None or share is None:
-        return Seat(wish, number, way, link)
+        return NetworkSeat(wish, number, way, link)
     if not wish.network.rdma:
-        return Seat(wish, number, way, link, card, share.held)
+        return NetworkSeat(wish, number, way, link, card, share.held)
     soft, devices = _rdma(wish, way, card, link, node)
     iwarp = soft == "siw" or (devices and all(d.node_type == _IWARP for d in card.devices))
     roce = bool(soft or devices) and link.link_type != _INFINIBAND and not iwarp
-    return Seat(wish, number, way, link, card, share.held, soft, devices, roce)
+    return NetworkSeat(wish, number, way, link, card, share.held, soft, devices, roce)
 
 
 def _link(wish: Wish, card: Card | None, node: HostNetwork) -> HostLink:
@@ -339,8 +339,8 @@ def _refuse_too_many(wishes: Sequence[Wish], granted: Sequence[GrantedShare]) ->
             raise refused(asking[len(shares)], "resource", problem, remedy)
 
 
-def _refuse_taken_twice(placed: Sequence[Seat]) -> None:
-    first: dict[int, Seat] = {}
+def _refuse_taken_twice(placed: Sequence[NetworkSeat]) -> None:
+    first: dict[int, NetworkSeat] = {}
     for seat in placed:
         other = first.setdefault(seat.link.index, seat)
         if other is not seat and Way.TAKE in (other.way, seat.way):

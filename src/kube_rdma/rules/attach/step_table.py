@@ -49,7 +49,7 @@ def _nothing(_: Any) -> tuple[Undo, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StepRow:
     """`lacks`: what is not, or no longer, as the Step made it, without a stop; "" when it is done.
 
     `undone`: what takes it back, in this order.
@@ -186,26 +186,26 @@ def _plugin(step: CallPlugin, seen: PodView) -> str:
     return f"the interface of type {types} is not there"
 
 
-ROWS: Mapping[type[Step], Row] = {
-    MakeLink: Row(_made_link, lambda step: (RemoveLink(step.name, step.mark),)),
-    TakeLink: Row(_taken_link, _given_back),
-    SetFunction: Row(
+ROWS: Mapping[type[Step], StepRow] = {
+    MakeLink: StepRow(_made_link, lambda step: (RemoveLink(step.name, step.mark),)),
+    TakeLink: StepRow(_taken_link, _given_back),
+    SetFunction: StepRow(
         lambda step, seen: " and ".join(differing(step, seen)),
         lambda step: (ResetFunction(step.place, step.previous),),
     ),
-    RebindFunction: Row(
+    RebindFunction: StepRow(
         _bound, lambda step: (replace(step, guid=step.previous, previous=step.guid),)
     ),
-    SetLink: Row(_set_link),
-    Probe: Row(_leaves_nothing),
-    AddAddress: Row(_address),
-    AddRoute: Row(_route),
-    AddRule: Row(_rule, lambda step: (RemoveRule(step.source, step.table, step.priority),)),
-    SetSysctl: Row(_sysctl),
-    MakeRdma: Row(_made_rdma, lambda step: (RemoveRdma(step.name),)),
-    MoveRdma: Row(_moved_rdma, lambda step: (GiveBackRdma(step.device, step.pci),)),
-    AwaitPartition: Row(_leaves_nothing),
-    AwaitGid: Row(_gid),
-    Announce: Row(_leaves_nothing),
-    CallPlugin: Row(_plugin, lambda step: (EndPlugin(step),)),
+    SetLink: StepRow(_set_link),
+    Probe: StepRow(_leaves_nothing),
+    AddAddress: StepRow(_address),
+    AddRoute: StepRow(_route),
+    AddRule: StepRow(_rule, lambda step: (RemoveRule(step.source, step.table, step.priority),)),
+    SetSysctl: StepRow(_sysctl),
+    MakeRdma: StepRow(_made_rdma, lambda step: (RemoveRdma(step.name),)),
+    MoveRdma: StepRow(_moved_rdma, lambda step: (GiveBackRdma(step.device, step.pci),)),
+    AwaitPartition: StepRow(_leaves_nothing),
+    AwaitGid: StepRow(_gid),
+    Announce: StepRow(_leaves_nothing),
+    CallPlugin: StepRow(_plugin, lambda step: (EndPlugin(step),)),
 }

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
 
-from kube_rdma.model.attachment import HostLink, Seat, Way, Wish
+from kube_rdma.model.attachment import HostLink, NetworkSeat, Way, Wish
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused
@@ -58,15 +58,15 @@ _WORDS: dict[object, str] = {True: "on", False: "off"}
 UNTIL_IT_ENDS = "Wait until the pod that has it ends; the kubelet tries again"
 
 
-def places(seats: tuple[Seat, ...]) -> tuple[FunctionPlace, ...]:
+def places(seats: tuple[NetworkSeat, ...]) -> tuple[FunctionPlace, ...]:
     """The virtual functions that move into the pod: their settings have to be asked for."""
     moved = (seat.link.virtual for seat in seats if seat.way is Way.TAKE)
     return tuple(place for place in moved if place)
 
 
 def with_settings(
-    seats: tuple[Seat, ...], settings: Iterable[tuple[FunctionPlace, FunctionSettings]]
-) -> tuple[Seat, ...]:
+    seats: tuple[NetworkSeat, ...], settings: Iterable[tuple[FunctionPlace, FunctionSettings]]
+) -> tuple[NetworkSeat, ...]:
     """The seats with what is known of their virtual functions."""
     by_place = dict(settings)
     return tuple(
@@ -77,7 +77,7 @@ def with_settings(
     )
 
 
-def before_move(seat: Seat) -> Iterator[SetFunction]:
+def before_move(seat: NetworkSeat) -> Iterator[SetFunction]:
     """Everything but the MAC. Raise Refused when nobody could say how to set it back."""
     link = seat.link
     wanted = with_guids(seat.wish, seat.wish.network.function or FunctionSettings())
@@ -95,7 +95,7 @@ def before_move(seat: Seat) -> Iterator[SetFunction]:
     yield SetFunction(link.virtual, wanted, _same_fields(previous, wanted))
 
 
-def after_move(seat: Seat) -> Iterator[SetFunction]:
+def after_move(seat: NetworkSeat) -> Iterator[SetFunction]:
     """The administrative MAC, where the pod wants one and the physical function reports its own.
 
     Where it does not, the link alone gets the MAC.

@@ -34,7 +34,7 @@ from kube_rdma.rules.cni_conf.meta_plugins import (
     META_PLUGINS,
     RDMA,
     RDMA_CONF,
-    Reader,
+    ConfiguredMetaPlugin,
     is_called,
     kept,
     rdma_conf,
@@ -170,7 +170,7 @@ def _others(listed: Sequence[Any]) -> list[Any]:
 
 
 def _behind(
-    meta: Sequence[Reader], default: str, present: Sequence[Network]
+    meta: Sequence[ConfiguredMetaPlugin], default: str, present: Sequence[Network]
 ) -> tuple[ConfPlan, dict[str, str]]:
     """What holds behind these meta-plugins, and kube-rdma's file there, by its name."""
     read = tuple((one.plugin.reads, one.plugin.product) for one in meta)

@@ -55,23 +55,23 @@ CELLO_RDMA = "cello-rdma"
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ConfiguredMetaPlugin:
     """A meta-plugin that is called for each pod, and the file that it stands in."""
 
     plugin: MetaPlugin
     file: str
 
 
-def readers(foreign: Sequence[Network]) -> tuple[Reader, ...]:
+def readers(foreign: Sequence[Network]) -> tuple[ConfiguredMetaPlugin, ...]:
     """The meta-plugins that are called for each pod, the outermost first; none: there is none.
 
     `foreign` are the files of others, of which the runtime takes the first. Raise Refused for two
     of which only one can serve the pods.
     """
     here, *others = foreign
-    stacked: list[Reader] = []
+    stacked: list[ConfiguredMetaPlugin] = []
     while metas := [one for one in plugins(here[1]) if _is_meta(one)]:
-        own = [Reader(META_PLUGINS[type_of(one)], here[0].name) for one in metas]
+        own = [ConfiguredMetaPlugin(META_PLUGINS[type_of(one)], here[0].name) for one in metas]
         _refuse_beside((*own, *_beside(here)))
         _refuse_twice(stacked, own[0])
         stacked += own
@@ -156,20 +156,20 @@ def _below(here: Network, meta: Document, others: Sequence[Network]) -> Network 
     return next((one for one in others if one[1].get("name") == name), None)
 
 
-def _beside(here: Network) -> Iterator[Reader]:
+def _beside(here: Network) -> Iterator[ConfiguredMetaPlugin]:
     """Meta-plugins that one has in its own file to call for each pod, besides the first network."""
     for document in kept(here[1])[1:]:
         for meta in filter(_is_meta, plugins(document)):
-            yield Reader(META_PLUGINS[type_of(meta)], here[0].name)
+            yield ConfiguredMetaPlugin(META_PLUGINS[type_of(meta)], here[0].name)
 
 
-def _refuse_beside(claimants: Sequence[Reader]) -> None:
+def _refuse_beside(claimants: Sequence[ConfiguredMetaPlugin]) -> None:
     if len(claimants) > 1:
         remedy = "Keep one of them, or let one call the other as the cluster's network"
         raise _two(claimants[0], claimants[1], remedy)
 
 
-def _refuse_twice(above: Sequence[Reader], below: Reader) -> None:
+def _refuse_twice(above: Sequence[ConfiguredMetaPlugin], below: ConfiguredMetaPlugin) -> None:
     for reader in above:
         if reader.plugin.reads == below.plugin.reads:
             remedy = (
@@ -179,12 +179,12 @@ def _refuse_twice(above: Sequence[Reader], below: Reader) -> None:
             raise _two(reader, below, remedy)
 
 
-def _refuse_idle(active: Sequence[Reader], others: Sequence[Network]) -> None:
+def _refuse_idle(active: Sequence[ConfiguredMetaPlugin], others: Sequence[Network]) -> None:
     """Files that the runtime does not take and nobody names: one of two products is left over."""
     products = {one.plugin.product for one in active}
     for file, document in others if active else ():
         for meta in filter(_is_meta, plugins(document)):
-            other = Reader(META_PLUGINS[type_of(meta)], file.name)
+            other = ConfiguredMetaPlugin(META_PLUGINS[type_of(meta)], file.name)
             if other.plugin.product not in products:
                 remedy = (
                     "Remove the file of the one that is no longer used, or let the first name the "
@@ -193,7 +193,7 @@ def _refuse_idle(active: Sequence[Reader], others: Sequence[Network]) -> None:
                 raise _two(active[0], other, remedy)
 
 
-def _two(first: Reader, second: Reader, remedy: str) -> Refused:
+def _two(first: ConfiguredMetaPlugin, second: ConfiguredMetaPlugin, remedy: str) -> Refused:
     return Refused(
         f"two meta-plugins claim the pods of this node: {first.plugin.product} in {first.file} "
         f"and {second.plugin.product} in {second.file}",

@@ -37,7 +37,7 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HealthChange:
     """What is new about a card: a line in the log, an Event, another list for the kubelet."""
 
     card: CardId
@@ -54,7 +54,7 @@ class Assessment:
 
     health: Mapping[CardId, Health]
     cards: tuple[Card, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[HealthChange, ...]
     again: float | None
 
 
@@ -74,12 +74,14 @@ def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -
         if name not in present
     }
     changes = [
-        Change(card.id, present[card.id].reported, _reported_reasons(card, present[card.id]))
+        HealthChange(card.id, present[card.id].reported, _reported_reasons(card, present[card.id]))
         for card in cards
         if card.id not in remembered
         or remembered[card.id].reported is not present[card.id].reported
     ]
-    changes += [Change(name, False, (_VANISHED,)) for name in gone if remembered[name].reported]
+    changes += [
+        HealthChange(name, False, (_VANISHED,)) for name in gone if remembered[name].reported
+    ]
     held = (health.good_at for health in present.values() if not health.reported)
     waits = [good_at - now for good_at in held if good_at is not None]
     judged = tuple(replace(card, reasons=_reasons(card, present[card.id])) for card in cards)

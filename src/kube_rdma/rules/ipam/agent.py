@@ -28,7 +28,7 @@ from kube_rdma.rules.ipam.borrowing import gifts, is_posted, is_wanted, posted, 
 from kube_rdma.rules.ipam.cells import NONE, Zone, cell_of, mask
 from kube_rdma.rules.ipam.effects import (
     Clock,
-    Desk,
+    IpamAgentState,
     ListBlocks,
     Pause,
     Put,
@@ -59,7 +59,7 @@ _TRIES = 4  # of one write, before its cell is left in doubt for the next tick
 _MOMENT = 0.2  # seconds between two looks at a pool that is full
 
 
-def enter(desk: Desk) -> Talk[None]:
+def enter(desk: IpamAgentState) -> Talk[None]:
     """Get the right to grant, then confirm every holding; waits while another journal has it."""
     seen: NodeLease | None = None
     since: float = yield Clock()
@@ -82,7 +82,7 @@ def enter(desk: Desk) -> Talk[None]:
     yield from settle(desk)
 
 
-def renew(desk: Desk) -> Talk[None]:
+def renew(desk: IpamAgentState) -> Talk[None]:
     """Keep the right; where it was taken away, stop granting at once and enter again."""
     for _ in range(2):
         if desk.lease:
@@ -100,7 +100,7 @@ def renew(desk: Desk) -> Talk[None]:
             return
 
 
-def add(desk: Desk, request: Ask) -> Talk[Granted]:
+def add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
     """Serve a request: from what the node holds, else after claims, else of what others give back.
 
     Raises Refused, Unavailable and Broken as `ask` does, and Refused for a pool that stays full.
@@ -117,7 +117,7 @@ def add(desk: Desk, request: Ask) -> Talk[Granted]:
     return granted
 
 
-def _add(desk: Desk, request: Ask) -> Talk[Granted]:
+def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
     now: float = yield Clock()
     deadline = now + desk.timing.patience
     wish = _with_pins(desk, request)
@@ -142,7 +142,7 @@ def _add(desk: Desk, request: Ask) -> Talk[Granted]:
 
 
 def delete(
-    desk: Desk, container: ContainerId, interface: InterfaceName | None = None
+    desk: IpamAgentState, container: ContainerId, interface: InterfaceName | None = None
 ) -> Talk[None]:
     """Let the container's addresses rest; a container that has none is no error."""
     yield from _turn(desk, container)
@@ -156,14 +156,14 @@ def delete(
         desk.serving.discard(container)
 
 
-def collect(desk: Desk, living: frozenset[ContainerId], since: float) -> Talk[None]:
+def collect(desk: IpamAgentState, living: frozenset[ContainerId], since: float) -> Talk[None]:
     """Release what no container has; `living` are all of the runtime, listed after `since`."""
     for container in abandoned(desk.state, living, since):
         if container not in desk.serving:
             yield from delete(desk, container)
 
 
-def tick(desk: Desk) -> Talk[None]:
+def tick(desk: IpamAgentState) -> Talk[None]:
     """Everything that no request waits for: doubts, ends of rest, wants, stock."""
     yield from settle(desk)
     now: float = yield Clock()
@@ -183,13 +183,13 @@ def tick(desk: Desk) -> Talk[None]:
             yield from write(desk, cell, give=bits)
 
 
-def settle(desk: Desk) -> Talk[None]:
+def settle(desk: IpamAgentState) -> Talk[None]:
     """Write every cell that is in doubt or not as the node believes."""
     for cell in unsettled(desk.state, desk.blocks):
         yield from write(desk, cell)
 
 
-def write(desk: Desk, cell: Cell, *, add: Bits = NONE, give: Bits = NONE) -> Talk[bool]:
+def write(desk: IpamAgentState, cell: Cell, *, add: Bits = NONE, give: Bits = NONE) -> Talk[bool]:
     """Write one cell until a write surely succeeds; False: it is busy, or stays in doubt."""
     if cell in desk.busy:
         return False
@@ -214,14 +214,14 @@ def write(desk: Desk, cell: Cell, *, add: Bits = NONE, give: Bits = NONE) -> Tal
         desk.busy.discard(cell)
 
 
-def _turn(desk: Desk, container: ContainerId) -> Talk[None]:
+def _turn(desk: IpamAgentState, container: ContainerId) -> Talk[None]:
     """Wait until nothing else is done for the container: its records must not cross."""
     while container in desk.serving:
         yield Pause(_MOMENT)
     desk.serving.add(container)
 
 
-def _less(desk: Desk, request: Ask, short: Short, now: float) -> Ask:
+def _less(desk: IpamAgentState, request: Ask, short: Short, now: float) -> Ask:
     """The request without its owners' last addresses, once they were waited for long enough.
 
     They may be resting where their owner was, so that long it is worth to wait; the runtime asks
@@ -242,7 +242,7 @@ def _less(desk: Desk, request: Ask, short: Short, now: float) -> Ask:
     return request
 
 
-def _claim(desk: Desk, short: Short, *, ahead: bool) -> Talk[bool]:
+def _claim(desk: IpamAgentState, short: Short, *, ahead: bool) -> Talk[bool]:
     """Claim what is lacking, and some more for the next; True when a claim was made."""
     claimed = False
     for lack in short.lacks:
@@ -261,7 +261,7 @@ def _claim(desk: Desk, short: Short, *, ahead: bool) -> Talk[bool]:
     return claimed
 
 
-def _stock(desk: Desk, zone: Zone, count: int) -> Talk[bool]:
+def _stock(desk: IpamAgentState, zone: Zone, count: int) -> Talk[bool]:
     """Claim up to `count` addresses of the zone."""
     claimed = False
     for cell, bits in choose(desk.state, desk.blocks, zone, count):
@@ -269,7 +269,7 @@ def _stock(desk: Desk, zone: Zone, count: int) -> Talk[bool]:
     return claimed
 
 
-def _retire(desk: Desk, container: ContainerId) -> Talk[None]:
+def _retire(desk: IpamAgentState, container: ContainerId) -> Talk[None]:
     """End rests: first in the journal, then here."""
     if container in desk.serving or container not in desk.state.ends:
         return
@@ -287,7 +287,7 @@ def _retire(desk: Desk, container: ContainerId) -> Talk[None]:
         desk.serving.discard(container)
 
 
-def _satisfied(desk: Desk, container: ContainerId) -> Talk[None]:
+def _satisfied(desk: IpamAgentState, container: ContainerId) -> Talk[None]:
     """The request waits no more; what cannot be taken down now, the next tick will."""
     lacks = desk.lacking.pop(container, ())
     try:
@@ -296,7 +296,7 @@ def _satisfied(desk: Desk, container: ContainerId) -> Talk[None]:
         return
 
 
-def _post(desk: Desk, pools: Iterable[PoolName]) -> Talk[None]:
+def _post(desk: IpamAgentState, pools: Iterable[PoolName]) -> Talk[None]:
     """Make the boards say what all requests of this node lack."""
     for pool in sorted(pools):
         board: Board = yield ReadBoard(pool)
@@ -305,7 +305,7 @@ def _post(desk: Desk, pools: Iterable[PoolName]) -> Talk[None]:
             yield WriteBoard(changed)
 
 
-def _with_pins(desk: Desk, request: Ask) -> Ask:
+def _with_pins(desk: IpamAgentState, request: Ask) -> Ask:
     """The request, with the addresses that its owners had last."""
     nics = []
     for nic in request.nics:
@@ -317,7 +317,7 @@ def _with_pins(desk: Desk, request: Ask) -> Ask:
     return replace(request, nics=tuple(nics))
 
 
-def _used_zones(desk: Desk) -> tuple[Zone, ...]:
+def _used_zones(desk: IpamAgentState) -> tuple[Zone, ...]:
     """Zones that the node gives from: only for these does it keep stock."""
     pools = {lease.pool for b in desk.state.bookings.values() for lease in b.leases}
     return tuple(
@@ -328,7 +328,7 @@ def _used_zones(desk: Desk) -> tuple[Zone, ...]:
     )
 
 
-def _full(desk: Desk, short: Short) -> Refused:
+def _full(desk: IpamAgentState, short: Short) -> Refused:
     """The sentence for a pool that stayed full."""
     lack = short.lacks[0]
     zone, where = lack.zone, f"IPPool {lack.zone.pool}"

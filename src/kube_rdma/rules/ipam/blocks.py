@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kube_rdma.model.ip import CELL, Address, Bits, Block, Cell, Holding, NodeName, Owner, Pin
+from kube_rdma.model.ip import CELL, Address, Bits, Block, Cell, CellHolding, NodeName, Owner, Pin
 from kube_rdma.rules.ipam.cells import NONE, Zone, cell_at, cell_of, lowest, mask, start
-from kube_rdma.rules.ipam.node_state import Hold, NodeState
+from kube_rdma.rules.ipam.node_state import Hold, NodeAddressState
 
 _Tenants = Mapping[int, Owner | None]  # who lives at which place of a cell; None: not sticky
 
@@ -49,8 +49,8 @@ def pinned(block: Block | None) -> Bits:
 
 
 def plan(
-    state: NodeState, cell: Cell, block: Block | None, *, add: Bits = NONE, give: Bits = NONE
-) -> tuple[NodeState, Block]:
+    state: NodeAddressState, cell: Cell, block: Block | None, *, add: Bits = NONE, give: Bits = NONE
+) -> tuple[NodeAddressState, Block]:
     """The next write of a cell, and the state while it is under way.
 
     What has users is asked back where nobody holds it. Of `add` it takes what is free, of `give` it
@@ -62,7 +62,7 @@ def plan(
     mine = (holds_of(block, state.node) | hold.used | add) & ~others & ~leaving
     keep = [h for h in (block.holdings if block else ()) if h.node != state.node]
     if mine:
-        keep.append(Holding(state.node, Bits(mine)))
+        keep.append(CellHolding(state.node, Bits(mine)))
     written = Block(
         cell,
         tuple(sorted(keep, key=lambda h: h.node)),
@@ -74,7 +74,7 @@ def plan(
     return replace(state, holds={**state.holds, cell: hold}), written
 
 
-def confirmed(state: NodeState, block: Block) -> NodeState:
+def confirmed(state: NodeAddressState, block: Block) -> NodeAddressState:
     """The write surely succeeded: this is what the node holds now.
 
     Only for writes planned in the same term, one at a time for each cell (agent.write).
@@ -89,7 +89,7 @@ def confirmed(state: NodeState, block: Block) -> NodeState:
     return replace(state, holds=holds)
 
 
-def unsettled(state: NodeState, blocks: Blocks) -> tuple[Cell, ...]:
+def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[Cell, ...]:
     """Cells to write again: in doubt, or seen to be otherwise than this node believes."""
     owned = {cell for cell, block in blocks.items() if holds_of(block, state.node)}
     tenants = _tenants(state)
@@ -102,7 +102,7 @@ def unsettled(state: NodeState, blocks: Blocks) -> tuple[Cell, ...]:
 
 
 def choose(
-    state: NodeState, blocks: Blocks, zone: Zone, count: int
+    state: NodeAddressState, blocks: Blocks, zone: Zone, count: int
 ) -> tuple[tuple[Cell, Bits], ...]:
     """Where to claim `count` addresses, in a zone of any size; fewer where it has no more.
 
@@ -125,7 +125,7 @@ def last_of(blocks: Blocks, zone: Zone, owner: Owner) -> tuple[Address, ...]:
 
 
 def _walk(
-    state: NodeState, blocks: Blocks, zone: Zone, count: int, *, pins: bool
+    state: NodeAddressState, blocks: Blocks, zone: Zone, count: int, *, pins: bool
 ) -> tuple[tuple[Cell, Bits], ...]:
     claims: list[tuple[Cell, Bits]] = []
     origin = start(zone, state.node)
@@ -156,7 +156,9 @@ def _mispinned(block: Block | None, tenants: _Tenants) -> bool:
     return block is not None and _pins(block, tenants) != block.pins
 
 
-def _tenants(state: NodeState, only: Cell | None = None) -> dict[Cell, dict[int, Owner | None]]:
+def _tenants(
+    state: NodeAddressState, only: Cell | None = None
+) -> dict[Cell, dict[int, Owner | None]]:
     """Who lives where, of the addresses that the node surely holds; in one cell, or in all."""
     tenants: dict[Cell, dict[int, Owner | None]] = {}
     if only and not (only in state.holds and state.holds[only].used):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from kube_rdma.model.ip import Address, Bits, Board, Cell, NodeName, Want
 from kube_rdma.rules.ipam.cells import Zone, cell_of, lowest, mask, zones_for
 from kube_rdma.rules.ipam.grant import Lack
-from kube_rdma.rules.ipam.node_state import NodeState, spare
+from kube_rdma.rules.ipam.node_state import NodeAddressState, spare
 
 _AHEAD = 3  # times the block size: more than this is given back unasked
 
@@ -43,7 +43,7 @@ def is_wanted(board: Board | None, node: NodeName) -> bool:
 
 
 def gifts(
-    state: NodeState, board: Board, pool: tuple[Zone, ...], waiting: bool
+    state: NodeAddressState, board: Board, pool: tuple[Zone, ...], waiting: bool
 ) -> tuple[tuple[Cell, Bits], ...]:
     """What to give back for the wants; a node that is `waiting` itself serves those before it."""
     given: dict[Cell, int] = {}
@@ -58,7 +58,7 @@ def gifts(
     return tuple((cell, Bits(bits)) for cell, bits in given.items())
 
 
-def surplus(state: NodeState, zone: Zone) -> tuple[tuple[Cell, Bits], ...]:
+def surplus(state: NodeAddressState, zone: Zone) -> tuple[tuple[Cell, Bits], ...]:
     """What to give back unasked: after many pods went, a node would keep their addresses."""
     given: dict[Cell, int] = {}
     too_many = spare(state, zone) - _AHEAD * zone.block_size
@@ -68,7 +68,7 @@ def surplus(state: NodeState, zone: Zone) -> tuple[tuple[Cell, Bits], ...]:
 
 
 def _give(
-    state: NodeState, given: dict[Cell, int], zone: Zone, count: int, address: Address | None
+    state: NodeAddressState, given: dict[Cell, int], zone: Zone, count: int, address: Address | None
 ) -> None:
     """Add `count` spare addresses of the zone, or just `address`, to what is given."""
     cells = list(state.holds)

@@ -30,7 +30,7 @@ from kube_rdma.model.ip import (
     Timing,
 )
 from kube_rdma.rules.ipam.grant import Catalog, Lack
-from kube_rdma.rules.ipam.node_state import NodeState
+from kube_rdma.rules.ipam.node_state import NodeAddressState
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ Talk = Generator[Act, Any, T]
 
 
 @dataclass(slots=True)
-class Desk:
+class IpamAgentState:
     """The one thing that changes: what a node's agent knows now. Its generators share it.
 
     The program puts in `catalog`, `blocks` and `boards` what its watches tell, which may be late.
@@ -152,7 +152,7 @@ class Desk:
     """
 
     mine: NodeLease
-    state: NodeState
+    state: NodeAddressState
     timing: Timing = field(default_factory=Timing)
     catalog: Catalog = field(default_factory=dict)
     blocks: dict[Cell, Block] = field(default_factory=dict)

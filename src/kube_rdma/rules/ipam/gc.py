@@ -36,7 +36,7 @@ from kube_rdma.rules.ipam.reclaim import (
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ClusterView:
     """What the controller's watches show; it may be late.
 
     `serving` are the nodes that exist and lack the out-of-service taint.
@@ -57,7 +57,7 @@ class Post:
     watch: Watch = EMPTY
 
 
-def patrol(post: Post, scene: Scene) -> Talk[None]:
+def patrol(post: Post, scene: ClusterView) -> Talk[None]:
     """One round; the program begins one every few seconds."""
     now: float = yield Clock()
     holders = frozenset(h.node for block in scene.blocks.values() for h in block.holdings)

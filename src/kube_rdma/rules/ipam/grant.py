@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ip import Address, Ask, Booking, Cell, Lease, NicAsk, Owner, PoolName
 from kube_rdma.rules.ipam.cells import Zone, cell_of, mask, places, range_of, zones_for
-from kube_rdma.rules.ipam.node_state import Hold, NodeState, is_lost, used
+from kube_rdma.rules.ipam.node_state import Hold, NodeAddressState, is_lost, used
 
 Catalog = Mapping[PoolName, tuple[Zone, ...]]
 """Every pool, compiled by cells.zones."""
@@ -50,8 +50,8 @@ class Short:
 
 
 def ask(
-    state: NodeState, request: Ask, catalog: Catalog, now: float
-) -> tuple[NodeState, Granted | Short]:
+    state: NodeAddressState, request: Ask, catalog: Catalog, now: float
+) -> tuple[NodeAddressState, Granted | Short]:
     """All addresses of a request, the ones it already has and new ones; or what is lacking.
 
     Raises Refused (unknown pool or rail, a static address that cannot be), Unavailable (no contact
@@ -89,7 +89,7 @@ def ask(
     return replace(state, holds=holds, bookings=bookings), Granted(tuple(leases), booking)
 
 
-def describe_loss(state: NodeState, booking: Booking, lease: Lease) -> str:
+def describe_loss(state: NodeAddressState, booking: Booking, lease: Lease) -> str:
     """The sentence about an address that was taken from a living container (node_state.lost)."""
     cell, _ = cell_of(lease.network, lease.address)
     return (
@@ -132,7 +132,9 @@ def _has(zone: Zone, address: Address) -> bool:
     return bool(mask(zone, cell) & bit)
 
 
-def _existing(state: NodeState, booking: Booking | None, nic: NicAsk, zone: Zone) -> Lease | None:
+def _existing(
+    state: NodeAddressState, booking: Booking | None, nic: NicAsk, zone: Zone
+) -> Lease | None:
     """What the same key already has; it may never have been answered, so it must be held now."""
     for lease in booking.live if booking else ():
         key = (lease.network, lease.interface, lease.pool, lease.address.version)
@@ -147,7 +149,9 @@ def _existing(state: NodeState, booking: Booking | None, nic: NicAsk, zone: Zone
     return None
 
 
-def _pick(state: NodeState, holds: Mapping[Cell, Hold], nic: NicAsk, zone: Zone) -> Address | Lack:
+def _pick(
+    state: NodeAddressState, holds: Mapping[Cell, Hold], nic: NicAsk, zone: Zone
+) -> Address | Lack:
     """An address that can be granted: the static one, the owner's last, else any."""
     for address in nic.addresses:
         if address.version == zone.family:
@@ -164,7 +168,7 @@ def _pick(state: NodeState, holds: Mapping[Cell, Hold], nic: NicAsk, zone: Zone)
     return _any(holds, zone) or Lack(zone, 1)
 
 
-def _kept(state: NodeState, nic: NicAsk, zone: Zone) -> Address | None:
+def _kept(state: NodeAddressState, nic: NicAsk, zone: Zone) -> Address | None:
     """The owner's own address that still rests on this node: it need not wait for it."""
     taken = {lease.address for b in state.bookings.values() for lease in b.live}
     for container in state.ends:

@@ -46,7 +46,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeAddressState:
     """All that a node's agent knows of addresses.
 
     `ends` says when a container's rests are over. The right to grant ends at `right_until`; `term`
@@ -61,20 +61,20 @@ class NodeState:
     term: int = 0
 
 
-def load(node: NodeName, bookings: Iterable[Booking], now: float) -> NodeState:
+def load(node: NodeName, bookings: Iterable[Booking], now: float) -> NodeAddressState:
     """The state of a process that has just read the journal: it holds nothing, rests begin again.
 
     Nothing is granted before the node lease and the blocks are this process's own (agent.enter).
     """
     kept = {b.container: replace(b, began=now) for b in bookings}
     ends = {c: now + _rest(b) for c, b in kept.items() if b.live != b.leases}
-    state = NodeState(node, bookings=kept, ends=ends)
+    state = NodeAddressState(node, bookings=kept, ends=ends)
     for booking in kept.values():
         state = replace(state, holds=used(state.holds, booking.leases))
     return state
 
 
-def cut(state: NodeState) -> NodeState:
+def cut(state: NodeAddressState) -> NodeAddressState:
     """The right is lost: every holding must be confirmed again before it is granted from."""
     doubted = {
         cell: replace(hold, mine=NONE, leaving=NONE, doubt=True)
@@ -83,13 +83,13 @@ def cut(state: NodeState) -> NodeState:
     return replace(state, holds=doubted, right_until=-inf, term=state.term + 1)
 
 
-def renewed(state: NodeState, sent: float, duration: float) -> NodeState:
+def renewed(state: NodeAddressState, sent: float, duration: float) -> NodeAddressState:
     """A renewal succeeded: the right holds from when it was sent, not from its answer."""
     return replace(state, right_until=sent + duration)
 
 
 def release(
-    state: NodeState, container: ContainerId, interface: InterfaceName | None = None
+    state: NodeAddressState, container: ContainerId, interface: InterfaceName | None = None
 ) -> Booking | None:
     """What to store so that the container's addresses (of one interface) rest; None: nothing to do.
 
@@ -105,18 +105,18 @@ def release(
     return replace(booking, leases=leases) if leases != booking.leases else None
 
 
-def due(state: NodeState, now: float) -> tuple[ContainerId, ...]:
+def due(state: NodeAddressState, now: float) -> tuple[ContainerId, ...]:
     """Containers whose released addresses have rested."""
     return tuple(container for container, end in state.ends.items() if end <= now)
 
 
-def retire(state: NodeState, container: ContainerId) -> Booking:
+def retire(state: NodeAddressState, container: ContainerId) -> Booking:
     """What to store to end the container's rests; without leases, the record is to be removed."""
     booking = state.bookings[container]
     return replace(booking, leases=booking.live)
 
 
-def stored(state: NodeState, booking: Booking, now: float) -> NodeState:
+def stored(state: NodeAddressState, booking: Booking, now: float) -> NodeAddressState:
     """The journal has it: newly released addresses begin to rest, those it lacks are spare."""
     old = state.bookings.get(booking.container)
     bookings = {**state.bookings, booking.container: booking}
@@ -133,7 +133,7 @@ def stored(state: NodeState, booking: Booking, now: float) -> NodeState:
     return _freed(state, dropped) if dropped else state
 
 
-def removed(state: NodeState, container: ContainerId) -> NodeState:
+def removed(state: NodeAddressState, container: ContainerId) -> NodeAddressState:
     """The journal no longer has a record of the container."""
     bookings, ends = dict(state.bookings), dict(state.ends)
     old = bookings.pop(container)
@@ -142,7 +142,7 @@ def removed(state: NodeState, container: ContainerId) -> NodeState:
 
 
 def abandoned(
-    state: NodeState, living: frozenset[ContainerId], since: float
+    state: NodeAddressState, living: frozenset[ContainerId], since: float
 ) -> tuple[ContainerId, ...]:
     """Containers to release: not among the living, which were listed beginning at `since`."""
     return tuple(
@@ -152,14 +152,14 @@ def abandoned(
     )
 
 
-def is_lost(state: NodeState, lease: Lease) -> bool:
+def is_lost(state: NodeAddressState, lease: Lease) -> bool:
     """Its block was written by this node and does not leave it the address."""
     cell, bit = cell_of(lease.network, lease.address)
     hold = state.holds[cell]
     return not hold.doubt and not hold.mine & bit
 
 
-def lost(state: NodeState) -> tuple[tuple[Booking, Lease], ...]:
+def lost(state: NodeAddressState) -> tuple[tuple[Booking, Lease], ...]:
     """Living addresses that another node holds now: each pod has to be told of, as Broken."""
     return tuple(
         (booking, lease)
@@ -169,7 +169,7 @@ def lost(state: NodeState) -> tuple[tuple[Booking, Lease], ...]:
     )
 
 
-def spare(state: NodeState, zone: Zone) -> int:
+def spare(state: NodeAddressState, zone: Zone) -> int:
     """How many addresses of the zone could be granted now."""
     return sum((hold.spare & mask(zone, cell)).bit_count() for cell, hold in state.holds.items())
 
@@ -189,7 +189,7 @@ def used(holds: Mapping[Cell, Hold], leases: Iterable[Lease]) -> Mapping[Cell, H
     return changed
 
 
-def _freed(state: NodeState, dropped: Iterable[Lease]) -> NodeState:
+def _freed(state: NodeAddressState, dropped: Iterable[Lease]) -> NodeAddressState:
     """What leases had that no booking has any more is used no longer.
 
     Only an owner's address can be in two bookings: it comes back to its owner before it rested.

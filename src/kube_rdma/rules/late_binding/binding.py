@@ -50,7 +50,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class BindDecision:
     """What CNI ADD does: `outdated` ends first, with its files, then `promises` are bound."""
 
     promises: tuple[Promise, ...]
@@ -123,7 +123,7 @@ def promise(
     )
 
 
-def bind(snapshot: Known, pod: PodName, uid: str, container: ContainerId) -> Bind:
+def bind(snapshot: Known, pod: PodName, uid: str, container: ContainerId) -> BindDecision:
     """The promises that CNI ADD of this sandbox has to bind; none when the pod holds no share.
 
     Every promise of the pod is meant, also those of its init containers. A repeated ADD says the
@@ -134,7 +134,7 @@ def bind(snapshot: Known, pod: PodName, uid: str, container: ContainerId) -> Bin
     _refuse_conflicts(snapshot, wanted, uid)
     names = {one.nonce for one in mine}
     others = (b for b in snapshot.bindings if b.nonce in names and b.container != container)
-    return Bind(mine, tuple(others))
+    return BindDecision(mine, tuple(others))
 
 
 def suffices(holdings: Iterable[Holding], promises: Iterable[Promise]) -> bool:

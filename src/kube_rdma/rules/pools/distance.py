@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.device import Seat
+from kube_rdma.model.device import PciSeat
 from kube_rdma.model.gpu_use import HeldGpu
 from kube_rdma.rules.pools.topology import Nearness, nearness
 
@@ -53,7 +53,7 @@ def got(cards: Sequence[Card], gpus: Sequence[HeldGpu]) -> tuple[Distance, ...]:
     return tuple(_distance(card, gpus) for card in cards if gpus)
 
 
-def way(card: Card, numa_nodes: Sequence[int], seat: Seat | None) -> Way:
+def way(card: Card, numa_nodes: Sequence[int], seat: PciSeat | None) -> Way:
     """What lies between a card and a GPU with these NUMA nodes and, where known, this seat."""
     if card.seat and seat:
         return nearness(card.seat, seat)

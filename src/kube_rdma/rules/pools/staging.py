@@ -60,7 +60,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StagedPools:
     """What holds now, what waits and what has just changed.
 
     `kept` are earlier wishes that nobody has any more and whose shares pods may hold.
@@ -83,7 +83,7 @@ def stage(
     holdings: Sequence[Holding] | None,
     *,
     durable: bool = True,
-) -> Stage:
+) -> StagedPools:
     """The wishes to meet, `now` being what the last Stage knew.
 
     `holdings` says who holds shares, None that nobody can tell. While a change of mode waits,
@@ -97,7 +97,7 @@ def stage(
     strange = {} if holdings is None else _strange(previous, wanted, holdings)
     waiting = {spec.resource for spec in changing} if until else set()
     names = {spec.resource for spec in wanted}
-    return Stage(
+    return StagedPools(
         specs=tuple(
             previous[spec.resource] if spec.resource in waiting else spec
             for spec in wanted

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 
-from kube_rdma.model.device import Seat
+from kube_rdma.model.device import PciSeat
 from kube_rdma.model.survey import Survey
 
 # What may lie between the last shared bridge and a function of the same switch: a downstream port.
@@ -35,7 +35,7 @@ class Nearness(StrEnum):
         return tuple(Nearness).index(self)
 
 
-def nearness(a: Seat, b: Seat) -> Nearness:
+def nearness(a: PciSeat, b: PciSeat) -> Nearness:
     """How near two seats are; the order of the two does not matter.
 
     Two functions whose NUMA node the kernel does not know count as being on one: a machine without
@@ -59,18 +59,18 @@ def matrix(survey: Survey) -> tuple[tuple[Nearness | None, ...], ...]:
     A soft device has the seat of the function below its interface. Without a seat only different
     NUMA nodes say something: SYS; None stands for not known.
     """
-    places = [_Place(gpu.seat, gpu.seat.numa_node) for gpu in survey.gpus]
-    places += [_Place(device.seat, device.numa_node) for device in survey.devices]
+    places = [_PciPlace(gpu.seat, gpu.seat.numa_node) for gpu in survey.gpus]
+    places += [_PciPlace(device.seat, device.numa_node) for device in survey.devices]
     return tuple(tuple(Nearness.SELF if a is b else _between(a, b) for b in places) for a in places)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    seat: Seat | None
+class _PciPlace:
+    seat: PciSeat | None
     numa_node: int | None
 
 
-def _between(a: _Place, b: _Place) -> Nearness | None:
+def _between(a: _PciPlace, b: _PciPlace) -> Nearness | None:
     if a.seat and b.seat:
         return nearness(a.seat, b.seat)
     both_known = a.numa_node is not None and b.numa_node is not None

@@ -17,7 +17,7 @@ from pathlib import Path
 from asyncinotify import Event, Inotify, Mask
 
 from kube_rdma.adapters.cni.conf import binary
-from kube_rdma.adapters.cni.conf.places import Places, inside
+from kube_rdma.adapters.cni.conf.places import CniPlaces, inside
 from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Wiring
@@ -32,12 +32,12 @@ _CHANGED = (
 _GONE = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT | Mask.IGNORED
 
 Files = tuple[ConfFile, ...]
-Find = Callable[[], Awaitable[Places]]
+Find = Callable[[], Awaitable[CniPlaces]]
 Decide = Callable[[Files, frozenset[str]], ConfPlan]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class FolderTiming:
     """Seconds: from a change to the look at it, between rounds of a quarrel, and until it is over.
 
     `look` is how long at most until the next round: no runtime announces that it looks elsewhere.
@@ -51,7 +51,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class FolderRound:
     """What a round came to. `quarrel` counts how often in a row others undid its writes."""
 
     plan: ConfPlan | None = None
@@ -123,8 +123,8 @@ class Keeper:
     find: Find
     shim: bytes
     decide: Decide
-    tell: Callable[[Kept], None]
-    pace: Pace = Pace()
+    tell: Callable[[FolderRound], None]
+    pace: FolderTiming = FolderTiming()
 
     async def run(self) -> None:
         """Run until cancelled; raise Unavailable when a folder is removed or cannot be watched."""
@@ -142,13 +142,13 @@ class Keeper:
                         break
                     changes.raise_gone()
 
-    async def _find_places(self) -> Places | KubeRdmaError:
+    async def _find_places(self) -> CniPlaces | KubeRdmaError:
         try:
             return await self.find()
         except KubeRdmaError as error:
             return error
 
-    def _folders(self, places: Places | KubeRdmaError) -> tuple[Path, ...]:
+    def _folders(self, places: CniPlaces | KubeRdmaError) -> tuple[Path, ...]:
         """Those to watch. One that is not there and cannot be made is for the round to complain."""
         if isinstance(places, KubeRdmaError):
             return ()
@@ -158,7 +158,7 @@ class Keeper:
                 folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         return tuple(folder for folder in folders if folder.is_dir())
 
-    def _round(self, places: Places | KubeRdmaError, quarrel: int) -> Kept:
+    def _round(self, places: CniPlaces | KubeRdmaError, quarrel: int) -> FolderRound:
         try:
             if isinstance(places, KubeRdmaError):
                 raise places
@@ -174,9 +174,9 @@ class Keeper:
                 else:  # also for what is refused, and may name kube-rdma from earlier
                     installed = binary.install(self.shim, binaries)
                 if plan is None or ConfFolder(folder).apply(plan, seen):
-                    return Kept(plan, error, installed=installed, quarrel=quarrel)
+                    return FolderRound(plan, error, installed=installed, quarrel=quarrel)
         except KubeRdmaError as error:
-            return Kept(error=error, quarrel=quarrel)
+            return FolderRound(error=error, quarrel=quarrel)
 
     def _decided(
         self, seen: Files, binary_names: frozenset[str]
@@ -190,7 +190,7 @@ class Keeper:
 class _Course:
     """What the rounds have come to: what was told of them, and how long to wait for the next."""
 
-    def __init__(self, pace: Pace, tell: Callable[[Kept], None]) -> None:
+    def __init__(self, pace: FolderTiming, tell: Callable[[FolderRound], None]) -> None:
         self._pace = pace
         self._tell = tell
         self._clock = asyncio.get_running_loop().time
@@ -198,7 +198,7 @@ class _Course:
         self._notices = Notices()
         self._wiring: Wiring | None = None
 
-    def note(self, kept: Kept) -> None:
+    def note(self, kept: FolderRound) -> None:
         """Tell of a round if it brought news."""
         plan = kept.plan
         changed = plan is not None and plan.changes
@@ -238,7 +238,7 @@ class _Course:
         return min(self._pace.longest, self._pace.first * float(2 ** min(times, 16)))
 
 
-def _elsewhere(plan: ConfPlan, places: Places, host: Path) -> Refused:
+def _elsewhere(plan: ConfPlan, places: CniPlaces, host: Path) -> Refused:
     """The folder of binaries, as the agent sees it, cannot be the one that the runtime looks in."""
     plugins = ", ".join(plan.missing)
     folders = " or ".join(map(str, (places.binaries, *places.more)))

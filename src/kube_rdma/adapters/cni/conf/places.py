@@ -20,7 +20,7 @@ _LINKS = 40  # as many as the kernel follows
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class CniPlaces:
     """Folders as the host names them; `source` tells who said so.
 
     The runtime looks for binaries in `binaries` first, and then in `more`.
@@ -53,13 +53,13 @@ _USUAL_FOLDERS = (
 )
 
 
-def places(conf: str, binaries: Sequence[str], source: str) -> Places:
+def places(conf: str, binaries: Sequence[str], source: str) -> CniPlaces:
     """As somebody named them."""
     first, *more = map(PurePosixPath, binaries)
-    return Places(PurePosixPath(conf), first, source, tuple(more))
+    return CniPlaces(PurePosixPath(conf), first, source, tuple(more))
 
 
-def find(host: Path = Path("/")) -> Places:
+def find(host: Path = Path("/")) -> CniPlaces:
     """The folders of this host by its files; raise Refused when none can be made out.
 
     A runtime counts when the folder of its configuration is there: what was left of another one
@@ -98,7 +98,7 @@ def inside(host: Path, path: PurePosixPath) -> Path:
     return host.joinpath(*done)
 
 
-def _candidates(host: Path) -> Iterator[Places]:
+def _candidates(host: Path) -> Iterator[CniPlaces]:
     for name in _CONFIGS:
         config = inside(host, PurePosixPath(name))
         if config.exists():

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from kube_rdma.adapters.cni.exec import protocol
-from kube_rdma.adapters.cni.exec.process import PATIENCE, Outcome, command, run
+from kube_rdma.adapters.cni.exec.process import PATIENCE, ProcessOutcome, command, run
 from kube_rdma.model.attachment import PluginResult, Sandbox
 from kube_rdma.model.cni import Verb
 from kube_rdma.model.errors import Refused, Unavailable
@@ -39,7 +39,7 @@ class Binaries(Protocol):
     def inode(self, path: str) -> int | None:
         """Of a file as the plugins see it; None when they see none."""
 
-    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> Outcome:
+    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
         """Run one to its end; raise Refused without it, Unavailable when it gives no answer."""
 
 
@@ -136,7 +136,7 @@ class Plugins:
             raise protocol.failure(plugin.type, verb, outcome, self._root)
         return outcome.out
 
-    def _run(self, name: str, variables: Mapping[str, str], text: bytes) -> Outcome:
+    def _run(self, name: str, variables: Mapping[str, str], text: bytes) -> ProcessOutcome:
         try:
             return self._binaries.run(name, variables, text)
         except Unavailable as error:
@@ -147,7 +147,7 @@ class Plugins:
         return self._binaries.root
 
 
-class Host:
+class HostPlugins:
     """The real folder. `root` is the host's root as the agent sees it, `folder` is as on the host.
 
     `inside` says where the agent reaches a path of the host, with its links followed as the host
@@ -182,7 +182,7 @@ class Host:
         except OSError:
             return None
 
-    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> Outcome:
+    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
         """As Binaries.run."""
         if not self._can_run(name):
             raise not_there(name, self.folder)

@@ -29,7 +29,7 @@ _PIECE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProcessOutcome:
     """How a run ended; a `code` below 0 is the signal that ended it."""
 
     code: int
@@ -54,7 +54,7 @@ def run(
     *,
     patience: float = PATIENCE,
     most: int = MOST,
-) -> Outcome:
+) -> ProcessOutcome:
     """Run it to its end with `text` as input.
 
     It gets this environment and no more. After `patience` seconds, or with more output than `most`
@@ -98,7 +98,7 @@ def _filled(file: IO[bytes], text: bytes) -> IO[bytes]:
     return file
 
 
-def _read(process: subprocess.Popen[bytes], patience: float, most: int) -> Outcome:
+def _read(process: subprocess.Popen[bytes], patience: float, most: int) -> ProcessOutcome:
     """Until the process itself has ended: what it leaves running may hold its output open."""
     assert process.stdout is not None
     assert process.stderr is not None
@@ -120,7 +120,7 @@ def _read(process: subprocess.Popen[bytes], patience: float, most: int) -> Outco
                 if _take(fd, buffers[fd], most) and not over:
                     selector.unregister(fd)
     out, errors = buffers.values()
-    return Outcome(process.wait(), bytes(out), bytes(errors))
+    return ProcessOutcome(process.wait(), bytes(out), bytes(errors))
 
 
 def _take(pipe: int, into: bytearray, most: int) -> bool:

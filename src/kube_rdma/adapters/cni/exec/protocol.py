@@ -17,7 +17,7 @@ from kube_rdma.adapters.cni.exec.process import (
     CHROOT_FAILED,
     NOT_FOUND,
     PATH,
-    Outcome,
+    ProcessOutcome,
 )
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.cni import Code, Dns, Verb
@@ -115,7 +115,7 @@ def dns(document: bytes) -> Dns | None:
     return Dns(nameservers, plugin_dns.domain, search, options)
 
 
-def failure(kind: str, verb: Verb, outcome: Outcome, root: str) -> KubeRdmaError:
+def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeRdmaError:
     """What a plugin that did not end with 0 says, and who has to act."""
     try:
         error = msgspec.json.decode(outcome.out, type=_Error)
@@ -129,7 +129,7 @@ def failure(kind: str, verb: Verb, outcome: Outcome, root: str) -> KubeRdmaError
     return Unavailable(f"The {act}.")
 
 
-def not_started(kind: str, outcome: Outcome, root: str) -> Refused | None:
+def not_started(kind: str, outcome: ProcessOutcome, root: str) -> Refused | None:
     """The refusal where chroot itself, or the way to the plugin's binary, has failed."""
     if root == "/" or outcome.out or outcome.code not in _NOT_STARTED:
         return None
@@ -137,7 +137,7 @@ def not_started(kind: str, outcome: Outcome, root: str) -> Refused | None:
     return Refused(problem, remedy=_NOT_STARTED[outcome.code].format(root=root))
 
 
-def _unformed(kind: str, verb: Verb, outcome: Outcome, root: str) -> KubeRdmaError:
+def _unformed(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeRdmaError:
     """It ended without a word in the form of the specification, or was never started."""
     if error := not_started(kind, outcome, root):
         return error

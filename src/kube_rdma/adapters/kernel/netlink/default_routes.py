@@ -13,7 +13,7 @@ from pathlib import Path
 from kube_rdma.adapters.kernel.netlink.rtnl import default_interfaces, open_rtnl
 from kube_rdma.adapters.kernel.sysfs.functions import NETDEVS
 from kube_rdma.adapters.kernel.sysfs.netdev import lower_netdevs
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.survey import Fault, Survey
@@ -39,7 +39,7 @@ def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Sur
     bridge, the parent of a vlan (class/net/X/lower_* below `root`). An interface that the tree does
     not show is a fault, for then the routes may be those of another network namespace.
     """
-    tree = Tree(root)
+    tree = SysfsTree(root)
     carriers: set[str] = set()
     pending = list(interfaces)
     while pending:

@@ -39,7 +39,7 @@ _Attributes = Mapping[int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class RtnlLink:
     """An interface as its namespace has it.
 
     `parent` and `bus` name the device that it sits on (``0000:81:00.0`` on ``pci``, ``virtio2`` on
@@ -66,7 +66,7 @@ def open_rtnl() -> Netlink:
     return Netlink(NETLINK_ROUTE)
 
 
-def links(netlink: Netlink) -> tuple[Link, ...]:
+def links(netlink: Netlink) -> tuple[RtnlLink, ...]:
     """Every interface of the namespace that `netlink` was opened in, in the kernel's order."""
     return tuple(map(decode_link, netlink.ask(_GETLINK, _LINK.pack(0, 0, 0, 0, 0), dump=True)))
 
@@ -102,7 +102,7 @@ def names(netlink: Netlink, indexes: Iterable[int]) -> Iterator[str]:
         yield from (decode_link(payload).name for payload in answer)
 
 
-def decode_link(payload: bytes) -> Link:
+def decode_link(payload: bytes) -> RtnlLink:
     """An interface out of one answer to GETLINK; Unavailable when malformed or without a name."""
     _need(payload, _LINK)
     _, kind, index, flags, _ = _LINK.unpack_from(payload)
@@ -111,7 +111,7 @@ def decode_link(payload: bytes) -> Link:
     if name is None:
         raise Unavailable(f"routing netlink: interface {index} has no name")
     state = _number(attributes, _OPERSTATE, _U8) or 0
-    return Link(
+    return RtnlLink(
         name=name,
         index=index,
         link_type=LINK_TYPES.get(str(kind), ""),

@@ -21,7 +21,7 @@ from kube_rdma.adapters.kernel.netlink.codec import (
     encode_attributes,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, decode_interface, interfaces
-from kube_rdma.adapters.kernel.netlink.rtnl_write import Request, mac_bytes
+from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest, mac_bytes
 from kube_rdma.adapters.kernel.pod.errors import (
     ETHERNET,
     errno_of,
@@ -81,7 +81,7 @@ class Setting:
     """One message: what it sets, in words, and the request."""
 
     what: str
-    request: Request
+    request: NetlinkRequest
 
 
 def set_function(node: Netlink, step: SetFunction) -> None:
@@ -143,7 +143,7 @@ def changes(
         functions = encode_attributes([Attribute(_VF_INFO, info)])
         body = _LINK.pack(0, 0, index, 0, 0)
         body += encode_attributes([Attribute(_VFINFO_LIST, functions)])
-        return Setting(what, Request(_SETLINK, 0, body))
+        return Setting(what, NetlinkRequest(_SETLINK, 0, body))
 
     for what, which, flag, has in (
         ("trust", _TRUST, wanted.trust, now.trust),
@@ -297,5 +297,5 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     return ((attribute.type, attribute.value) for attribute in decode_attributes(data))
 
 
-def _send(node: Netlink, request: Request) -> None:
+def _send(node: Netlink, request: NetlinkRequest) -> None:
     node.ask(request.kind, request.body, more=request.flags)

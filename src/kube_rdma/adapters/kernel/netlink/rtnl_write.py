@@ -71,7 +71,7 @@ def interim_name(mark: Mark) -> InterfaceName:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class NetlinkRequest:
     """What Netlink.ask is given: the kind of message, its own flags, what follows the header."""
 
     kind: int
@@ -79,7 +79,7 @@ class Request:
     body: bytes
 
 
-def make_link(step: MakeLink, pod: int) -> Request:
+def make_link(step: MakeLink, pod: int) -> NetlinkRequest:
     """For the node's socket: the parent is looked up there, the link is born in namespace `pod`.
 
     Raise Refused for a mode that the kind does not have.
@@ -91,53 +91,53 @@ def make_link(step: MakeLink, pod: int) -> Request:
     return _link(_NEWLINK, 0, attributes, flags=_CREATE | _EXCL)
 
 
-def mark_link(step: MakeLink) -> Request:
+def mark_link(step: MakeLink) -> NetlinkRequest:
     """For the pod's socket: what make_link could not say."""
     return _link(_SETLINK, 0, [_text(_IFNAME, step.name), Attribute(_ALIAS, step.mark.encode())])
 
 
-def take_link(step: TakeLink, index: int, pod: int) -> Request:
+def take_link(step: TakeLink, index: int, pod: int) -> NetlinkRequest:
     """For the node's socket: into namespace `pod` and renamed; the kernel takes it down first."""
     return _link(_SETLINK, index, [_u32(_NET_NS_FD, pod), _text(_IFNAME, step.name)])
 
 
-def rename_link(index: int, name: str) -> Request:
+def rename_link(index: int, name: str) -> NetlinkRequest:
     """For the socket of the namespace that the link is in; it must be down before Linux 6.2."""
     return _link(_SETLINK, index, [_text(_IFNAME, name)])
 
 
-def set_link(step: SetLink) -> Request:
+def set_link(step: SetLink) -> NetlinkRequest:
     """For the pod's socket: the kernel sets MAC and MTU before it brings the link up."""
     attributes = [_text(_IFNAME, step.name), *_wanted(step.mtu, step.mac)]
     return _link(_SETLINK, 0, attributes, state=_UP, change=_UP)
 
 
-def remove_link(index: int) -> Request:
+def remove_link(index: int) -> NetlinkRequest:
     """For the pod's socket."""
     return _link(_DELLINK, index, [])
 
 
-def remove_group() -> Request:
+def remove_group() -> NetlinkRequest:
     """For the pod's socket: every link of GROUP at once; ENODEV where there is none."""
     return _link(_DELLINK, 0, [_u32(_GROUP, GROUP)])
 
 
-def send_home(undo: GiveBackLink, index: int, host: int) -> Request:
+def send_home(undo: GiveBackLink, index: int, host: int) -> NetlinkRequest:
     """For the pod's socket: into namespace `host` under its old name."""
     return _link(_SETLINK, index, [_u32(_NET_NS_FD, host), _text(_IFNAME, undo.link.name)])
 
 
-def set_down(index: int) -> Request:
+def set_down(index: int) -> NetlinkRequest:
     """For the socket of the namespace that the link is in."""
     return _link(_SETLINK, index, [], change=_UP)
 
 
-def restore_link(index: int, mtu: int | None, mac: str | None, *, up: bool) -> Request:
+def restore_link(index: int, mtu: int | None, mac: str | None, *, up: bool) -> NetlinkRequest:
     """For the node's socket; None leaves what is there."""
     return _link(_SETLINK, index, _wanted(mtu, mac), state=_UP if up else 0, change=_UP)
 
 
-def add_address(step: AddAddress, index: int) -> Request:
+def add_address(step: AddAddress, index: int) -> NetlinkRequest:
     """For the pod's socket; the same address again changes nothing."""
     value = step.address.packed
     attributes = [Attribute(_IFA_LOCAL, value), Attribute(_IFA_ADDRESS, value)]
@@ -146,10 +146,10 @@ def add_address(step: AddAddress, index: int) -> Request:
         attributes.append(Attribute(_IFA_BROADCAST, broadcast.to_bytes(4, "big")))
     flags = _NODAD if step.address.version == 6 else 0
     head = _ADDRESS.pack(_family(step.address), step.prefix, flags, _UNIVERSE, index)
-    return Request(_NEWADDR, _CREATE | _REPLACE, head + encode_attributes(attributes))
+    return NetlinkRequest(_NEWADDR, _CREATE | _REPLACE, head + encode_attributes(attributes))
 
 
-def add_route(step: AddRoute, index: int) -> Request:
+def add_route(step: AddRoute, index: int) -> NetlinkRequest:
     """For the pod's socket; in the place of a route to the same destination, if there is one."""
     attributes = [Attribute(_RTA_DST, step.to.network_address.packed)] if step.to.prefixlen else []
     attributes.append(_u32(_RTA_OIF, index))
@@ -160,17 +160,17 @@ def add_route(step: AddRoute, index: int) -> Request:
     family = _family(step.to.network_address)
     flags = _GATEWAY_HERE if step.onlink else 0
     head = _ROUTE.pack(family, step.to.prefixlen, 0, 0, 0, _STATIC, scope, _UNICAST, flags)
-    return Request(_NEWROUTE, _CREATE | _REPLACE, head + encode_attributes(attributes))
+    return NetlinkRequest(_NEWROUTE, _CREATE | _REPLACE, head + encode_attributes(attributes))
 
 
-def add_rule(step: AddRule) -> Request:
+def add_rule(step: AddRule) -> NetlinkRequest:
     """For the pod's socket; EEXIST where just this rule stands already."""
-    return Request(_NEWRULE, _CREATE | _EXCL, _rule(step))
+    return NetlinkRequest(_NEWRULE, _CREATE | _EXCL, _rule(step))
 
 
-def remove_rule(undo: RemoveRule) -> Request:
+def remove_rule(undo: RemoveRule) -> NetlinkRequest:
     """For the pod's socket; ENOENT where there is no such rule."""
-    return Request(_DELRULE, 0, _rule(undo))
+    return NetlinkRequest(_DELRULE, 0, _rule(undo))
 
 
 def _rule(rule: AddRule | RemoveRule) -> bytes:
@@ -189,9 +189,9 @@ def _link(
     flags: int = 0,
     state: int = 0,
     change: int = 0,
-) -> Request:
+) -> NetlinkRequest:
     head = _LINK.pack(0, 0, index, state, change)
-    return Request(kind, flags, head + encode_attributes(attributes))
+    return NetlinkRequest(kind, flags, head + encode_attributes(attributes))
 
 
 def _data(step: MakeLink) -> list[Attribute]:

@@ -10,10 +10,10 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.model.errors import Broken, Gone, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.function_step import FunctionPlace
 from kube_rdma.model.ip import Address
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import (
     AwaitPartition,
     GiveBackLink,
@@ -117,14 +117,14 @@ def address_in_use(step: Probe, mac: str) -> Refused:
     )
 
 
-def no_parent(parent: Host) -> Unavailable:
+def no_parent(parent: PlannedHostLink) -> Unavailable:
     """The card that a virtual link wants is gone."""
     return Unavailable(f"the node has no interface {parent.name} (index {parent.index}) any more")
 
 
-def no_physical(place: FunctionPlace) -> Gone:
+def no_physical(place: FunctionPlace) -> HardwareGone:
     """The interface through which a virtual function is set up is not on the node."""
-    return Gone(
+    return HardwareGone(
         f"the node has no interface {place.physical.name} of {place.pci} any more, through which "
         f"its virtual function {place.number} is set up"
     )
@@ -153,13 +153,13 @@ def setting_refused(place: FunctionPlace, what: str, error: Unavailable) -> Kube
     return judged(act, error)
 
 
-def lost(link: Host, name: str, *, for_good: bool = False) -> Gone:
+def lost(link: PlannedHostLink, name: str, *, for_good: bool = False) -> HardwareGone:
     """A card's link is on neither side now; after the end of a namespace that takes a moment.
 
     `for_good`: the card is not in the machine any more.
     """
     sentence = f"{link.name} is neither in the pod (as {name}) nor on the node now"
-    return Gone(sentence, for_good=for_good)
+    return HardwareGone(sentence, for_good=for_good)
 
 
 def old_name_taken(undo: GiveBackLink, now: str) -> Broken:

@@ -30,7 +30,7 @@ _EVERY = 4  # so often a look goes to the table's very end all the same
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GidEntry:
     """A used entry of a GID table; the interface is named as its own namespace names it."""
 
     value: str
@@ -108,7 +108,7 @@ def await_gid(step: AwaitGid, devices: Path = DEVICES, patience: float = PATIENC
 
 
 def _listed(step: AwaitGid, devices: Path, gap: int | None) -> bool:
-    wanted = Entry(gid_of(step.address), GidType.ROCE_V2, step.on)
+    wanted = GidEntry(gid_of(step.address), GidType.ROCE_V2, step.on)
     ports = _ports(devices / step.device)
     if not ports:
         raise no_device(step.device)
@@ -138,7 +138,7 @@ def _numbers(port: Path) -> list[str]:
         return []
 
 
-def _entries(port: Path, gap: int | None) -> Iterator[Entry]:
+def _entries(port: Path, gap: int | None) -> Iterator[GidEntry]:
     """The used entries, until `gap` empty ones in a row; None: to the end of the table."""
     empty, index = 0, 0
     while gap is None or empty < gap:
@@ -150,7 +150,7 @@ def _entries(port: Path, gap: int | None) -> Iterator[Entry]:
         else:
             empty = 0
             kind = _read(f"{port}/gid_attrs/types/{index}") or ""
-            yield Entry(value, kind, _read(f"{port}/gid_attrs/ndevs/{index}"))
+            yield GidEntry(value, kind, _read(f"{port}/gid_attrs/ndevs/{index}"))
         index += 1
 
 

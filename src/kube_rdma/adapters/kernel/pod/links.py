@@ -20,7 +20,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     interface_named,
     interfaces,
 )
-from kube_rdma.adapters.kernel.netlink.rtnl_write import Request
+from kube_rdma.adapters.kernel.netlink.rtnl_write import NetlinkRequest
 from kube_rdma.adapters.kernel.pod.errors import (
     INFINIBAND,
     errno_of,
@@ -239,7 +239,7 @@ class PodLinks:
             self._seen[name] = link
         return self._seen[name]
 
-    def _do(self, request: Request, act: str) -> None:
+    def _do(self, request: NetlinkRequest, act: str) -> None:
         try:
             _send(self.pod, request)
         except Unavailable as error:
@@ -375,5 +375,5 @@ def described(link: Interface) -> str:
     return f"{kind} without kube-rdma's mark"
 
 
-def _send(netlink: Netlink, request: Request) -> None:
+def _send(netlink: Netlink, request: NetlinkRequest) -> None:
     netlink.ask(request.kind, request.body, more=request.flags)

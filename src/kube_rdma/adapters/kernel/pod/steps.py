@@ -32,7 +32,7 @@ from kube_rdma.adapters.kernel.pod.links import PodLinks, remove_returned, resto
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
 from kube_rdma.adapters.kernel.pod.probe import probe
 from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl, write_sysctl
-from kube_rdma.adapters.kernel.sriov.rebind import Functions
+from kube_rdma.adapters.kernel.sriov.rebind import FunctionDrivers
 from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.function_step import (
@@ -115,7 +115,7 @@ def open_pod(
     with ExitStack() as stack:
         node = stack.enter_context(_Side())
         if netns is None:
-            yield GonePod(node.rtnl, node.rdma, Functions(rdma))
+            yield GonePod(node.rtnl, node.rdma, FunctionDrivers(rdma))
             return
         pod = stack.enter_context(open_inside(netns, _Side))
         links = PodLinks(node.rtnl, pod.rtnl, pod.namespace, node.namespace)
@@ -139,7 +139,7 @@ class LivePod:
         self._links = links
         self._maybe_rdma = rdma
         self._sysfs = sysfs
-        self._functions = Functions(sysfs.node)
+        self._functions = FunctionDrivers(sysfs.node)
         self._run: dict[type, Callable[[Any], None]] = {
             MakeLink: links.make,
             TakeLink: links.take,
@@ -247,7 +247,7 @@ class GonePod:
 
     inode = None
 
-    def __init__(self, node: Netlink, rdma: Netlink | None, functions: Functions) -> None:
+    def __init__(self, node: Netlink, rdma: Netlink | None, functions: FunctionDrivers) -> None:
         self._node = node
         self._rdma = rdma
         self._functions = functions

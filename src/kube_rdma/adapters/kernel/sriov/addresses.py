@@ -20,7 +20,7 @@ from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function import SetFunctions
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings, SetFunction
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 
 _MAC, _GUID = 6, 8  # octets
 _PORT = 23  # characters of the GUID at the end of an IPoIB interface's address
@@ -39,7 +39,9 @@ def tell(node: Netlink, act: SetFunctions, numbers: Sequence[int]) -> None:
     """As give_addresses, on the node's socket."""
     above = _interface(node, act)
     for number in numbers:
-        place = FunctionPlace(Host(above.seen.index, above.seen.name), act.physical, number)
+        place = FunctionPlace(
+            PlannedHostLink(above.seen.index, above.seen.name), act.physical, number
+        )
         set_function(node, SetFunction(place, settings(above, number), FunctionSettings()))
 
 

@@ -43,7 +43,7 @@ def write_attribute(path: Path, text: str) -> None:
         os.close(descriptor)
 
 
-class Sriov:
+class SriovCards:
     """The cards of one sysfs. `write` and the patience, in seconds, are for tests.
 
     `give` tells a card the addresses of its functions of these numbers, and raises KubeRdmaError;

@@ -17,7 +17,7 @@ from kube_rdma.adapters.kernel.netlink.codec import Netlink, decode_attributes
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links, seen_routes
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Use
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pod_view import SeenLink
@@ -35,7 +35,7 @@ def read_uses(names: Collection[str], sysfs: Path = _SYSFS) -> dict[str, Use]:
 
     Raise Unavailable when the kernel does not say.
     """
-    tree = Tree(sysfs)
+    tree = SysfsTree(sysfs)
     try:
         netlink = open_rtnl()
     except OSError as error:
@@ -55,7 +55,7 @@ def read_uses(names: Collection[str], sysfs: Path = _SYSFS) -> dict[str, Use]:
     }
 
 
-def _same(tree: Tree, link: SeenLink) -> bool:
+def _same(tree: SysfsTree, link: SeenLink) -> bool:
     """Whether sysfs shows this very link, and not one of its name elsewhere."""
     place = f"class/net/{link.name}"
     index = tree.text(f"{place}/ifindex", required=False)

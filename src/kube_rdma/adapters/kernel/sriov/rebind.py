@@ -30,7 +30,7 @@ _LOCK_PATIENCE = 60.0  # seconds: many functions of the card may be bound just n
 _PAUSE = 0.02  # seconds
 
 
-class Functions:
+class FunctionDrivers:
     """Virtual functions in the sysfs whose class/infiniband is `devices`.
 
     `write` and the patience, in seconds, are for tests.

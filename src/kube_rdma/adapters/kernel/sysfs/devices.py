@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from kube_rdma.adapters.kernel.sysfs.functions import read_functions
-from kube_rdma.adapters.kernel.sysfs.netdev import Site, bond_above, find_site, netdev_name
+from kube_rdma.adapters.kernel.sysfs.netdev import DeviceSite, bond_above, find_site, netdev_name
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import (
     CharDevice,
     CharKind,
@@ -58,7 +58,7 @@ def read_survey(root: Path) -> Survey:
     A tree without class/infiniband has no devices, which is not a fault. The namespace mode is not
     in sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
     """
-    tree = Tree(root)
+    tree = SysfsTree(root)
     return survey_tree(tree)
 
 
@@ -67,7 +67,7 @@ def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], 
 
     For a pod that has just got them: a survey of a large node takes 0.2 s, this some milliseconds.
     """
-    tree = Tree(root)
+    tree = SysfsTree(root)
     pci = PciTree(tree)
     read = (
         _device(tree, pci, name, _chars_of(tree, name))
@@ -79,7 +79,7 @@ def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], 
     return devices, _rdma_cm(tree)
 
 
-def _moved(tree: Tree, name: str) -> Device | None:
+def _moved(tree: SysfsTree, name: str) -> Device | None:
     """A device that is a pod's alone, as far as the node's sysfs shows it: its device nodes.
 
     They are of no namespace (uverbs_class, drivers/infiniband/core/uverbs_main.c).
@@ -90,7 +90,7 @@ def _moved(tree: Tree, name: str) -> Device | None:
     )
 
 
-def survey_tree(tree: Tree) -> Survey:
+def survey_tree(tree: SysfsTree) -> Survey:
     """The same for a Tree that is already open."""
     names = tree.names(DEVICES, required=False)
     chars = _char_devices(tree, names)
@@ -105,13 +105,15 @@ def survey_tree(tree: Tree) -> Survey:
     return Survey(devices, rdma_cm, NamespaceMode.UNKNOWN, tuple(tree.faults), gpus, functions)
 
 
-def _rdma_cm(tree: Tree) -> CharDevice | None:
+def _rdma_cm(tree: SysfsTree) -> CharDevice | None:
     if "rdma_cm" not in tree.names("class/misc", required=False):
         return None
     return _char_device(tree, CharKind.RDMA_CM, "class/misc/rdma_cm")
 
 
-def _device(tree: Tree, pci: PciTree, name: str, chars: tuple[CharDevice, ...]) -> Device | None:
+def _device(
+    tree: SysfsTree, pci: PciTree, name: str, chars: tuple[CharDevice, ...]
+) -> Device | None:
     """One device, or None with a single fault when it is not there (any more)."""
     path = f"{DEVICES}/{name}"
     if tree.place(path, required=True) is None:
@@ -145,7 +147,7 @@ def _device(tree: Tree, pci: PciTree, name: str, chars: tuple[CharDevice, ...]) 
     return device
 
 
-def _check_places(tree: Tree, devices: tuple[Device, ...]) -> None:
+def _check_places(tree: SysfsTree, devices: tuple[Device, ...]) -> None:
     """Blame a name that leads to a device which another name leads to already."""
     owners: dict[str | None, str] = {}
     for device in devices:
@@ -159,7 +161,7 @@ def _as_number(name: str) -> int:
     return int(name) if name.isdecimal() else -1
 
 
-def _port(tree: Tree, ports: str, number: int) -> Port:
+def _port(tree: SysfsTree, ports: str, number: int) -> Port:
     path = f"{ports}/{number}"
     layer = _word(tree, f"{path}/link_layer", LinkLayer)
     fabric = layer is LinkLayer.INFINIBAND
@@ -178,7 +180,7 @@ def _port(tree: Tree, ports: str, number: int) -> Port:
     )
 
 
-def port_states(tree: Tree, port: str) -> tuple[PortState, PhysicalState]:
+def port_states(tree: SysfsTree, port: str) -> tuple[PortState, PhysicalState]:
     """The logical and the physical state of the port at `port`; UNKNOWN where not readable."""
     return (
         _word(tree, f"{port}/state", PortState, numbered=True),
@@ -186,12 +188,12 @@ def port_states(tree: Tree, port: str) -> tuple[PortState, PhysicalState]:
     )
 
 
-def _on_netdev(tree: Tree, port: Port, site: Site, ports: int) -> Port:
+def _on_netdev(tree: SysfsTree, port: Port, site: DeviceSite, ports: int) -> Port:
     netdev = _netdev_of(tree, port, site, ports)
     return replace(port, netdev=netdev, bond=bond_above(tree, netdev)) if netdev else port
 
 
-def _netdev_of(tree: Tree, port: Port, site: Site, ports: int) -> str | None:
+def _netdev_of(tree: SysfsTree, port: Port, site: DeviceSite, ports: int) -> str | None:
     """The interface of a port, as well as sysfs can tell; RDMA netlink knows better.
 
     A device with one port owns every interface beside it (bnxt_en counts dev_port per card, not
@@ -205,7 +207,7 @@ def _netdev_of(tree: Tree, port: Port, site: Site, ports: int) -> str | None:
     return next((name for name in named if name in mine), mine[0] if mine else None)
 
 
-def _gids(tree: Tree, port: str) -> tuple[Gid, ...]:
+def _gids(tree: SysfsTree, port: str) -> tuple[Gid, ...]:
     used = {i: gid for i, gid in tree.table(f"{port}/gids").items() if gid != _UNUSED_GID}
     for index in [index for index, gid in used.items() if not _GID.fullmatch(gid)]:
         tree.blame(f"{port}/gids/{index}", f"is not a GID: {used.pop(index)!r}")
@@ -225,7 +227,7 @@ def _gids(tree: Tree, port: str) -> tuple[Gid, ...]:
     )
 
 
-def _char_devices(tree: Tree, devices: tuple[str, ...]) -> dict[str, list[CharDevice]]:
+def _char_devices(tree: SysfsTree, devices: tuple[str, ...]) -> dict[str, list[CharDevice]]:
     """The character devices of each RDMA device, in the order of their names."""
     char_devices: dict[str, list[CharDevice]] = {name: [] for name in devices}
     numbers: dict[tuple[int, int], str] = {}
@@ -247,7 +249,7 @@ def _char_devices(tree: Tree, devices: tuple[str, ...]) -> dict[str, list[CharDe
     return char_devices
 
 
-def _chars_of(tree: Tree, device: str) -> tuple[CharDevice, ...]:
+def _chars_of(tree: SysfsTree, device: str) -> tuple[CharDevice, ...]:
     """Those of one device, which hardware lists beside it; a soft one is looked for among all."""
     chars = []
     for folder in _CHARS:
@@ -259,7 +261,7 @@ def _chars_of(tree: Tree, device: str) -> tuple[CharDevice, ...]:
     return tuple(char for char in chars if char)
 
 
-def _char_device(tree: Tree, kind: CharKind, path: str) -> CharDevice | None:
+def _char_device(tree: SysfsTree, kind: CharKind, path: str) -> CharDevice | None:
     """Path from the uevent's DEVNAME, which is where devtmpfs puts the node."""
     if tree.place(path, required=True) is None:
         return None
@@ -272,11 +274,11 @@ def _char_device(tree: Tree, kind: CharKind, path: str) -> CharDevice | None:
     return CharDevice(kind, f"/dev/{name}", int(major), int(minor))
 
 
-def _word(tree: Tree, path: str, words: type[Word], *, numbered: bool = False) -> Word:
+def _word(tree: SysfsTree, path: str, words: type[Word], *, numbered: bool = False) -> Word:
     return _spelled(tree, path, _numbered(tree, path) if numbered else tree.text(path), words)
 
 
-def _spelled(tree: Tree, path: str, text: str | None, words: type[Word]) -> Word:
+def _spelled(tree: SysfsTree, path: str, text: str | None, words: type[Word]) -> Word:
     """One of the words that the kernel can print here; UNKNOWN, and a fault, for any other."""
     unknown = words["UNKNOWN"]
     if text is None:
@@ -288,14 +290,14 @@ def _spelled(tree: Tree, path: str, text: str | None, words: type[Word]) -> Word
         return unknown
 
 
-def _numbered(tree: Tree, path: str) -> str | None:
+def _numbered(tree: SysfsTree, path: str) -> str | None:
     """The words of ``4: ACTIVE``."""
     text = _matching(tree, path, _NUMBERED)
     return text.partition(": ")[2] if text else None
 
 
 def _matching(
-    tree: Tree, path: str, pattern: re.Pattern[str], *, required: bool = True
+    tree: SysfsTree, path: str, pattern: re.Pattern[str], *, required: bool = True
 ) -> str | None:
     text = tree.text(path, required=required)
     if text is None or pattern.fullmatch(text):
@@ -304,7 +306,7 @@ def _matching(
     return None
 
 
-def _rate(tree: Tree, path: str) -> float | None:
+def _rate(tree: SysfsTree, path: str) -> float | None:
     """Gb/s out of ``100 Gb/sec (4X EDR)``."""
     text = tree.text(path)
     match = _RATE.match(text) if text else None
@@ -313,14 +315,14 @@ def _rate(tree: Tree, path: str) -> float | None:
     return float(match[1]) if match else None
 
 
-def _lid(tree: Tree, path: str) -> int | None:
+def _lid(tree: SysfsTree, path: str) -> int | None:
     """A local identifier out of ``0x1a``; None while it is not assigned."""
     text = _matching(tree, path, _LID)
     lid = int(text, 16) if text else 0
     return None if lid in _NO_LID else lid
 
 
-def _pkey(tree: Tree, path: str) -> int | None:
+def _pkey(tree: SysfsTree, path: str) -> int | None:
     """A partition key out of ``0xffff``; a tree without the file says nothing of partitions."""
     text = _matching(tree, path, _PKEY, required=False)
     return int(text, 16) if text else None

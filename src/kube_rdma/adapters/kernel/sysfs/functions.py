@@ -19,9 +19,9 @@ from kube_rdma.adapters.kernel.sysfs.pci import (
     PciTree,
     function_above,
 )
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
-from kube_rdma.model.device import PciAddress, Seat
+from kube_rdma.model.device import PciAddress, PciSeat
 
 NETDEVS = "class/net"
 LINK_TYPES = {"1": "ether", "32": "infiniband"}  # ARPHRD_*, include/uapi/linux/if_arp.h
@@ -32,7 +32,7 @@ _FLAGS = re.compile(r"0x[0-9a-f]{1,8}")
 _Netdevs = Mapping[str, tuple[Netdev, ...]]  # by the place of their function
 
 
-def read_functions(tree: Tree, pci: PciTree) -> tuple[Function, ...]:
+def read_functions(tree: SysfsTree, pci: PciTree) -> tuple[Function, ...]:
     """Every function of class 02 (network), sorted by address; default routes are not in sysfs."""
     netdevs = _netdevs(tree)
     functions: dict[PciAddress, Function] = {}
@@ -57,7 +57,7 @@ def read_functions(tree: Tree, pci: PciTree) -> tuple[Function, ...]:
 
 
 def _virtual(
-    tree: Tree, pci: PciTree, physical: str, above: Seat, netdevs: _Netdevs
+    tree: SysfsTree, pci: PciTree, physical: str, above: PciSeat, netdevs: _Netdevs
 ) -> Iterator[Function]:
     """The virtual functions of the physical one at the place `physical`.
 
@@ -78,7 +78,7 @@ def _virtual(
         yield Function(seat, *ids, driver, netdevs.get(place, ()), vf_index=index)
 
 
-def _netdevs(tree: Tree) -> _Netdevs:
+def _netdevs(tree: SysfsTree) -> _Netdevs:
     """The interfaces of each function. Those of a sub-function lie below it and are not its own."""
     netdevs: dict[str, tuple[Netdev, ...]] = {}
     for name in tree.names(NETDEVS, required=False):
@@ -97,7 +97,7 @@ def _netdevs(tree: Tree) -> _Netdevs:
     return netdevs
 
 
-def _netdev(tree: Tree, name: str) -> Netdev:
+def _netdev(tree: SysfsTree, name: str) -> Netdev:
     path = f"{NETDEVS}/{name}"
     carrier = _carrier(tree, f"{path}/carrier")
     flags = tree.text(f"{path}/flags", required=False)
@@ -113,7 +113,7 @@ def _netdev(tree: Tree, name: str) -> Netdev:
     )
 
 
-def _carrier(tree: Tree, path: str) -> bool | None:
+def _carrier(tree: SysfsTree, path: str) -> bool | None:
     text = tree.text(path, required=False)
     if text in {"0", "1", None}:
         return None if text is None else text == "1"

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
-from kube_rdma.model.device import Port, Seat
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.model.device import PciSeat, Port
 
 _NETDEV = re.compile(r"[^/\s]{1,15}")  # dev_valid_name(), net/core/dev.c
 _AUXILIARY = re.compile(r"[^.]+\..+\.\d+")  # module.name.id, drivers/base/auxiliary.c
@@ -22,7 +22,7 @@ _LOWER, _UPPER = "lower_", "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev
 
 
 @dataclass(frozen=True, slots=True)
-class Netdev:
+class SysfsNetdev:
     """An interface beside an RDMA device; `dev_port` counts the ports of one function from 0."""
 
     name: str
@@ -30,17 +30,17 @@ class Netdev:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class DeviceSite:
     """The place of one RDMA device in the machine; `seat` is None without a PCI function.
 
     A `soft` device sits on no function of its own: the seat is its interface's.
     """
 
     identity: str
-    seat: Seat | None
+    seat: PciSeat | None
     driver: str | None
     numa_node: int | None
-    netdevs: tuple[Netdev, ...]
+    netdevs: tuple[SysfsNetdev, ...]
     auxiliary: str | None = None
     subfunction: int | None = None
     soft: bool = False
@@ -56,7 +56,7 @@ def soft_identity(link: str, netdev: str | None) -> str:
     return f"{link}@{netdev}" if netdev else link
 
 
-def netdev_name(tree: Tree, path: str, name: str | None) -> str | None:
+def netdev_name(tree: SysfsTree, path: str, name: str | None) -> str | None:
     """`name` if an interface can have it; None, and a fault at `path`, for any other text."""
     if name is None or _NETDEV.fullmatch(name):
         return name
@@ -64,7 +64,7 @@ def netdev_name(tree: Tree, path: str, name: str | None) -> str | None:
     return None
 
 
-def bond_above(tree: Tree, netdev: str) -> str | None:
+def bond_above(tree: SysfsTree, netdev: str) -> str | None:
     """The bonding interface that `netdev` is enslaved to; other masters (bridges) are none."""
     place = f"class/net/{netdev}"
     master = tree.link(f"{place}/master")
@@ -75,19 +75,19 @@ def bond_above(tree: Tree, netdev: str) -> str | None:
     return next((name for name in above if tree.holds(f"class/net/{name}/bonding")), None)
 
 
-def lower_netdevs(tree: Tree, netdev: str) -> tuple[str, ...]:
+def lower_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:
     """The interfaces right below `netdev`: slaves of a bond, ports of a bridge, a vlan's parent."""
     names = tree.names(f"class/net/{netdev}", required=False)
     return tuple(name.removeprefix(_LOWER) for name in names if name.startswith(_LOWER))
 
 
-def upper_netdevs(tree: Tree, netdev: str) -> tuple[str, ...]:
+def upper_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:
     """The interfaces of this namespace right above `netdev`: its bond, its bridge, its vlans."""
     names = tree.names(f"class/net/{netdev}", required=False)
     return tuple(name.removeprefix(_UPPER) for name in names if name.startswith(_UPPER))
 
 
-def find_site(tree: Tree, pci: PciTree, path: str, ports: tuple[Port, ...]) -> Site:
+def find_site(tree: SysfsTree, pci: PciTree, path: str, ports: tuple[Port, ...]) -> DeviceSite:
     """The site of the device at `path`; `ports` name its interface where sysfs does not."""
     parent_text = tree.text(f"{path}/parent", required=False)
     parent = netdev_name(tree, f"{path}/parent", parent_text)
@@ -99,17 +99,17 @@ def find_site(tree: Tree, pci: PciTree, path: str, ports: tuple[Port, ...]) -> S
         named = (gid.netdev for port in ports for gid in port.gids if gid.netdev)
         netdev = next((n for n in named if tree.holds(f"class/net/{n}")), None)
     seat = _seat_below(tree, pci, netdev) if netdev else None
-    return Site(
+    return DeviceSite(
         identity=soft_identity(path.rpartition("/")[2], netdev),
         seat=seat,
         driver=None,
         numa_node=seat.numa_node if seat else None,
-        netdevs=(Netdev(netdev, 0),) if netdev else (),
+        netdevs=(SysfsNetdev(netdev, 0),) if netdev else (),
         soft=True,
     )
 
 
-def _seat_below(tree: Tree, pci: PciTree, netdev: str) -> Seat | None:
+def _seat_below(tree: SysfsTree, pci: PciTree, netdev: str) -> PciSeat | None:
     """The function of an interface, or the only one right below a virtual one (vlan, bond)."""
     seat = pci.seat(tree.place(f"class/net/{netdev}"))
     if seat:
@@ -118,13 +118,13 @@ def _seat_below(tree: Tree, pci: PciTree, netdev: str) -> Seat | None:
     return seats.pop() if len(seats) == 1 else None
 
 
-def _hard_site(tree: Tree, pci: PciTree, path: str, place: str) -> Site:
+def _hard_site(tree: SysfsTree, pci: PciTree, path: str, place: str) -> DeviceSite:
     # The last name is the function's own address, or the auxiliary device on it.
     name = place.rpartition("/")[2]
     seat = pci.seat(place)
     auxiliary = name if is_auxiliary(name) else None
     driver = tree.place(f"{path}/device/driver")
-    return Site(
+    return DeviceSite(
         identity=name,
         seat=seat,
         driver=driver.rpartition("/")[2] if driver else None,
@@ -135,15 +135,15 @@ def _hard_site(tree: Tree, pci: PciTree, path: str, place: str) -> Site:
     )
 
 
-def _netdevs(tree: Tree, folder: str) -> tuple[Netdev, ...]:
+def _netdevs(tree: SysfsTree, folder: str) -> tuple[SysfsNetdev, ...]:
     return tuple(
-        Netdev(name, _number(tree, f"{folder}/{name}/dev_port") or 0)
+        SysfsNetdev(name, _number(tree, f"{folder}/{name}/dev_port") or 0)
         for name in tree.names(folder, required=False)
         if netdev_name(tree, folder, name)
     )
 
 
-def _number(tree: Tree, path: str) -> int | None:
+def _number(tree: SysfsTree, path: str) -> int | None:
     """A decimal number in a file that not every device has."""
     text = tree.text(path, required=False)
     if text is None or text.isdecimal():

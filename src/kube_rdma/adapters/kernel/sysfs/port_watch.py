@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES, port_states
-from kube_rdma.adapters.kernel.sysfs.tree import Tree
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PhysicalState, PortState
 
 
@@ -32,7 +32,7 @@ def read_states(root: Path, ports: Iterable[tuple[str, int]]) -> tuple[PortReadi
 
     Two files a port; never raises for what the tree holds or lacks.
     """
-    tree = Tree(root)
+    tree = SysfsTree(root)
     return tuple(
         PortReading(device, number, *port_states(tree, f"{DEVICES}/{device}/ports/{number}"))
         for device, number in ports

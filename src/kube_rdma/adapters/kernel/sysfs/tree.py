@@ -23,7 +23,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _SILENT = frozenset({errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP})
 
 
-class Tree:
+class SysfsTree:
     """One sysfs root. Every path given and every path in `faults` is relative to it."""
 
     def __init__(self, root: Path) -> None:

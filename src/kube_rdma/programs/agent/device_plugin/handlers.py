@@ -35,7 +35,7 @@ from kube_rdma.rules.pools.preference import prefer
 log = structlog.get_logger()
 
 
-class Desk:
+class Handlers:
     """One for all resources."""
 
     def __init__(self, kubelet: KubeletView, late: Late, infos: DeviceInfoFolder | None) -> None:

@@ -24,17 +24,17 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs.agent.dependencies import Doors
+from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin import log_lines
 from kube_rdma.programs.agent.device_plugin.config_source import Wishes
-from kube_rdma.programs.agent.device_plugin.handlers import Desk
+from kube_rdma.programs.agent.device_plugin.handlers import Handlers
 from kube_rdma.programs.agent.device_plugin.mode_changes import Staged
 from kube_rdma.programs.agent.device_plugin.servers import Offers
 from kube_rdma.programs.agent.node import kernel_events as kernel_side
 from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
-from kube_rdma.programs.agent.virtual_functions import Functions
+from kube_rdma.programs.agent.virtual_functions import VirtualFunctions
 from kube_rdma.programs.logs import write
-from kube_rdma.rules.health.damping import Change, Health
+from kube_rdma.rules.health.damping import Health, HealthChange
 from kube_rdma.rules.health.discovery import notes
 from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
 from kube_rdma.rules.pools.holdings import held_cards, pods_of
@@ -55,7 +55,7 @@ FABRIC_SECONDS = 1.0
 log = structlog.get_logger()
 
 
-async def run_plugin(doors: Doors) -> None:
+async def run_plugin(doors: AgentDependencies) -> None:
     """Serve until cancelled; raise a KubeRdmaError when there is no sense in going on."""
     log.info("started", version=__version__, config=str(doors.config or "none"))
     try:
@@ -89,15 +89,15 @@ class _Reported:
 class _Plugin:
     """The state of the role: the wishes that are met, the health of cards, the servers."""
 
-    def __init__(self, doors: Doors) -> None:
+    def __init__(self, doors: AgentDependencies) -> None:
         self._doors = doors
         self._changes = Debounce()
         self._wishes = Wishes(doors.config, self._changes.touch, doors.node.refused)
         self._kubelet = doors.kubelet
-        self._desk = Desk(doors.kubelet, doors.late, doors.device_infos)
+        self._desk = Handlers(doors.kubelet, doors.late, doors.device_infos)
         self._staged = Staged(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
         self._health: Mapping[CardId, Health] = {}
-        self._functions: Functions | None = None
+        self._functions: VirtualFunctions | None = None
         self._reported = _Reported()
 
     async def run(self) -> None:
@@ -110,7 +110,7 @@ class _Plugin:
                 offers = Offers(tasks, lambda one, pool: serve(one, self._desk.answers(pool)))
                 if self._doors.functions:
                     sources, node = self._doors.functions, self._doors.node
-                    self._functions = Functions(sources, tasks, node, self._changes.touch)
+                    self._functions = VirtualFunctions(sources, tasks, node, self._changes.touch)
                 for stream in announcements:
                     tasks.create_task(kernel_side.hear(stream, self._changes))
                 tasks.create_task(self._wishes.follow())
@@ -196,7 +196,7 @@ class _Plugin:
 
     def _tell_cards(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[HealthChange],
         pools: Sequence[Pool],
         held: Mapping[str, Mapping[CardId, tuple[str, ...]]],
     ) -> None:

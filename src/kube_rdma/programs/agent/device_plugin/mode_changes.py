@@ -22,7 +22,7 @@ from kube_rdma.programs.agent.late_binding.late import Late
 from kube_rdma.programs.agent.node.interface import NodeSide
 from kube_rdma.programs.records import Records
 from kube_rdma.rules.pools.modes import terms
-from kube_rdma.rules.pools.staging import Stage, stage
+from kube_rdma.rules.pools.staging import StagedPools, stage
 
 _RECORD = "pools"
 
@@ -50,7 +50,7 @@ class Staged:
         self._ask = ask
         self._late = late
         self._node = node
-        self._stage = Stage(())
+        self._stage = StagedPools(())
         self._recorded: tuple[PoolSpec, ...] | None = ()  # None: what the disk has is not known
         self._loaded = False
         self._notices = Notices()
@@ -118,7 +118,7 @@ class Staged:
         self._notices.over("record")
         return True
 
-    def _tell(self, staged: Stage) -> None:
+    def _tell(self, staged: StagedPools) -> None:
         """Say what has changed, and what waits once while it stands."""
         for change in staged.applied:
             log.info("mode change applied", what=str(change))

@@ -53,7 +53,7 @@ class Offers:
         wanted = {pool.spec.resource: pool for pool in pools}
         for resource in self._servers.keys() - wanted.keys():
             self._servers.pop(resource).task.cancel()
-            write([log_lines.Line("info", "resource withdrawn", {"resource": resource})])
+            write([log_lines.LogLine("info", "resource withdrawn", {"resource": resource})])
         for resource, pool in wanted.items():
             server = self._servers.get(resource)
             write(log_lines.of_pool(server.pool if server else None, pool))

@@ -57,7 +57,7 @@ async def always(_: PodState) -> bool:
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class BinderDependencies:
     """Whom the binder needs.
 
     `networks`: pods get networks from the agent. `read_pod` reads a pod's object. `links_inside`
@@ -79,7 +79,7 @@ class Neighbours:
 class Binder:
     """What Allocate, CNI and PreStartContainer ask for; one call at a time changes anything."""
 
-    def __init__(self, neighbours: Neighbours) -> None:
+    def __init__(self, neighbours: BinderDependencies) -> None:
         """Read the journal; records that cannot be read are reported, and block nothing."""
         self._to = neighbours
         self._records = Records(neighbours.journal, neighbours.tell)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.node import NodeState
-from kube_rdma.rules.health.damping import Change
+from kube_rdma.rules.health.damping import HealthChange
 
 
 class NodeSide(Protocol):
@@ -23,7 +23,7 @@ class NodeSide(Protocol):
     def refused(self, error: Refused) -> None:
         """Tell that a configuration is not understood."""
 
-    def card(self, change: Change, name: str, pods: Sequence[str]) -> None:
+    def card(self, change: HealthChange, name: str, pods: Sequence[str]) -> None:
         """Tell that a card became ill or well, to the node and the pods that hold it."""
 
     def waiting(self, sentence: str) -> None:
@@ -48,7 +48,7 @@ class Alone:
     def refused(self, error: Refused) -> None:
         """Do nothing."""
 
-    def card(self, change: Change, name: str, pods: Sequence[str]) -> None:
+    def card(self, change: HealthChange, name: str, pods: Sequence[str]) -> None:
         """Do nothing."""
 
     def waiting(self, sentence: str) -> None:

@@ -27,7 +27,7 @@ Announcements = Callable[[], AbstractAsyncContextManager[AsyncIterator[object]]]
 
 
 @dataclass(frozen=True)
-class Kernel:
+class KernelSources:
     """What is asked of the kernel; the functions block and are called in a thread.
 
     `announcements` by what they are about; one may raise OSError when it is entered. `missing`
@@ -43,7 +43,7 @@ class Kernel:
     port_states: Callable[[Iterable[tuple[str, int]]], tuple[PortReading, ...]] = lambda _: ()
 
 
-async def listen(kernel: Kernel, stack: AsyncExitStack) -> tuple[AsyncIterator[object], ...]:
+async def listen(kernel: KernelSources, stack: AsyncExitStack) -> tuple[AsyncIterator[object], ...]:
     """Open every door of announcements; of one that stays closed say what will not be noticed."""
     opened = []
     for about, door in kernel.announcements:
@@ -68,7 +68,7 @@ async def hear(announcements: AsyncIterator[object], changes: Debounce) -> None:
         raise Unavailable(f"The kernel's announcements broke off: {error}.") from error
 
 
-async def look(kernel: Kernel) -> tuple[Survey, frozenset[str]]:
+async def look(kernel: KernelSources) -> tuple[Survey, frozenset[str]]:
     """A Survey, and those of its device nodes that do not exist."""
     survey = await asyncio.to_thread(kernel.survey)
     paths = {char.path for device in survey.devices for char in device.char_devices}
@@ -85,7 +85,7 @@ def fabric_ports(survey: Survey | None) -> tuple[PortReading, ...]:
     )
 
 
-async def differ(kernel: Kernel, readings: Sequence[PortReading]) -> bool:
+async def differ(kernel: KernelSources, readings: Sequence[PortReading]) -> bool:
     """Whether these ports have other states by now."""
     numbers = [(reading.device, reading.number) for reading in readings]
     return bool(readings) and await asyncio.to_thread(kernel.port_states, numbers) != tuple(

@@ -14,10 +14,10 @@ import structlog
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.watching import Cut, Gone, Muddled, Synced
+from kube_rdma.adapters.cluster.watching import Cut, Deleted, Muddled, Synced
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.node import NodeState
-from kube_rdma.rules.health.damping import Change
+from kube_rdma.rules.health.damping import HealthChange
 
 log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ class Online:
                 match notice:
                     case NodeState():
                         seen(notice)
-                    case Gone():
+                    case Deleted():
                         log.warning("Node object missing", node=self._node)
                     case Cut(why) | Muddled(why=why):
                         log.warning("Node object unavailable", why=why)
@@ -50,7 +50,7 @@ class Online:
         """Tell the node that its configuration is not understood."""
         self._events.tell(self._about, "ConfigurationRefused", str(error), warning=True)
 
-    def card(self, change: Change, name: str, pods: Sequence[str]) -> None:
+    def card(self, change: HealthChange, name: str, pods: Sequence[str]) -> None:
         """Tell the node and the pods that hold the card how it is now."""
         reason = "RDMACardHealthy" if change.healthy else "RDMACardUnhealthy"
         card = name if name == change.card else f"{name} ({change.card})"

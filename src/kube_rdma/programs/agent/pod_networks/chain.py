@@ -25,16 +25,16 @@ from kube_rdma.model.attachment import (
     Given,
     GrantedShare,
     HostNetwork,
+    NetworkSeat,
     Plan,
     Sandbox,
-    Seat,
     Wish,
 )
 from kube_rdma.model.binding import ContainerId, Edits, HeldShare, PodName
 from kube_rdma.model.card import CardId
-from kube_rdma.model.cni import Call, Result, Verb
+from kube_rdma.model.cni import Call, CniResult, Verb
 from kube_rdma.model.device import Device
-from kube_rdma.model.errors import Broken, Gone, KubeRdmaError, Unavailable
+from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.ip import Ask, IPPool, PodUid, PoolName
 from kube_rdma.model.pod import PodState
@@ -50,12 +50,12 @@ from kube_rdma.rules.attach.result import as_named, attached, edits, rdma_names
 from kube_rdma.rules.attach.seats import seats, with_pods
 
 if TYPE_CHECKING:
-    from kube_rdma.api.network_definition import Definition
+    from kube_rdma.api.network_definition import NetworkDefinition
 
 log = structlog.get_logger()
 
 
-class Node(Documents, Protocol):
+class NodeView(Documents, Protocol):
     """What planning asks about node and pod; node_view.py has the real one."""
 
     async def pod(self, name: PodName, uid: str) -> PodState | None:
@@ -72,7 +72,7 @@ class Node(Documents, Protocol):
     ) -> HostNetwork:
         """Links and RDMA of the node now, as far as these networks need them; None: all of it."""
 
-    async def with_settings(self, placed: tuple[Seat, ...]) -> tuple[Seat, ...]:
+    async def with_settings(self, placed: tuple[NetworkSeat, ...]) -> tuple[NetworkSeat, ...]:
         """The same, virtual functions that move into the pod with what they are set to now."""
 
     async def refuse_full(self, planned: Sequence[Plan]) -> None:
@@ -110,10 +110,10 @@ class LateBinding(Protocol):
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class ChainDependencies:
     """Whom pod networks need."""
 
-    node: Node
+    node: NodeView
     giver: Giver
     late: LateBinding
     inode: Callable[[int], int]  # of the namespace behind a descriptor
@@ -122,27 +122,27 @@ class Neighbours:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _PodPlace:
     """What a pod gets, and where: all that is known before anything is taken for it."""
 
     wished: tuple[Wish, ...]
-    definitions: dict[str, Definition]
+    definitions: dict[str, NetworkDefinition]
     holdings: tuple[Holding, ...]
     host: HostNetwork
-    seats: tuple[Seat, ...]
+    seats: tuple[NetworkSeat, ...]
     called: tuple[Plan, ...]  # what other plugins make
 
 
 class PodNetworks:
     """All calls of this node; those for one sandbox go one after the other."""
 
-    def __init__(self, to: Neighbours, attaching: Attaching) -> None:
+    def __init__(self, to: ChainDependencies, attaching: Attaching) -> None:
         self._to = to
         self._attaching = attaching
         self._guids = to.guids or Guids(lambda: attaching.attachments)
         # The runtime keeps order among its own calls, repair.py makes more.
         self._turns: WeakValueDictionary[ContainerId, asyncio.Lock] = WeakValueDictionary()
-        self._verbs: dict[Verb, Callable[[Call], Awaitable[Result]]] = {
+        self._verbs: dict[Verb, Callable[[Call], Awaitable[CniResult]]] = {
             Verb.ADD: self._add,
             Verb.DEL: self._del,
             Verb.CHECK: self._check,
@@ -150,7 +150,7 @@ class PodNetworks:
             Verb.STATUS: self._status,
         }
 
-    async def answer(self, call: Call) -> Result:
+    async def answer(self, call: Call) -> CniResult:
         """What the runtime gets; raise KubeRdmaError. Interfaces are reported to pods, not to it:
 
         the result is about the cluster's network, which stays as the earlier plugins made it.
@@ -202,23 +202,23 @@ class PodNetworks:
             except KubeRdmaError as error:
                 log.warning("attachment removal failed", pod=pod, why=str(error))
 
-    async def _add(self, call: Call) -> Result:
+    async def _add(self, call: Call) -> CniResult:
         if call.pod is None or call.netns is None:
-            return Result()  # no pod of Kubernetes
+            return CniResult()  # no pod of Kubernetes
         pod = await self._to.node.pod(call.pod, call.uid)
         if pod is None:
             raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
         asked = asking(pod, call.network)
         if not asked.asks:
             await self._refuse_idle(call.pod, asked)
-            return Result()
+            return CniResult()
         refuse_host_network(pod, asked.asks, asked.annotation)
         sandbox = Sandbox(
             call.container, call.pod, call.uid, call.netns_path, self._to.inode(call.netns)
         )
         attachment = self._attaching.of(call.container)
         if attachment and attachment.complete:
-            return Result()  # an ADD that is repeated
+            return CniResult()  # an ADD that is repeated
         if self._attaching.has(call.container):
             await self.end(call.container)
         try:
@@ -234,7 +234,7 @@ class PodNetworks:
             pod=str(call.pod),
             networks=",".join(f"{one.interface}={one.network}" for one in interfaces),
         )
-        return Result()
+        return CniResult()
 
     async def _attach(
         self, call: Call, sandbox: Sandbox, pod: PodState, asked: Asking
@@ -269,7 +269,7 @@ class PodNetworks:
         await self._attaching.complete(sandbox.container)
         return interfaces
 
-    async def _place(self, sandbox: Sandbox, asked: Asking) -> _Place:
+    async def _place(self, sandbox: Sandbox, asked: Asking) -> _PodPlace:
         """What the pod gets and where, or a refusal; its GUIDs are claimed from now on."""
         meaning = asyncio.ensure_future(meant(asked, self._to.node))
         holding = asyncio.ensure_future(self._to.node.holdings(sandbox.pod))
@@ -285,7 +285,7 @@ class PodNetworks:
         self._guids.claim(sandbox, placed, host)
         called = foreign_plugins.plans(wished, granted, host)
         await self._attaching.ready(called)
-        return _Place(wished, definitions, holdings, host, placed, called)
+        return _PodPlace(wished, definitions, holdings, host, placed, called)
 
     async def _refuse_idle(self, pod: PodName, asked: Asking) -> None:
         """Refuse a list without a network of kube-rdma beside shares that would be for one."""
@@ -297,7 +297,9 @@ class PodNetworks:
         if foreign_plugins.foreign(wished):
             foreign_plugins.refuse_missing(wished, *await self._attaching.installed())
 
-    async def _addresses(self, sandbox: Sandbox, pod: PodState, place: _Place) -> tuple[Given, ...]:
+    async def _addresses(
+        self, sandbox: Sandbox, pod: PodState, place: _PodPlace
+    ) -> tuple[Given, ...]:
         """One request for all interfaces: they get all addresses or none."""
         from kube_rdma.api.ip_conf import nic_ask
 
@@ -327,7 +329,7 @@ class PodNetworks:
         await self._to.late.detach(container)
         try:
             await self._attaching.detach(container)
-        except Gone:
+        except HardwareGone:
             await self._to.giver.delete(container)
             raise
         await self._to.giver.delete(container)
@@ -340,23 +342,23 @@ class PodNetworks:
         except KubeRdmaError as error:
             log.warning("cleanup failed", pod=str(call.pod), why=str(error))
 
-    async def _del(self, call: Call) -> Result:
+    async def _del(self, call: Call) -> CniResult:
         """A pod does not wait for a card that is nowhere; the rounds of repair.py do."""
         try:
             await self.end(call.container)
-        except Gone as error:
+        except HardwareGone as error:
             log.warning("card missing", pod=str(call.pod), why=str(error))
-        return Result()
+        return CniResult()
 
-    async def _check(self, call: Call) -> Result:
+    async def _check(self, call: Call) -> CniResult:
         if call.netns is None or not self._attaching.has(call.container):
-            return Result()
+            return CniResult()
         wrong = await self._attaching.look(call.container, call.netns)
         if wrong:
             raise Broken(" ".join(f"{line}." for line in wrong))
-        return Result()
+        return CniResult()
 
-    async def _gc(self, call: Call) -> Result:
+    async def _gc(self, call: Call) -> CniResult:
         """End what the runtime does not know any more; one that cannot be ended holds up no other.
 
         An attachment without an answered ADD may be under way, and is the recovery's.
@@ -374,13 +376,13 @@ class PodNetworks:
         await self.collect(living, since)
         if failed:
             raise failed[0]
-        return Result()
+        return CniResult()
 
-    async def _status(self, call: Call) -> Result:
+    async def _status(self, call: Call) -> CniResult:
         """In the cluster's own network an error would make the node NotReady, for all pods."""
         if call.marked:
-            return Result()
+            return CniResult()
         problems = await self._to.giver.check()
         if problems:
             raise Broken(" ".join(map(str, problems)))
-        return Result()
+        return CniResult()

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import structlog
 
-from kube_rdma.adapters.cluster.networks import Networks
+from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cni.conf.binary import names
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
-from kube_rdma.adapters.cni.conf.places import Places, inside
+from kube_rdma.adapters.cni.conf.places import CniPlaces, inside
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attachment import NetworkAsk
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
@@ -34,7 +34,9 @@ log = structlog.get_logger()
 class Wired:
     """One per agent; `host` is the host's root as seen here, `places` where its runtime looks."""
 
-    def __init__(self, host: Path, definitions: Networks, places: Callable[[], Places]) -> None:
+    def __init__(
+        self, host: Path, definitions: NetworkObjects, places: Callable[[], CniPlaces]
+    ) -> None:
         self._host = host
         self._places = places
         self._definitions = definitions

@@ -25,13 +25,13 @@ from kube_rdma.model.attachment import (
     Attachment,
     Given,
     NetworkAsk,
+    NetworkSeat,
     Plan,
     Sandbox,
-    Seat,
 )
 from kube_rdma.model.binding import ContainerId, PodName
-from kube_rdma.model.cni import Call, Result, Verb
-from kube_rdma.model.errors import Broken, Gone, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.cni import Call, CniResult, Verb
+from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ip import Ask, InterfaceName, PodUid, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import DeviceInfo
@@ -50,12 +50,12 @@ from kube_rdma.rules.attach.seats import with_pods
 
 if TYPE_CHECKING:
     from kube_rdma.api.ip_conf import IpamConf
-    from kube_rdma.api.network_definition import Definition
+    from kube_rdma.api.network_definition import NetworkDefinition
 
 log = structlog.get_logger()
 
 
-class Node(all_at_once.Node, Texts, Protocol):
+class DelegateNodeView(all_at_once.NodeView, Texts, Protocol):
     """What is asked besides about node and pod; node_view.py has the real one."""
 
     async def bring(self, ipam: IpamConf) -> None:
@@ -68,10 +68,10 @@ class Node(all_at_once.Node, Texts, Protocol):
 
 
 @dataclass(frozen=True)
-class Neighbours(all_at_once.Neighbours):
+class DelegateDependencies(all_at_once.ChainDependencies):
     """Whom delegated networks need; without `infos` callers learn nothing of devices."""
 
-    node: Node
+    node: DelegateNodeView
     infos: DeviceInfoFolder | None = None
 
 
@@ -81,7 +81,7 @@ class Delegates:
     `attaching` has a journal of its own: to it, container and interface are one sandbox.
     """
 
-    def __init__(self, to: Neighbours, attaching: Attaching) -> None:
+    def __init__(self, to: DelegateDependencies, attaching: Attaching) -> None:
         self._to = to
         self._attaching = attaching
         self._guids = to.guids or Guids(lambda: attaching.attachments)
@@ -93,7 +93,7 @@ class Delegates:
         return self._to.giver
 
     @property
-    def node(self) -> Node:
+    def node(self) -> DelegateNodeView:
         """Whom to ask about pods and cards."""
         return self._to.node
 
@@ -109,7 +109,7 @@ class Delegates:
         """Whether there is a record of this interface, finished or not."""
         return self._attaching.has(_key(container, interface))
 
-    async def answer(self, call: Call) -> Result:
+    async def answer(self, call: Call) -> CniResult:
         """What the caller gets for ADD, CHECK and DEL; raise KubeRdmaError."""
         match call.verb:
             case Verb.ADD:
@@ -119,9 +119,9 @@ class Delegates:
             case _:
                 try:
                     await self.end(call.container, call.interface)
-                except Gone as error:  # a pod does not wait for a card that is nowhere
+                except HardwareGone as error:  # a pod does not wait for a card that is nowhere
                     log.warning("card missing", pod=str(call.pod), why=str(error))
-                return Result()
+                return CniResult()
 
     def turn(self, container: ContainerId) -> asyncio.Lock:
         """Hold it while something is taken for a sandbox: a DEL may come before its ADD ends."""
@@ -168,7 +168,7 @@ class Delegates:
             except KubeRdmaError as error:
                 log.warning("interface release failed", pod=pod, why=str(error))
 
-    async def _add(self, call: Call) -> Result:
+    async def _add(self, call: Call) -> CniResult:
         if call.pod is None:
             raise Refused(
                 "the call names no pod of Kubernetes",
@@ -190,7 +190,7 @@ class Delegates:
         finally:
             self._guids.release(_key(call.container, call.interface))
 
-    async def _attach(self, call: Call, pod: PodState) -> Result:
+    async def _attach(self, call: Call, pod: PodState) -> CniResult:
         to = self._to
         came = await origin(call, pod, to.node)
         definition, ask = await self._meant(call, came)
@@ -228,7 +228,7 @@ class Delegates:
         log.info("attached", pod=str(call.pod), networks=f"{call.interface}={plan.network}")
         return delegate.result(plan, interfaces[0], call.netns_path, definition.ipam.dns)
 
-    async def _meant(self, call: Call, came: Origin) -> tuple[Definition, NetworkAsk]:
+    async def _meant(self, call: Call, came: Origin) -> tuple[NetworkDefinition, NetworkAsk]:
         """The network that the configuration means, its pool made, and what the pod asks of it."""
         from kube_rdma.api import called_conf, cni_conf_network
 
@@ -253,7 +253,7 @@ class Delegates:
                 log.warning("device info file not written", why=str(error))
 
     async def _addresses(
-        self, call: Call, pod: PodState, seat: Seat, conf: IpamConf
+        self, call: Call, pod: PodState, seat: NetworkSeat, conf: IpamConf
     ) -> tuple[Given, ...]:
         from kube_rdma.api.ip_conf import nic_ask
 
@@ -276,19 +276,19 @@ class Delegates:
             await self._to.late.detach(container)
         try:
             await self._attaching.detach(key)
-        except Gone:
+        except HardwareGone:
             await self._to.giver.delete(container, interface)
             raise
         await self._to.giver.delete(container, interface)
         await self._attaching.forget(key)
 
-    async def _check(self, call: Call) -> Result:
+    async def _check(self, call: Call) -> CniResult:
         if call.netns is None:
-            return Result()
+            return CniResult()
         wrong = await self._attaching.look(_key(call.container, call.interface), call.netns)
         if wrong:
             raise Broken(" ".join(f"{line}." for line in wrong))
-        return Result()
+        return CniResult()
 
     def _of(self, container: ContainerId) -> list[Plan]:
         """The interfaces of a sandbox that are made or being made."""

@@ -21,7 +21,7 @@ from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
 from kube_rdma.model.attachment import Attachment, Plan, PluginResult, Sandbox
 from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.errors import Broken, Gone, KubeRdmaError, Unavailable
+from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
 from kube_rdma.model.function_step import RebindFunction, SetFunction
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import CallPlugin, EndPlugin, SetSysctl
@@ -215,8 +215,8 @@ class Attaching:
 
 def _raise_worst(failed: Iterable[KubeRdmaError]) -> None:
     """Raise what keeps an attachment from being ended; Gone only where there is nothing else."""
-    left = [error for error in failed if not (isinstance(error, Gone) and error.for_good)]
-    for error in sorted(left, key=lambda one: isinstance(one, Gone)):
+    left = [error for error in failed if not (isinstance(error, HardwareGone) and error.for_good)]
+    for error in sorted(left, key=lambda one: isinstance(one, HardwareGone)):
         raise error
 
 

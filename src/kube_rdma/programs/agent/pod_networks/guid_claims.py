@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from kube_rdma.model.attachment import Attachment, HostNetwork, Sandbox, Seat
+from kube_rdma.model.attachment import Attachment, HostNetwork, NetworkSeat, Sandbox
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.rules.attach import guids
 from kube_rdma.rules.attach.infiniband import refuse_taken
@@ -27,7 +27,7 @@ class Guids:
         """The attachments of this node, however its pods came to them."""
         return tuple(self._attachments())
 
-    def claim(self, sandbox: Sandbox, placed: Sequence[Seat], host: HostNetwork) -> None:
+    def claim(self, sandbox: Sandbox, placed: Sequence[NetworkSeat], host: HostNetwork) -> None:
         """Keep the GUIDs of these seats from all others until `release`; raise Refused.
 
         Nothing is awaited in here, so no other ADD comes in between.

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from kube_rdma.adapters.cni.conf.places import Places, find, inside, places
-from kube_rdma.adapters.cni.exec.plugins import Host
-from kube_rdma.adapters.cni.exec.process import Outcome
+from kube_rdma.adapters.cni.conf.places import CniPlaces, find, inside, places
+from kube_rdma.adapters.cni.exec.plugins import HostPlugins
+from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.adapters.runtime.cri import read_runtime
 from kube_rdma.model.errors import Unavailable
 
@@ -24,16 +24,16 @@ class HostPlaces:
     def __init__(self, host: Path, runtime: Path) -> None:
         self._host = host
         self._runtime = runtime
-        self._runtime_places: Places | None = None
-        self._now: Places | None = None
+        self._runtime_places: CniPlaces | None = None
+        self._now: CniPlaces | None = None
         self.root, self.folder = str(host), ""
 
     @property
-    def now(self) -> Places:
+    def now(self) -> CniPlaces:
         """As they were found last; raise Refused when that was never possible."""
         return self._now or find(self._host)
 
-    async def find(self) -> Places:
+    async def find(self) -> CniPlaces:
         """Look again; raise Refused. While the runtime is away, what it said last holds."""
         try:
             runtime = await read_runtime(self._runtime)
@@ -54,10 +54,10 @@ class HostPlaces:
         """As Binaries.inode."""
         return self._plugins.inode(path)
 
-    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> Outcome:
+    def run(self, name: str, environment: Mapping[str, str], text: bytes) -> ProcessOutcome:
         """As Binaries.run."""
         return self._plugins.run(name, environment, text)
 
     @property
-    def _plugins(self) -> Host:
-        return Host(self._host, self.now.binaries, partial(inside, self._host))
+    def _plugins(self) -> HostPlugins:
+        return HostPlugins(self._host, self.now.binaries, partial(inside, self._host))

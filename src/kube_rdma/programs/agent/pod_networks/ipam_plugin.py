@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kube_rdma.model.card import CardId
-from kube_rdma.model.cni import Call, LinkAddress, LinkRoute, Result, Verb
+from kube_rdma.model.cni import Call, CniResult, LinkAddress, LinkRoute, Verb
 from kube_rdma.model.errors import Broken, Refused
 from kube_rdma.model.ip import Ask, NicAsk, Owner, PodUid
 from kube_rdma.programs.agent.pod_networks.delegate import Delegates
@@ -35,7 +35,7 @@ class IpamCalls:
         self._giver = delegates.giver
         self._node = delegates.node
 
-    async def answer(self, call: Call) -> Result:
+    async def answer(self, call: Call) -> CniResult:
         """Addresses and routes for ADD, nothing for the rest; raise KubeRdmaError."""
         match call.verb:
             case Verb.ADD:
@@ -44,9 +44,9 @@ class IpamCalls:
                 await self._delegates.end(call.container, call.interface)
             case Verb.CHECK | Verb.STATUS:
                 await self._check(call)
-        return Result()
+        return CniResult()
 
-    async def _add(self, call: Call) -> Result:
+    async def _add(self, call: Call) -> CniResult:
         from kube_rdma.api import called_conf
         from kube_rdma.api.ip_conf import nic_ask
 
@@ -76,10 +76,10 @@ class IpamCalls:
         )
         return result
 
-    async def _given(self, call: Call, conf: IpamConf, nic: NicAsk) -> Result:
+    async def _given(self, call: Call, conf: IpamConf, nic: NicAsk) -> CniResult:
         granted = await self._giver.add(Ask(call.container, PodUid(call.uid), (nic,)))
         got = given(call.interface, granted.leases, await self._node.pool(nic.pool))
-        return Result(
+        return CniResult(
             addresses=tuple(
                 LinkAddress(ip_interface((one.address, one.prefix)), one.gateway)
                 for one in got.addresses

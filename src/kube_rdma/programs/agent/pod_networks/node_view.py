@@ -16,7 +16,7 @@ import structlog
 from kube_rdma.adapters.cluster.errors import Conflict, NotInstalled
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.kinds import Wanted
-from kube_rdma.adapters.cluster.networks import Networks
+from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.kernel.pod.gids import crowded
@@ -28,8 +28,8 @@ from kube_rdma.model.attachment import (
     GrantedShare,
     HostLink,
     HostNetwork,
+    NetworkSeat,
     Plan,
-    Seat,
     Wish,
 )
 from kube_rdma.model.binding import PodName
@@ -41,7 +41,7 @@ from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.ip import InterfaceName, IPPool, PoolName
-from kube_rdma.model.link import Host
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Attach, Pool
@@ -61,7 +61,7 @@ from kube_rdma.rules.pools.modes import terms
 
 if TYPE_CHECKING:
     from kube_rdma.api.ip_conf import IpamConf
-    from kube_rdma.api.network_definition import Definition
+    from kube_rdma.api.network_definition import NetworkDefinition
 
 log = structlog.get_logger()
 
@@ -73,7 +73,7 @@ AskFunctions = Callable[
 
 
 @dataclass(frozen=True)
-class Asked:
+class NodeViewDependencies:
     """The neighbours. `pools` are those that the kubelet is offered now, None until the node was
     looked at; `withdrawn` are kube-rdma's resources that are not among them while pods hold shares
     of them. `watched` is an IPPool as the watch shows it, None where it shows none. What blocks is
@@ -96,10 +96,10 @@ class Asked:
 class NetworkNode:
     """This node, for programs/agent/pod_networks/chain."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: NodeViewDependencies) -> None:
         self._asked = asked
         self._pods = Pods(asked.cluster)
-        self._networks = Networks(asked.cluster)
+        self._networks = NetworkObjects(asked.cluster)
         self._made: set[PoolName] = set()  # of documents that bring their own
         self._notices = Notices()  # by the network's name
 
@@ -108,7 +108,7 @@ class NetworkNode:
         pod = await self._pods.read(name.namespace, name.name)
         return pod if pod and uid in ("", pod.runtime_uid) else None
 
-    async def definition(self, namespace: str, name: str) -> Definition | None:
+    async def definition(self, namespace: str, name: str) -> NetworkDefinition | None:
         """A network's document; a pool that it brings along is made where it is missing."""
         document = await self._networks.read(namespace, name)
         if document is None:
@@ -124,7 +124,7 @@ class NetworkNode:
             return None
         return (document.config, document.resource) if document else None
 
-    async def configured(self, namespace: str, name: str) -> Definition | None:
+    async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
         """What the node's CNI configuration `name` means for a pod of this namespace, likewise."""
         from kube_rdma.api import cni_conf_network
 
@@ -210,7 +210,7 @@ class NetworkNode:
         owned = tuple((card, pool.spec.resource) for pool in pools for card in pool.cards)
         return replace(host, owned=owned)
 
-    async def with_settings(self, placed: tuple[Seat, ...]) -> tuple[Seat, ...]:
+    async def with_settings(self, placed: tuple[NetworkSeat, ...]) -> tuple[NetworkSeat, ...]:
         """The same, virtual functions that move into the pod with what they are set to now.
 
         Their physical functions alone are asked: one answer tells all of its virtual ones.
@@ -266,7 +266,7 @@ class NetworkNode:
         text = network_status.own_status(interfaces, dict(pod.annotations).get(key, ""), others)
         await self._networks.tell(pod, ((key, text),))
 
-    async def _whole(self, definition: Definition) -> Definition:
+    async def _whole(self, definition: NetworkDefinition) -> NetworkDefinition:
         """The same, when the pool that it brings along is there; its warnings are said once."""
         for warning in self._notices.news(definition.network.name, *definition.warnings):
             log.warning("network definition warning", warning=warning)
@@ -290,7 +290,7 @@ class NetworkNode:
 @lru_cache(256)  # many pods have one network
 def _load(
     namespace: str, name: str, config: bytes, resource: str | None, host: bytes | None
-) -> Definition:
+) -> NetworkDefinition:
     from kube_rdma.api import network_definition
 
     return network_definition.load(namespace, name, config, resource, host)
@@ -343,7 +343,7 @@ def _virtual(
 ) -> Iterator[tuple[PciAddress, FunctionPlace]]:
     """Virtual functions whose physical one has an interface on the node."""
     physical = {
-        function.seat.pci: Host(numbers[netdev.name], netdev.name)
+        function.seat.pci: PlannedHostLink(numbers[netdev.name], netdev.name)
         for function in survey.functions
         for netdev in function.netdevs[:1]
         if netdev.name in numbers

@@ -19,7 +19,7 @@ from pathlib import Path
 from kube_rdma.adapters.cluster.kinds import Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.watching import Changed, Gone, Synced
+from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.cni.state import AskingPods, Mark
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.binding import PodName
@@ -35,7 +35,7 @@ _OVER = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class PodWatchDependencies:
     """Whom the watch of the pods needs. `state` is the agent's folder on the host's disk, `network`
     the name of the cluster's own network. `tell` says something about a pod: a word for it, a
     sentence, and whether it is a warning."""
@@ -50,7 +50,7 @@ class Neighbours:
 class NodePods:
     """``await NodePods(...).follow(wake)``; `wired` whenever it is known who calls the agent."""
 
-    def __init__(self, to: Neighbours) -> None:
+    def __init__(self, to: PodWatchDependencies) -> None:
         self._to = to
         self._asking: dict[tuple[str, str], PodState] = {}
         self._on_host: dict[tuple[str, str], PodState] = {}
@@ -100,7 +100,7 @@ class NodePods:
                 match notice:
                     case Changed(document):
                         self._note(pod_state(document), wake)
-                    case Gone(name, namespace, uid):
+                    case Deleted(name, namespace, uid):
                         self._forget(namespace, name)
                         self._notices.over(uid)
                     case Synced():

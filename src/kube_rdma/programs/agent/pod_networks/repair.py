@@ -56,7 +56,7 @@ def open_netns(path: str) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class RepairDependencies:
     """Whom the rounds need.
 
     `listed` are the sandboxes of the runtime, `netns` is the path of one's network namespace; both
@@ -82,7 +82,7 @@ class Neighbours:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RepairTiming:
     """Seconds: between two rounds at least and at most; `clock` is monotonic."""
 
     least: float = 1.0
@@ -93,10 +93,10 @@ class Pace:
 class Sandboxes:
     """The rounds of one node; one task runs them."""
 
-    def __init__(self, to: Neighbours, pace: Pace | None = None) -> None:
+    def __init__(self, to: RepairDependencies, pace: RepairTiming | None = None) -> None:
         self._to = to
-        self._pace = pace or Pace()
-        self._state = rules.State()
+        self._pace = pace or RepairTiming()
+        self._state = rules.RepairState()
         self._news = asyncio.Event()
         self._notices = Notices()
         self._mark: tuple[float, float] | None = None  # the own clock and that of the addresses
@@ -135,7 +135,7 @@ class Sandboxes:
         pods = self._to.pods()
         attachments = self._to.networks.attachments
         gone = await asyncio.to_thread(_gone, attachments)
-        seen = rules.Seen(listed, pods, attachments, gone, self._to.networks.foreign)
+        seen = rules.RepairView(listed, pods, attachments, gone, self._to.networks.foreign)
         decided = rules.decide(seen, self._state, now)
         self._state = decided.state
         for container in decided.orphans:

@@ -28,7 +28,7 @@ from kube_rdma.rules.attach.pod_networks import refuse_count, refuse_traffic, un
 from kube_rdma.rules.attach.requests import POD_NETWORKS
 
 if TYPE_CHECKING:
-    from kube_rdma.api.network_definition import Definition
+    from kube_rdma.api.network_definition import NetworkDefinition
     from kube_rdma.api.networks import Found
 
 SHARED = "kube-system"
@@ -49,10 +49,10 @@ def _load(text: str, namespace: str) -> Found:
 class Documents(Protocol):
     """Where the networks are described."""
 
-    async def definition(self, namespace: str, name: str) -> Definition | None:
+    async def definition(self, namespace: str, name: str) -> NetworkDefinition | None:
         """A NetworkAttachmentDefinition; raise Refused with all of its faults."""
 
-    async def configured(self, namespace: str, name: str) -> Definition | None:
+    async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
         """What the node's CNI configuration `name` means for a pod of this namespace; raise so."""
 
     async def configurations(self) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def _warn(pod: PodState, warnings: Iterable[str]) -> None:
 
 async def meant(
     asked: Asking, documents: Documents
-) -> tuple[tuple[NetworkAsk, ...], dict[str, Definition]]:
+) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """The entries with the namespace of their network, and the networks by namespace/name.
 
     Raise Refused for faults of the documents, and for entries whose network is nowhere.
@@ -148,7 +148,7 @@ def statuses(
 
 async def _by_name(
     asks: Sequence[NetworkAsk], documents: Documents
-) -> tuple[tuple[NetworkAsk, ...], dict[str, Definition]]:
+) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """All entries of one pod have its namespace, so a name means one network."""
     from kube_rdma.api.cni_conf_network import BUILT_IN
 
@@ -164,7 +164,7 @@ async def _by_name(
     return placed, {one.network.name: one for one in by_name.values()}
 
 
-async def _named(namespace: str, name: str, documents: Documents) -> Definition | None:
+async def _named(namespace: str, name: str, documents: Documents) -> NetworkDefinition | None:
     """The network of this name, of the nearest place that has one."""
     from kube_rdma.api.cni_conf_network import BUILT_IN, built_in
 

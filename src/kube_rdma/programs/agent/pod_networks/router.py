@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.cni import Attachment, Call, Result, Verb
+from kube_rdma.model.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
 from kube_rdma.programs.agent.pod_networks.delegate import Delegates
@@ -22,7 +22,7 @@ from kube_rdma.rules.cni_conf.callers import FIRST, Role, role, stranded, turned
 SWEEP_SECONDS = 60.0
 
 
-class Calls:
+class CniRouter:
     """The front door. `wiring` says who should call the agent by the host's configuration now."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Calls:
         self._addresses = IpamCalls(delegates)
         self._wiring = wiring
 
-    async def answer(self, call: Call) -> Result:
+    async def answer(self, call: Call) -> CniResult:
         """What the caller gets; raise KubeRdmaError."""
         match role(call):
             case Role.ADDRESSES:
@@ -56,7 +56,7 @@ class Calls:
             await asyncio.sleep(SWEEP_SECONDS)
             await self._delegates.sweep()
 
-    async def missed(self, attachment: Attachment) -> None:
+    async def missed(self, attachment: CniAttachment) -> None:
         """Do a DEL that came while nobody answered, of which the note says no more than this."""
         if not self._is_delegated(attachment.container):
             await self._chain.end(attachment.container)
@@ -73,19 +73,19 @@ class Calls:
         if lone and is_built_in(call.config):
             raise stranded(call)
 
-    async def _behind_others(self, call: Call) -> Result:
+    async def _behind_others(self, call: Call) -> CniResult:
         """Where a meta-plugin reads the annotation, the agent does not: no interface comes twice.
 
         What the runtime tells of a pod that asks for nothing is enough; nobody else is asked.
         """
         annotations = call.annotations
         if call.verb is Verb.ADD and annotations is not None and not names_networks(annotations):
-            return Result()
+            return CniResult()
         if call.verb is Verb.ADD and self._wiring() is Wiring.DELEGATE and call.pod:
             pod = await self._delegates.node.pod(call.pod, call.uid)
             if pod and is_asking(pod):
                 raise turned(call)
-            return Result()
+            return CniResult()
         return await self._chain.answer(call)
 
     def _is_delegated(self, container: ContainerId) -> bool:

@@ -18,11 +18,11 @@ from pathlib import Path
 import structlog
 
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.networks import Networks
+from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cni.conf.binary import shim
-from kube_rdma.adapters.cni.conf.folder import Keeper, Kept
+from kube_rdma.adapters.cni.conf.folder import FolderRound, Keeper
 from kube_rdma.adapters.cni.conf.places import inside
 from kube_rdma.adapters.cni.exec.plugins import Plugins
 from kube_rdma.adapters.cni.socket import CniSocket
@@ -47,19 +47,24 @@ from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.node.address_health import tell_trouble
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
 from kube_rdma.programs.agent.pod_networks import delegate, pod_watch, repair
-from kube_rdma.programs.agent.pod_networks.chain import LateBinding, Neighbours, PodNetworks
+from kube_rdma.programs.agent.pod_networks.chain import ChainDependencies, LateBinding, PodNetworks
 from kube_rdma.programs.agent.pod_networks.cni_wiring import Wired
 from kube_rdma.programs.agent.pod_networks.delegate import Delegates
 from kube_rdma.programs.agent.pod_networks.executor import Attaching, Open
 from kube_rdma.programs.agent.pod_networks.guid_claims import Guids
 from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces
-from kube_rdma.programs.agent.pod_networks.node_view import Asked, AskFunctions, Links, NetworkNode
+from kube_rdma.programs.agent.pod_networks.node_view import (
+    AskFunctions,
+    Links,
+    NetworkNode,
+    NodeViewDependencies,
+)
 from kube_rdma.programs.agent.pod_networks.pod_watch import NodePods
 from kube_rdma.programs.agent.pod_networks.repair import Sandboxes
-from kube_rdma.programs.agent.pod_networks.router import Calls
+from kube_rdma.programs.agent.pod_networks.router import CniRouter
 from kube_rdma.programs.agent.pod_networks.worker_pools import Threads
-from kube_rdma.programs.ipam.node import Addresses
-from kube_rdma.programs.ipam.node import Doors as AddressDoors
+from kube_rdma.programs.ipam.node import IpamDependencies as AddressDoors
+from kube_rdma.programs.ipam.node import NodeAddresses
 from kube_rdma.programs.ipam.port import Giver
 from kube_rdma.rules.cni_conf.conflist import describe_plan
 
@@ -69,7 +74,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
-class Site:
+class NetworkSite:
     """Where this node's networks are: `host` is the host's root as the agent sees it."""
 
     node: str
@@ -109,18 +114,18 @@ class Machine:
     functions: AskFunctions = host_functions
     open_pod: Open = open_pod
     inode: Callable[[int], int] = _inode
-    pace: repair.Pace = field(default_factory=repair.Pace)
+    pace: repair.RepairTiming = field(default_factory=repair.RepairTiming)
     shim: Callable[[], bytes] = shim
     infos: DeviceInfoFolder | None = None
     look: float = 10.0
 
 
-class NetworkSide:
-    """``await NetworkSide(...).run()``."""
+class NodeNetworks:
+    """``await NodeNetworks(...).run()``."""
 
     def __init__(
         self,
-        site: Site,
+        site: NetworkSite,
         cluster: Cluster,
         kubelet: KubeletView,
         late: LateBinding,
@@ -135,7 +140,7 @@ class NetworkSide:
         self._withdrawn: Sequence[str] = ()
         self._begun = asyncio.Event()  # the node was looked at
         self._places = HostPlaces(site.host, site.runtime)
-        self._wired = Wired(site.host, Networks(cluster), lambda: self._places.now)
+        self._wired = Wired(site.host, NetworkObjects(cluster), lambda: self._places.now)
 
     def offered(self, pools: Mapping[str, Pool], withdrawn: Sequence[str] = ()) -> None:
         """Take note of what the kubelet is offered now, and of what pods hold nevertheless."""
@@ -178,14 +183,14 @@ class NetworkSide:
 
     async def _networks(
         self, stack: AsyncExitStack, events: Events
-    ) -> tuple[PodNetworks, Calls, Giver]:
+    ) -> tuple[PodNetworks, CniRouter, Giver]:
         """Pod networks over the journal and the addresses of this node."""
         site, machine = self._site, self._machine
         records = stack.enter_context(Journal(Folder(site.state / "attachments"), ATTACHMENTS))
         doors = AddressDoors(self._cluster, site.namespace, Folder(site.state / "addresses"))
         boot = BootId((await asyncio.to_thread(BOOT_ID.read_text)).strip())
-        giver = await stack.enter_async_context(Addresses(NodeName(site.node), boot, doors))
-        asked = Asked(
+        giver = await stack.enter_async_context(NodeAddresses(NodeName(site.node), boot, doors))
+        asked = NodeViewDependencies(
             *(self._cluster, self._kubelet, lambda: self._pools, machine.survey, machine.links),
             confs=self._wired.confs,
             functions=machine.functions,
@@ -201,14 +206,18 @@ class NetworkSide:
         guids = Guids(lambda: (*attaching.attachments, *delegated.attachments))
         to = (NetworkNode(asked), giver, self._late, machine.inode)
         infos = self._machine.infos
-        delegates = Delegates(delegate.Neighbours(*to, guids=guids, infos=infos), delegated)
-        networks = PodNetworks(Neighbours(*to, lambda: delegates.containers, guids), attaching)
-        return networks, Calls(networks, delegates, lambda: self._wired.wiring), giver
+        delegates = Delegates(
+            delegate.DelegateDependencies(*to, guids=guids, infos=infos), delegated
+        )
+        networks = PodNetworks(
+            ChainDependencies(*to, lambda: delegates.containers, guids), attaching
+        )
+        return networks, CniRouter(networks, delegates, lambda: self._wired.wiring), giver
 
     def _node_pods(self, events: Events) -> NodePods:
         site, tell = self._site, partial(_tell_pod, events)
         return NodePods(
-            pod_watch.Neighbours(
+            pod_watch.PodWatchDependencies(
                 self._cluster, site.node, site.state, lambda: self._wired.network, tell
             )
         )
@@ -223,7 +232,7 @@ class NetworkSide:
                 return tuple(filter(self._wired.unread, pods.asking))
             return pods.asking if self._wired.wiring is Wiring.CHAIN else ()
 
-        to = repair.Neighbours(
+        to = repair.RepairDependencies(
             networks,
             listed=partial(read_sandboxes, self._site.runtime),
             netns=partial(read_netns, self._site.runtime),
@@ -255,7 +264,7 @@ class NetworkSide:
         if not inside(host, places.now.binaries / PLUGIN).exists():
             pods.unwired()
 
-        def tell(kept: Kept) -> None:
+        def tell(kept: FolderRound) -> None:
             _log(kept)
             if kept.error:
                 if isinstance(kept.error, Refused):
@@ -267,7 +276,7 @@ class NetworkSide:
 
         return Keeper(host, places.find, self._machine.shim(), decide, tell)
 
-    async def _make_up(self, calls: Calls, missed: MissedDeletes) -> None:
+    async def _make_up(self, calls: CniRouter, missed: MissedDeletes) -> None:
         """Do the DELs that came while nobody answered."""
         for attachment in missed.present():
             try:
@@ -282,7 +291,7 @@ def _tell_pod(events: Events, pod: PodState, reason: str, note: str, warning: bo
     events.tell(about, reason, note, warning=warning)
 
 
-def _log(kept: Kept) -> None:
+def _log(kept: FolderRound) -> None:
     """Say what a round of the host's configuration came to."""
     if kept.error:
         log.warning("CNI configuration not installed", why=str(kept.error))
