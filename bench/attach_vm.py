@@ -40,9 +40,9 @@ def measure(context: Context) -> tuple[Figure, ...]:
     )
 
 
-def rounds(test: str, result: bare.TestResult | None) -> Rounds:
+def rounds(test: str, result: bare.InnerResult | None) -> Rounds:
     """What a test recorded; raise Unavailable with the reason where it did not."""
-    if result is None or result.outcome is not bare.TestOutcome.PASSED:
+    if result is None or result.outcome is not bare.InnerOutcome.PASSED:
         text = result.text.strip() if result else "it did not begin"
         raise Unavailable(f"{test} measured nothing in the bare machine:\n{text}")
     recorded: Rounds = json.loads(result.facts["rounds"])

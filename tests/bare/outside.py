@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma_lab.bare import TestOutcome, progress
+from kube_rdma_lab.bare import InnerOutcome, progress
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -82,9 +82,9 @@ class Inside(pytest.Item):
         except Refused as reason:
             _skip(str(reason))
         self.seconds = result.seconds
-        if result.outcome is TestOutcome.SKIPPED:
+        if result.outcome is InnerOutcome.SKIPPED:
             _skip(result.text)
-        if result.outcome is TestOutcome.FAILED:
+        if result.outcome is InnerOutcome.FAILED:
             raise FailedInsideError(result.text)
 
     def repr_failure(self, excinfo, style=None):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kube_rdma_lab.bare.results import ReportLine, ReportReader, TestOutcome
+from kube_rdma_lab.bare.results import InnerOutcome, ReportLine, ReportReader
 from kube_rdma_lab.bare.run import INSIDE
 
 TESTS = """
@@ -73,13 +73,13 @@ def test_each_test_begins_and_ends_under_its_node_id(lines):
 def test_results_are_what_came_of_the_tests(lines):
     """With traceback and what was printed, the reason of a skip, the figures of a benchmark."""
     results = {line.test.partition("::")[2]: line.result for line in lines() if line.result}
-    assert results["test_good"].outcome is TestOutcome.PASSED
+    assert results["test_good"].outcome is InnerOutcome.PASSED
     assert results["test_good"].facts == {"ms": "7"}
     bad = results["test_bad"]
     assert (bad.outcome, "a traceback" in bad.text, "printed" in bad.text) == ("failed", True, True)
-    assert results["test_not_here"].outcome is TestOutcome.SKIPPED
+    assert results["test_not_here"].outcome is InnerOutcome.SKIPPED
     assert "not here" in results["test_not_here"].text
-    assert results["test_left"].outcome is TestOutcome.FAILED
+    assert results["test_left"].outcome is InnerOutcome.FAILED
     assert "at teardown" in results["test_left"].text
 
 

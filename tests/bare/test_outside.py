@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma_lab.bare import Progress, TestOutcome, TestResult
+from kube_rdma_lab.bare import InnerOutcome, InnerResult, Progress
 from kube_rdma_lab.bare.machine import command_line
 from kube_rdma_lab.bare.run import files, follow
 from kube_rdma_lab.build.qemu import Qemu
@@ -20,7 +20,7 @@ from .outside import CHECKOUT, FailedInsideError, Inside, Machine
 LOCK = (
     "one==1 \\\n    --hash=sha256:a\ntwo==2 ; x \\\n    --hash=sha256:b \\\n    --hash=sha256:c\n"
 )
-PASSED = TestResult(TestOutcome.PASSED, 0.5)
+PASSED = InnerResult(InnerOutcome.PASSED, 0.5)
 BEGUN = json.dumps({"test": "x"})
 ENDED = json.dumps({"test": "x", "outcome": "passed", "seconds": 0.5})
 LAST = json.dumps({"test": ""})
@@ -106,7 +106,7 @@ def test_a_test_passes_as_soon_as_it_has_ended_in_the_machine(item):
 
 def test_a_failure_shows_the_traceback_of_the_machine(item):
     with pytest.raises(FailedInsideError, match="there"):
-        item(None, TestResult(TestOutcome.FAILED, 0, "it broke there")).runtest()
+        item(None, InnerResult(InnerOutcome.FAILED, 0, "it broke there")).runtest()
 
 
 def test_a_test_that_never_comes_has_failed(item):
@@ -122,7 +122,7 @@ def test_a_machine_that_breaks_fails_every_test_that_has_not_ended(item):
 
 
 @pytest.mark.parametrize(
-    "happens", [Refused("no root", remedy="sudo"), TestResult(TestOutcome.SKIPPED, 0, "not here")]
+    "happens", [Refused("no root", remedy="sudo"), InnerResult(InnerOutcome.SKIPPED, 0, "not here")]
 )
 def test_what_cannot_run_is_skipped_here_and_fails_in_ci(item, happens, monkeypatch):
     """Both where no machine can be, and where a test skipped itself in one."""

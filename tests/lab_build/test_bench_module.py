@@ -7,7 +7,7 @@ import pytest
 from bench import attach_inside, attach_vm
 from bench.allocate import MODULES
 from kube_rdma.model.errors import Unavailable
-from kube_rdma_lab.bare import TestOutcome, TestResult
+from kube_rdma_lab.bare import InnerOutcome, InnerResult
 from kube_rdma_lab.build import go
 
 
@@ -33,7 +33,7 @@ def test_the_figures_are_medians_of_what_the_rounds_recorded():
     rounds = [
         {"inside": {"ms": ms, "del_ms": 3.0, "cpu_ms": 9.0}, "floor": floor} for ms in (9, 25, 90)
     ]
-    result = TestResult(TestOutcome.PASSED, 1, facts={"rounds": json.dumps(rounds)})
+    result = InnerResult(InnerOutcome.PASSED, 1, facts={"rounds": json.dumps(rounds)})
     found = attach_vm.figures("nic", attach_vm.rounds("test_nic", result), "emulated")
     assert {one.key: one.value for one in found} == {
         "nic_by_floor": 2.5,
@@ -45,7 +45,7 @@ def test_the_figures_are_medians_of_what_the_rounds_recorded():
     assert "6 until the GID came" in found[1].note
 
 
-@pytest.mark.parametrize("result", [None, TestResult(TestOutcome.FAILED, 1, "no card")])
+@pytest.mark.parametrize("result", [None, InnerResult(InnerOutcome.FAILED, 1, "no card")])
 def test_a_machine_that_measured_nothing_says_why(result):
     with pytest.raises(Unavailable, match=result.text if result else "did not begin"):
         attach_vm.rounds("test_nic", result)

@@ -38,7 +38,7 @@ class _Loose(Typed):
     model_config = ConfigDict(extra="ignore")
 
 
-class _Runtime(_Loose):
+class _CalledRuntime(_Loose):
     ips: Many[str] = ()
     mac: Mac | None = None
     guid: Guid | None = Field(None, alias="infinibandGUID")
@@ -61,7 +61,7 @@ class _CalledArgs(_Loose):
 
 
 class _Called(_Loose):
-    runtime_config: _Runtime = _Runtime.model_construct()
+    runtime_config: _CalledRuntime = _CalledRuntime.model_construct()
     args: _CalledArgs = _CalledArgs()
     device_id: str = Field("", alias="deviceID")
     master: str = ""

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from kube_rdma_lab.bare.results import TestOutcome, TestResult
+from kube_rdma_lab.bare.results import InnerOutcome, InnerResult
 from kube_rdma_lab.bare.run import Progress, progress, run
 
-__all__ = ["Progress", "TestOutcome", "TestResult", "progress", "run"]
+__all__ = ["InnerOutcome", "InnerResult", "Progress", "progress", "run"]

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 
-class TestOutcome(StrEnum):
+class InnerOutcome(StrEnum):
     """How a test ended."""
 
     PASSED = "passed"
@@ -22,13 +22,13 @@ class TestOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TestResult:
+class InnerResult:
     """One test: `text` is its traceback with what it printed, or why it was skipped.
 
     `facts` are what it recorded of itself (record_property), as a benchmark does.
     """
 
-    outcome: TestOutcome
+    outcome: InnerOutcome
     seconds: float
     text: str = ""
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class ReportLine:
     """A test, by pytest's node id, begins (no result) or has ended; no test: pytest has ended."""
 
     test: str
-    result: TestResult | None = None
+    result: InnerResult | None = None
 
 
 def parse(text: str) -> ReportLine:
@@ -48,7 +48,7 @@ def parse(text: str) -> ReportLine:
     test = fields.pop("test")
     return ReportLine(
         test,
-        TestResult(**{**fields, "outcome": TestOutcome(fields["outcome"])}) if fields else None,
+        InnerResult(**{**fields, "outcome": InnerOutcome(fields["outcome"])}) if fields else None,
     )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab import accelerator, pace, paths
 from kube_rdma_lab.bare.machine import command_line
-from kube_rdma_lab.bare.results import ReportLine, ReportReader, TestResult
+from kube_rdma_lab.bare.results import InnerResult, ReportLine, ReportReader
 from kube_rdma_lab.build import cpio, testroot
 from kube_rdma_lab.build.initrd import NODE
 from kube_rdma_lab.build.parts import open_store
@@ -38,10 +38,10 @@ class Progress:
 
     seconds: float
     test: str
-    result: TestResult | None
+    result: InnerResult | None
 
 
-def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, TestResult]:
+def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, InnerResult]:
     """Run tests to their end and return what came of them, by node id; raises as `progress`."""
     events = progress(checkout, tests, home)
     return {event.test: event.result for event in events if event.result}

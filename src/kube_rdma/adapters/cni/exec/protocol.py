@@ -36,15 +36,15 @@ _CALLER = {
 _SHOWN = 300  # characters of what a plugin says without a form
 
 
-class _Dns(msgspec.Struct):
+class _PluginDns(msgspec.Struct):
     nameservers: list[str] | None = None
     domain: str = ""
     search: list[str] | None = None
     options: list[str] | None = None
 
 
-class _Result(msgspec.Struct):
-    dns: _Dns | None = None
+class _PluginAnswer(msgspec.Struct):
+    dns: _PluginDns | None = None
 
 
 class _Error(msgspec.Struct):
@@ -105,10 +105,10 @@ def result(kind: str, answer: bytes) -> bytes:
 def dns(document: bytes) -> Dns | None:
     """How the plugins want names to be resolved; None where they do not say."""
     try:
-        plugin_dns = msgspec.json.decode(document, type=_Result).dns
+        plugin_dns = msgspec.json.decode(document, type=_PluginAnswer).dns
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None  # a form older than 0.3.0
-    if plugin_dns is None or plugin_dns == _Dns():
+    if plugin_dns is None or plugin_dns == _PluginDns():
         return None
     lists = (plugin_dns.nameservers, plugin_dns.search, plugin_dns.options)
     nameservers, search, options = (tuple(one or ()) for one in lists)
