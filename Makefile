@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench image clean ready
+.PHONY: help demo test test-all check bench house image clean ready
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -39,6 +39,9 @@ check: ready ## lint, types, import contracts, unit tests: under a minute
 
 bench: ready ## measure; ARGS="lab devices --json" chooses what and how
 	@.venv/bin/python -m bench $(ARGS)
+
+house: ready ## count: lines, names that say nothing, class names with two meanings
+	@.venv/bin/python -m tests.house.numbers
 
 image: ready ## build the node image into dist/kube-rdma.tar, without a container engine
 	@.venv/bin/python -m kube_rdma_lab.build image dist/kube-rdma.tar
