@@ -179,7 +179,9 @@ def test_an_agent_killed_at_once_knows_its_promises(vke, tmp_path):
         before = agent_log(vke).count("event=registered")
         cluster.shell(vke, NODE, "pkill", "-KILL", "-f", AGENT)
         wait_for_log(vke, "event=registered", before + 1)
-        cluster.kubectl(vke, "exec", name, "--", "sh", "-c", "kill 1")
+        # In the background: with the container's first process its shell ends too, by SIGKILL.
+        later = "(sleep 1; kill 1) >/dev/null 2>&1 &"
+        cluster.kubectl(vke, "exec", name, "--", "sh", "-c", later)
         restarts = "{.status.containerStatuses[0].restartCount}=1"
         cluster.wait(vke, f"pod/{name}", f"--for=jsonpath={restarts}")
         ready(vke, name)
