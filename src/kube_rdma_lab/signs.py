@@ -95,6 +95,7 @@ def hopeless(
     """Return why a wait is in vain: a container that cannot live, or a refusal of what it is for.
 
     `concerns` are words of kubectl: ``pod/x`` for one object, ``node`` for every one of a kind.
+    With READY among them, a pod that has failed ends the wait too; other conditions may want that.
     `since` is an RFC 3339 time: events before it belong to somebody else's story.
     """
     for pod in documents.get("pods", ()):

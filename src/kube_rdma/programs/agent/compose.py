@@ -39,8 +39,7 @@ from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import AppliedPools
 from kube_rdma.model.runtime import Runtime
-from kube_rdma.programs.agent.dependencies import AgentDependencies
-from kube_rdma.programs.agent.dependencies import PodNetworkService as Networks
+from kube_rdma.programs.agent.dependencies import AgentDependencies, PodNetworkService
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies
 from kube_rdma.programs.agent.late_binding.late import Late, Never
@@ -134,7 +133,7 @@ async def _with_node(
     if works and folders.pod_resources is None:
         works, why = False, "the kubelet's pod-resources socket is not mounted"
     late: Late = Never(why)
-    networks: Networks | None = None
+    networks: PodNetworkService | None = None
 
     async def concerned(pod: PodState) -> bool:
         return networks is None or await networks.concerned(pod)

@@ -41,7 +41,7 @@ from kube_rdma.programs.ipam.mirror import Mirror
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Handler, Runner
 from kube_rdma.rules.ipam import agent as serve
-from kube_rdma.rules.ipam import effects as talk
+from kube_rdma.rules.ipam import effects
 from kube_rdma.rules.ipam.cells import Zone, zones, zones_for
 from kube_rdma.rules.ipam.grant import Granted, describe_loss
 from kube_rdma.rules.ipam.node_state import load, lost, spare
@@ -98,14 +98,14 @@ class NodeAddresses:
                 self._node, ledger.journal, self._boot, duration=self._pace.timing.contact
             )
             state = load(self._node, ledger.bookings, self.now())
-            self._desk = talk.IpamAgentState(mine, state, self._pace.timing)
+            self._desk = effects.IpamAgentState(mine, state, self._pace.timing)
             self._boards: dict[PoolName, Board] = {}
             self._desk.boards = self._boards
             self._pools = Mirror(ipam_objects.IP_POOL, _pool, self._pool_changed)
-            own: dict[type[talk.Act], Handler] = {
-                talk.Put: ledger.put,
-                talk.Remove: ledger.remove,
-                talk.ListBlocks: self._list,
+            own: dict[type[effects.Act], Handler] = {
+                effects.Put: ledger.put,
+                effects.Remove: ledger.remove,
+                effects.ListBlocks: self._list,
             }
             door = ipam_objects.IpamObjects(self._doors.cluster, self._doors.namespace)
             self._runner = Runner(door, self._pace, own)
@@ -187,7 +187,7 @@ class NodeAddresses:
             kind = Broken if isinstance(why, Broken) else Unavailable
             raise kind(f"node {self._node} gives no addresses yet: {why}")
 
-    async def _serve(self, operation: talk.Talk[T]) -> T:
+    async def _serve(self, operation: effects.Talk[T]) -> T:
         task = asyncio.create_task(self._runner.run(operation))
         self._requests.add(task)
         task.add_done_callback(self._served)
@@ -244,7 +244,7 @@ class NodeAddresses:
             await asyncio.sleep(self._pace.tick / _TICKS)
             await _first(self._low.wait(), self._pace.tick)
 
-    async def _list(self, _: talk.ListBlocks) -> dict[Cell, Block]:
+    async def _list(self, _: effects.ListBlocks) -> dict[Cell, Block]:
         """Begin to watch the blocks again: the watch's own list is the one that is asked for."""
         if self._watching:
             self._watching.cancel()

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import structlog
 
-from kube_rdma.adapters.cluster.ipam_objects import IpamObjects as Door
+from kube_rdma.adapters.cluster.ipam_objects import IpamObjects
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ip import Block, Cell
 from kube_rdma.programs.ipam.pace import IpamTiming
-from kube_rdma.rules.ipam import effects as talk
+from kube_rdma.rules.ipam import effects
 from kube_rdma.rules.ipam.effects import Act, Talk
 
 _SPREAD = 0.1  # seconds over which those who wait for the same news look, or all would race
@@ -40,23 +40,23 @@ class Runner:
     """
 
     def __init__(
-        self, door: Door, pace: IpamTiming, own: Mapping[type[Act], Handler] | None = None
+        self, door: IpamObjects, pace: IpamTiming, own: Mapping[type[Act], Handler] | None = None
     ) -> None:
         self.refusal: Refused | None = None
         self._door = door
         self._pace = pace
         self._news = asyncio.Event()
         self._acts: dict[type[Act], Handler] = {
-            talk.Clock: self._clock,
-            talk.Pause: self._wait,
-            talk.ReadBlock: lambda act: self._read(self._block(act.cell)),
-            talk.ReadLease: lambda act: self._read(door.lease(act.node)),
-            talk.ReadBoard: lambda act: self._read(door.board(act.pool)),
-            talk.WriteBlock: self._write_block,
-            talk.WriteLease: lambda act: self._write(door.write_lease(act.lease)),
-            talk.WriteBoard: lambda act: self._write(door.write_board(act.board)),
-            talk.DropBlock: lambda act: self._write(door.drop_block(act.block)),
-            talk.DropLease: lambda act: self._write(door.drop_lease(act.lease)),
+            effects.Clock: self._clock,
+            effects.Pause: self._wait,
+            effects.ReadBlock: lambda act: self._read(self._block(act.cell)),
+            effects.ReadLease: lambda act: self._read(door.lease(act.node)),
+            effects.ReadBoard: lambda act: self._read(door.board(act.pool)),
+            effects.WriteBlock: self._write_block,
+            effects.WriteLease: lambda act: self._write(door.write_lease(act.lease)),
+            effects.WriteBoard: lambda act: self._write(door.write_board(act.board)),
+            effects.DropBlock: lambda act: self._write(door.drop_block(act.block)),
+            effects.DropLease: lambda act: self._write(door.drop_lease(act.lease)),
             **(own or {}),
         }
 
@@ -82,10 +82,10 @@ class Runner:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def _clock(self, _: talk.Clock) -> float:
+    async def _clock(self, _: effects.Clock) -> float:
         return self._pace.clock()
 
-    async def _wait(self, act: talk.Pause) -> None:
+    async def _wait(self, act: effects.Pause) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(act.seconds):
                 await self._news.wait()
@@ -120,7 +120,7 @@ class Runner:
             log.warning("write rejected", why=str(error))
             return None
 
-    async def _write_block(self, act: talk.WriteBlock) -> object:
+    async def _write_block(self, act: effects.WriteBlock) -> object:
         try:
             written = await self._attempt(self._door.write_block(act.block))
         except Refused as error:

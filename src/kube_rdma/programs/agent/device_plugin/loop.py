@@ -30,7 +30,7 @@ from kube_rdma.programs.agent.device_plugin.config_source import Wishes
 from kube_rdma.programs.agent.device_plugin.handlers import Handlers
 from kube_rdma.programs.agent.device_plugin.mode_changes import Staged
 from kube_rdma.programs.agent.device_plugin.servers import Offers
-from kube_rdma.programs.agent.node import kernel_events as kernel_side
+from kube_rdma.programs.agent.node import kernel_events
 from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
 from kube_rdma.programs.agent.virtual_functions import VirtualFunctions
 from kube_rdma.programs.logs import write
@@ -94,7 +94,7 @@ class _Plugin:
         self._changes = Debounce()
         self._wishes = Wishes(doors.config, self._changes.touch, doors.node.refused)
         self._kubelet = doors.kubelet
-        self._desk = Handlers(doors.kubelet, doors.late, doors.device_infos)
+        self._handlers = Handlers(doors.kubelet, doors.late, doors.device_infos)
         self._staged = Staged(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
         self._health: Mapping[CardId, Health] = {}
         self._functions: VirtualFunctions | None = None
@@ -104,15 +104,15 @@ class _Plugin:
         self._wishes.read()
         async with AsyncExitStack() as stack:
             # Listening begins before the first look, so that nothing falls between the two.
-            announcements = await kernel_side.listen(self._doors.kernel, stack)
+            announcements = await kernel_events.listen(self._doors.kernel, stack)
             async with asyncio.TaskGroup() as tasks:
                 serve = self._doors.serve
-                offers = Offers(tasks, lambda one, pool: serve(one, self._desk.answers(pool)))
+                offers = Offers(tasks, lambda one, pool: serve(one, self._handlers.answers(pool)))
                 if self._doors.functions:
                     sources, node = self._doors.functions, self._doors.node
                     self._functions = VirtualFunctions(sources, tasks, node, self._changes.touch)
                 for stream in announcements:
-                    tasks.create_task(kernel_side.hear(stream, self._changes))
+                    tasks.create_task(kernel_events.hear(stream, self._changes))
                 tasks.create_task(self._wishes.follow())
                 tasks.create_task(self._doors.node.follow(self._wishes.label))
                 tasks.create_task(self._kubelet.compare(offers))
@@ -139,18 +139,18 @@ class _Plugin:
             left = None if end is None else end - clock()
             if left is not None and left <= 0:
                 return False
-            ports = kernel_side.fabric_ports(self._reported.survey)
+            ports = kernel_events.fabric_ports(self._reported.survey)
             pulse = FABRIC_SECONDS if ports else None
             if await self._changes.wait(min(filter(None, (left, pulse)), default=None)):
                 return True
-            if await kernel_side.differ(self._doors.kernel, ports):
+            if await kernel_events.differ(self._doors.kernel, ports):
                 return False
 
     async def _look(self, offers: Offers) -> float | None:
         """Publish what every pool is now; the seconds after which to look again in any case."""
         wanted = self._wishes.specs  # before the holders: a pod may start and the label change now
         holdings = await self._kubelet.holdings()
-        survey, missing = await kernel_side.look(self._doors.kernel)
+        survey, missing = await kernel_events.look(self._doors.kernel)
         self._tell_survey(survey)
         soft = any(one.is_soft for one in survey.devices)
         pending = await self._staged.meet(wanted, holdings, soft=soft)
@@ -181,7 +181,7 @@ class _Plugin:
         self._health = verdict.assessment.health
         offers.publish(verdict.pools)
         self._doors.late.offered(offers.pools)
-        await self._desk.offered(offers.pools)
+        await self._handlers.offered(offers.pools)
         if self._doors.networks:
             self._doors.networks.offered(offers.pools, [spec.resource for spec in kept])
         withheld = any(held.get(spec.resource) for spec in kept)

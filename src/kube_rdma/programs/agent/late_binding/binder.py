@@ -179,12 +179,11 @@ class Binder:
         """The pod and its links for each card that sits inside one, which this node cannot see."""
         bound = {card: binding for binding in self._bindings for card in binding.cards}
         hidden = (card.id for card in node if card.function and not card.function.netdevs)
-        bindings = {card: bound[card] for card in hidden if card in bound}
-        return {
-            card: (str(binding.pod), await self._links(binding.netns))
-            for card, binding in bindings.items()
-            if binding.netns
-        }
+        inside = {card: bound[card] for card in hidden if card in bound and bound[card].netns}
+        # A pod with many cards has one namespace, which is entered once.
+        paths = {binding.netns for binding in inside.values()}
+        links = {netns: await self._links(netns) for netns in paths}
+        return {card: (str(one.pod), links[one.netns]) for card, one in inside.items()}
 
     async def sweep(self) -> None:
         """Forget what nobody needs any more, again and again, until cancelled."""

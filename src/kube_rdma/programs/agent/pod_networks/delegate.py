@@ -41,8 +41,8 @@ from kube_rdma.programs.agent.pod_networks.guid_claims import Guids
 from kube_rdma.programs.agent.pod_networks.origin import Origin, Texts, origin
 from kube_rdma.programs.ipam.port import Giver
 from kube_rdma.rules.attach import delegate
-from kube_rdma.rules.attach import plan as attach
 from kube_rdma.rules.attach.addresses import given, owner
+from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.pod_networks import with_card_addresses
 from kube_rdma.rules.attach.requests import wishes
 from kube_rdma.rules.attach.result import as_named, attached, rdma_names
@@ -207,7 +207,7 @@ class Delegates:
         await self.begin(call)
         leased = await self._addresses(call, pod, placed[0], definition.ipam)
         got = with_card_addresses(placed, leased)
-        (plan,) = attach.plans(sandbox, placed, got, host, alone=False)
+        (plan,) = plans(sandbox, placed, got, host, alone=False)
         await to.node.refuse_full((plan,))
         plan = plan if came.table is None else delegate.without_rules(plan)
         assert call.netns is not None

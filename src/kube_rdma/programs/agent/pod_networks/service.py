@@ -63,8 +63,7 @@ from kube_rdma.programs.agent.pod_networks.pod_watch import NodePods
 from kube_rdma.programs.agent.pod_networks.repair import Sandboxes
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
 from kube_rdma.programs.agent.pod_networks.worker_pools import Threads
-from kube_rdma.programs.ipam.node import IpamDependencies as AddressDoors
-from kube_rdma.programs.ipam.node import NodeAddresses
+from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 from kube_rdma.programs.ipam.port import Giver
 from kube_rdma.rules.cni_conf.conflist import describe_plan
 
@@ -187,7 +186,7 @@ class NodeNetworks:
         """Pod networks over the journal and the addresses of this node."""
         site, machine = self._site, self._machine
         records = stack.enter_context(Journal(Folder(site.state / "attachments"), ATTACHMENTS))
-        doors = AddressDoors(self._cluster, site.namespace, Folder(site.state / "addresses"))
+        doors = IpamDependencies(self._cluster, site.namespace, Folder(site.state / "addresses"))
         boot = BootId((await asyncio.to_thread(BOOT_ID.read_text)).strip())
         giver = await stack.enter_async_context(NodeAddresses(NodeName(site.node), boot, doors))
         asked = NodeViewDependencies(
