@@ -43,8 +43,8 @@ bench: ready ## measure; ARGS="lab devices --json" chooses what and how
 house: ready ## count: lines, names that say nothing, class names with two meanings
 	@.venv/bin/python -m tests.house.numbers
 
-image: ready ## build the node image into dist/kube-rdma.tar, without a container engine
-	@.venv/bin/python -m kube_rdma_lab.build image dist/kube-rdma.tar
+image: ready ## build the node image into dist/kube-rdma.tar; ARGS="--platform linux/arm64" for Arm
+	@.venv/bin/python -m kube_rdma_lab.build image dist/kube-rdma.tar $(ARGS)
 
 clean: ## remove what was built inside this checkout, and say what lies outside
 	@rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

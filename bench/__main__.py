@@ -18,6 +18,7 @@ from bench import (
     ipam,
     lab,
     modes,
+    overload,
     shim,
     survey,
 )
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "events": events,
     "shim": shim,
     "attach": attach,
+    "overload": overload,
     "attach-vm": attach_vm,
     "ipam": ipam,
     "lab": lab,

@@ -80,16 +80,40 @@ class Driver:
             times = list(threads.map(self._shim, sandboxes))
         return times, self.ask("close")
 
+    @property
+    def pid(self) -> int:
+        """The node's process."""
+        return self._node.pid
+
+    def call(self, verb: str, sandbox: dict[str, Any], patience: float) -> bool:
+        """One call; whether it came to a good end before the runtime gave it up."""
+        with self._config.open("rb") as config:
+            try:
+                done = subprocess.run(
+                    [str(self._folder / "kube-rdma")],
+                    env={**self._environment(sandbox), "CNI_COMMAND": verb},
+                    stdin=config,
+                    stdout=subprocess.DEVNULL,
+                    timeout=patience,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return False
+        return done.returncode == 0
+
     def _shim(self, sandbox: dict[str, Any]) -> float:
+        environment = self._environment(sandbox)
+        return milliseconds(str(self._folder / "kube-rdma"), environment, self._config)
+
+    def _environment(self, sandbox: dict[str, Any]) -> dict[str, str]:
         pod = f"K8S_POD_NAMESPACE=default;K8S_POD_NAME={sandbox['pod']}"
-        environment = {
+        return {
             **CALL,
             "CNI_CONTAINERID": sandbox["container"],
             "CNI_NETNS": sandbox["path"],
             "CNI_ARGS": f"IgnoreUnknown=1;{pod};K8S_POD_UID={sandbox['uid']}",
             "KUBE_RDMA_ROOT": str(self._folder),
         }
-        return milliseconds(str(self._folder / "kube-rdma"), environment, self._config)
 
 
 def measure(context: Context) -> tuple[Figure, ...]:
@@ -166,7 +190,7 @@ def crowded(nics: int, times: list[float], cost: dict[str, Any]) -> tuple[Figure
     name, pods = f"crowd_{nics}", len(times)
     return (
         Figure(f"{name}_pods", pods, "", str(AT_ONCE), "all at once, all answered"),
-        Figure(f"{name}_slowest_ms", max(times), "ms", "< 100000", "the shim waits no longer"),
+        Figure(f"{name}_slowest_ms", max(times), "ms", "< 230000", "the shim waits no longer"),
         Figure(f"{name}_cpu_ms_per_nic", cost["cpu_ms"] / pods / nics, "ms"),
         Figure(f"{name}_grown_mib", cost["grown_mib"], "MiB", "", "at the peak"),
         Figure(f"{name}_api_writes_per_pod", cost["status_writes"] / pods, "", "1"),

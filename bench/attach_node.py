@@ -49,20 +49,24 @@ from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
 from kube_rdma.adapters.kubelet.folders import POD_RESOURCES
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.model.attachment import AttachmentKey
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.cni import Call, Verb
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ip import BootId, InterfaceName, NodeName
-from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs import logs
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.late_binding import binder
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
-from kube_rdma.programs.agent.pod_networks.chain import ChainDependencies, PodNetworks
-from kube_rdma.programs.agent.pod_networks.executor import Attaching
+from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies
+from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
+from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
+from kube_rdma.programs.agent.pod_networks.context import NodeContext
+from kube_rdma.programs.agent.pod_networks.executor import Attachments
 from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
+from kube_rdma.programs.agent.pod_networks.router import CniRouter
 from kube_rdma.programs.agent.pod_networks.service import host_functions, host_links
 from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 from kube_rdma.programs.survey import take_survey
@@ -125,7 +129,7 @@ class Node:
         self._open: list[Sandbox] = []
         self._before = self.spent()
         self._resident = 0.0
-        self.attaching: Attaching
+        self.attachments: Attachments
         self.networks: PodNetworks
 
     def spent(self) -> Spent:
@@ -171,7 +175,7 @@ class Node:
         before = self.spent()
         took = await self.answer(Verb.ADD, sandbox)
         spent = since(before, self.spent())
-        attachment = self.attaching.of(ContainerId(sandbox.container))
+        attachment = self.attachments.of(AttachmentKey(ContainerId(sandbox.container)))
         assert attachment
         assert len(attachment.plans) == nics
         self._traces[nics] = Trace(attachment.plans, tuple(self._sizes))
@@ -191,12 +195,18 @@ class Node:
         self._before, self._resident = self.spent(), resident("VmRSS")
         return {"sandboxes": [asdict(one) for one in self._open]}
 
+    async def end(self) -> dict[str, Any]:
+        """End whatever of them there is."""
+        for sandbox in self._open:
+            await self.answer(Verb.DEL, sandbox)
+        return {}
+
     async def close(self) -> dict[str, Any]:
         """End them; what they have cost."""
         spent = since(self._before, self.spent())
         grown = resident("VmHWM") - self._resident
         for sandbox in self._open:
-            attachment = self.attaching.of(ContainerId(sandbox.container))
+            attachment = self.attachments.of(AttachmentKey(ContainerId(sandbox.container)))
             assert attachment
             assert attachment.complete
             await self.answer(Verb.DEL, sandbox)
@@ -276,6 +286,14 @@ def documents(server: FakeServer, scene: Scene) -> None:
         server.put(DEFINITION, {**network, "spec": {"config": json.dumps(config)}})
 
 
+def attachments(folder: Path, stack: AsyncExitStack, sizes: list[int]) -> Attachments:
+    """The agent's own, over journals that note what they write."""
+    records = [Noting(folder / name, sizes) for name in ("attachments", "delegated")]
+    pods, interfaces = [stack.enter_context(Journal(one, ATTACHMENTS)) for one in records]
+    binaries = HostPlugins(folder, PurePosixPath("/opt/cni/bin"), partial(inside, folder))
+    return Attachments(AttachmentJournal(pods, interfaces), open_pod, Plugins(binaries))
+
+
 @asynccontextmanager
 async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
     """Pod networks, wired as in programs/agent/pod_networks/service; they give addresses."""
@@ -289,26 +307,32 @@ async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
         doors = IpamDependencies(cluster, "kube-rdma", Noting(folder / "addresses", sizes))
         giver = NodeAddresses(NodeName("node-1"), BootId("boot-1"), doors)
         await stack.enter_async_context(giver)
-        bound = Journal(Folder(folder / "bindings"), BINDINGS)
+        bound = stack.enter_context(Journal(Folder(folder / "bindings"), BINDINGS))
         late = binder.Binder(
             binder.BinderDependencies(
-                *(stack.enter_context(bound), CdiFolder(folder / "cdi"), kubelet),
-                *(partial(read_pod, Pods(cluster)), links_inside, True),
+                bound, CdiFolder(folder / "cdi"), kubelet, Pods(cluster), links_inside, True
             )
         )
         stack.enter_context(kubelet.connected())
+        context = NodeContext(scene.pools)
         asked = NodeViewDependencies(
-            *(cluster, kubelet, lambda: scene.pools, KeptSurvey(scene.survey), host_links),
+            cluster=cluster,
+            kubelet=kubelet,
+            context=context,
+            survey=KeptSurvey(scene.survey),
+            links=host_links,
             functions=host_functions,
             watched=giver.pool,
         )
-        records = Journal(Noting(folder / "attachments", sizes), ATTACHMENTS)
-        plugins = Plugins(
-            HostPlugins(folder, PurePosixPath("/opt/cni/bin"), partial(inside, folder))
+        node.attachments = attachments(folder, stack, sizes)
+        to = AttachDependencies(
+            node=NetworkNode(asked),
+            giver=giver,
+            late=late,
+            attachments=node.attachments,
+            inode=lambda at: os.fstat(at).st_ino,
         )
-        node.attaching = Attaching(stack.enter_context(records), open_pod, plugins)
-        to = ChainDependencies(NetworkNode(asked), giver, late, lambda at: os.fstat(at).st_ino)
-        node.networks = PodNetworks(to, node.attaching)
+        node.networks = CniRouter(to, context).pods
         socket = CniSocket(folder / SOCKET, node.networks.answer)
         await stack.enter_async_context(socket)
         await ready(giver)
@@ -316,11 +340,6 @@ async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
             serving = tasks.create_task(socket.serve())
             yield node
             serving.cancel()
-
-
-async def read_pod(pods: Pods, name: PodName) -> PodState | None:
-    """For late binding, as programs/agent/compose has it."""
-    return await pods.read(name.namespace, name.name)
 
 
 async def ready(giver: NodeAddresses) -> None:

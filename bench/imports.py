@@ -1,7 +1,8 @@
 """What our programs cost before they do anything: imports, most of all on emulated processors.
 
 Each is the real command, brought to its end by what it reads: the agents by a configuration that is
-refused, which comes after all doors were opened.
+refused, which comes after all doors were opened. KUBE_RDMA_BESIDE names another checkout (another
+commit in a worktree, with a .venv of its own): its commands run in turns with these, for a ratio.
 """
 
 from __future__ import annotations
@@ -82,7 +83,12 @@ def measure(context: Context) -> tuple[Figure, ...]:
     del context  # no lab is needed
     figures = []
     with tempfile.TemporaryDirectory() as folder:
-        commands = programs(Path(folder))
+        commands = {**programs(Path(folder))}
+        names = tuple(commands)
+        if checkout := os.environ.get("KUBE_RDMA_BESIDE"):
+            other = str(Path(checkout) / ".venv/bin/kube-rdma")
+            ours = {name: argv for name, argv in commands.items() if argv[0] == COMMAND}
+            commands |= {f"{name}_beside": (other, *argv[1:]) for name, argv in ours.items()}
         imported = {name: modules(argv) for name, argv in commands.items()}
         rounds = [
             {name: cpu_seconds(argv) for name, argv in commands.items()} for _ in range(ROUNDS)
@@ -91,4 +97,9 @@ def measure(context: Context) -> tuple[Figure, ...]:
     for name, seconds in least.items():
         note = f"{seconds * 1000:.0f} ms of CPU, {len(imported[name])} modules"
         figures.append(Figure(f"{name}_ratio", seconds / least["bare_python"], "×", "", note))
+    figures += [
+        Figure(f"{name}_to_beside", least[name] / before, "×", "", checkout or "")
+        for name in names
+        if (before := least.get(f"{name}_beside"))
+    ]
     return tuple(figures)

@@ -44,7 +44,7 @@ def measure(context: Context) -> tuple[Figure, ...]:
     scc.install_kinds(lab)
     cluster.kubectl(lab, "apply", "-f", str(EXAMPLE))
     try:
-        cluster.rollout(lab, "rdma-device-plugin", "kube-rdma")
+        cluster.rollout(lab, "rdma-device-plugin", "kube-rdma-vke")
         _change(lab, node, "shared")
         times = [_change(lab, node, mode) for mode in CHANGES]
     finally:

@@ -79,9 +79,9 @@ def install_network(lab: Lab) -> None:
     """Install seed S3's agent, controller and network."""
     folder = scc.examples() / NETWORK
     scc.install_kinds(lab)
-    cluster.wait(lab, "crd", "--all", "--for=condition=Established")
+    cluster.label_cards(lab)
     cluster.kubectl(lab, "apply", "-f", f"{folder}/agent.yaml", "-f", f"{folder}/controller.yaml")
-    cluster.rollout(lab, "rdma-shared-dp-ds", "kube-rdma")
+    cluster.rollout(lab, "rdma-shared-dp-ds", "mlnx-network-operator")
     cluster.wait_for_resource(lab, "rdma/hca_shared_devices_a", "1k")
     cluster.kubectl(lab, "apply", "-f", f"{folder}/rdma-net-ipam.yaml")
 
@@ -132,10 +132,10 @@ def _plain_pod_seconds(lab: Lab) -> float:
 
 
 def _network_pod_seconds(lab: Lab) -> float:
-    manifest = f"{scc.examples()}/{NETWORK}/rdma-test-pod-1.yaml"
+    manifest = f"{scc.examples()}/{NETWORK}/rdma-test-pod1.yml"
     begin = time.monotonic()
     cluster.kubectl(lab, "apply", "-f", manifest)
-    cluster.ready(lab, "rdma-net-pod-1")
+    cluster.ready(lab, "rdma-test-pod-1")
     seconds = time.monotonic() - begin
     cluster.kubectl(lab, "delete", "-f", manifest, "--grace-period=1")
     return seconds

@@ -1,14 +1,19 @@
-"""How long a survey of the largest node takes: 16 cards × 256 GIDs × 128 virtual functions.
+"""How long a survey of the largest nodes takes, in time and in CPU.
 
-The node is made up in a temporary folder, so what is measured is our own part: the kernel takes
-longer to answer some files of a real sysfs than a file system of memory does. The virtual functions
-are plain ones, as a node has them that gives them to pods: without RDMA devices of their own.
+One has 16 cards × 256 GIDs × 128 plain virtual functions, without RDMA devices of their own. The
+other has 8 cards × 128 virtual functions with an RDMA device each, whose GID table is as long as
+mlx5's; of it the agent reads the first entry (`brief`), `kube-rdma devices` reads all.
+
+The nodes are made up in a temporary folder, so what is measured is our own part: the kernel takes
+longer to answer some files of a real sysfs than a file system of memory does.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -33,6 +38,7 @@ from kube_rdma_testing.kernel.tree import write_tree
 
 CARDS, GIDS, VIRTUAL = 16, 256, 128
 ROUNDS = 7
+RDMA_CARDS, TABLE = 8, 255  # MLX5_CAP_ROCE: roce_address_table_size
 
 
 def measure(context: Context) -> tuple[Figure, ...]:
@@ -46,7 +52,66 @@ def measure(context: Context) -> tuple[Figure, ...]:
         built = time.perf_counter() - begin
         times = [seconds(root) for _ in range(ROUNDS)]
     spread = f"{min(times) * 1000:.0f}–{max(times) * 1000:.0f} ms; written in {built:.1f} s"
-    return (Figure("large_node_ms", median(times) * 1000, "ms", "≤ 300", spread),)
+    large = Figure("large_node_ms", median(times) * 1000, "ms", "≤ 300", spread)
+    return (large, *_of_functions(median(times)))
+
+
+def _of_functions(plain: float) -> Iterator[Figure]:
+    """Take the survey of virtual functions with RDMA devices; `plain` is that of the other node."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        cards = [card(number) for number in range(RDMA_CARDS)]
+        parts = [each for one in cards for each in functions(one)]
+        below = [each for each in parts if each.vf_index is not None]
+        devices = [virtual_device(number, one) for number, one in enumerate(below)]
+        netdevs = {one.seat.pci: one.ports[0].netdev for one in devices if one.seat}
+        parts = [_with_netdev(one, netdevs.get(one.seat.pci)) for one in parts]
+        write_tree(root, sorted((*cards, *devices), key=lambda one: one.name), functions=parts)
+        whole, brief = (
+            median(cpu_seconds(root, brief=brief) for _ in range(ROUNDS)) for brief in (False, True)
+        )
+    count = RDMA_CARDS * (VIRTUAL + 1)
+    note = f"{count} devices, {brief / count * 1000:.2f} ms each; {brief / plain:.1f} × large_node"
+    yield Figure("rdma_functions_cpu_s", brief, "s", "≤ 0.5", note)
+    yield Figure("brief_ratio", whole / brief, "×", "", f"whole tables: {whole:.2f} s CPU")
+
+
+def cpu_seconds(root: Path, *, brief: bool) -> float:
+    """Return the CPU time of one survey."""
+    begin = time.process_time()
+    survey = read_survey(root, brief=brief)
+    taken = time.process_time() - begin
+    assert len(survey.devices) == RDMA_CARDS * (VIRTUAL + 1)
+    assert not survey.faults
+    return taken
+
+
+def virtual_device(number: int, function: Function) -> Device:
+    """Return the RDMA device of a virtual function: two GIDs of its own, and the table's last."""
+    seat, netdev = function.seat, f"v{number}"
+    gids = tuple(
+        Gid(n, f"fe80:0000:0000:0000:0000:{n:04x}:{number:04x}:0001", GidType.ROCE_V2, netdev)
+        for n in (0, 1, TABLE - 1)
+    )
+    port = Port(1, PortState.ACTIVE, PhysicalState.LINK_UP, LinkLayer.ETHERNET, 400.0, netdev, gids)
+    door = CharDevice(CharKind.UVERBS, f"/dev/infiniband/uverbs{100 + number}", 231, 300 + number)
+    return Device(
+        name=f"mlx5_v{number:04}",
+        identity=str(seat.pci),
+        node_guid=f"b8ce:f603:000b:{number + 1:04x}",
+        node_type="CA",
+        driver=function.driver,
+        firmware="28.39.1002",
+        pci=seat.pci,
+        numa_node=seat.numa_node,
+        ports=(port,),
+        char_devices=(door,),
+        seat=seat,
+    )
+
+
+def _with_netdev(function: Function, name: str | None) -> Function:
+    return replace(function, netdevs=(Netdev(name, "ether", True, True),)) if name else function
 
 
 def seconds(root: Path) -> float:

@@ -36,13 +36,13 @@ const char *under_root(const char *path) {
 #endif
 }
 
-static long timeout_ms(void) {
+static long timeout_ms(const struct request *request) {
 #ifdef KUBE_RDMA_TEST
-    const char *chosen = getenv("KUBE_RDMA_TIMEOUT_MS");
+    const char *chosen = getenv(request->adds ? "KUBE_RDMA_ADD_TIMEOUT_MS" : "KUBE_RDMA_TIMEOUT_MS");
     if (chosen)
         return atol(chosen);
 #endif
-    return TIMEOUT_MS;
+    return request->adds ? ADD_TIMEOUT_MS : TIMEOUT_MS;
 }
 
 static long now_ms(void) {
@@ -181,7 +181,7 @@ static int receive_answer(int s, struct answer *answer, long deadline) {
 }
 
 enum outcome ask_agent(const struct request *request, struct answer *answer) {
-    long deadline = now_ms() + timeout_ms();
+    long deadline = now_ms() + timeout_ms(request);
     enum outcome outcome = AWAY;
     int s = connect_agent(deadline);
     if (s >= 0 && !send_request(s, request, deadline))

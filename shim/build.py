@@ -28,7 +28,7 @@ def cache() -> Path:
 
 
 def main() -> None:
-    """Compile for one machine; a build with --test obeys KUBE_RDMA_ROOT and _TIMEOUT_MS."""
+    """Compile for one machine; a build with --test obeys KUBE_RDMA_ROOT and the two _TIMEOUT_MS."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("machine", choices=TARGETS)
     parser.add_argument("output", type=Path)

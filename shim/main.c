@@ -1,5 +1,5 @@
 /*
- * The one program of kube-rdma on a host: a CNI plugin (specification 0.3.1 to 1.1.0), by its second
+ * The one program of kube-rdma on a host: a CNI plugin (specification 0.3.0 to 1.1.0), by its second
  * name an IPAM plugin for others, and an OCI hook.
  *
  * It does no networking. It hands the call to the agent of this node and gives back the answer. A pod
@@ -21,7 +21,7 @@
 /* Error codes of the CNI specification 1.1, section "Error". */
 enum { CODE_ENVIRONMENT = 4, CODE_IO = 5, CODE_DECODE = 6, CODE_TRY_AGAIN = 11, CODE_DOWN = 50 };
 
-#define VERSIONS "[\"0.3.1\",\"0.4.0\",\"1.0.0\",\"1.1.0\"]"
+#define VERSIONS "[\"0.3.0\",\"0.3.1\",\"0.4.0\",\"1.0.0\",\"1.1.0\"]"
 #define NEWEST "1.1.0"
 
 extern char **environ;
@@ -282,6 +282,7 @@ int main(int argc, char **argv) {
         return fail(&request, CODE_ENVIRONMENT, "the CNI_ variables are larger than 64 KiB",
                     "Look at what the container runtime sets");
     request.netns = open_netns();
+    request.adds = !hook && !strcmp(verb, "ADD");
 
     struct answer answer = {0};
     enum outcome outcome = ask_agent(&request, &answer);

@@ -16,7 +16,13 @@
 #define ASKING_PATH "/var/lib/kube-rdma/asking"
 #endif
 
-/* Longer than any work of the agent, shorter than the kubelet's patience with a sandbox. */
+/* An ADD is waited for as long as the kubelet waits for a sandbox, four minutes (twice its
+ * runtimeRequestTimeout), less what is left of them when we are run: work that is just done is not
+ * thrown away, and who gave us up ends us, which the agent sees. Everything else is answered before
+ * the kubelet's two minutes for ending a sandbox are over, so that a DEL can be noted. */
+#ifndef ADD_TIMEOUT_MS
+#define ADD_TIMEOUT_MS 230000
+#endif
 #ifndef TIMEOUT_MS
 #define TIMEOUT_MS 100000
 #endif
@@ -39,6 +45,7 @@ struct request {
     struct text environment; /* NAME=value entries, each ended by a NUL */
     struct text input;       /* all of stdin */
     int netns;               /* a descriptor, or -1 */
+    int adds;                /* whether it is an ADD */
 };
 
 struct answer {

@@ -81,7 +81,7 @@ def phase(item):
     """What a test's time is counted to."""
     if item.get_closest_marker("lab") is None:
         return UNIT
-    return "bare machine" if "bare" in item.path.parts else item.path.stem
+    return "bare machine" if "guest" in item.path.parts else item.path.stem
 
 
 def table(phases):

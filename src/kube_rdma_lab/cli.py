@@ -42,6 +42,14 @@ BINARIES = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Ready-made Kubernetes binaries instead of building them.",
 )
+IMAGES = click.option(
+    "--image",
+    "images",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="An image of yours that the nodes shall have, as `docker save` writes it; repeatable.",
+)
 SERVICES = ("kubelet", "containerd", "kube-proxy", "shell", "console")
 # Everything after the first word belongs to the command that is run, options included.
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -57,14 +65,21 @@ def lab() -> None:
 @TOPOLOGY
 @NODES
 @BINARIES
-def up(name: str, topology: str, nodes: int | None, binaries: Path | None) -> None:
+@IMAGES
+def up(
+    name: str,
+    topology: str,
+    nodes: int | None,
+    binaries: Path | None,
+    images: tuple[Path, ...],
+) -> None:
     """Build what is missing, boot, wait until every node is Ready."""
     begin = time.monotonic()
     from kube_rdma_lab.topology_file import choose
 
     wanted = choose(topology, nodes)
     with Printer() as report:
-        running = labs.up(name, wanted.reference, binaries, report)
+        running = labs.up(name, wanted.reference, binaries, report, images=images)
     install.start_ghosts(running)
     click.echo(f"The lab {running.state.name!r} is up after {time.monotonic() - begin:.0f} s.")
 

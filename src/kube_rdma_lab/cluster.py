@@ -15,6 +15,8 @@ from kube_rdma_lab.lab import Lab
 
 # kubectl's own deadline is switched off: a negative time means a week.
 ENDLESS = "--timeout=-1s"
+# Where seed S3's DaemonSets run; its document labels the nodes by hand too.
+CARDS_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 
 
 def kubectl(lab: Lab, *words: str, stdin: str = "") -> str:
@@ -47,9 +49,14 @@ def wait(lab: Lab, *words: str) -> None:
     waiting.run(lab, lab.kubectl("wait", *words, ENDLESS), concerns=words)
 
 
-def ready(lab: Lab, *pods: str) -> None:
-    """Wait until pods of the namespace `default` are Ready."""
-    wait(lab, *(f"pod/{pod}" for pod in pods), "--for=condition=Ready")
+def ready(lab: Lab, *pods: str, namespace: str = "default") -> None:
+    """Wait until pods of a namespace are Ready."""
+    wait(lab, "-n", namespace, *(f"pod/{pod}" for pod in pods), "--for=condition=Ready")
+
+
+def label_cards(lab: Lab) -> None:
+    """Say of every node that it has cards, as Node Feature Discovery does of NVIDIA's."""
+    kubectl(lab, "label", "node", "--all", "--overwrite", f"{CARDS_LABEL}=true")
 
 
 def rollout(lab: Lab, daemonset: str, namespace: str) -> None:

@@ -126,8 +126,18 @@ def up_command(name: str) -> str:
     return f"`kube-rdma lab up{option}`"
 
 
-def up(name: str, topology_name: str, binaries: Path | None, report: progress.Report) -> Lab:
-    """Bring a lab up and return it; Refused when one of that name is running already."""
+def up(
+    name: str,
+    topology_name: str,
+    binaries: Path | None,
+    report: progress.Report,
+    *,
+    images: Sequence[Path] = (),
+) -> Lab:
+    """Bring a lab up and return it; Refused when one of that name is running already.
+
+    `images` are image files that its nodes have besides the lab's own.
+    """
     wanted = topology.find(topology_name)
     preflight.check(wanted)
     home = state.home(name)
@@ -138,7 +148,13 @@ def up(name: str, topology_name: str, binaries: Path | None, report: progress.Re
         state.write(home, state.State(name, wanted.reference, os.getpid(), "building", time.time()))
         slowness = pace.measure()
         report(progress.Event(pace.describe(slowness), Phase.DONE))
-        parts = build.build(wanted.kinds, _build_report(report), bin_dir=binaries)
+        parts = build.build(
+            wanted.kinds,
+            _build_report(report),
+            bin_dir=binaries,
+            archives=images,
+            release=wanted.release,
+        )
         with relay.listen() as host:
             facts = {"binaries": str(parts.bin), "port": host.getsockname()[1], "pace": slowness}
             state.update(home, **facts)

@@ -14,6 +14,7 @@ from typing import Any
 from kube_rdma_lab import dns
 from kube_rdma_lab.kubeconfig import kubeconfig
 from kube_rdma_lab.pki import Authority, write_secret
+from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import (
     CONTROL_PLANE_IP,
     POD_CIDR,
@@ -46,7 +47,9 @@ def write_ssh(folder: Path, key: str) -> None:
     (folder / "ssh" / "authorized_keys").write_text(f"{key}\n")
 
 
-def write_kubernetes(files: Path, node: NodeSpec, authority: Authority) -> None:
+def write_kubernetes(
+    files: Path, node: NodeSpec, authority: Authority, release: Release = Release.NEWEST
+) -> None:
     """Write the credentials and configurations of kubelet and kube-proxy.
 
     The kubelet's kubeconfig comes last: a native node, which runs already, waits for it.
@@ -57,7 +60,7 @@ def write_kubernetes(files: Path, node: NodeSpec, authority: Authority) -> None:
     authority.issue(node.name, hosts=(node.name, node.ip)).write(folder, "kubelet")
     proxy = authority.issue("system:kube-proxy")
     write_secret(folder / "kube-proxy.kubeconfig", kubeconfig(authority.certificate, proxy))
-    _json(folder / "kubelet.json", kubelet_configuration(node))
+    _json(folder / "kubelet.json", kubelet_configuration(node, release))
     _json(folder / "kube-proxy.json", proxy_configuration(node))
     kubelet = authority.issue(f"system:node:{node.name}", groups=("system:nodes",))
     beside = folder / "kubelet.kubeconfig.new"
@@ -105,9 +108,9 @@ def conflist(node: NodeSpec) -> dict[str, Any]:
     return {"cniVersion": "1.0.0", "name": "lab", "plugins": [bridge, portmap]}
 
 
-def kubelet_configuration(node: NodeSpec) -> dict[str, Any]:
+def kubelet_configuration(node: NodeSpec, release: Release = Release.NEWEST) -> dict[str, Any]:
     """Return the KubeletConfiguration: strict about who asks, frugal with an emulated CPU."""
-    return {
+    settings = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "authentication": {
@@ -133,6 +136,8 @@ def kubelet_configuration(node: NodeSpec) -> dict[str, Any]:
         "clusterDomain": dns.DOMAIN,
         "topologyManagerPolicy": str(node.topology_manager),
     }
+    unknown = release.differences.not_in_kubelet
+    return {name: value for name, value in settings.items() if name not in unknown}
 
 
 def proxy_configuration(node: NodeSpec) -> dict[str, Any]:

@@ -69,7 +69,9 @@ class Supervisor:
                     control_plane(self._parts.bin, self._home, self._host, self._slowness)
                 )
             for node in self._topology.nodes:
-                node_files.write_kubernetes(self._files(node), node, plane.authority)
+                node_files.write_kubernetes(
+                    self._files(node), node, plane.authority, self._parts.release
+                )
             if boot:
                 nodes |= await self._start_machines(stack, boot)
             async with asyncio.TaskGroup() as group:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from kube_rdma.model.errors import Refused
+from kube_rdma_lab.release import Release
 
 CLUSTER_PREFIX = "10.89.0"
 CONTROL_PLANE_IP = f"{CLUSTER_PREFIX}.1"
@@ -141,11 +142,12 @@ class NodeSpec:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A whole lab."""
+    """A whole lab; `release` is that of its control plane and of all its nodes."""
 
     name: str
     summary: str
     nodes: tuple[NodeSpec, ...]
+    release: Release = Release.NEWEST
 
     @property
     def rails(self) -> tuple[int, ...]:
@@ -244,6 +246,12 @@ TOPOLOGIES = {
             " recorded InfiniBand cards",
             tuple(NodeSpec(index, kind=NodeKind.NATIVE, tree="dgx-like") for index in (1, 2)),
         ),
+        Topology(
+            "older",
+            "the same as native with Kubernetes 1.30 and containerd 1.7, whose CDI is off",
+            tuple(NodeSpec(index, kind=NodeKind.NATIVE, tree="dgx-like") for index in (1, 2)),
+            Release.OLDER,
+        ),
         Topology("control-plane", "API server and etcd only, no nodes", ()),
     )
 }
@@ -268,7 +276,8 @@ def find(reference: str) -> Topology:
 
 def _from_json(text: str) -> Topology:
     fields = json.loads(text)
-    return Topology(fields["name"], fields["summary"], tuple(map(_node, fields["nodes"])))
+    nodes = tuple(map(_node, fields["nodes"]))
+    return Topology(fields["name"], fields["summary"], nodes, Release(fields["release"]))
 
 
 def _node(fields: dict[str, Any]) -> NodeSpec:

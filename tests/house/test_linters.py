@@ -84,7 +84,7 @@ PLANTED = {
     "kube_rdma/views/runner.py": "import kube_rdma.programs\n",
     "kube_rdma/adapters/kernel/friend.py": "import kube_rdma.adapters.kubelet\n",
     "kube_rdma/programs/leans.py": "import kube_rdma_lab\n",
-    "kube_rdma/programs/asks.py": "import httpx2\n",
+    "kube_rdma/programs/asks.py": "import h11\n",
     "kube_rdma_lab/pretends.py": "import kube_rdma_testing\n",
 }
 

@@ -10,7 +10,7 @@ import pytest
 from kube_rdma.adapters.journal.codec import RecordForm, form
 from kube_rdma.adapters.journal.format import FORMS
 from kube_rdma.model.link import PlannedHostLink
-from tests.journal.recorded import dataclasses
+from tests.kit.recorded import dataclasses
 
 
 def faults(classes: Iterable[type], forms: Iterable[RecordForm]) -> Iterator[str]:

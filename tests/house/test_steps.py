@@ -13,7 +13,7 @@ from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import CallPlugin, EndPlugin, MakeLink, RemoveLink, SetLink, Step, Undo
 from kube_rdma.rules.attach.step_table import ROWS, lacks, undone
 from kube_rdma.views.steps import TEXTS, describe
-from tests.journal.values import values
+from tests.kit.recorded_values import values
 
 from .tree import ROOT
 

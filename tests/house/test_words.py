@@ -21,7 +21,7 @@ FORBIDDEN = {
 # What a name starts with -> why such words are right there.
 ALLOWED = {
     "src/kube_rdma/adapters/cni/conf/places.py": "GKE has its CNI binaries in such a folder",
-    "tests/cni_conf/test_places.py": "the same folder",
+    "tests/unit/adapters/cni/conf/test_places.py": "the same folder",
     "config/distributions/gke.yaml": "the same folder",
     "docs/agent.md": "the same folder",
     "src/kube_rdma_lab/node/root/": "files of a lab node, a machine of ours where root has a home",

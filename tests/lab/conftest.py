@@ -111,6 +111,6 @@ def vke(lab, proof):
     example = str(scc.examples() / "s1-vke" / "daemonset.yaml")
     scc.install_kinds(lab)
     cluster.kubectl(lab, "apply", "-f", example)
-    cluster.rollout(lab, "rdma-device-plugin", "kube-rdma")
+    cluster.rollout(lab, "rdma-device-plugin", "kube-rdma-vke")
     yield lab
     cluster.kubectl(lab, "delete", "-f", example, "--ignore-not-found", "--wait")

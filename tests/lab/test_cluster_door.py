@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ("tests/cluster/test_contract.py", "tests/cluster/test_contract_core.py")
+TESTS = ("tests/contract/cluster/test_contract.py", "tests/contract/cluster/test_contract_core.py")
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,10 @@ import pytest
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc, table
 from kube_rdma_lab.demo.main import demonstrate
+from kube_rdma_lab.demo.perftest import Endpoint, measure_by_cm
 from tests.documents.pages import blocks, pages
 
+CM_TEST = ("ib_read_bw", "-R", "-F", "-q", "1", "-u", "18", "-n", "100")
 EXPECTED_DEVICES = ("rdma_cm", "umad0", "umad1", "uverbs0", "uverbs1")
 
 
@@ -30,6 +32,30 @@ def test_the_seed_s_read_test_moves_bytes_over_the_cards(lab, proof):
     addresses = {".".join(gid.split(":")[-4:]) for gid in proof.read.gids}
     assert len(addresses) == 2
     assert addresses <= cards
+
+
+def test_rdma_cm_connects_pods_on_the_host_s_network(lab, proof):
+    """As the seed says of programs with `-R`; the address is one of a card, there that of bond0."""
+    manifest = ("-n", scc.NAMESPACE, "-f", f"{scc.examples()}/s2-scc/rdma-cm-pods.yaml")
+    cluster.kubectl(lab, "apply", *manifest)
+    try:
+        cluster.rollout(lab, "rdma-cm-test", scc.NAMESPACE)
+        server, client = (host_pod(lab, node) for node in lab.topology.nodes)
+        outcome = measure_by_cm(lab, server, client, CM_TEST)
+    finally:
+        cluster.kubectl(lab, "delete", *manifest, "--cascade=foreground")
+    assert outcome.iterations == 100
+    assert outcome.addresses == {server.address, client.address}
+
+
+def host_pod(lab, node):
+    """The example's pod on a node as a place to run perftest in, and the node's first card."""
+    words = ("-n", scc.NAMESPACE, "-l", "name=rdma-cm-test")
+    field = f"--field-selector=spec.nodeName={node.name}"
+    (pod,) = cluster.get(lab, "pods", *words, field)["items"]
+    name = pod["metadata"]["name"]
+    enter = ("-n", scc.NAMESPACE, "exec", name, "--")
+    return Endpoint(name, node.rdma_ip(node.nics[0]), lambda *more: lab.kubectl(*enter, *more))
 
 
 def test_write_bandwidth_is_measured_for_pods_and_hosts_in_one_run(proof):
@@ -54,11 +80,12 @@ def without_figures(text):
 def test_a_container_may_read_and_write_its_devices_but_make_none(lab, proof):
     first = scc.PODS[0]
     node = "/dev/infiniband/uverbs0"
-    cluster.kubectl(lab, "exec", first, "--", "sh", "-c", f"exec 3<>{node}")
+    enter = ("-n", scc.NAMESPACE, "exec", first, "--")
+    cluster.kubectl(lab, *enter, "sh", "-c", f"exec 3<>{node}")
     # uverbs0 is the pool's, /dev/kmsg (1:11) is not; a privileged container could open it.
     script = "mknod /tmp/kmsg c 1 11 && head -c 1 /tmp/kmsg"
     with pytest.raises(Exception, match="Operation not permitted"):
-        cluster.kubectl(lab, "exec", first, "--", "sh", "-c", script)
+        cluster.kubectl(lab, *enter, "sh", "-c", script)
 
 
 def test_the_seed_s_own_privileged_daemonset_does_the_same(lab, proof, capsys):

@@ -17,7 +17,7 @@ from kube_rdma_lab import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = ROOT / "config/crds"
-TESTS = "tests/cluster/test_ip_kinds.py"
+TESTS = "tests/contract/cluster/test_ip_kinds.py"
 SPEC = {
     "ranges": [
         {"subnet": "10.10.0.0/24", "rail": 0, "start": "10.10.0.10", "gateway": "10.10.0.1"},
@@ -83,7 +83,7 @@ def test_the_api_server_keeps_our_objects(installed, lab, write):
     whole["status"] = json.loads(ip_pool_status.encode(status))
     objects = document("IPPool", "training", SPEC), document("IPBlock", BLOCK_NAME, BLOCK)
     write("apply", *objects)
-    write("apply", whole, options=("--server-side", "--force-conflicts", "--subresource=status"))
+    write("replace", whole, options=("--subresource=status",))
     shown = cluster.kubectl(lab, "get", "ippools").split("\n")
     assert shown[0].split() == ["NAME", "RANGES", "USED", "FREE", "READY", "AGE"]
     assert shown[1].split()[:6] == [

@@ -16,6 +16,7 @@ from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.demo import scc
 
 EXAMPLE = scc.examples() / "s3-network" / "agent.yaml"
+NAMESPACE = "mlnx-network-operator"
 RESOURCE = "rdma/hca_shared_devices_a"
 STATUS = "k8s.v1.cni.cncf.io/network-status"
 OWN = "kube-rdma.io/network-status"
@@ -50,8 +51,9 @@ def beside(lab):
     try:
         install(lab)
         start(lab, "before")
+        cluster.label_cards(lab)
         cluster.kubectl(lab, "apply", "-f", str(EXAMPLE))
-        cluster.rollout(lab, "rdma-shared-dp-ds", "kube-rdma")
+        cluster.rollout(lab, "rdma-shared-dp-ds", NAMESPACE)
         cluster.wait_for_resource(lab, RESOURCE, "1k")
         yield lab
     finally:
@@ -145,9 +147,9 @@ def test_the_agent_is_not_in_the_chain(beside):
     """The cluster's list is as its owner wrote it, and the agent says how it is called."""
     assert "kube-rdma" not in on_node(beside, "cat", CLUSTER)
     names = cluster.kubectl(
-        beside, "get", "pod", "-n", "kube-rdma", f"--field-selector=spec.nodeName={NODE}", "-o=name"
+        beside, "get", "pod", "-n", NAMESPACE, f"--field-selector=spec.nodeName={NODE}", "-o=name"
     )
-    said = cluster.kubectl(beside, "logs", "-n", "kube-rdma", names.split()[0])
+    said = cluster.kubectl(beside, "logs", "-n", NAMESPACE, names.split()[0])
     assert "wiring=delegate default=00-multus.conf" in said
 
 

@@ -14,17 +14,23 @@ from kube_rdma.model.errors import Unavailable
 from kube_rdma.rules.cni_conf.conflist import without
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
-from kube_rdma_lab.demo.perftest import Endpoint, measure
+from kube_rdma_lab.demo.perftest import Endpoint, measure, measure_by_cm
 from kube_rdma_lab.waiting import until
 
 EXAMPLE = scc.examples() / "s3-network"
-PODS = ("rdma-net-pod-1", "rdma-net-pod-2")
+NAMESPACE = "mlnx-network-operator"
+PODS = ("rdma-test-pod-1", "rdma-test-pod-2")
+INSTALLED = ("rdma-net-ipam", "controller", "agent")
 RESOURCE = "rdma/hca_shared_devices_a"
 STATUS = "k8s.v1.cni.cncf.io/network-status"
 OWN = "kube-rdma.io/network-status"
 # Each pod names its own device and GID: left to itself, perftest takes the node's and "works" too.
-SCRIPT = 'exec ib_write_bw -d "$DEVICE" -x "$GID" -n 500 -F --report_gbits "$@"'
-WRITE_TEST = ("sh", "-c", SCRIPT, "perftest")
+SCRIPT = 'exec ib_write_bw -d "$DEVICE" -x "$GID" -F --report_gbits -q 1 "$@"'
+WRITE_TEST = ("sh", "-c", SCRIPT, "perftest", "-n", "500")
+# The seed's own words, which try each size; fewer writes of each, for cards that are emulated.
+SIZES_TEST = ("sh", "-c", SCRIPT, "perftest", "-a", "-n", "5", "-u", "18")
+# By RDMA_CM the address of net1 says which device and GID are meant, as in the seed's transcript.
+CM_TEST = ("ib_write_bw", "-R", "-F", "--report_gbits", "-q", "1", "-n", "500", "-u", "18")
 
 AGENT = "kube-rdma agent --role=plugin --role=node --networks"
 FOLDER = "/etc/cni/net.d"
@@ -50,30 +56,31 @@ NETWORKS = {
 
 @pytest.fixture(scope="module")
 def networks(lab, proof):
-    """The lab with the agent of seed S3's example, its network and its two pods on two nodes."""
+    """The lab with the agent of seed S3's example, its network and its two pods on two nodes.
+
+    Seed S2's pods have a namespace of their own, so the names are as the document has them.
+    """
     scc.install_kinds(lab)
+    cluster.label_cards(lab)
     cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/agent.yaml")
     cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/controller.yaml")
-    cluster.rollout(lab, "rdma-shared-dp-ds", "kube-rdma")
+    cluster.rollout(lab, "rdma-shared-dp-ds", NAMESPACE)
     cluster.wait_for_resource(lab, RESOURCE, "1k")
     cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/rdma-net-ipam.yaml")
     try:
-        start(lab, PODS[0])
-        cluster.kubectl(lab, "cordon", node_of(lab, PODS[0]))
-        try:
-            start(lab, PODS[1])
-        finally:
-            cluster.kubectl(lab, "uncordon", node_of(lab, PODS[0]))
+        for number in (1, 2):
+            cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/rdma-test-pod{number}.yml")
+        cluster.ready(lab, *PODS)
         yield lab
     finally:
-        cluster.kubectl(lab, "delete", "pod", *PODS, "--ignore-not-found")
-        cluster.kubectl(lab, "delete", "-f", f"{EXAMPLE}/agent.yaml", "--ignore-not-found")
+        remove(lab, *PODS)
+        names = [word for name in INSTALLED for word in ("-f", f"{EXAMPLE}/{name}.yaml")]
+        cluster.kubectl(lab, "delete", *names, "--ignore-not-found")
 
 
-def start(lab, pod):
-    number = pod.rpartition("-")[2]
-    cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/rdma-test-pod-{number}.yaml")
-    cluster.ready(lab, pod)
+def remove(lab, *pods):
+    """Delete pods; the seed's own do not listen when they are asked to end."""
+    cluster.kubectl(lab, "delete", "pod", *pods, "--ignore-not-found", "--grace-period=1")
 
 
 def node_of(lab, pod):
@@ -123,25 +130,30 @@ def test_the_container_has_the_device_of_its_own_interface_alone(networks):
 def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
     first, second = PODS
     inside(networks, second, "ping", "-c", "3", address(networks, first))
-    endpoints = []
-    for pod in PODS:
-        (own,) = annotation(networks, pod, OWN)
-        endpoints.append((pod, own["rdmaDevice"], own["gidIndex"]))
-    (server, server_device, server_gid), (client, client_device, client_gid) = endpoints
-    outcome = measure(
-        networks,
-        endpoint(networks, server, server_device, server_gid),
-        endpoint(networks, client, client_device, client_gid),
-        WRITE_TEST,
-    )
+    server, client = (endpoint(networks, pod) for pod in PODS)
+    for words in (WRITE_TEST, SIZES_TEST):
+        outcome = measure(networks, server, client, words)
+        assert outcome.addresses == {address(networks, pod) for pod in PODS}
+
+
+@pytest.mark.slow  # for it asks until it gives up
+@pytest.mark.xfail(
+    raises=Unavailable, strict=True, reason="rdma_resolve_addr fails over Soft-RoCE in a pod"
+)
+def test_the_pods_connect_by_rdma_cm_over_net1(networks):
+    """As the seed's first transcript has it; over the cluster's network the same words fail."""
+    server, client = (endpoint(networks, pod) for pod in PODS)
+    outcome = measure_by_cm(networks, server, client, CM_TEST)
+    assert outcome.iterations == 500
     assert outcome.addresses == {address(networks, pod) for pod in PODS}
 
 
-def endpoint(lab, pod, device, gid):
+def endpoint(lab, pod):
     """A pod as a place to run perftest in, on its own device and GID."""
-    own = ("env", f"DEVICE={device}", f"GID={gid}")
+    (own,) = annotation(lab, pod, OWN)
+    words = ("env", f"DEVICE={own['rdmaDevice']}", f"GID={own['gidIndex']}")
     return Endpoint(
-        pod, address(lab, pod), lambda *words: lab.kubectl("exec", pod, "--", *own, *words)
+        pod, address(lab, pod), lambda *more: lab.kubectl("exec", pod, "--", *words, *more)
     )
 
 
@@ -156,7 +168,7 @@ def test_the_pool_says_how_full_it_is(networks):
 
 def test_a_deleted_pod_gives_everything_back(networks):
     node = node_of(networks, PODS[0])
-    cluster.kubectl(networks, "delete", "pod", PODS[0])
+    remove(networks, PODS[0])
     links = cluster.shell(networks, node, "rdma", "link")
     assert not re.search(r"rxe-", links)
     assert cluster.shell(networks, node, "ls", "/var/lib/kube-rdma/attachments").split() == []

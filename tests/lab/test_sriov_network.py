@@ -66,6 +66,7 @@ def networks(lab, proof, tmp_path_factory):
     (folder / "agent.json").write_text(json.dumps(agent()))
     (folder / "network.json").write_text(json.dumps(definition("tagged", NETWORK)))
     scc.install_kinds(lab)
+    cluster.label_cards(lab)
     try:
         for name in ("agent", "network"):
             cluster.kubectl(lab, "apply", "-f", f"{folder}/{name}.json")

@@ -13,6 +13,7 @@ from kube_rdma_lab.native.replay import Replay
 
 RESOURCE = "vke.volcengine.com/rdma"
 LABEL = "vke.node.rdma.mode"
+NAMESPACE = "kube-rdma-vke"
 NODE = "node-1"
 AGENT = "kube-rdma agent --role=plugin --role=node --networks"
 CARDS = 8
@@ -47,13 +48,13 @@ def agent_log(lab):
         lab,
         "pods",
         "-n",
-        "kube-rdma",
+        NAMESPACE,
         "-l",
         "name=rdma-device-plugin",
         f"--field-selector=spec.nodeName={NODE}",
     )
     (pod,) = [each["metadata"]["name"] for each in pods["items"]]
-    return cluster.kubectl(lab, "logs", "-n", "kube-rdma", pod)
+    return cluster.kubectl(lab, "logs", "-n", NAMESPACE, pod)
 
 
 def events(lab, reason):
@@ -166,7 +167,7 @@ def test_a_kubelet_killed_at_once_gets_everything_again(vke, tmp_path):
 
 def wait_for_log(lab, text, count):
     """Wait until the agent on the node has logged a text so often."""
-    log = "/var/log/pods/kube-rdma_rdma-device-plugin-*/agent/*.log"
+    log = f"/var/log/pods/{NAMESPACE}_rdma-device-plugin-*/agent/*.log"
     cluster.until_on_node(lab, NODE, f"[ $(cat {log} | grep -c '{text}') -ge {count} ]")
 
 

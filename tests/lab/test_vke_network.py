@@ -33,12 +33,10 @@ def cards(lab):
 
 @pytest.fixture(scope="module")
 def s1(vke):
-    """The lab with the example's agent and addresses."""
-    cluster.kubectl(vke, "apply", "-f", f"{EXAMPLE}/rdma-addresses.yaml")
+    """The lab with the example's agent, which brings its addresses along."""
     yield vke
     for node in NODES:
         cluster.kubectl(vke, "label", "node", node, f"{LABEL}-")
-    cluster.kubectl(vke, "delete", "-f", f"{EXAMPLE}/rdma-addresses.yaml")
 
 
 def switch(lab, mode, *nodes):
@@ -164,6 +162,28 @@ def test_two_blocks_and_one_card_are_refused_with_both_numbers(s1, start):
     cluster.wait(s1, f"pod/{name}", f"--for=jsonpath={path}")
     until(s1, "an event with '2 blocks'", lambda: [n for n in notes(s1, name) if "2 blocks" in n])
     assert any("hold 1 of it" in note for note in notes(s1, name))
+
+
+def test_a_deployment_has_a_card_and_an_address_in_each_of_its_pods(s1):
+    """The document's way to run a workload; its pods come back by themselves."""
+    manifest = f"{EXAMPLE}/deployment.yaml"
+    switch(s1, "shared", *NODES)
+    cluster.kubectl(s1, "apply", "-f", manifest)
+    try:
+        cluster.wait(s1, "deployment/rdma", "--for=condition=Available")
+        # Without those that the kubelet refused while a card was just coming back (see admit).
+        running = ("-l", "app=rdma", "--field-selector=status.phase=Running")
+        pods = cluster.get(s1, "pods", *running)["items"]
+        assert {pod["spec"]["nodeName"] for pod in pods} == set(NODES)
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            (own,) = annotation(s1, name, OWN)
+            assert own["interface"] == "eth1"
+            shown = inside(s1, name, "ip", "-4", "-o", "address", "show", "dev", "eth1")
+            (address,) = re.findall(r"inet ([\d.]+)/24", shown)
+            assert ipaddress.ip_address(address) in GATEWAY_FREE
+    finally:
+        cluster.kubectl(s1, "delete", "-f", manifest, "--cascade=foreground")
 
 
 @pytest.mark.parametrize("mode", ["exclusive", pytest.param("shared", marks=pytest.mark.slow)])

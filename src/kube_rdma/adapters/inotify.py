@@ -1,13 +1,22 @@
-"""Opens inotify, by which adapters hear of changed folders, or says what the node lacks.
+"""Hears by inotify of changed folders, or says what the node lacks.
 
-The neighbours that watch folders share it: a node runs out of instances for all of them at once.
+The neighbours that watch folders share it: a node runs out of instances for all of them at once,
+and a folder that goes means the same to each: its successor is only seen after a new start.
 """
 
 from __future__ import annotations
 
-from asyncinotify import Inotify
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-from kube_rdma.model.errors import Unavailable
+from asyncinotify import Inotify, Mask
+
+from kube_rdma.model.errors import KubeRdmaError, Unavailable
+
+CHANGED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO
+LEFT = Mask.DELETE_SELF | Mask.MOVE_SELF
+GONE = LEFT | Mask.UNMOUNT | Mask.IGNORED  # the last two come unasked
 
 
 def open_inotify() -> Inotify:
@@ -22,3 +31,35 @@ def open_inotify() -> Inotify:
             f"The kernel gives no inotify instance ({error.strerror}): raise the sysctl "
             "fs.inotify.max_user_instances of this node."
         ) from error
+
+
+@contextmanager
+def watching(
+    folder: Path, refused: Callable[[OSError], KubeRdmaError], more: Mask = CHANGED
+) -> Iterator[AsyncIterator[str | None]]:
+    """An iterator of the names in `folder` that came, went or, by `more`, changed otherwise.
+
+    None: the kernel dropped events, so anything may have changed. It sees every change since the
+    context was entered. Raise what `refused` makes of it when the folder cannot be watched; the
+    iterator raises Unavailable when it is removed or moved away.
+    """
+    with open_inotify() as inotify:
+        try:
+            inotify.add_watch(folder, CHANGED | more | LEFT | Mask.ONLYDIR)
+        except OSError as error:
+            raise refused(error) from error
+        yield _names(inotify, folder)
+
+
+async def _names(inotify: Inotify, folder: Path) -> AsyncIterator[str | None]:
+    async for event in inotify:
+        if event.mask & GONE:
+            raise gone(folder)
+        yield None if event.name is None else str(event.name)
+
+
+def gone(folder: Path) -> Unavailable:
+    """A watched folder is no more at its place."""
+    return Unavailable(
+        f"{folder} was removed or moved; kube-rdma has to start again to see the new one"
+    )

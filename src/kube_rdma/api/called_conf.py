@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
-from ipaddress import ip_interface
+from dataclasses import dataclass, replace
+from ipaddress import ip_interface, ip_network
 from typing import Any
 
 from pydantic import ConfigDict, Field
 
 from kube_rdma.api import ip_conf, network_definition
-from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.dialect import Many
 from kube_rdma.api.document import Document, TextPosition, Value, read
 from kube_rdma.api.faults import validate
+from kube_rdma.api.go_typed import GoTyped
 from kube_rdma.api.ip_conf import IpamConf
 from kube_rdma.api.network_definition import NetworkDefinition
-from kube_rdma.api.networks import Guid, Mac
-from kube_rdma.model.attachment import AskedAddress, NetworkAsk
+from kube_rdma.api.networks import Guid, Mac, with_colons
+from kube_rdma.model.attachment import AskedAddress, InterfaceAddress, NetworkAsk
 from kube_rdma.model.cni import Call
 from kube_rdma.model.cni_conf import BUILT_IN
 from kube_rdma.model.ip import Address
@@ -32,7 +33,7 @@ _FIRST_TABLE = 100  # of Cello: the interface at place n of its list has routing
 _FOR_OTHERS = ("portMappings", "bandwidth")
 
 
-class _Loose(Typed):
+class _Loose(GoTyped):
     """What the caller's part has besides is for other plugins."""
 
     model_config = ConfigDict(extra="ignore")
@@ -86,15 +87,19 @@ def network(call: Call, name: str, resource: str | None) -> tuple[NetworkDefinit
     document = read(call.config, definition.network.source)
     conf = validate(_Called, document)
     runtime = conf.runtime_config
+    if definition.ipam.yields:
+        definition, addresses = _of_static(call, definition, document, conf)
+    else:
+        addresses = _asked(_texts(call, conf), document)
     return definition, NetworkAsk(
         namespace=namespace,
         network=own_name,
         interface=call.interface,
         source=definition.network.source,
-        addresses=tuple(_asked(text, document) for text in _texts(call, conf)),
+        addresses=addresses,
         mac=runtime.mac or _mac(call),
         guid=runtime.guid,
-        argued_guid=conf.args.cni.guid.lower() or None,
+        argued_guid=with_colons(conf.args.cni.guid).lower() or None,
         configured=conf.args.cni.configured == "configured",
         device_id=runtime.device_id or conf.device_id or None,
         capabilities=_for_others(call.config),
@@ -187,6 +192,33 @@ def _texts(call: Call, conf: _Called) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text.strip() for text in texts))
 
 
+def _of_static(
+    call: Call, definition: NetworkDefinition, document: Document, conf: _Called
+) -> tuple[NetworkDefinition, tuple[AskedAddress, ...]]:
+    """The network, and what is asked of it, by the rules of static.
+
+    runtimeConfig comes in place of args, and each of them in place of what the document and
+    CNI_ARGS say. CNI_ARGS add addresses, and tell the gateway of those in whose subnet it is.
+    """
+    network = definition.network
+    if in_place := conf.runtime_config.ips or conf.args.cni.ips:
+        asked = _asked(in_place, document)
+        return replace(definition, network=replace(network, static=())), asked
+    asked = _asked(_texts(call, conf), document)
+    added = (InterfaceAddress(one.address, one.prefix) for one in asked if one.prefix is not None)
+    static = tuple(_with_gateway(one, call) for one in (*network.static, *added))
+    without_length = tuple(one for one in asked if one.prefix is None)
+    return replace(definition, network=replace(network, static=static)), without_length
+
+
+def _with_gateway(address: InterfaceAddress, call: Call) -> InterfaceAddress:
+    texts = [text for key, value in call.args if key == "GATEWAY" for text in value.split(",")]
+    gateways = ip_conf.asked((), texts, f"CNI_ARGS of network {call.network}")
+    subnet = ip_network((address.address, address.prefix), strict=False)
+    inside = [gateway for gateway in gateways if gateway in subnet]
+    return replace(address, gateway=inside[-1]) if inside else address
+
+
 def _mac(call: Call) -> str | None:
     """As Multus passes it on to plugins that declare no capability."""
     arguments: Value = {key: value for key, value in call.args if key == "MAC"}
@@ -196,10 +228,14 @@ def _mac(call: Call) -> str | None:
     return validate(_OldArgs, document).mac
 
 
-def _asked(text: str, document: Document) -> AskedAddress:
+def _asked(texts: Iterable[str], document: Document) -> tuple[AskedAddress, ...]:
     where = document.where(("runtimeConfig", "ips"))
-    (address,) = ip_conf.asked((), (text,), where)
-    return AskedAddress(address, ip_interface(text).network.prefixlen if "/" in text else None)
+    asked = []
+    for text in dict.fromkeys(text.strip() for text in texts):
+        (address,) = ip_conf.asked((), (text,), where)
+        length = ip_interface(text).network.prefixlen if "/" in text else None
+        asked.append(AskedAddress(address, length))
+    return tuple(asked)
 
 
 def _for_others(config: bytes) -> tuple[tuple[str, bytes], ...]:

@@ -60,6 +60,27 @@ DIALECTS: Mapping[str, Dialect] = {
     "node-policy": Dialect("kind", "kube-rdma itself", "node_policy", "NodePolicy"),
 }
 
+# Documents that people hold for a configuration: what they are, and where the configuration is.
+_OTHERS: Mapping[str, tuple[str, str]] = {
+    "ConfigMap": (
+        "the ConfigMap, not the configuration in it",
+        "Give the text of its data, such as that of config.json",
+    ),
+    "NicClusterPolicy": (
+        "the policy of NVIDIA's Network Operator, which installs its device plugin",
+        "Give the text in its spec.devicePlugin.config or spec.rdmaSharedDevicePlugin.config",
+    ),
+    "SriovNetworkNodePolicy": (
+        "a policy of the SR-IOV Network Operator",
+        'Write a NodePolicy: its numVfs is "virtualFunctions" there, its resourceName a pool',
+    ),
+    "NetworkAttachmentDefinition": (
+        "a network of pods, which no configuration names",
+        "Apply it to the cluster",
+    ),
+    "IPPool": ("a pool of addresses, which no configuration names", "Apply it to the cluster"),
+}
+_OWN_GROUP = "kube-rdma.io/"
 _BY_KEY = {dialect.key: dialect for dialect in DIALECTS.values()}
 _START = 'Start with "mode": "hca", "configList": […], "resourceList": […] or "kind": "NodePolicy"'
 
@@ -91,10 +112,7 @@ def _dialect(document: Document) -> Dialect:
     value = document.value
     if not isinstance(value, dict):
         raise no_fields(document, _START)
-    if value.get("kind") == "ConfigMap":
-        problem = "this is the ConfigMap, not the configuration in it"
-        remedy = "Give the text of its data, such as that of config.json"
-        raise Refused(problem, remedy=remedy, where=document.where(("kind",)))
+    _refuse_another_kind(document, value)
     given = [key for key in value if key in _BY_KEY]
     if len(given) > 1:
         first, *others = given
@@ -114,3 +132,17 @@ def _dialect(document: Document) -> Dialect:
         problem = "no field says which format of configuration this is"
         raise Refused(problem, remedy=_START, where=document.where(()))
     return _BY_KEY[meant[0]]
+
+
+def _refuse_another_kind(document: Document, value: Mapping[str, Any]) -> None:
+    """Say what a manifest of something else is, instead of all that it lacks as a NodePolicy."""
+    kind, group = value.get("kind"), value.get("apiVersion", "")
+    if not isinstance(kind, str) or not isinstance(group, str):
+        return
+    if kind in _OTHERS:
+        what, remedy = _OTHERS[kind]
+    elif group and kind != "NodePolicy" and not group.startswith(_OWN_GROUP):
+        what, remedy = f"a {kind} of {group}, and no configuration of kube-rdma", _START
+    else:
+        return
+    raise Refused(f"this is {what}", remedy=remedy, where=document.where(("kind",)))

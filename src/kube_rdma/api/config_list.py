@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from kube_rdma.api.dialect import MOST_SHARES, RESCAN, Config, Many, Typed
+from kube_rdma.api.dialect import MOST_SHARES, RESCAN, Config, Many
 from kube_rdma.api.document import Document
 from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.go_typed import GoTyped
 from kube_rdma.api.words import DeviceId, Driver, Interface, LinkType, Name, Prefix, Vendor
 from kube_rdma.model.pool import Bind, Mode, PoolSpec, Selector
 
@@ -22,7 +23,7 @@ _A_DAY = 86_400  # seconds
 _INSTEAD = 'Add "selectors": {"ifNames": ["ens2f0"]}, or other fields of it'
 
 
-class CardSelectors(Typed):
+class CardSelectors(GoTyped):
     """Which cards: any value of a list, every list that is not empty."""
 
     vendors: Many[Vendor] = ()
@@ -37,7 +38,7 @@ class CardSelectors(Typed):
         return any(getattr(self, name) for name in type(self).model_fields)
 
 
-class SharedPool(Typed):
+class SharedPool(GoTyped):
     """One resource: `rdmaHcaMax` shares of all its cards together."""
 
     resource_name: Name = Field(examples=["hca_shared_devices_a"])
@@ -61,7 +62,7 @@ class SharedPool(Typed):
         return selectors
 
 
-class ConfigList(Typed):
+class ConfigList(GoTyped):
     """The whole file."""
 
     periodic_update_interval: int = Field(RESCAN, ge=0, le=_A_DAY)

@@ -4,11 +4,11 @@ First step of every dialect in api: bytes become plain values plus a place for e
 whoever judges the values can point at the line. All faults that do not stop the reading are kept
 and reported together.
 
-One reader serves both languages, because people mix them up anyway and JSON is YAML, except for
-what no configuration needs: a tab in front of the first word, characters outside of the
-first Unicode plane written as two escapes, unescaped line separators (U+0085, U+2028, U+2029) in a
-text, a name of more than 1024 characters. YAML's own liberties, such as a comma after the last
-entry, are taken from JSON too.
+One reader serves both languages, because people mix them up anyway and JSON is YAML, but for tabs
+in front of its first bracket, which are read as blanks, and what no configuration needs: characters
+outside of the first Unicode plane written as two escapes, unescaped line separators (U+0085,
+U+2028, U+2029) in a text, a name of more than 1024 characters. YAML's own liberties, such as a
+comma after the last entry, are taken from JSON too.
 
 Values follow YAML 1.2 and JSON, not YAML 1.1: `yes` is a word and 1:30 is not 90. What turns a
 short text into a surprise is refused: aliases, tags, a key given twice, a second document.
@@ -36,6 +36,7 @@ MAX_DEPTH = 32  # no dialect comes near; a deeper text would only exhaust the st
 _SHOWN = 40  # characters of a foreign text that a sentence repeats
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # C where PyYAML was built with it
+_BEFORE_JSON = re.compile(r"[ \t\r\n]*(?=[\[{])")
 _INT = re.compile(r"[-+]?[0-9]{1,300}")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _WORDS = {
@@ -239,11 +240,13 @@ def _decode(data: bytes, source: str) -> str:
         problem = f"the file is larger than {MAX_BYTES >> 20} MiB, so it is not a configuration"
         raise Refused(problem, remedy="Name the right file", where=source)
     try:
-        return data.decode()
+        text = data.decode()
     except UnicodeDecodeError as error:
         problem = f"byte {error.start + 1} is not UTF-8 text"
         remedy = "Save the file as UTF-8, or name the right file"
         raise Refused(problem, remedy=remedy, where=source) from None
+    blanks = _BEFORE_JSON.match(text)
+    return blanks[0].replace("\t", " ") + text[blanks.end() :] if blanks else text
 
 
 def _syntax(error: yaml.MarkedYAMLError, source: str, text: str) -> Refused:

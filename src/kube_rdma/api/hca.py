@@ -1,13 +1,16 @@
 """The dialect ``{"mode": "hca"}``: config.json of the SCC document and of shared plugin v0.1.0.
 
-The SCC ConfigMap (`rdma-devices`, key config.json) holds nothing but the mode.
+The SCC ConfigMap (`rdma-devices`, key config.json) holds nothing but the mode. That the pods use
+the host's network, as the ACK document demands, is kube-rdma's own word.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from kube_rdma.api.dialect import Config, Typed
+from pydantic import Field
+
+from kube_rdma.api.dialect import HOST_NETWORK, Config, Typed
 from kube_rdma.api.document import Document
 from kube_rdma.api.faults import validate
 from kube_rdma.model.pool import Mode, PoolSpec
@@ -19,9 +22,12 @@ class HcaConfig(Typed):
     """The whole file: every RDMA card of the node, as rdma/hca."""
 
     mode: Literal["hca"]
+    host_network: bool = Field(False, description=HOST_NETWORK)
 
 
 def load(document: Document) -> Config:
     """What the document means; raise Refused with all of its faults."""
     config = validate(HcaConfig, document)
-    return Config((PoolSpec(RESOURCE, Mode(config.mode), source=document.where(("mode",))),))
+    source = document.where(("mode",))
+    pool = PoolSpec(RESOURCE, Mode(config.mode), source, host_network=config.host_network)
+    return Config((pool,))

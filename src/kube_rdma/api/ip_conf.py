@@ -9,7 +9,7 @@ and no longer means anything is reported in `notes`, once for each.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from ipaddress import ip_interface
@@ -19,6 +19,7 @@ from kube_rdma.api.document import Document, shown
 from kube_rdma.api.faults import near, validate
 from kube_rdma.api.ip_conf_models import (
     HostLocalConf,
+    HostLocalRange,
     KubeRdmaConf,
     PlainRoute,
     StaticAddressConf,
@@ -39,6 +40,7 @@ from kube_rdma.model.ip import (
     Owner,
     PoolName,
     Span,
+    Subnet,
 )
 
 _NAMED_BY = ("network", "ranges", "excludes")  # of a pool's spec; never add to it
@@ -54,7 +56,8 @@ class IpamConf:
     """What the block means. Nothing at all: the interface gets no address.
 
     `pools` are named pools by rail, None for every rail; `pool` is one to be there, made from the
-    block's own ranges. `addresses` are set as they are, besides those of the pool.
+    block's own ranges. `addresses` are set as they are, besides those of the pool; `yields`: those
+    that a pod asks for by runtimeConfig or args come in their place.
     """
 
     pools: tuple[tuple[int | None, PoolName], ...] = ()
@@ -63,6 +66,7 @@ class IpamConf:
     routes: tuple[LinkRoute, ...] = ()
     dns: Dns | None = None
     notes: tuple[str, ...] = ()
+    yields: bool = False
 
     def pool_for(self, rail: int | None) -> PoolName | None:
         """The pool of a NIC: that of its rail, else the one for every rail."""
@@ -76,18 +80,29 @@ def load(document: Document) -> IpamConf:
     """What the ipam block of a CNI configuration means; raise Refused with all of its faults."""
     conf = document.value
     block = conf.get("ipam") if isinstance(conf, dict) else None
-    if block in (None, {}, {"type": ""}):  # the plugins take an empty type for none
+    kind = block.get("type", 0) if isinstance(block, dict) else 0
+    if block in (None, {}) or kind in (None, ""):  # the plugins take these for no ipam at all
         return IpamConf()
-    kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str) or kind not in _LOADERS:
         meant = near(str(kind), list(_LOADERS))
         guess = f"Did you mean {shown(meant)}? " if meant else ""
         raise Refused(
-            f"{shown(kind)} is not an IPAM type that kube-rdma reads",
+            f"{shown(kind or None)} is not an IPAM type that kube-rdma reads",
             remedy=f"{guess}Known: {', '.join(_LOADERS)}",
             where=document.where(("ipam", "type")),
         )
     return _LOADERS[kind](document)
+
+
+def foreign(document: Document) -> str:
+    """The IPAM plugin that gives the addresses itself; empty for those whose blocks mean pools.
+
+    A type that is like one of these was probably meant as it, and is left to `load` to refuse.
+    """
+    block = document.value.get("ipam") if isinstance(document.value, dict) else None
+    kind = block.get("type") if isinstance(block, dict) else None
+    is_other = isinstance(kind, str) and kind not in _LOADERS and not near(kind, list(_LOADERS))
+    return kind if is_other and isinstance(kind, str) else ""
 
 
 def asked(args: Iterable[tuple[str, str]], ips: Iterable[str], where: str) -> tuple[Address, ...]:
@@ -161,18 +176,16 @@ def _whereabouts(document: Document) -> IpamConf:
             "enable_overlapping_ranges is ignored: an address of a network is never given twice; "
             "for ranges that may repeat addresses write another network_name"
         )
-    families = [each.subnet.version for each in ranges]
-    if len(set(families)) < len(families):
-        notes.append(
-            "an interface gets one address of each family, from whichever range has room, not one "
-            "of each range"
-        )
-    if block.gateway and not any(each.gateway for each in ranges):
-        raise Refused(
-            f"{block.gateway} is outside of every range's subnet",
-            remedy="Write a router inside of the subnet",
-            where=document.where(("ipam", "gateway")),
-        )
+    notes += [
+        f"{key} {end} is ignored, as by whereabouts: the range in {one.subnet} has other ends"
+        for entry, one in zip(wanted, ranges, strict=True)
+        for key, end in (("range_start", entry.range_start), ("range_end", entry.range_end))
+        if end and end not in (one.first, one.last)
+    ]
+    notes += _one_of_each([each.subnet for each in ranges], "range")
+    if block.gateway and ranges and not any(each.gateway for each in ranges):
+        subnets = ", ".join(str(each.subnet) for each in ranges)
+        notes.append(_unreachable(block.gateway, subnets))
     base = IpamConf(
         addresses=_addresses(block.addresses),
         routes=_routes(block.routes),
@@ -184,30 +197,54 @@ def _whereabouts(document: Document) -> IpamConf:
 
 
 def _host_local(document: Document) -> IpamConf:
-    block = validate(HostLocalConf, document).ipam
-    sets = block.ranges or ((block,),)
+    conf = validate(HostLocalConf, document)
+    block = conf.ipam
+    # In this order, as host-local puts them: the caller's, the one beside the type, the list.
+    beside: tuple[tuple[HostLocalRange, ...], ...] = ((block,),) if block.subnet else ()
+    sets = (*conf.runtime_config.ip_ranges, *beside, *block.ranges)
+    subnets = _subnets(sets, document)
     wanted = [each for group in sets for each in group]
-    if any(each.subnet is None for each in wanted):
-        raise Refused(
-            "a range has no subnet",
-            remedy='Add "ranges": [[{"subnet": "10.0.0.0/24"}]]',
-            where=document.where(("ipam", "ranges")),
-        )
     ranges = tuple(
-        IPRange(
-            each.subnet,
-            each.range_start,
-            each.range_end,
-            each.gateway
-            or (each.subnet.network_address + 1 if each.subnet.num_addresses > 2 else None),
-        )
-        for each in wanted
-        if each.subnet is not None
+        IPRange(subnet, each.range_start, each.range_end, _gateway(subnet, each.gateway))
+        for subnet, each in zip(subnets, wanted, strict=True)
     )
     ignored = {"dataDir": block.data_dir, "resolvConf": block.resolv_conf}
     notes = [f"{key} is not needed and is ignored" for key, value in ignored.items() if value]
+    notes += _one_of_each([group[0].subnet for group in sets if group[0].subnet], "range set")
+    notes += [
+        _unreachable(each.gateway, str(subnet))
+        for subnet, each in zip(subnets, wanted, strict=True)
+        if each.gateway and each.gateway not in subnet
+    ]
+    if not block.subnet and (block.range_start or block.range_end or block.gateway):
+        notes.append("rangeStart, rangeEnd and gateway are ignored: no subnet is beside them")
     base = IpamConf(routes=_routes(block.routes), notes=(_CLUSTER_WIDE, *notes))
     return _with_pool(base, IPPool(PoolName(block.type), ranges), document)
+
+
+def _subnets(
+    sets: tuple[tuple[HostLocalRange, ...], ...], document: Document
+) -> tuple[Subnet, ...]:
+    """The subnet of each range; raise Refused for sets without ranges, ranges without subnets."""
+    subnets = [each.subnet for group in sets for each in group]
+    problem = ""
+    if not sets:
+        problem = "it has neither a subnet nor ranges"
+    elif not all(sets):
+        problem = "a range set is empty"
+    elif None in subnets:
+        problem = "a range has no subnet"
+    if problem:
+        remedy = 'Write "ranges": [[{"subnet": "10.0.0.0/24"}]]'
+        raise Refused(problem, remedy=remedy, where=document.where(("ipam", "ranges")))
+    return tuple(subnet for subnet in subnets if subnet is not None)
+
+
+def _gateway(subnet: Subnet, gateway: Address | None) -> Address | None:
+    """As host-local has it: the first address by default. None for one that nobody can reach."""
+    if gateway is not None:
+        return gateway if gateway in subnet else None
+    return subnet.network_address + 1 if subnet.num_addresses > 2 else None
 
 
 def _static(document: Document) -> IpamConf:
@@ -217,6 +254,7 @@ def _static(document: Document) -> IpamConf:
         routes=_routes(block.routes),
         dns=block.dns.value() if block.dns else None,
         notes=("nobody checks that these addresses are free: they are in no pool",),
+        yields=True,
     )
 
 
@@ -275,14 +313,27 @@ def _placed(fault: Refused, document: Document) -> Refused:
 
 
 def _range_of(entry: WhereaboutsRange, gateway: Address | None) -> IPRange:
+    """As whereabouts has it: the ends in `range` come first, one that is no end is passed over."""
     assert entry.range is not None
     subnet, first, last = entry.range
-    return IPRange(
-        subnet,
-        entry.range_start or first,
-        entry.range_end or last,
-        gateway if gateway and gateway in subnet else None,
-    )
+    start, end = entry.range_start, entry.range_end
+    first = first or (start if start and start in subnet else None)
+    last = last or (end if end and end in subnet else None)
+    if first and last and int(last) < int(first):
+        last = None
+    return IPRange(subnet, first, last, gateway if gateway and gateway in subnet else None)
+
+
+def _one_of_each(subnets: Sequence[Subnet], what: str) -> list[str]:
+    """Where the plugin would give more addresses than one of each family, that this is not done."""
+    if len({subnet.version for subnet in subnets}) == len(subnets):
+        return []
+    rest = f"from whichever range has room, not one of each {what}"
+    return [f"an interface gets one address of each family, {rest}"]
+
+
+def _unreachable(gateway: Address, subnets: str) -> str:
+    return f"gateway {gateway} is outside of {subnets}, and no route leads over it"
 
 
 def _first(ip_range: IPRange) -> Address:

@@ -12,9 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.dialect import Many
 from kube_rdma.api.document import shown
 from kube_rdma.api.faults import Slip, slips
+from kube_rdma.api.go_typed import GoTyped
 from kube_rdma.api.ip_words import Cidr, IpAddress, Label, Word, address, span
 from kube_rdma.model.cni import Dns
 from kube_rdma.model.ip import Address, Span, Subnet
@@ -39,6 +40,11 @@ def _range(text: str) -> WrittenRange:
     return last.network, address(first.strip()), address(rest.partition("/")[0].strip())
 
 
+def _decimal(text: str) -> str:
+    """Without the zeros before a number, which whereabouts passes over and others refuse."""
+    return text if ":" in text else re.sub(r"(?<![0-9])0+(?=[0-9])", "", text)
+
+
 def _network(text: str) -> Subnet:
     """A destination: the bits behind its length do not count, as in the CNI plugins."""
     if "/" not in text:
@@ -60,17 +66,25 @@ WithLength: TypeAlias = Annotated[
 Destination: TypeAlias = Annotated[Subnet, Word(_network, "a subnet", "10.0.0.0/8")]
 Exclude: TypeAlias = Annotated[Span, Word(_loose_span, "an address or a subnet", "10.0.0.0/28")]
 RangeText: TypeAlias = Annotated[
-    WrittenRange, Word(_range, "a subnet, or a range with its length", "10.0.0.5-10.0.0.9/24")
+    WrittenRange,
+    Word(
+        lambda text: _range(_decimal(text)),
+        "a subnet, or a range with its length",
+        "10.0.0.5-10.0.0.9/24",
+    ),
+]
+ZeroedAddress: TypeAlias = Annotated[
+    Address, Word(lambda text: address(_decimal(text)), "an IP address", "10.0.0.10")
 ]
 
 
-class _Block(Typed):
+class _Block(GoTyped):
     """The configuration around the block belongs to others."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class PlainRoute(Typed):
+class PlainRoute(GoTyped):
     """A route of a CNI configuration."""
 
     model_config = ConfigDict(extra="ignore")  # mtu, priority and the like of newer versions
@@ -79,7 +93,7 @@ class PlainRoute(Typed):
     gw: IpAddress | None = None
 
 
-class PlainDns(Typed):
+class PlainDns(GoTyped):
     """The dns part of a CNI configuration."""
 
     nameservers: Many[str] = ()
@@ -92,21 +106,21 @@ class PlainDns(Typed):
         return Dns(self.nameservers, self.domain, self.search, self.options)
 
 
-class StaticAddressConf(Typed):
+class StaticAddressConf(GoTyped):
     """An address that is set as it is."""
 
     address: WithLength = Field(examples=["10.0.0.10/24"])
     gateway: IpAddress | None = None
 
 
-class WhereaboutsRange(Typed):
+class WhereaboutsRange(GoTyped):
     """One entry of ipRanges."""
 
     model_config = ConfigDict(alias_generator=None)
 
     range: RangeText | None = Field(None, examples=["10.0.0.0/24"])
-    range_start: IpAddress | None = None
-    range_end: IpAddress | None = None
+    range_start: ZeroedAddress | None = None
+    range_end: ZeroedAddress | None = None
     exclude: Many[Exclude] = ()
 
     @model_validator(mode="after")
@@ -131,7 +145,7 @@ class Whereabouts(WhereaboutsRange):
 
     type: Literal["whereabouts"]
     ip_ranges: Many[WhereaboutsRange] = Field((), alias="ipRanges")
-    gateway: IpAddress | None = None
+    gateway: ZeroedAddress | None = None
     routes: Many[PlainRoute] = ()
     addresses: Many[StaticAddressConf] = ()
     dns: PlainDns | None = None
@@ -162,7 +176,7 @@ class WhereaboutsConf(_Block):
     ipam: Whereabouts
 
 
-class HostLocalRange(Typed):
+class HostLocalRange(GoTyped):
     """One range of host-local."""
 
     subnet: Cidr | None = Field(None, examples=["10.0.0.0/24"])
@@ -181,13 +195,22 @@ class HostLocal(HostLocalRange):
     resolv_conf: str = ""
 
 
+class HostLocalRuntime(GoTyped):
+    """What a caller adds for host-local, for which the plugin declares the capability ipRanges."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    ip_ranges: Many[Many[HostLocalRange]] = ()
+
+
 class HostLocalConf(_Block):
     """A configuration whose addresses host-local gave."""
 
     ipam: HostLocal
+    runtime_config: HostLocalRuntime = HostLocalRuntime.model_construct()
 
 
-class Static(Typed):
+class Static(GoTyped):
     """The block of static."""
 
     type: Literal["static"]
@@ -202,7 +225,7 @@ class StaticConf(_Block):
     ipam: Static
 
 
-class KubeRdmaIpam(Typed):
+class KubeRdmaIpam(GoTyped):
     """The block of kube-rdma-ipam: a pool, or one for each rail."""
 
     type: Literal["kube-rdma-ipam"]

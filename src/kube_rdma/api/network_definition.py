@@ -18,7 +18,7 @@ from kube_rdma.api.faults import near, no_fields, validate
 from kube_rdma.api.ip_conf import IpamConf
 from kube_rdma.api.network_plugins import CHAINED, COMMON, MAIN, IbSriov, Plugin, Tuning
 from kube_rdma.api.words import partition
-from kube_rdma.model.attachment import Network, NetworkKind, NetworkRoute, StaticAddress
+from kube_rdma.model.attachment import InterfaceAddress, Network, NetworkKind, NetworkRoute
 from kube_rdma.model.errors import Refused
 
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
@@ -83,7 +83,7 @@ def _plugins(document: Document) -> list[_Part]:
     value = document.value
     if not isinstance(value, dict):
         raise no_fields(document, 'Write {"cniVersion": "1.0.0", "type": "macvlan"}')
-    if "plugins" not in value:
+    if value.get("plugins") is None:
         return [_part(document, value, ())]
     plugins = value["plugins"]
     if not isinstance(plugins, list) or not plugins:
@@ -129,6 +129,10 @@ def _definition(base: Network, parts: Sequence[_Part]) -> NetworkDefinition:
     for part, plugin in plugins:
         if why := plugin.foreign or (not base.resource and plugin.plain):
             return _foreign(base, part, why)
+    if other := ip_conf.foreign(first):
+        if MAIN[kind][0] is NetworkKind.CARD:
+            raise _without_ipam(first, other)
+        return _foreign(base, first, f"ipam is left to the plugin {other}")
     ipam = ip_conf.load(first)
     warnings = [warning for part, plugin in plugins for warning in _unknown(part, plugin)]
     warnings += [f"{first.where(('ipam',))}: {note}" for note in ipam.notes]
@@ -141,6 +145,15 @@ def _definition(base: Network, parts: Sequence[_Part]) -> NetworkDefinition:
 def _foreign(base: Network, part: _Part, why: str) -> NetworkDefinition:
     text = f"{why}, so the plugins themselves are called and no RDMA device comes along"
     return NetworkDefinition(base, warnings=(f"{part.where(('type',))}: {text}",))
+
+
+def _without_ipam(part: _Part, ipam: str) -> Refused:
+    return Refused(
+        f"kube-rdma calls no IPAM plugin for an interface of its own, and {ipam} is one",
+        remedy='Write "ipam": {"type": "kube-rdma-ipam", "pool": NAME}, or a type other than '
+        f"{NetworkKind.CARD} for the network",
+        where=part.where(("ipam", "type")),
+    )
 
 
 def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -> Network:
@@ -163,21 +176,30 @@ def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -
         rdma=fields.get("rdma", True),
         pools=tuple(dict.fromkeys(names)),
         static=tuple(
-            StaticAddress(one.address.ip, one.address.network.prefixlen, one.gateway)
+            InterfaceAddress(one.address.ip, one.address.network.prefixlen, one.gateway)
             for one in ipam.addresses
         ),
+        yields_to=_yields_to(plugin, ipam),
         routes=tuple(NetworkRoute(route.to, route.via) for route in ipam.routes),
     )
+
+
+def _yields_to(plugin: Plugin, ipam: IpamConf) -> tuple[str, ...]:
+    """Of static: args replace its addresses, and runtimeConfig, which takes a capability."""
+    if not ipam.yields:
+        return ()
+    return ("cni-args", "ips") if plugin.capabilities.get("ips") is True else ("cni-args",)
 
 
 def _tuned(network: Network, plugin: Plugin) -> Network:
     if not isinstance(plugin, Tuning):
         return network
+    settings = plugin.settings
     return replace(
         network,
-        mac=plugin.mac or network.mac,
-        mtu=plugin.mtu or network.mtu,
-        sysctls=(*network.sysctls, *plugin.sysctls),
+        mac=settings.mac or network.mac,
+        mtu=settings.mtu or network.mtu,
+        sysctls=(*network.sysctls, *settings.sysctls),
     )
 
 

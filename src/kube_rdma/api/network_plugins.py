@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from kube_rdma.api.dialect import Typed
 from kube_rdma.api.faults import Slip, slips
+from kube_rdma.api.go_typed import GoTyped
 from kube_rdma.api.networks import Guid, Mac
 from kube_rdma.api.words import Pci, PKey, TextForm
 from kube_rdma.model.attachment import NetworkKind
@@ -39,12 +39,6 @@ _PCI = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 _SYSCTL = re.compile(r"net[./](ipv[46])[./](conf|neigh)[./]IFNAME[./]([a-z0-9_]+)")
 
 
-def _or(default: str) -> BeforeValidator:
-    """An empty text means the default, as in Go."""
-    return BeforeValidator(lambda value: default if value == "" else value)
-
-
-_UNSET = BeforeValidator(lambda value: None if value == "" else value)
 _LOWER = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 
 Switch: TypeAlias = Literal["on", "off"]
@@ -57,10 +51,12 @@ def _logs(level: object, file: object) -> dict[str, str]:
     return {name: reason for name, value in fields.items() if value}
 
 
-class Plugin(Typed):
+class Plugin(GoTyped):
     """One plugin of a configuration. `device` is an interface, a PCI address or a MAC."""
 
     model_config = ConfigDict(extra="ignore")
+
+    capabilities: dict[str, Any] = Field({})
 
     @property
     def foreign(self) -> str:
@@ -104,7 +100,7 @@ class Linked(Plugin):
 class Macvlan(Linked):
     """type macvlan."""
 
-    mode: Annotated[Literal["bridge", "private", "vepa", "passthru"], _or("bridge")] = "bridge"
+    mode: Literal["bridge", "private", "vepa", "passthru"] = "bridge"
     mac: Mac | None = None
     bcqueuelen: int = 0
 
@@ -112,7 +108,7 @@ class Macvlan(Linked):
 class Ipvlan(Linked):
     """type ipvlan."""
 
-    mode: Annotated[Literal["l2", "l3", "l3s"], _or("l2")] = "l2"
+    mode: Literal["l2", "l3", "l3s"] = "l2"
 
     @property
     def plain(self) -> str:
@@ -169,16 +165,16 @@ class SriovNetwork(Plugin):
 
     model_config = ConfigDict(alias_generator=None)
 
-    device_id: Annotated[Pci | None, _UNSET] = Field(None, alias="deviceID")
+    device_id: Pci | None = Field(None, alias="deviceID")
     vlan: Annotated[int, Field(ge=0, le=4094)] | None = None
     vlan_qos: Annotated[int, Field(ge=0, le=7)] | None = Field(None, alias="vlanQoS")
-    vlan_protocol: Annotated[Literal["802.1q", "802.1ad"] | None, _LOWER, _UNSET] = Field(
+    vlan_protocol: Annotated[Literal["802.1q", "802.1ad"] | None, _LOWER] = Field(
         None, alias="vlanProto"
     )
-    mac: Annotated[Mac | None, _UNSET] = None
-    spoofchk: Annotated[Switch | None, _UNSET] = None
-    trust: Annotated[Switch | None, _UNSET] = None
-    link_state: Annotated[Literal["auto", "enable", "disable"] | None, _UNSET] = None
+    mac: Mac | None = None
+    spoofchk: Switch | None = None
+    trust: Switch | None = None
+    link_state: Literal["auto", "enable", "disable"] | None = None
     min_tx_rate: Rate | None = None
     max_tx_rate: Rate | None = None
     log_level: Any = Field(None, alias="logLevel")
@@ -233,7 +229,7 @@ class _CniArgs(Plugin):
 
 
 class _Args(Plugin):
-    cni: _CniArgs = _CniArgs()
+    cni: _CniArgs = _CniArgs.model_construct()
 
 
 class IbSriov(Plugin):
@@ -241,15 +237,15 @@ class IbSriov(Plugin):
 
     model_config = ConfigDict(alias_generator=None)
 
-    device_id: Annotated[Pci | None, _UNSET] = Field(None, alias="deviceID")
-    pkey: Annotated[PKey | None, _UNSET] = None
-    link_state: Annotated[Literal["auto", "enable", "disable"] | None, _UNSET] = None
+    device_id: Pci | None = Field(None, alias="deviceID")
+    pkey: PKey | None = None
+    link_state: Literal["auto", "enable", "disable"] | None = None
     isolated: bool = Field(False, alias="rdmaIsolation")
     configured: bool = Field(False, alias="ibKubernetesEnabled")
     vfio: bool = Field(False, alias="vfioPciMode")
     publish: bool = Field(False, alias="publishPfGuid")
     kubeconfig: str = ""
-    args: _Args = _Args()
+    args: _Args = _Args.model_construct()
     log_level: Any = Field(None, alias="logLevel")
     log_file: Any = Field(None, alias="logFile")
 
@@ -286,16 +282,15 @@ class KubeRdmaNetwork(Linked):
     rdma: bool = True
 
 
-class Tuning(Plugin):
-    """type tuning, behind another plugin."""
+class TuningSettings(Plugin):
+    """What tuning sets; None is left as it is."""
 
     mac: Mac | None = None
-    mtu: Mtu = 0
+    mtu: Mtu | None = None
     sysctl: dict[str, str] = Field({})
-    promisc: bool = False
-    allmulti: bool = False
+    promisc: bool | None = None
+    allmulti: bool | None = None
     tx_queue_len: int | None = Field(None, alias="txQLen")
-    data_dir: str = ""
 
     @property
     def foreign(self) -> str:
@@ -316,6 +311,30 @@ class Tuning(Plugin):
                 tree, kind, name = match.groups()
                 settings.append((f"{tree}/{kind}", name, value))
         return tuple(settings)
+
+
+class _TuningArgs(Plugin):
+    cni: TuningSettings = TuningSettings.model_construct()
+
+
+class Tuning(TuningSettings):
+    """type tuning, behind another plugin: what `args.cni` says comes before the rest."""
+
+    data_dir: str = ""
+    args: _TuningArgs = _TuningArgs.model_construct()
+
+    @property
+    def settings(self) -> TuningSettings:
+        """What is set in the end."""
+        argued = {name: value for name, value in self.args.cni if value is not None}
+        own = {name: getattr(self, name) for name in TuningSettings.model_fields}
+        sysctl = self.sysctl | self.args.cni.sysctl
+        return TuningSettings.model_construct(**{**own, **argued, "sysctl": sysctl})
+
+    @property
+    def foreign(self) -> str:
+        """What is not a MAC, an MTU or a sysctl of the interface."""
+        return self.settings.foreign
 
 
 class Nothing(Plugin):

@@ -2,9 +2,9 @@
 
 ``k8s.v1.cni.cncf.io/network-status`` is written byte for byte as Multus does, because tools compare
 it: objects indented by four, joined by commas, empty fields left out, ``dns`` always there. Whoever
-reads a pod's annotation writes all of it, so it is written whole: the first is the cluster's
-network, the only one that is called default. The second says besides which RDMA device and GID an
-interface has, for the applications and the tools that need them.
+reads a pod's annotation writes all of it, so it is written whole: first the cluster's network, of
+which one entry is called default. The second says besides which RDMA device and GID an interface
+has, for the applications and the tools that need them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from kube_rdma.model.attachment import Attached
-from kube_rdma.model.cni import CniResult, Dns
+from kube_rdma.model.cni import CniInterface, CniResult, Dns, LinkAddress
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
 OWN_ANNOTATION = "kube-rdma.io/network-status"
@@ -31,14 +31,11 @@ def status(
 ) -> str:
     """The annotation: the cluster's network, then kube-rdma's interfaces.
 
-    `cluster` and `result` make the first entry: the network of the cluster and what its plugins
-    answered for this sandbox. Nobody tells it to an ADD that is made late; then the first entry
-    stays as it is in `before`, which the pod has now.
+    `cluster` and `result` make the first entries: the network of the cluster and what its plugins
+    answered for this sandbox. Nobody tells it to an ADD that is made late; then these stay as they
+    are in `before`, which the pod has now.
     """
-    if result is not None:
-        first = [_of_cluster(cluster, result)]
-    else:
-        first = [one for one in _entries(before) if one.get("default") is True][:1]
+    first = _of_cluster(cluster, result) if result is not None else _clusters(before)
     return _joined([*first, *map(_entry, attached)])
 
 
@@ -49,6 +46,13 @@ def own_status(attached: Sequence[Attached], before: str = "", others: Collectio
     """
     kept = [one for one in _entries(before) if one.get("interface") in others]
     return json.dumps([*kept, *map(_own, attached)], separators=(",", ":"))
+
+
+def _clusters(text: str) -> list[Json]:
+    """The entries of the cluster's network: the default one, and those of the same name."""
+    entries = _entries(text)
+    names = [one.get("name") for one in entries if one.get("default") is True][:1]
+    return [one for one in entries if one.get("name") in names]
 
 
 def _entries(text: str) -> list[Json]:
@@ -92,11 +96,36 @@ def _device_info(attached: Attached) -> Json:
     return {"type": "pci", "version": DEVICE_INFO_VERSION, "pci": _without_empty(**names)}
 
 
-def _of_cluster(name: str, result: CniResult) -> Json:
-    """The first entry, from what the plugins before kube-rdma answered: only what is in the pod."""
+def _of_cluster(name: str, result: CniResult) -> list[Json]:
+    """The entries from what the plugins before kube-rdma answered: one for each link in the pod.
+
+    As the client library of these annotations does it (CreateNetworkStatuses): the default one is
+    that with the first gateway, or else the first; addresses of no link belong to the last, and
+    where there is one link, all do.
+    """
     inside = [(at, link) for at, link in enumerate(result.links) if link.sandbox]
-    at, link = inside[0] if inside else (None, None)
-    addresses = [one for one in result.addresses if at is None or one.link in (None, at)]
+    if not inside:
+        return [_of_link(name, result, None, result.addresses, is_default=True)]
+    places = [at for at, _ in inside]
+    gates = [one.link for one in result.addresses if one.gateway and one.link in places]
+    default = gates[0] if gates else places[0]
+    entries = []
+    for at, link in inside:
+        own = {at, None} if at == places[-1] else {at}
+        addresses = [one for one in result.addresses if one.link in own or len(result.links) == 1]
+        is_default = at == default or len(result.links) == 1
+        entries.append(_of_link(name, result, link, addresses, is_default=is_default))
+    return entries
+
+
+def _of_link(
+    name: str,
+    result: CniResult,
+    link: CniInterface | None,
+    addresses: Iterable[LinkAddress],
+    *,
+    is_default: bool,
+) -> Json:
     return {
         "name": name,
         **_without_empty(
@@ -104,8 +133,8 @@ def _of_cluster(name: str, result: CniResult) -> Json:
             ips=[str(one.address.ip) for one in addresses],
             mac=link.mac if link else "",
             mtu=link.mtu if link else 0,
+            default=is_default,
         ),
-        "default": True,
         "dns": _dns(result.dns),
         **_without_empty(
             gateway=[str(one.via) for one in result.routes if one.via and not one.to.prefixlen]

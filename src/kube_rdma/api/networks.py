@@ -4,13 +4,14 @@ It has two forms, names with commas (``ns/net@ifname, other``) and a JSON list o
 become one Document, so that both are checked once and every fault has its place and entry. Form and
 meaning are those of the Network Plumbing Working Group's specification, version 1.3, and of Multus.
 What only other plugins can do with an entry is kept for them, rules/attach/requests refuses it for
-those of kube-rdma. Programs in Go write such lists too: null and an empty text mean there that
-nothing was said, and a key that is nobody's is passed over, here with a warning.
+those of kube-rdma. Programs in Go write such lists too (go_typed), and a key that is nobody's is
+passed over there, here with a warning.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_interface
@@ -22,6 +23,7 @@ from kube_rdma.api.dialect import Many, Typed
 from kube_rdma.api.document import Document, Path, TextPosition, Value, shown
 from kube_rdma.api.entries import entries, refuse_many
 from kube_rdma.api.faults import Slip, near, slips, validate
+from kube_rdma.api.go_typed import GoTyped, fields_of
 from kube_rdma.api.ip_words import IpAddress, Label, Word, address
 from kube_rdma.api.words import TextForm
 from kube_rdma.model.attachment import AskedAddress, NetworkAsk
@@ -36,6 +38,20 @@ _IB_KUBERNETES = "mellanox.infiniband.app"
 _FIELD = "networks"  # what an entry is called in messages: networks[2].ips[0]
 _TAKEN = ("lo", "eth0")  # what every pod has before its first further network
 _OCTET = "[0-9a-fA-F]{2}"
+_HARDWARE = re.compile(f"{_OCTET}(-{_OCTET})*|{_OCTET * 2}([.]{_OCTET * 2})*")
+_NEVER_READ = {"ipRequest": "ips", "macRequest": "mac"}
+"""Keys that look as if they meant something: Multus has passed over them from its first days."""
+
+
+def with_colons(text: str) -> str:
+    """A MAC or GUID with colons, whether dashes or dots are in it: Go reads all three."""
+    if not _HARDWARE.fullmatch(text):
+        return text
+    digits = text.replace("-", "").replace(".", "")
+    return ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))
+
+
+_COLONS = BeforeValidator(lambda value: with_colons(value) if isinstance(value, str) else value)
 
 
 def _asked(text: str) -> AskedAddress:
@@ -64,6 +80,7 @@ PodInterface: TypeAlias = Annotated[
 ]
 Mac: TypeAlias = Annotated[
     str,
+    _COLONS,
     TextForm(
         rf"(?!00(:00){{5}}$)[0-9a-fA-F][02468aceACE](:{_OCTET}){{5}}",
         "the MAC address of one interface",
@@ -71,7 +88,9 @@ Mac: TypeAlias = Annotated[
     ),
 ]
 Guid: TypeAlias = Annotated[
-    str, TextForm(f"{_OCTET}(:{_OCTET}){{7}}", "a GUID of eight octets", "02:00:0a:00:00:00:00:01")
+    str,
+    _COLONS,
+    TextForm(f"{_OCTET}(:{_OCTET}){{7}}", "a GUID of eight octets", "02:00:0a:00:00:00:00:01"),
 ]
 Asked: TypeAlias = Annotated[
     AskedAddress, Word(_asked, "an IP address, with its length or without", "10.0.0.10/24")
@@ -79,10 +98,8 @@ Asked: TypeAlias = Annotated[
 Port: TypeAlias = Annotated[int, Field(ge=0, le=65535)]
 Rate: TypeAlias = Annotated[int, Field(ge=0)]
 
-_UNSET = BeforeValidator(lambda value: None if value == "" else value)
 
-
-class PortMapping(Typed):
+class PortMapping(GoTyped):
     """A port of the node that leads to one of the pod."""
 
     host_port: Port = Field(examples=[8080])
@@ -91,7 +108,7 @@ class PortMapping(Typed):
     host_ip: str = Field("", alias="hostIP")
 
 
-class Bandwidth(Typed):
+class Bandwidth(GoTyped):
     """Rates in bits per second, bursts in bits."""
 
     ingress_rate: Rate = 0
@@ -100,16 +117,16 @@ class Bandwidth(Typed):
     egress_burst: Rate = 0
 
 
-class NetworkEntry(Typed):
+class NetworkEntry(GoTyped):
     """One network that the pod asks for; `interfaceRequest` is the older name of `interface`."""
 
     name: ObjectName = Field(examples=["rdma-net"])
-    namespace: Annotated[Label | None, _UNSET] = None
+    namespace: Label | None = None
     ips: Many[Asked] = ()
-    mac: Annotated[Mac | None, _UNSET] = None
-    guid: Annotated[Guid | None, _UNSET] = Field(None, alias="infiniband-guid")
-    interface: Annotated[PodInterface | None, _UNSET] = None
-    interface_request: Annotated[PodInterface | None, _UNSET] = None
+    mac: Mac | None = None
+    guid: Guid | None = Field(None, alias="infiniband-guid")
+    interface: PodInterface | None = None
+    interface_request: PodInterface | None = None
     port_mappings: Many[PortMapping] = ()
     bandwidth: Bandwidth | None = None
     device_id: str | None = Field(None, alias="deviceID")
@@ -172,7 +189,7 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
     filtered = replace(document, value=_filtered(document.value, NetworkList, (), ignored))
     networks = validate(NetworkList, filtered).networks
     warnings = [
-        f"{document.where(path, key=True)}: there is no such field, it is ignored"
+        f"{document.where(path, key=True)}: there is no such field, it is ignored{_meant(path)}"
         for path in ignored
     ]
     for number, entry in enumerate(networks):
@@ -183,8 +200,13 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
     return Found(asked, tuple(warnings))
 
 
+def _meant(path: Path) -> str:
+    name = _NEVER_READ.get(str(path[-1]))
+    return f"; write {name}" if name else ""
+
+
 def _filtered(value: Value, model: type[BaseModel], path: Path, ignored: list[Path]) -> Value:
-    """The object without null, and without keys that are like none of its model's.
+    """The object as Go reads it, and without keys that are like none of its model's.
 
     Those are added to `ignored`.
     """
@@ -192,15 +214,15 @@ def _filtered(value: Value, model: type[BaseModel], path: Path, ignored: list[Pa
         return value
     names = [one.alias or name for name, one in model.model_fields.items()]
     fields: dict[str, Value] = {}
-    for key, field_value in value.items():
-        if key not in names and near(key, names) is None:
+    for key, field_value in fields_of(model, value).items():
+        if key in _NEVER_READ or (key not in names and near(key, names) is None):
             ignored.append((*path, key))
             continue
         inner = _INNER.get(key)
         if inner and isinstance(field_value, list):
             parts = enumerate(field_value)
             fields[key] = [_filtered(one, inner, (*path, key, at), ignored) for at, one in parts]
-        elif field_value is not None:
+        else:
             fields[key] = (
                 _filtered(field_value, inner, (*path, key), ignored) if inner else field_value
             )
@@ -218,8 +240,8 @@ def _of_names(text: str, source: str) -> Document:
         line = text.count("\n", 0, begin) + 1
         place = TextPosition(line, begin - text.rfind("\n", 0, begin))
         places[(_FIELD, number)] = place
-        name, sign, interface = part.strip().partition("@")
-        space, slash, object_name = name.rpartition("/")
+        name, sign, interface = (piece.strip() for piece in part.partition("@"))
+        space, slash, object_name = (piece.strip() for piece in name.rpartition("/"))
         entry: dict[str, Value] = {"name": object_name}
         entry |= {"namespace": space} if slash else {}
         entry |= {"interface": interface} if sign else {}
@@ -280,4 +302,4 @@ def _ask(number: int, entry: NetworkEntry, namespace: str) -> NetworkAsk:
 
 
 def _text(value: object) -> str | None:
-    return value.lower() if isinstance(value, str) and value else None
+    return with_colons(value).lower() if isinstance(value, str) and value else None

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
 
-from kube_rdma.api.dialect import MOST_SHARES, Config, Many, Typed
+from kube_rdma.api.dialect import HOST_NETWORK, MOST_SHARES, Config, Many, Typed
 from kube_rdma.api.document import Document
 from kube_rdma.api.faults import Slip, slips, validate
 from kube_rdma.api.words import (
@@ -22,6 +22,7 @@ from kube_rdma.api.words import (
     Interface,
     LinkType,
     Pci,
+    PhysicalCard,
     PhysicalFunction,
     PKey,
     RdmaDevice,
@@ -95,6 +96,7 @@ class PolicyPool(Typed):
     prefer: Annotated[Preference, _Named] | None = None
     numa_hints: bool = True
     extra_info: Facts = Field(default_factory=dict)
+    host_network: bool = Field(False, description=HOST_NETWORK)
 
     @field_validator("selectors")
     @classmethod
@@ -140,6 +142,21 @@ class PolicySpec(Typed):
         min_length=1, examples=[[{"resource": "rdma/hca", "mode": "hca"}]]
     )
     virtual_functions: Many[PolicyFunctions] = ()
+    rails: Many[PhysicalCard] = Field(
+        (),
+        examples=[["0000:1a:00.0", "ens2f0"]],
+        description="The physical cards in the order of their rails, by PCI address or interface; "
+        "others have no rail.",
+    )
+
+    @field_validator("rails")
+    @classmethod
+    def _each_once(cls, rails: tuple[str, ...]) -> tuple[str, ...]:
+        doubles = [n for n, card in enumerate(rails) if card.lower() in map(str.lower, rails[:n])]
+        if doubles:
+            problem = "this card has a rail already"
+            raise slips(*(Slip(problem, "Write each card once", (n,)) for n in doubles))
+        return rails
 
 
 class Metadata(Typed):
@@ -162,7 +179,11 @@ class NodePolicy(Typed):
 def load(document: Document) -> Config:
     """What the document means; raise Refused with all of its faults."""
     policy = validate(NodePolicy, document)
-    return Config(tuple(_pools(policy, document)), functions=tuple(_functions(policy, document)))
+    return Config(
+        tuple(_pools(policy, document)),
+        functions=tuple(_functions(policy, document)),
+        rails=policy.spec.rails,
+    )
 
 
 def _functions(policy: NodePolicy, document: Document) -> Iterator[FunctionsWish]:
@@ -197,6 +218,7 @@ def _pools(policy: NodePolicy, document: Document) -> Iterator[PoolSpec]:
             prefer=pool.prefer,
             numa_hints=pool.numa_hints,
             extra_info=extra_info(pool.extra_info),
+            host_network=pool.host_network,
         )
 
 

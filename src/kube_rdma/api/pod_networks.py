@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Annotated, TypeAlias
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from kube_rdma.api.dialect import Many, Typed
 from kube_rdma.api.document import Document, shown
 from kube_rdma.api.entries import entries
 from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.go_typed import GoTyped
 from kube_rdma.api.ip_words import Word, address
 from kube_rdma.api.networks import Asked, Found, Mac, PodInterface
 from kube_rdma.api.words import TextForm
@@ -50,11 +51,6 @@ def _destination(text: str) -> Subnet:
     return ip_network(text, strict=False)
 
 
-# As in Go, where an empty text is none, and null is nothing at all.
-_EMPTY = BeforeValidator(lambda value: None if value == "" else value)
-_NO_OBJECT = BeforeValidator(lambda value: {} if value is None else value)
-_NO_LIST = BeforeValidator(lambda value: [] if value is None else value)
-
 ConfName: TypeAlias = Annotated[
     str,
     TextForm(
@@ -72,60 +68,60 @@ Gateway: TypeAlias = Annotated[
 ]
 
 
-class CniConf(Typed):
+class CniConf(GoTyped):
     """Which network: the `name` inside of a configuration."""
 
     name: ConfName = Field(examples=["rdma"])
     from_: Local = Field("", alias="from")
 
 
-class CelloOptions(Typed):
+class CelloOptions(GoTyped):
     """What Cello tells the provider's cloud."""
 
     trunk_mac: str = ""
     vlan_id: str = Field("", alias="vlanID")
 
 
-class DeviceConf(Typed):
+class DeviceConf(GoTyped):
     """The interface in the pod."""
 
-    options: Annotated[CelloOptions, _NO_OBJECT] = Field(None, validate_default=True)
-    ips: Annotated[Many[Asked], _NO_LIST] = ()
-    if_name: Annotated[PodInterface | None, _EMPTY] = None
-    mac: Annotated[Mac | None, _EMPTY] = None
+    options: CelloOptions = CelloOptions.model_construct()
+    ips: Many[Asked] = ()
+    if_name: PodInterface | None = None
+    mac: Mac | None = None
 
 
-class ExtraRoute(Typed):
+class ExtraRoute(GoTyped):
     """A route; without `gw` over the gateway of the interface's address."""
 
     dst: Destination = Field(examples=["10.0.0.0/8"])
     gw: Gateway = None
 
 
-class Routes(Typed):
+class Routes(GoTyped):
     """`default`: the pod's default route leads through this interface."""
 
-    extra_routes: Annotated[Many[ExtraRoute], _NO_LIST] = ()
+    extra_routes: Many[ExtraRoute] = ()
     default: bool = False
 
 
-class Traffic(Typed):
+class Traffic(GoTyped):
     """What goes through the interface."""
 
-    routes: Annotated[Routes, _NO_OBJECT] = Field(None, validate_default=True)
+    routes: Routes = Routes.model_construct()
 
 
-class PodNetworksEntry(Typed):
+class PodNetworksEntry(GoTyped):
     """One block. `name` and `namespace` are matched with the definition; the last four are old."""
 
     name: str = ""
     namespace: str = ""
     cni_conf: CniConf = Field(examples=[{"name": "rdma"}])
-    device_conf: Annotated[DeviceConf, _NO_OBJECT] = Field(None, validate_default=True)
-    traffic: Annotated[Traffic, _NO_OBJECT] = Field(None, validate_default=True)
+    device_conf: DeviceConf = DeviceConf.model_construct()
+    traffic: Traffic = Traffic.model_construct()
     master: bool = False
-    ipv4: Annotated[Asked | None, _EMPTY] = None
-    mac: Annotated[Mac | None, _EMPTY] = None
+    ipv4: Asked | None = None
+    mac: Mac | None = None
     route: ExtraRoute | None = None
     vlan_id: str = Field("", alias="vlanID")
 
@@ -170,7 +166,7 @@ class PodNetworksList(Typed):
         return networks
 
 
-class Defined(Typed):
+class Defined(GoTyped):
     """One entry of the definition; others write more into it."""
 
     model_config = ConfigDict(extra="ignore")

@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from kube_rdma.api.dialect import Config, Many, Typed
+from kube_rdma.api.dialect import Config, Many
 from kube_rdma.api.document import Document
 from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.go_typed import GoTyped
 from kube_rdma.api.words import (
     AcpiIndex,
     DeviceId,
@@ -42,7 +43,7 @@ _OF_AUXILIARY = frozenset({"auxTypes"})  # fields that only one type of device h
 _NOT_OF_AUXILIARY = frozenset({"pciAddresses", "acpiIndexes", "pKeys"})
 
 
-class FunctionSelectors(Typed):
+class FunctionSelectors(GoTyped):
     """Which functions: any value of a list, every list that is not empty."""
 
     vendors: Many[Vendor] = ()
@@ -84,7 +85,7 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, dict) else value
 
 
-class ListedResource(Typed):
+class ListedResource(GoTyped):
     """One resource of virtual functions, or of sub-functions."""
 
     resource_name: Name = Field(examples=["sriov_rdma_a"])
@@ -127,7 +128,7 @@ class ListedResource(Typed):
         return selectors
 
 
-class ResourceList(Typed):
+class ResourceList(GoTyped):
     """The whole file."""
 
     resource_list: Many[ListedResource] = Field(

@@ -102,6 +102,14 @@ RootDevice = Annotated[
     ),
     AfterValidator(_ascending),
 ]
+PhysicalCard = Annotated[
+    str,
+    TextForm(
+        rf"(?:{_PCI}|{_INTERFACE})",
+        "the PCI address or the interface of a physical card",
+        "0000:81:00.0",
+    ),
+]
 Prefix = Annotated[str, TextForm(PREFIX, "what the kubelet takes before the slash", "rdma")]
 Name = Annotated[
     str, TextForm(NAME, "what the kubelet takes after the slash", "hca_shared_devices_a")

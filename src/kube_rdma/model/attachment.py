@@ -39,8 +39,11 @@ class NetworkKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StaticAddress:
-    """An address that the document itself gives."""
+class InterfaceAddress:
+    """An address of an interface in the pod, with the length and the gateway of its subnet.
+
+    A network's document gives it, a pool, or a card that brings it along.
+    """
 
     address: Address
     prefix: int
@@ -77,7 +80,8 @@ class Network:
 
     `master` is the interface of the node that virtual links sit on; None: that of the granted card.
     `resource` ties it to shares (the NAD's annotation). `pools` are asked for addresses, `static`
-    ones are given besides. `rdma`: the granted card's RDMA device comes along. `device` is a PCI
+    ones are given besides, or give way to those that a pod asks for by the fields `yields_to` (ips,
+    cni-args). `rdma`: the granted card's RDMA device comes along. `device` is a PCI
     address, an interface or a MAC. `function` is for a virtual function only, and what it is set to
     in the pod; `infiniband`: one of an InfiniBand card. `guid` is for a pod that asks for no other.
     `pkey` is a partition without the bit for full members, of InfiniBand alone. `isolated`: only
@@ -94,7 +98,8 @@ class Network:
     mtu: int | None = None
     resource: str | None = None
     pools: tuple[PoolName, ...] = ()
-    static: tuple[StaticAddress, ...] = ()
+    static: tuple[InterfaceAddress, ...] = ()
+    yields_to: tuple[str, ...] = ()
     routes: tuple[NetworkRoute, ...] = ()
     rdma: bool = True
     device: str | None = None  # of kind DEVICE, where the document says it
@@ -161,6 +166,7 @@ class HostLink:
     `addresses` are those that somebody gave it, with their length; what the kernel makes itself
     (fe80::/64) is left out. `virtual` is the place of a virtual function whose physical one has an
     interface on the node too, `settings` what that one tells of it, asked for only where it counts.
+    `master` is what it is enslaved to; when `bonded`, a bond, on which virtual interfaces stand.
     """
 
     index: int
@@ -174,6 +180,8 @@ class HostLink:
     addresses: tuple[tuple[Address, int], ...] = ()
     virtual: FunctionPlace | None = None
     settings: FunctionSettings | None = None
+    master: str | None = None
+    bonded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +206,8 @@ class HostNetwork:
 class GrantedShare:
     """One share that a container of the pod holds, and what it stands for.
 
-    `early`: its device nodes were given to the container before the pod had a network, and stay.
+    `early`: its device nodes were given to the container before the pod had a network, and stay;
+    `char_paths` are those.
     """
 
     container: str
@@ -208,6 +217,7 @@ class GrantedShare:
     mode: Mode
     bind: Bind
     early: bool = False
+    char_paths: tuple[str, ...] = ()
 
     @property
     def held(self) -> HeldShare:
@@ -228,7 +238,7 @@ class Way(StrEnum):
 class NetworkSeat:
     """A wish with its place on the node, before it has addresses.
 
-    `number` is its place in the annotation, from 1. `card` and `held` are None where the pod holds
+    `number` is its place in the annotation, from 1. `card` and `share` are None where the pod holds
     no share of the card: then no RDMA device comes along.
     """
 
@@ -237,7 +247,7 @@ class NetworkSeat:
     way: Way
     link: HostLink
     card: Card | None = None
-    held: HeldShare | None = None
+    share: GrantedShare | None = None
     soft: str | None = None  # kind of the soft RDMA link to make
     devices: tuple[str, ...] = ()  # RDMA devices of the card itself that the pod will use
     roce: bool = False  # they have a GID for each address of the interface
@@ -255,12 +265,14 @@ class Sandbox:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenAddress:
-    """An address that the interface got, with what belongs to it."""
+class AttachmentKey:
+    """What one ADD made, and what its DEL ends.
 
-    address: Address
-    prefix: int
-    gateway: Address | None = None
+    `interface` is the one that the caller asked for; None: all networks of the pod, in one call.
+    """
+
+    container: ContainerId
+    interface: InterfaceName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +290,7 @@ class Given:
     """What IPAM gave to one interface; routes and `probe` are those of its pool."""
 
     interface: InterfaceName
-    addresses: tuple[GivenAddress, ...] = ()
+    addresses: tuple[InterfaceAddress, ...] = ()
     routes: tuple[NetworkRoute, ...] = ()
     probe: bool = False
 
@@ -294,7 +306,7 @@ class Plan:
     network: str
     card: CardId | None
     steps: tuple[Step, ...]
-    addresses: tuple[GivenAddress, ...] = ()
+    addresses: tuple[InterfaceAddress, ...] = ()
     held: HeldShare | None = None
 
 
@@ -328,7 +340,7 @@ class Attached:
     interface: InterfaceName
     mac: str
     mtu: int
-    addresses: tuple[GivenAddress, ...]
+    addresses: tuple[InterfaceAddress, ...]
     rdma_device: str | None = None
     gid: str | None = None
     gid_index: int | None = None

@@ -33,6 +33,9 @@ class Netdev:
     up: bool  # administratively
     carrier: bool | None  # None: not readable, which the kernel says of an interface that is down
     default_route: bool | None = False  # the node is reached through it; None: not known
+    master: str | None = None  # what it is enslaved to: a bond, a bridge, a VRF
+    bonded: bool = False  # the master is a bond, on which virtual interfaces stand
+    use: Use | None = None  # None: nobody asked, or it is not surely the node's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,12 @@ class Use:
     """
 
     addresses: tuple[str, ...] = ()
+    dynamic: tuple[str, ...] = ()  # those of `addresses` that end unless somebody renews them
     routes: tuple[str, ...] = ()  # where they lead
     above: tuple[str, ...] = ()  # interfaces of the node: a bond, a bridge, a vlan
     guests: tuple[str, ...] = ()  # MACs besides its own: of a macvlan, also one inside a pod
+    beyond: tuple[str, ...] = ()  # those of `routes` that its own addresses do not bring along
+    storage: tuple[str, ...] = ()  # servers of mounted storage that are reached through it
 
 
 @dataclass(frozen=True, slots=True)

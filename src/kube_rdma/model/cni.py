@@ -1,7 +1,7 @@
 """A call of the Container Network Interface, and what is answered.
 
 The shim hands calls over, adapters/cni/protocol decodes them to a Call and encodes a Result,
-for the versions 0.3.1 to 1.1.0 of the specification. Names are those of the specification.
+for the versions 0.3.0 to 1.1.0 of the specification. Names are those of the specification.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.cni_conf import PLUGIN
 from kube_rdma.model.ip import InterfaceName
 
-VERSIONS = ("0.3.1", "0.4.0", "1.0.0", "1.1.0")
+VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 
 
 class Verb(StrEnum):

@@ -42,7 +42,8 @@ class ConfPlan:
     Nothing to write and nothing to remove: all is as it should be. `readers` are the annotations
     that meta-plugins read, each with the product; `notes` are sentences about files of others.
     `missing` are plugins of the default that are not beside kube-rdma's: the runtime has them
-    elsewhere.
+    elsewhere. `guard` is a product in the default that may keep all others out of the folder, so
+    what is written counts only when it has stood for a while.
     """
 
     wiring: Wiring
@@ -52,8 +53,24 @@ class ConfPlan:
     readers: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    guard: str = ""
 
     @property
     def changes(self) -> bool:
         """Whether anything has to be done."""
         return bool(self.writes or self.removes)
+
+
+SET_ASIDE = ".cilium_bak"  # what Cilium puts behind the name of a file that no runtime shall read
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What became of kube-rdma's writes to the folder.
+
+    `at_once` counts those, in a row, that somebody undid within a second; `set_aside` are files of
+    kube-rdma that got SET_ASIDE behind their names.
+    """
+
+    at_once: int = 0
+    set_aside: tuple[str, ...] = ()

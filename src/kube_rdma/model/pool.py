@@ -139,6 +139,7 @@ class PoolSpec:
     variables: Variables = Variables.NONE
     extra_info: tuple[ExtraInfo, ...] = ()
     extra_paths: tuple[str, ...] = ()  # further device nodes that every container gets
+    host_network: bool = False  # its pods use the node's own network namespace
 
 
 @dataclass(frozen=True, slots=True)

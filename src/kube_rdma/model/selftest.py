@@ -61,6 +61,15 @@ class SelftestScene:
 
 
 @dataclass(frozen=True, slots=True)
+class SelftestSystem:
+    """What ran: kube-rdma's version, the kernel's release and machine as `uname` has them."""
+
+    version: str
+    kernel: str
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One plan for one card, whose interface on the node is `link`."""
 

@@ -58,6 +58,9 @@ class TakeLink:
     also when the pod's namespace went and the kernel gave it back under another name; `index` alone
     where the link has no function. `soft` are the soft RDMA links that stand on it, name and kind:
     the kernel removes them with the move.
+
+    `active`: of an InfiniBand function, taken only when its port is ACTIVE, which is waited for,
+    bounded. Refused when neither the card nor the subnet manager brings it up.
     """
 
     link: PlannedHostLink
@@ -68,6 +71,7 @@ class TakeLink:
     up: bool
     soft: tuple[tuple[str, str], ...] = ()
     addresses: tuple[tuple[Address, int], ...] = ()
+    active: bool = False
 
 
 @dataclass(frozen=True, slots=True)

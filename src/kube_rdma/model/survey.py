@@ -5,10 +5,11 @@ adapters/kernel takes it, rules/health/discovery judges it, views/devices shows 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kube_rdma.model.card import Function
+from kube_rdma.model.card import Function, Use
 from kube_rdma.model.device import CharDevice, Device, Gpu
 
 
@@ -42,6 +43,10 @@ class Survey:
     gpus: tuple[Gpu, ...] = ()  # sorted by PCI address
     functions: tuple[Function, ...] = ()  # network functions, sorted by PCI address
 
+    def with_uses(self, uses: Mapping[str, Use]) -> Survey:
+        """The same with what these interfaces of functions are used for."""
+        return replace(self, functions=tuple(_with_uses(one, uses) for one in self.functions))
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -54,3 +59,10 @@ class Verdict:
     def usable(self) -> bool:
         """True when nothing stands against giving this device to a pod."""
         return not self.reasons
+
+
+def _with_uses(function: Function, uses: Mapping[str, Use]) -> Function:
+    if not any(netdev.name in uses for netdev in function.netdevs):
+        return function
+    netdevs = (replace(netdev, use=uses.get(netdev.name)) for netdev in function.netdevs)
+    return replace(function, netdevs=tuple(netdevs))

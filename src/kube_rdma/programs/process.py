@@ -15,7 +15,7 @@ import structlog
 from kube_rdma.programs.watchdog import watched
 
 # Threads for what blocks for a moment: a survey takes a while, the journal must not wait for it.
-# What may take long has its own (agent/pod_networks/worker_pools.py).
+# What may take long has its own (agent/pod_networks/executor.py).
 BLOCKING = 2
 
 log = structlog.get_logger()

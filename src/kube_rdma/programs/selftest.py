@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass
 from pathlib import Path
 
+from kube_rdma import __version__
 from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links
@@ -33,6 +34,7 @@ from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.selftest import (
     SelftestRequest,
     SelftestScene,
+    SelftestSystem,
     Trial,
     TrialResult,
     TrialStage,
@@ -101,6 +103,12 @@ def selftest(
         outcomes.append(came)
         tell(came)
     return tuple(outcomes)
+
+
+def this_system() -> SelftestSystem:
+    """What runs here, for the report."""
+    names = os.uname()
+    return SelftestSystem(__version__, names.release, names.machine)
 
 
 def take_scene() -> SelftestScene:

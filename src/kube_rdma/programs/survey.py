@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kube_rdma.adapters.kernel.netlink.default_routes import merge_routes, read_default_routes
 from kube_rdma.adapters.kernel.netlink.rdma_read import merge, read_links
+from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
 from kube_rdma.adapters.kernel.sysfs.record import recorded_links, recorded_routes
 from kube_rdma.model.card import Function
@@ -22,8 +23,8 @@ from kube_rdma.model.survey import Fault, Survey
 _SYSFS = Path("/sys")
 
 
-def take_survey(sysfs: Path | None = None) -> Survey:
-    """The RDMA devices of this node, or of the recorded tree `sysfs`.
+def take_survey(sysfs: Path | None = None, *, brief: bool = False) -> Survey:
+    """The RDMA devices of this node, or of the recorded tree `sysfs`; `brief` as read_survey.
 
     With a tree nothing of the running kernel is asked; what netlink said then is in the tree. A
     kernel without RDMA netlink is a fault in the Survey, for that is how the node is. Raise Refused
@@ -36,7 +37,7 @@ def take_survey(sysfs: Path | None = None) -> Survey:
             where="--sysfs",
         )
     root = sysfs or _SYSFS
-    return _with_routes(_with_links(read_survey(root), sysfs), root, sysfs)
+    return _with_routes(_with_links(read_survey(root, brief=brief), sysfs), root, sysfs)
 
 
 def take_devices(
@@ -54,6 +55,18 @@ def rerouted(survey: Survey) -> Survey:
     """The same with the current default routes, as take_survey has them."""
     cleared = replace(survey, functions=tuple(map(_cleared, survey.functions)))
     return _with_routes(cleared, _SYSFS, None)
+
+
+def with_uses(survey: Survey) -> Survey:
+    """The same with what this node uses its interfaces for; as it is while the kernel says nothing.
+
+    That is a fault in the Survey.
+    """
+    names = [netdev.name for function in survey.functions for netdev in function.netdevs]
+    try:
+        return survey.with_uses(read_uses(names))
+    except Unavailable as error:
+        return replace(survey, faults=(*survey.faults, Fault("uses", str(error))))
 
 
 def _cleared(function: Function) -> Function:

@@ -16,13 +16,13 @@ from ipaddress import ip_address, ip_network
 from kube_rdma.model.attachment import (
     GrantedShare,
     HostLink,
+    InterfaceAddress,
     Network,
     NetworkAsk,
     NetworkKind,
     NetworkRoute,
     Plan,
     Sandbox,
-    StaticAddress,
     Wish,
 )
 from kube_rdma.model.binding import ContainerId, PodName
@@ -47,8 +47,8 @@ INTERFACE = InterfaceName(
 
 # Addresses that are set aside for tests of network devices (RFC 2544, RFC 5180).
 _ADDRESSES = (
-    StaticAddress(ip_address("198.18.0.1"), 24, ip_address("198.18.0.254")),
-    StaticAddress(ip_address("2001:2::1"), 64, ip_address("2001:2::fe")),
+    InterfaceAddress(ip_address("198.18.0.1"), 24, ip_address("198.18.0.254")),
+    InterfaceAddress(ip_address("2001:2::1"), 64, ip_address("2001:2::fe")),
 )
 _ROUTES = (
     NetworkRoute(ip_network("198.18.1.0/24")),

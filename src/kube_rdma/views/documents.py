@@ -27,7 +27,7 @@ def document(
     ``functions``, the PCI functions of class 02: pci, numa_node, vendor, device (hexadecimal as in
     sysfs), driver, acpi_index, physical_function and vf_index (of a virtual one: its card and its
     number on it), ``netdevs`` (name, link_type: ether, infiniband or empty, up, carrier,
-    default_route: the node itself is reached through it);
+    default_route: the node itself is reached through it, master: what it is enslaved to);
     ``gpus``: pci, numa_node, class, vendor, device (hexadecimal as in sysfs), driver, ``seat``;
     ``seat``: pci, root, path (PCI addresses from the root port down to the function), numa_node,
     physical_function, virtual_functions, sriov_total;
@@ -137,6 +137,7 @@ def _netdev(netdev: Netdev) -> dict[str, object]:
         "up": netdev.up,
         "carrier": netdev.carrier,
         "default_route": netdev.default_route,
+        "master": netdev.master,
     }
 
 

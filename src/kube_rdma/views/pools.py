@@ -135,9 +135,9 @@ def pools_document(
     """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
 
     ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
-    extra_paths, extra_info (card to facts), selectors (source and those fields that are given);
-    ``functions``: count, autoprobe, force, source, selectors; ``rescan`` in seconds; ``warnings``:
-    sentences; ``node``: null when none was looked at, else
+    extra_paths, host_network, extra_info (card to facts), selectors (source and those fields that
+    are given); ``functions``: count, autoprobe, force, source, selectors; ``rescan`` in seconds;
+    ``warnings``: sentences; ``node``: null when none was looked at, else
     ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
     ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).
     """
@@ -170,6 +170,8 @@ def _besides(spec: PoolSpec) -> Iterator[str]:
         yield f"containers are told further facts about {' and '.join(cards)}"
     if spec.extra_paths:
         yield f"containers also get {' and '.join(spec.extra_paths)}"
+    if spec.host_network:
+        yield "its pods use the node's own network"
     if not spec.numa_hints:
         yield "the kubelet is not told on which NUMA node a share is"
 
@@ -242,6 +244,7 @@ def _spec(spec: PoolSpec) -> dict[str, object]:
         "numa_hints": spec.numa_hints,
         "variables": spec.variables.value,
         "extra_paths": list(spec.extra_paths),
+        "host_network": spec.host_network,
         "extra_info": {one.card: dict(one.facts) for one in spec.extra_info},
         "selectors": [_selector_document(one) for one in spec.selectors],
     }

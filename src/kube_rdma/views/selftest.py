@@ -95,8 +95,8 @@ def summary(outcomes: Sequence[TrialResult | UntriedCard], width: int) -> str:
         )
     if any(outcome.troubles for outcome in results):
         lines += wrapped(
-            "Please report all of this with what `kube-rdma devices --record DIR` writes, "
-            "the kernel's version (`uname -r`) and its last messages (`dmesg`).",
+            "Please report the paragraph below with what `kube-rdma devices --record DIR` writes, "
+            "and the kernel's last messages (`dmesg`).",
             width,
             "",
         )

@@ -58,6 +58,11 @@ def _make_link(step: MakeLink) -> str:
     return f"make {step.name}, {kind} on {step.parent.name}" + _with(more)
 
 
+def _take(step: TakeLink) -> str:
+    waits = ", when its port is ACTIVE" if step.active else ""
+    return f"take {step.link.name} from the node as {step.name}{waits}"
+
+
 def _function(place: FunctionPlace) -> str:
     return f"virtual function {place.number} of {place.physical.name}"
 
@@ -115,7 +120,7 @@ def _plugins(step: CallPlugin) -> str:
 
 TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
     MakeLink: _make_link,
-    TakeLink: lambda step: f"take {step.link.name} from the node as {step.name}",
+    TakeLink: _take,
     SetFunction: lambda step: f"set up {_function(step.place)}: {_settings(step.wanted)}",
     RebindFunction: lambda step: (
         f"bind {step.driver} to {step.pci} again, which then has the GUID {step.guid}"

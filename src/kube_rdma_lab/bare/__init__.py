@@ -1,6 +1,6 @@
 """Kernel tests: pytest on the real kernel, in a machine that has cards and no Kubernetes.
 
-    tests/bare/outside.py    shows the tests of tests/bare/vm as tests of the outer run
+    tests/vm/outside.py      shows the tests of tests/vm/guest as tests of the outer run
     run.py                   boots one machine with the chosen tests and the current sources, and
                              tells what comes of each test when it has ended
     machine.py               its QEMU command line: two NUMA nodes, two cards and an SR-IOV card

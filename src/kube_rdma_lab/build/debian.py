@@ -6,6 +6,7 @@ cache and configuration stay as they are.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,15 +30,21 @@ TRACES = ("etc/apt/sources.list", "etc/apt/apt.conf.d/99mmdebstrap",
 
 @dataclass(frozen=True, slots=True)
 class DebianTree:
-    """What to install: a suite, mmdebstrap's variant and the packages named on top of it."""
+    """What to install: a suite, mmdebstrap's variant and the packages named on top of it.
+
+    `architecture` is Debian's name of another one than this machine's. Nothing of it can run here,
+    so its variant is `extract`, which only unpacks.
+    """
 
     suite: str
     variant: str
     packages: tuple[str, ...]
+    architecture: str = ""
 
     def inputs(self) -> dict[str, str]:
         """Return what decides the content (the archive's state of the day excepted)."""
-        return {
+        foreign = {"architecture": self.architecture} if self.architecture else {}
+        return foreign | {
             "suite": self.suite,
             "variant": self.variant,
             "packages": " ".join(self.packages),
@@ -49,9 +56,11 @@ def unpack(tree: DebianTree, target: Path, shell: Shell) -> None:
     """Make the tree in `target`, which must not exist or be empty."""
     need_root()
     mirrors = sources.mirrors()
+    foreign = (f"--architectures={tree.architecture}",) if tree.architecture else ()
     shell.run([
         "mmdebstrap",
         "--mode=root",
+        *foreign,
         f"--variant={tree.variant}",
         f"--include={','.join(tree.packages)}",
         '--dpkgopt=force-unsafe-io',  # nothing to lose: what fails is made anew
@@ -65,13 +74,27 @@ def unpack(tree: DebianTree, target: Path, shell: Shell) -> None:
     strip(target)
 
 
+def merge_usr(tree: Path) -> None:
+    """Make /bin and its like links into /usr in an unpacked tree, as bookworm has them.
+
+    mmdebstrap does so with every variant but `extract`.
+    """
+    for folder in sorted(tree.iterdir()):
+        if folder.is_symlink() or not re.fullmatch(r"bin|sbin|lib(32|64|x32)?", folder.name):
+            continue
+        target = tree / "usr" / folder.name
+        shutil.copytree(folder, target, symlinks=True, dirs_exist_ok=True)
+        shutil.rmtree(folder)
+        folder.symlink_to(f"usr/{folder.name}")
+
+
 def strip(tree: Path) -> None:
     """Remove from a tree what nothing reads and what tells about the builder's machine."""
     for document in (tree / "usr/share/doc").glob("*/*"):
         if document.name != "copyright":
             _remove(document)
     for folder in UNREAD:
-        for path in (tree / folder).glob("*"):
+        for path in tree.glob(f"{folder.replace('x86_64', '*')}/*"):  # of any architecture
             _remove(path)
     for file in TRACES:
         _remove(tree / file)

@@ -20,6 +20,7 @@ from kube_rdma.model.errors import Refused
 from kube_rdma_lab.build.shell import Shell, ask
 from kube_rdma_lab.build.store import Store
 from kube_rdma_lab.paths import PACKAGE, cache_root
+from kube_rdma_lab.release import Release
 
 MODULES = PACKAGE / "modules"
 # What each module gives. Short ones first: what is wrong with the machine shows before the six
@@ -35,6 +36,7 @@ BINARIES = {
     ),
 }
 ALL = tuple(binary for binaries in BINARIES.values() for binary in binaries)
+CONTAINERD = ("github.com/containerd/containerd/v2", "github.com/containerd/containerd")
 RENAMED = {"etcd": {"server": "etcd"}}  # go names a binary after its folder
 
 
@@ -82,7 +84,8 @@ def linker_flags(name: str, versions: dict[str, str]) -> str:
                   "gitTreeState": "clean", "gitCommit": version}  # fmt: skip
         flags += [f"-X k8s.io/component-base/version.{k}={v}" for k, v in stamps.items()]
     elif name == "containerd":
-        module = "github.com/containerd/containerd/v2"
+        # Until 2.0 its path had no major version.
+        module = next(path for path in CONTAINERD if path in versions)
         flags.append(f"-X {module}/version.Version={versions[module]}")
     return " ".join(flags)
 
@@ -121,9 +124,11 @@ def _environment() -> dict[str, str]:
     }
 
 
-def build_module(store: Store, name: str, modules: Path = MODULES) -> Path:
+def build_module(
+    store: Store, name: str, modules: Path = MODULES, release: Release = Release.NEWEST
+) -> Path:
     """Return the folder of the binaries of one of the `modules` from the store."""
-    module = modules / name
+    module = modules / release.differences.modules.get(name, name)
     text = (module / "go.mod").read_text()
     parsed = parse_go_mod(text)
     flags = linker_flags(name, parsed.versions)
@@ -140,7 +145,7 @@ def build_module(store: Store, name: str, modules: Path = MODULES) -> Path:
         "flags": flags,
         "go": ".".join(map(str, _go_version(go))),
     }
-    return store.get(name, inputs, make, _main_version(parsed))
+    return store.get(module.name, inputs, make, _main_version(parsed))
 
 
 def _main_version(parsed: GoMod) -> str:
@@ -165,9 +170,9 @@ class GoBinaries:
         return {f"binary {name}": self.builds[name] for name in names}
 
 
-def build_all(store: Store) -> GoBinaries:
+def build_all(store: Store, release: Release = Release.NEWEST) -> GoBinaries:
     """Return all binaries in one folder, as the runtime wants them: hard links, no copies."""
-    modules = {name: build_module(store, name) for name in BINARIES}
+    modules = {name: build_module(store, name, release=release) for name in BINARIES}
 
     def make(folder: Path, _: Shell) -> None:
         (folder / "cni").mkdir()
@@ -175,7 +180,9 @@ def build_all(store: Store) -> GoBinaries:
             for binary in binaries:
                 os.link(modules[name] / Path(binary).name, folder / binary)
 
-    folder = store.get("bin", {name: path.name for name, path in modules.items()}, make)
+    folder = store.get(
+        release.shelf("bin"), {name: path.name for name, path in modules.items()}, make
+    )
     return GoBinaries(
         folder, {each: modules[name].name for name in BINARIES for each in BINARIES[name]}
     )

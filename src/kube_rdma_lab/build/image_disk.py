@@ -14,6 +14,7 @@ from kube_rdma_lab.build import disk, oci
 from kube_rdma_lab.build.go import GoBinaries
 from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store
+from kube_rdma_lab.release import Release
 
 # Room for images and for what containers write; a sparse file, unused room costs nothing.
 SIZE = 6 << 30
@@ -48,7 +49,6 @@ exec "$@"
 """
 DATA = Path("/media/root")
 CONFIG = f"""\
-version = 3
 root = "{DATA}"
 state = "/media/state"
 disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime",
@@ -63,23 +63,30 @@ disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime
 """
 
 
-def build_root(store: Store, images: Sequence[oci.Written], binaries: GoBinaries) -> Path:
-    """Return the data root, a folder."""
+def build_root(
+    store: Store,
+    images: Sequence[oci.Written],
+    binaries: GoBinaries,
+    name: str = "image-root",
+    release: Release = Release.NEWEST,
+) -> Path:
+    """Return the data root, a folder; `name` is its shelf in the store, by the release."""
+    config = f"version = {release.differences.config_version}\n{CONFIG}"
 
     def make(folder: Path, shell: Shell) -> None:
         pairs = [f"{image.reference}={image.path}" for image in images]
         command = ("cp", "-a", DATA, folder / "root")
         shell.run(
             ["sh", "-c", SCRIPT, "fill", binaries.folder, *pairs, "--", *command],
-            env={"CONTAINERD": CONFIG},
+            env={"CONTAINERD": config},
         )
 
     inputs = {
         **{image.reference: image.digest for image in images},
         **binaries.inputs("containerd", "ctr"),
-        "recipe": f"{SCRIPT}\n{CONFIG}",
+        "recipe": f"{SCRIPT}\n{config}",
     }
-    return store.get("image-root", inputs, make) / "root"
+    return store.get(release.shelf(name), inputs, make) / "root"
 
 
 def build_disk(store: Store, root: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Writes container images without a container engine: the OCI image layout as one tar file.
+"""Writes and names container images without a container engine: the OCI image layout as a tar file.
 
 Formats: OCI image specification 1.1 (image-layout.md, manifest.md, config.md, layer.md). Equal
 folders give equal bytes: entries are sorted and carry no times, so a digest tells the content.
@@ -11,12 +11,15 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import stat
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from kube_rdma.model.errors import Refused
 
 GZIP_LEVEL = 6
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -45,6 +48,7 @@ class ContainerConfig:
     env: tuple[str, ...] = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",)
     labels: Mapping[str, str] = field(default_factory=dict)
     working_dir: str = "/"
+    architecture: str = "amd64"  # as Go calls it
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,7 @@ def write_image(
     })  # fmt: skip
     described = {
         **_descriptor(MANIFEST_TYPE, manifest),
-        "platform": {"os": "linux", "architecture": "amd64"},
+        "platform": {"os": "linux", "architecture": config.architecture},
         "annotations": {
             "io.containerd.image.name": reference,
             "org.opencontainers.image.ref.name": reference.rpartition(":")[2],
@@ -166,9 +170,67 @@ def write_image(
     return Written(target, reference, _digest(manifest), target.stat().st_size)
 
 
+def read_image(path: Path) -> Written:
+    """Return what an image file of others says of itself, by its own words; raise Refused.
+
+    As `docker save`, `podman save`, `skopeo copy` and `write_image` write it. The digest is that of
+    the whole file. The reference is the name under which containerd knows the image then.
+    """
+    try:
+        with tarfile.open(path) as tar:
+            reference = _reference(tar)
+        with path.open("rb") as file:
+            digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except (OSError, tarfile.TarError, ValueError) as error:
+        raise Refused(
+            f"it is not an image archive ({error})",
+            remedy="Write one: docker save my-image:1 -o my-image.tar",
+            where=str(path),
+        ) from error
+    if reference is None:
+        raise Refused(
+            "the image has no name",
+            remedy="Save it by its name: docker save my-image:1 -o my-image.tar",
+            where=str(path),
+        )
+    return Written(path, full_reference(reference), digest, path.stat().st_size)
+
+
+def full_reference(name: str) -> str:
+    """Return an image's name with registry and tag, as containerd completes it."""
+    registry, slash, rest = name.partition("/")
+    if not slash:
+        name = f"docker.io/library/{name}"
+    elif not re.search(r"[.:]|^localhost$", registry):
+        name = f"docker.io/{registry}/{rest}"
+    return name if re.search(r"[:@][^/]*$", name) else f"{name}:latest"
+
+
+def _reference(tar: tarfile.TarFile) -> str | None:
+    """Return the first name that an archive gives its image, in the older or the newer list."""
+    names = set(tar.getnames())
+    if "manifest.json" in names:
+        for image in _read_json(tar, "manifest.json"):
+            for tag in image.get("RepoTags") or ():
+                return str(tag)
+    if "index.json" not in names:
+        raise ValueError("neither index.json nor manifest.json is in it")
+    for described in _read_json(tar, "index.json").get("manifests", ()):
+        if name := (described.get("annotations") or {}).get("io.containerd.image.name"):
+            return str(name)
+    return None
+
+
+def _read_json(tar: tarfile.TarFile, name: str) -> Any:
+    member = tar.extractfile(name)
+    if member is None:
+        raise ValueError(f"{name} is not a file")
+    return json.load(member)
+
+
 def _config(layers: Sequence[Layer], config: ContainerConfig) -> dict[str, Any]:
     return {
-        "architecture": "amd64",
+        "architecture": config.architecture,
         "os": "linux",
         "config": {
             "User": "0:0",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from kube_rdma_lab.build import (
 )
 from kube_rdma_lab.build.shell import need_root
 from kube_rdma_lab.build.store import Report, Store, default_root, silent
+from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import NodeKind
 
 
@@ -74,12 +75,14 @@ class Parts:
     """What a lab boots from; nothing in it ever changes.
 
     `bin` holds the binaries of the control plane and the nodes, with the CNI plugins in `cni/`. A
-    lab without nodes has nothing else, one without machines no `machine`.
+    lab without nodes has nothing else, one without machines no `machine`. `release` is what nodes
+    and control plane are configured for.
     """
 
     bin: Path
     native: NativeParts | None = None
     machine: MachineParts | None = None
+    release: Release = Release.NEWEST
 
     def to_json(self) -> str:
         """Return the parts as text, for the supervisor's command line."""
@@ -94,6 +97,7 @@ class Parts:
             Path(fields["bin"]),
             native and NativeParts(Path(native["base"]), Path(native["images"])),
             machine and MachineParts.from_fields(machine),
+            Release(fields["release"]),
         )
 
     @property
@@ -124,24 +128,30 @@ def build(
     *,
     bin_dir: Path | None = None,
     update: bool = False,
+    archives: Sequence[Path] = (),
+    release: Release = Release.NEWEST,
 ) -> Parts:
     """Return the parts for nodes of these kinds (none: for a control plane alone).
 
     Builds what is missing and removes old versions afterwards. `bin_dir` gives ready-made binaries
-    instead of building them; `update` asks Debian for newer packages. Raises Refused for what the
-    user must change and Unavailable when a program of the build fails; both name the log. An
+    instead of building them; `update` asks Debian for newer packages; `archives` are image files
+    that the nodes have besides; `release` is what binaries are built of. Raises Refused for what
+    the user must change and Unavailable when a program of the build fails; both name the log. An
     interruption ends all programs of the build.
     """
     need_root()
     if kinds:
         wheels.find_uv()  # asked now, not after minutes of other work
+    brought = tuple(oci.read_image(path) for path in archives)
     ready_made = None if bin_dir is None else go.ready_made(bin_dir)
     # The store closes first: it ends what the other lane still runs, or we would wait for that.
     with ThreadPoolExecutor(1, "compile") as lane, open_store(report) as store:
-        compiling = lane.submit(lambda: ready_made or go.build_all(store))
+        compiling = lane.submit(lambda: ready_made or go.build_all(store, release))
         made = _installed(store, kinds, update=update) if kinds else None
         binaries = compiling.result()
-        parts = _joined(store, made, binaries) if made else Parts(binaries.folder)
+        parts = Parts(binaries.folder, release=release)
+        if made:
+            parts = _joined(store, made, brought, binaries, release)
         store.prune()
         return parts
 
@@ -181,12 +191,20 @@ def _installed(store: Store, kinds: Collection[NodeKind], *, update: bool) -> _I
     return _Installed(base, written, hardware)
 
 
-def _joined(store: Store, made: _Installed, binaries: go.GoBinaries) -> Parts:
-    """Return all parts once the binaries are there."""
-    filled = image_disk.build_root(store, made.images, binaries)
+def _joined(
+    store: Store,
+    made: _Installed,
+    brought: Sequence[oci.Written],
+    binaries: go.GoBinaries,
+    release: Release,
+) -> Parts:
+    """Return all parts once the binaries are there; `brought` are images of the user."""
+    # Of the user's images the last two sets stay, beside the last two roots without any.
+    name = "image-root-brought" if brought else "image-root"
+    filled = image_disk.build_root(store, (*made.images, *brought), binaries, name, release)
     native = NativeParts(made.base, filled)
     if made.hardware is None:
-        return Parts(binaries.folder, native)
+        return Parts(binaries.folder, native, release=release)
     chosen = made.hardware.kernel
     machine = MachineParts(
         qemu=made.hardware.qemu,
@@ -196,4 +214,4 @@ def _joined(store: Store, made: _Installed, binaries: go.GoBinaries) -> Parts:
         root_disk=root.build_disk(store, made.base, chosen, binaries),
         image_disk=image_disk.build_disk(store, filled),
     )
-    return Parts(binaries.folder, native, machine)
+    return Parts(binaries.folder, native, machine, release)

@@ -1,7 +1,8 @@
 """The image of kube-rdma itself: Debian with Python, the locked dependencies, kube-rdma on top.
 
 `make image` and the lab build it here, so what the lab proves is what people get. The sources
-are those that this very module lies beside.
+are those that this very module lies beside. For nodes with Arm processors it is built on this
+machine too, where nothing of it can run: what has to run for that is this machine's own.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from kube_rdma import __version__
@@ -22,13 +24,14 @@ REFERENCE = "kube-rdma.io/kube-rdma:dev"
 TREE = debian.DebianTree("bookworm", "essential", ("python3",))
 PYTHON = "3.11"  # of the tree's suite; wheels and bytecode are made for it
 WHEELS = wheels.Target(PYTHON, "x86_64-manylinux_2_28")
+ARM_TREE = debian.DebianTree("bookworm", "extract", ("python3", "?essential"), "arm64")
 SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
 RECIPE = "2"
 
 SOURCE = PACKAGE.parent / "kube_rdma"
 # In a wheel the compiled shim lies in the package already; in a checkout it is compiled here.
 SHIM_SOURCE = PACKAGE.parents[1] / "shim"
-SHIM_PLACE = "kube_rdma/adapters/cni/conf/shim/x86_64/kube-rdma"
+SHIM_PLACE = "kube_rdma/adapters/cni/conf/shim/{machine}/kube-rdma"
 # In a wheel the lock lies in the package, in a checkout where the other locks are.
 LOCKS = (PACKAGE / "runtime.txt", PACKAGE.parents[1] / "locks/runtime.txt")
 # Isolated: neither the container's environment nor its working folder changes what is imported.
@@ -42,20 +45,41 @@ sys.exit(main())
 """
 
 
-def build(store: Store, stamp: str) -> oci.Written:
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """A kind of node: what `uname -m` and container engines call its processors, what it gets."""
+
+    machine: str
+    architecture: str
+    tree: debian.DebianTree
+    wheels: wheels.Target
+
+
+AMD64 = Platform("x86_64", "amd64", TREE, WHEELS)
+ARM64 = Platform("aarch64", "arm64", ARM_TREE, wheels.Target(PYTHON, "aarch64-manylinux_2_28"))
+PLATFORMS = {f"linux/{one.architecture}": one for one in (AMD64, ARM64)}
+
+
+def build(store: Store, stamp: str, platform: Platform = AMD64) -> oci.Written:
     """Return the image of the current sources; `stamp` is the day of Debian's packages."""
-    base = _base(store, stamp)
+    python = _base(store, stamp)
+    base = python if platform is AMD64 else _foreign_base(store, stamp, platform, python)
     layers = (
         get_layer(store, "base", {"tree": base.parent.name}, lambda *_: base, root_owned=False),
-        _dependencies(store, base),
-        _package(store, base),
+        _dependencies(store, python, platform),
+        _package(store, python, platform),
     )
     labels = {
         "org.opencontainers.image.title": "kube-rdma",
         "org.opencontainers.image.version": __version__,
         "org.opencontainers.image.licenses": "Apache-2.0",
     }
-    config = oci.ContainerConfig(entrypoint=("kube-rdma",), cmd=("agent",), labels=labels)
+    config = oci.ContainerConfig(
+        entrypoint=("kube-rdma",),
+        cmd=("agent",),
+        labels=labels,
+        architecture=platform.architecture,
+    )
     return get_image(store, REFERENCE, layers, config)
 
 
@@ -69,25 +93,41 @@ def _base(store: Store, stamp: str) -> Path:
     return store.get("product-base", inputs, make) / "tree"
 
 
-def _dependencies(store: Store, base: Path) -> oci.Layer:
+def _foreign_base(store: Store, stamp: str, platform: Platform, python: Path) -> Path:
+    """The base of another architecture, compiled by this one's Python of the same version.
+
+    No package of it is configured: what that would have made of /usr is put in place here.
+    """
+
+    def make(folder: Path, shell: Shell) -> None:
+        tree = folder / "tree"
+        debian.unpack(platform.tree, tree, shell)
+        debian.merge_usr(tree)
+        compile_python(python, tree, f"usr/lib/python{PYTHON}", shell)
+
+    inputs = {**platform.tree.inputs(), "stamp": stamp, "recipe": RECIPE}
+    return store.get("product-base", inputs, make) / "tree"
+
+
+def _dependencies(store: Store, base: Path, platform: Platform) -> oci.Layer:
     lock = next((path for path in LOCKS if path.is_file()), LOCKS[-1])
 
     def content(stage: Path, shell: Shell) -> Path:
-        wheels.install_locked(lock, stage / SITE, WHEELS, shell)
+        wheels.install_locked(lock, stage / SITE, platform.wheels, shell)
         compile_python(base, stage, SITE, shell)
         return stage
 
     inputs = {
         "lock": hashlib.sha256(lock.read_bytes()).hexdigest(),
-        "platform": WHEELS.platform,
+        "platform": platform.wheels.platform,
         "tree": base.parent.name,
         "recipe of the content": RECIPE,
     }
     return get_layer(store, "dependencies", inputs, content, root_owned=True)
 
 
-def _package(store: Store, base: Path) -> oci.Layer:
-    files = {**source_files(), **_shim(store)}
+def _package(store: Store, base: Path, platform: Platform) -> oci.Layer:
+    files = {**source_files(), **_shim(store, platform.machine)}
 
     def content(stage: Path, shell: Shell) -> Path:
         write(files, stage / SITE)
@@ -107,18 +147,18 @@ def _package(store: Store, base: Path) -> oci.Layer:
     return get_layer(store, "package", inputs, content, root_owned=True)
 
 
-def _shim(store: Store) -> dict[str, bytes]:
+def _shim(store: Store, machine: str) -> dict[str, bytes]:
     """Return the compiled shim by its place; nothing where the sources bring it compiled."""
     sources = sorted(SHIM_SOURCE.glob("*.[ch]")) + sorted(SHIM_SOURCE.glob("build.py"))
     if not sources:
         return {}
 
     def make(folder: Path, shell: Shell) -> None:
-        shell.run([sys.executable, SHIM_SOURCE / "build.py", "x86_64", folder / "kube-rdma"])
+        shell.run([sys.executable, SHIM_SOURCE / "build.py", machine, folder / "kube-rdma"])
 
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    built = store.get("shim", {"sources": digest}, make) / "kube-rdma"
-    return {SHIM_PLACE: built.read_bytes()}
+    built = store.get("shim", {"sources": digest, "machine": machine}, make) / "kube-rdma"
+    return {SHIM_PLACE.format(machine=machine): built.read_bytes()}
 
 
 def source_files(package: Path = SOURCE) -> dict[str, bytes]:

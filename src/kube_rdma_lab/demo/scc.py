@@ -1,6 +1,7 @@
 """Seed S2 on a running lab: install the device plugin, start the two pods, let them talk.
 
 The manifests are those of examples/s2-scc; tests run both DaemonSets through the same functions.
+The pods get a namespace of their own, for seed S3 has a pod of the same name.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kube_rdma_lab.cluster import get, kubectl, ready, rollout, wait, wait_for_resource
+from kube_rdma_lab.cluster import apply, get, kubectl, ready, rollout, wait, wait_for_resource
 from kube_rdma_lab.demo.perftest import Endpoint, Measurement, Series, measure
 from kube_rdma_lab.lab import Lab
 
 RESOURCE = "rdma/hca"
+NAMESPACE = "scc"
 PODS = ("rdma-test-pod", "rdma-test-pod-1")
 # 30 queue pairs as in the seed; -u and -n because an emulated CPU outruns the default retry timer.
 READ_TEST = ("ib_read_bw", "-q", "30", "-u", "18", "-n", "100")
@@ -67,6 +69,7 @@ def install_kinds(lab: Lab) -> None:
     """Make known what pod networks are written in: pools of addresses, network definitions."""
     config = examples().parent / "config"
     kubectl(lab, "apply", "-f", f"{config}/crds", "-f", f"{config}/foreign")
+    wait(lab, "crd", "--all", "--for=condition=Established")
 
 
 def install(lab: Lab, daemonset: str) -> None:
@@ -85,21 +88,24 @@ def start_pods(lab: Lab) -> None:
     """
     folder = examples() / "s2-scc"
     first, second = PODS
-    kubectl(lab, "apply", "-f", f"{folder}/{first}.yaml")
-    wait(lab, f"pod/{first}", "--for=condition=PodScheduled")
-    node = get(lab, f"pod/{first}")["spec"]["nodeName"]
+    place = ("-n", NAMESPACE)
+    apply(lab, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    kubectl(lab, "apply", *place, "-f", f"{folder}/{first}.yaml")
+    wait(lab, *place, f"pod/{first}", "--for=condition=PodScheduled")
+    node = get(lab, *place, f"pod/{first}")["spec"]["nodeName"]
     kubectl(lab, "cordon", node)
     try:
-        kubectl(lab, "apply", "-f", f"{folder}/{second}.yaml")
-        wait(lab, f"pod/{second}", "--for=condition=PodScheduled")
+        kubectl(lab, "apply", *place, "-f", f"{folder}/{second}.yaml")
+        wait(lab, *place, f"pod/{second}", "--for=condition=PodScheduled")
     finally:
         kubectl(lab, "uncordon", node)
-    ready(lab, *PODS)
+    ready(lab, *PODS, namespace=NAMESPACE)
 
 
 def remove_pods(lab: Lab) -> None:
     """Delete the two pods and wait until they are gone."""
-    kubectl(lab, "delete", "pod", *PODS, "--ignore-not-found", "--grace-period=1")
+    words = ("-n", NAMESPACE, "--ignore-not-found", "--grace-period=1")
+    kubectl(lab, "delete", "pod", *PODS, *words)
 
 
 def prove(lab: Lab, pairs: int) -> Proof:
@@ -134,15 +140,16 @@ def node_row(document: dict[str, Any]) -> NodeRow:
 
 def pod_row(lab: Lab, name: str) -> PodRow:
     """Read a pod and, as the seed does, the device nodes that its own command listed."""
-    document = get(lab, f"pod/{name}")
-    listing = kubectl(lab, "logs", name).partition("/sys/class/net")[0]
+    document = get(lab, "-n", NAMESPACE, f"pod/{name}")
+    listing = kubectl(lab, "-n", NAMESPACE, "logs", name).partition("/sys/class/net")[0]
     devices = tuple(line.split()[-1] for line in listing.splitlines() if line.startswith("c"))
     return PodRow(name, document["spec"]["nodeName"], document["status"]["podIP"], devices)
 
 
 def pod_endpoint(lab: Lab, pod: PodRow) -> Endpoint:
     """Return a pod as a place to run perftest in."""
-    return Endpoint(pod.name, pod.ip, lambda *words: lab.kubectl("exec", pod.name, "--", *words))
+    enter = ("-n", NAMESPACE, "exec", pod.name, "--")
+    return Endpoint(pod.name, pod.ip, lambda *words: lab.kubectl(*enter, *words))
 
 
 def host_endpoint(lab: Lab, node: str) -> Endpoint:

@@ -21,6 +21,7 @@ from kube_rdma_lab.native import cards
 from kube_rdma_lab.native.cards import Cards
 from kube_rdma_lab.network import end
 from kube_rdma_lab.processes import Program, call, running
+from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import RDMA_MTU, NodeSpec, Topology
 
 INIT = NODE / "native/init"
@@ -40,12 +41,9 @@ DEVICES = {
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SPEC = "container.json"
 # Root without CAP_SYS_RESOURCE, as in many containers, may not lower the score that runc would set.
-# It goes on with the table that node/root/etc/containerd/config.toml ends with.
+# It goes on with the table that the configurations of release.py end with.
 RUNTIME = "  restrict_oom_score_adj = true\n"
-BASE_SPEC = f"""\
-[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
-  base_runtime_spec = "/lab/{SPEC}"
-"""
+BASE_SPEC = f'  base_runtime_spec = "/lab/{SPEC}"\n'
 
 
 def write_cards(state: Path, topology: Topology) -> dict[str, tuple[str, ...]]:
@@ -79,7 +77,13 @@ def write_files(files: Path, node: NodeSpec, parts: Parts) -> None:
     )
     (files / "links").write_text(links(node, shown))
     (files / "devices").write_text(devices(shown))
-    (files / "containerd.toml").write_text(RUNTIME + (BASE_SPEC if node.tree else ""))
+    (files / "containerd.toml").write_text(runtime_configuration(node, parts.release))
+
+
+def runtime_configuration(node: NodeSpec, release: Release) -> str:
+    """Return containerd's configuration: that of its release, and what a native node adds."""
+    own = release.differences
+    return own.runtime.read_text() + RUNTIME + (own.runc + BASE_SPEC if node.tree else "")
 
 
 def links(node: NodeSpec, shown: Cards) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -115,7 +115,7 @@ class FakeServer:
         check_version(key, self.store.get(key), conditions)
         if (key.namespace, key.name) in self.protected:
             message = "Cannot evict pod as it would violate the pod's disruption budget."
-            raise Refusal(429, "TooManyRequests", message)
+            raise Refusal(429, "TooManyRequests", message, {"retryAfterSeconds": 10})
         self.store.delete(key, conditions)
         return {"kind": "Status", "status": "Success"}
 
@@ -168,6 +168,7 @@ class ClientLine:
 
     `lose`: so many requests are done while their answers get lost. `repeat`: so many are delivered
     twice, the second answer counts. `fail`: these statuses answer the next requests, undone.
+    `busy`: these seconds of Retry-After, with 429, answer the next ones, undone too.
     """
 
     def __init__(self, server: FakeServer) -> None:
@@ -176,6 +177,7 @@ class ClientLine:
         self.lose = 0
         self.repeat = 0
         self.fail: list[int] = []
+        self.busy: list[float] = []
         self._is_cut = False
         self._watches: set[_ServedWatch] = set()
 
@@ -259,6 +261,9 @@ class ClientLine:
         if self._is_cut:
             raise Unavailable(f"The API server does not answer to {request}: the network is cut.")
         self.requests.append(request)
+        if self.busy:
+            refusal = Refusal(429, "TooManyRequests", "storage is (re)initializing")
+            return replace(_status(refusal), retry_after=self.busy.pop(0))
         if self.fail:
             return _status(Refusal(self.fail.pop(0), "", "told to fail"))
         return None
@@ -322,4 +327,6 @@ def _document(refusal: Refusal) -> Document:
 def _status(refusal: Refusal) -> Answer:
     if refusal.code == 404 and not refusal.reason:
         return Answer(404, refusal.message.encode(), json=False)
-    return Answer(refusal.code, msgspec.json.encode(_document(refusal)))
+    # The header of responsewriters/status.go.
+    again = refusal.details.get("retryAfterSeconds")
+    return Answer(refusal.code, msgspec.json.encode(_document(refusal)), retry_after=again)

@@ -1,6 +1,6 @@
 """A shim in Python: sends, decides and prints what shim/ does, for tests without a compiler.
 
-It reads shim/main.c line by line and is held to it: tests/shim runs the same calls on both.
+It reads shim/main.c line by line and is held to it: tests/unit/shim runs the same calls on both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ASKING = {
     "k8s.volcengine.com/pod-networks",
     "k8s.volcengine.com/pod-networks-definition",
 }
-_VERSIONS = ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]
+_VERSIONS = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]
 _PLAIN = r"[A-Za-z0-9{}][A-Za-z0-9.{}]*"
 
 
@@ -45,11 +45,14 @@ class ShimOutcome:
 
 
 class FakeShim:
-    """All paths of the host lie under `root`; `seconds` is how long it waits for an answer."""
+    """All paths of the host lie under `root`.
 
-    def __init__(self, root: Path, seconds: float = 100.0) -> None:
+    `seconds` is how long it waits for an answer, `add_seconds` for that to an ADD.
+    """
+
+    def __init__(self, root: Path, seconds: float = 100.0, add_seconds: float = 230.0) -> None:
         self._root = root
-        self._seconds = seconds
+        self._seconds, self._add_seconds = seconds, add_seconds
 
     async def run(self, environment: Mapping[str, str], config: bytes, *argv: str) -> ShimOutcome:
         """One run of the program, with `config` on stdin."""
@@ -69,7 +72,9 @@ class FakeShim:
             return _error(config, code, "the configuration or the CNI_ variables are too large")
         mode = frames.ShimMode.CREATE_RUNTIME if hook else frames.ShimMode.CNI
         request = frames.request(mode, entries, config)
-        sent, answer = await self._ask(request, environment.get("CNI_NETNS", ""))
+        adds = verb == "ADD" and not hook
+        netns = environment.get("CNI_NETNS", "")
+        sent, answer = await self._ask(request, netns, self._add_seconds if adds else self._seconds)
         if hook:
             code, output = answer or (1, b"kube-rdma: the agent gave no answer\n")
             return ShimOutcome(code, err=output)
@@ -77,7 +82,9 @@ class FakeShim:
             return self._without_agent(verb or "", environment, config, sent=sent)
         return ShimOutcome(*answer)
 
-    async def _ask(self, request: bytes, netns: str) -> tuple[bool, tuple[int, bytes] | None]:
+    async def _ask(
+        self, request: bytes, netns: str, seconds: float
+    ) -> tuple[bool, tuple[int, bytes] | None]:
         """Whether the agent has the whole request, and its answer if there is one."""
         loop = asyncio.get_running_loop()
         sent = False
@@ -86,7 +93,7 @@ class FakeShim:
             if netns:
                 descriptors = [os.open(netns, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)]
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(seconds):
                 with socket.socket(socket.AF_UNIX) as connection:
                     connection.setblocking(False)
                     await loop.sock_connect(connection, str(_under(self._root, SOCKET)))

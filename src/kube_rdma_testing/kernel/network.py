@@ -6,12 +6,13 @@
     with kernel.open_pod(Path("/run/netns/pod")) as pod:
         pod.run(...)
 
-network_pod.py runs the Steps. It refuses what the kernel refuses (tests/bare/vm holds both to
+network_pod.py runs the Steps. It refuses what the kernel refuses (tests/vm/guest holds both to
 one contract), and it can end namespaces and kill its caller in the middle of a Step.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
-from kube_rdma.adapters.kernel.pod.errors import ETHERNET
+from kube_rdma.adapters.kernel.pod.errors import ETHERNET, refusal
 from kube_rdma.adapters.kernel.pod.gids import DEVICES, PATIENCE
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.model.device import PciAddress
@@ -73,6 +74,7 @@ class FakeLink:
     hardware: int = ETHERNET  # ARPHRD_*
     addresses: list[tuple[Address, int]] = field(default_factory=list)
     permanent_mac: str = ""
+    alternative_names: set[str] = field(default_factory=set)
     functions: dict[int, FunctionSettings] = field(default_factory=dict)
     cannot: frozenset[str] = frozenset()
     physical: FakeLink | None = None
@@ -92,7 +94,8 @@ class FakeLink:
             pci=self.pci,
             addresses=tuple(self.addresses),
         )
-        return Interface(seen, self.hardware, self.group, self.permanent_mac)
+        alternatives = frozenset(self.alternative_names)
+        return Interface(seen, self.hardware, self.group, self.permanent_mac, alternatives)
 
 
 @dataclass(slots=True)
@@ -107,6 +110,7 @@ class FakeRdma:
     size: int = 1024  # of its GID table
     guid: str | None = None  # of its node
     partitions: tuple[int, ...] = ()
+    managed: bool = True  # a subnet manager has activated its port
 
 
 class FakeNetwork:
@@ -218,17 +222,29 @@ class FakeNetwork:
         return self._made
 
     def named(self, space: FakeSpace, name: str) -> FakeLink | None:
-        """The link of this name in a namespace."""
-        return next((one for one in self.links if one.space is space and one.name == name), None)
+        """The link of this name in a namespace; an alternative one will do."""
+        within = self.within(space)
+        return next((one for one in within if one.interface().is_called(name)), None)
 
     def within(self, space: FakeSpace) -> list[FakeLink]:
         """The links of a namespace."""
         return [link for link in self.links if link.space is space]
 
     def move(self, link: FakeLink, space: FakeSpace, name: str) -> None:
-        """It goes down and loses what stood on it, in its namespace and in itself."""
+        """It goes down and loses what stood on it, in its namespace and in itself.
+
+        Then it is renamed: raise as `rename`.
+        """
         self._leave(link)
-        link.space, link.name, link.up, link.addresses = space, name, False, []
+        link.space, link.up, link.addresses = space, False, []
+        self.rename(link, name)
+
+    def rename(self, link: FakeLink, name: str) -> None:
+        """Raise the kernel's EEXIST when a link has the name, be it this one's alternative name."""
+        if link.name != name:
+            if self.named(link.space, name):
+                raise refusal(errno.EEXIST)
+            link.name = name
 
     def remove(self, link: FakeLink) -> None:
         """A link ends, with the links on it."""

@@ -233,14 +233,18 @@ class FakePod:
         if inside and inside.name == step.name:
             return
         other = self._net.named(self._space, step.name)
-        if other:
+        if other and other is not inside:
             raise name_taken(step, described(other.interface()))
         if inside:
-            inside.name = step.name
+            self._free_name(inside, step.name)
+            self._net.rename(inside, step.name)
         else:
+            if step.active and step.pci:
+                network_rdma.await_port(self._net, step.pci, self._space)
             here = self._pick(step, self._net.node, step.link.name)
             if here is None:
                 raise lost(step.link, step.name)
+            self._free_name(here, step.name)
             self._net.move(here, self._space, step.name)
         self._net.message()
 
@@ -356,27 +360,35 @@ class FakePod:
         if in_pod:
             if other:
                 raise old_name_taken(undo, f"{undo.name} in the pod")
+            self._free_name(in_pod, undo.link.name)
             self._net.move(in_pod, self._net.node, undo.link.name)
             self._net.message()
         here = self._pick(undo, self._net.node, undo.link.name, undo.name)
         if here is None:
             raise lost(undo.link, undo.name, for_good=undo.pci in self._net.unplugged)
-        if other and other is not here:
-            raise old_name_taken(undo, here.name)
-        self._restore(here, undo)
+        taken = other is not None and other is not here
+        self._restore(here, undo, here.name if taken else undo.link.name)
         for address in undo.addresses:
             here.addresses = [*dict.fromkeys((*here.addresses, address))]
             self._net.message()
+        if taken:
+            raise old_name_taken(undo, here.name)
 
-    def _restore(self, here: FakeLink, undo: GiveBackLink) -> None:
+    def _free_name(self, link: FakeLink, name: str) -> None:
+        if name in link.alternative_names:
+            link.alternative_names.remove(name)
+            self._net.message()
+
+    def _restore(self, here: FakeLink, undo: GiveBackLink, name: str) -> None:
         """The messages of restore_on_node, in its order."""
         mac = allowed_mac(here, undo.mac)
-        if (here.name, here.mtu, here.mac) != (undo.link.name, undo.mtu, mac):
+        if (here.name, here.mtu, here.mac) != (name, undo.mtu, mac):
             if here.up:
                 here.up = False
                 self._net.message()
-            if here.name != undo.link.name:
-                here.name = undo.link.name
+            if here.name != name:
+                self._free_name(here, name)
+                self._net.rename(here, name)
                 self._net.message()
             here.mtu, here.mac, here.up = undo.mtu, mac, undo.up
             self._net.message()

@@ -12,6 +12,7 @@ import errno
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_GUIDS
 from kube_rdma.adapters.kernel.pod.errors import (
     INFINIBAND,
+    inactive_port,
     judged,
     no_device,
     no_partition,
@@ -19,9 +20,10 @@ from kube_rdma.adapters.kernel.pod.errors import (
     refusal,
     unmovable,
 )
-from kube_rdma.model.device import PciAddress
+from kube_rdma.adapters.kernel.sriov.rebind import FABRIC_PATIENCE
+from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.function_step import RebindFunction
+from kube_rdma.model.function_step import FunctionSettings, LinkState, RebindFunction
 from kube_rdma.model.step import (
     AwaitPartition,
     GiveBackRdma,
@@ -102,7 +104,7 @@ def rebind(net: FakeNetwork, act: RebindFunction, pod: FakeSpace | None = None) 
     node_guid = link.physical.functions[link.number].node_guid
     guid = before.guid if node_guid in (None, min(NO_GUIDS)) else node_guid
     new = FakeRdma(f"mlx5_{link.index}", link, False, net.node, act.pci, before.size)
-    new.guid, new.partitions = str(guid), before.partitions
+    new.guid, new.partitions, new.managed = str(guid), before.partitions, before.managed
     net.rdma.append(new)
     net.message()
 
@@ -113,6 +115,23 @@ def await_partition(net: FakeNetwork, step: AwaitPartition, pod: FakeSpace) -> N
     table = device.partitions if device and device.space in (net.node, pod) else ()
     if step.pkey not in {key & 0x7FFF for key in table}:
         raise no_partition(step, table)
+
+
+def await_port(net: FakeNetwork, pci: PciAddress, pod: FakeSpace) -> None:
+    """As in kernel/sriov/rebind.py; nothing is waited for."""
+    device = _at(net, pci)
+    states = [_state(device)] if device and device.space in (net.node, pod) else []
+    if PortState.ACTIVE not in states:
+        raise inactive_port(pci, states, FABRIC_PATIENCE)
+
+
+def _state(device: FakeRdma) -> PortState:
+    """Of its port: a virtual one has the link that its physical one gives it."""
+    link = device.on
+    settings = link.physical.functions[link.number] if link.physical else FunctionSettings()
+    if settings.link_state is LinkState.DISABLE:
+        return PortState.DOWN
+    return PortState.ACTIVE if device.managed else PortState.INIT
 
 
 def return_home(net: FakeNetwork, space: FakeSpace) -> None:

@@ -197,6 +197,8 @@ def _write_function(root: Path, function: Function) -> None:
         if netdev.carrier is not None:
             write(root, f"{beside}/carrier", str(int(netdev.carrier)))
         link_to(root, f"class/net/{netdev.name}", beside)
+        if netdev.master:
+            _write_master(root, beside, netdev.master, bonded=netdev.bonded)
 
 
 def _write_driver(root: Path, place: str, driver: str) -> None:
@@ -265,12 +267,18 @@ def _write_netdev(root: Path, above: str, port: Port, dev_port: int) -> None:
 def _write_bond(root: Path, place: str, port: Port) -> None:
     """The bond above the interface at `place`, once."""
     if port.bond and not (root / place / "master").is_symlink():
-        bond = f"devices/virtual/net/{port.bond}"
-        if not (root / bond).exists():
-            write(root, f"{bond}/bonding/mode", "802.3ad 4")
-            link_to(root, f"class/net/{port.bond}", bond)
-        link_to(root, f"{place}/master", bond)
-        link_to(root, f"{place}/upper_{port.bond}", bond)
+        _write_master(root, place, port.bond, bonded=True)
+
+
+def _write_master(root: Path, place: str, name: str, *, bonded: bool) -> None:
+    """What the interface at `place` is enslaved to."""
+    master = f"devices/virtual/net/{name}"
+    if not (root / master).exists():
+        kind = ("bonding/mode", "802.3ad 4") if bonded else ("bridge/stp_state", "0")
+        write(root, f"{master}/{kind[0]}", kind[1])
+        link_to(root, f"class/net/{name}", master)
+    link_to(root, f"{place}/master", master)
+    link_to(root, f"{place}/upper_{name}", master)
 
 
 def _write_port(root: Path, place: str, port: Port) -> None:

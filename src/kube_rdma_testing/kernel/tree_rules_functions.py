@@ -55,6 +55,10 @@ def _netdev(where: str, netdev: Netdev) -> Iterator[str]:
         yield f"{where}: the carrier of an interface can be read exactly when it is up"
     if netdev.default_route and not netdev.up:
         yield f"{where}: routes go with the interface that is set down"
+    if netdev.bonded and not netdev.master:
+        yield f"{where}: what is in a bond is enslaved to it"
+    if netdev.use is not None:
+        yield f"{where}: sysfs does not say what an interface is used for"
 
 
 def _virtual(function: Function, by_address: dict[PciAddress, Function]) -> Iterator[str]:
@@ -98,3 +102,5 @@ def _on_function(
     for name, port in ports.items():
         if _LINK_TYPES.get(port.link_layer, "ether") != netdevs[name].link_type:
             yield f"{device.name}: {name} is of another link layer"
+        if port.bond != (netdevs[name].master if netdevs[name].bonded else None):
+            yield f"{device.name}: {name} is in another bond"

@@ -1,14 +1,16 @@
 """One request, its answer and what it proves: below `objects`, `watching` and `events`.
 
 An answer is a body or a KubeRdmaError; when the store behind the API server gave it, the agent was
-in contact at the moment the request was sent.
+in contact at the moment the request was sent. A server that is too busy (429) says when to ask
+again, and is asked then: it has done nothing, so that is right for writes too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +22,8 @@ from kube_rdma.adapters.cluster.kinds import ObjectKind, Where
 from kube_rdma.model.errors import Refused, Unavailable
 
 _SILENCE = 10.0  # seconds that the server may be late in ending a watch
+_BUSY = 30.0  # seconds in all that one call waits for a server that is too busy
+_SPREAD = 1.25  # times what it says, at most: or all clients come back in step
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class RequestTiming:
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[int], float] = full_jitter
     resync: float = 120.0
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
 
 class ApiRequests:
@@ -46,8 +51,14 @@ class ApiRequests:
 
     async def call(self, request: wire.ApiRequest) -> bytes:
         """Carry a request; the body of a success, else the error that the answer means."""
-        sent = self.pace.clock()
-        answer = await self._transport.send(request)
+        waited = 0.0
+        while True:
+            sent = self.pace.clock()
+            answer = await self._transport.send(request)
+            if (pause := _busy(request, answer, waited)) is None:
+                break
+            await self.pace.sleep(pause)
+            waited += pause
         if 200 <= answer.status < 300:
             if not answer.json:
                 raise Unavailable("What answers in place of the API server is something else.")
@@ -78,12 +89,26 @@ class ApiRequests:
         )
         request = replace(make("watch", kind, "", where.namespace), query=query)
         async with self._transport.stream(request, seconds + _SILENCE) as stream:
-            if stream.failure is not None:
-                raise failure(request, stream.failure)
-            yield stream.lines
+            if stream.failure is None:
+                yield stream.lines
+                return
+            refusal = stream.failure
+        if pause := _busy(request, refusal, 0.0):  # the next round is not begun before
+            await self.pace.sleep(pause)
+        raise failure(request, refusal)
 
     def _touch(self, sent: float) -> None:
         self.contact = sent if self.contact is None else max(sent, self.contact)
+
+
+def _busy(request: wire.ApiRequest, answer: wire.Answer, waited: float) -> float | None:
+    """Seconds until a busy server wants to be asked again; None to take its answer as it is."""
+    if answer.status != 429 or answer.retry_after is None or waited + answer.retry_after > _BUSY:
+        return None
+    # An eviction's is a PodDisruptionBudget's "not now" (registry/core/pod/storage/eviction.go).
+    if request.subresource == "eviction":
+        return None
+    return answer.retry_after * random.uniform(1.0, _SPREAD)  # noqa: S311  spreads load
 
 
 def make(verb: str, kind: ObjectKind[Any, Any], name: str, namespace: str) -> wire.ApiRequest:

@@ -1,8 +1,9 @@
-"""The way to a real API server: credentials, TLS and HTTP. The only module that knows lightkube.
+"""The way to a real API server: who asks, whom to trust, and requests over HTTP.
 
-lightkube reads kubeconfig files and the service account, asks exec plugins, and takes a rotated
-token into use when the old one is no longer accepted. Its models and its generic client stay
-unused: they give dicts, swallow the body of a refused watch and know no preconditions of a delete.
+    kubeconfig ─► credentials ─┐
+               ─► tls, route ──┴─► http ─► Http, a Transport
+
+Nothing below knows Kubernetes' objects, nothing above knows sockets and tokens.
 """
 
 from __future__ import annotations
@@ -10,24 +11,39 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
-import httpx2
-import msgspec
-import yaml
-from lightkube.config.client_adapter import AsyncClient, ConnectionParams
-from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, SERVICE_ACCOUNT, KubeConfig
-from lightkube.core.exceptions import ConfigError
+import h11
+import structlog
 
 from kube_rdma import __version__
 from kube_rdma.adapters.cluster.calls import RequestTiming
+from kube_rdma.adapters.cluster.credentials import (
+    Credential,
+    Credentials,
+    find_credentials,
+    impersonation,
+)
+from kube_rdma.adapters.cluster.http import (
+    ANSWER_TICKS,
+    NOTICE_TICKS,
+    HttpAnswer,
+    HttpClient,
+    HttpRequest,
+)
+from kube_rdma.adapters.cluster.kubeconfig import Access, find_access
 from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.route import ServerRoute, find_route
+from kube_rdma.adapters.cluster.tls import client_context
 from kube_rdma.adapters.cluster.wire import Answer, ApiRequest, Stream
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.model.errors import Unavailable
 
-CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 10.0
+log = structlog.get_logger()
+
+_SILENCE = "silence"  # the topic of what is said
 
 
 @asynccontextmanager
@@ -36,108 +52,137 @@ async def connect(
 ) -> AsyncIterator[Cluster]:
     """Open the door; nothing is asked yet.
 
-    Without a file: the pod's service account, else the file that KUBECONFIG names, else
+    Without a file: the pod's service account, else the files that KUBECONFIG lists, else
     ``~/.kube/config``. Raise Refused when the configuration cannot be used.
     """
-    with _configuring(str(kubeconfig or "the configuration of the cluster")):
-        config = _config(kubeconfig).get()
-        assert config, "no current context"
-        timeout = httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-        client = AsyncClient(config, ConnectionParams(timeout=timeout))
-    client.headers["User-Agent"] = f"kube-rdma/{__version__}"
-    async with client:
-        yield Cluster(Http(client), pace)
-
-
-def _config(kubeconfig: Path | None) -> KubeConfig:
-    if kubeconfig:
-        return KubeConfig.from_file(kubeconfig)
-    if "KUBERNETES_SERVICE_HOST" in os.environ:
-        return KubeConfig.from_service_account(SERVICE_ACCOUNT)
-    return KubeConfig.from_file(os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG)
-
-
-@contextmanager
-def _configuring(where: str) -> Iterator[None]:
-    """Turn what a wrong configuration raises into Refused."""
+    access = find_access(kubeconfig)
+    route = find_route(access.server, os.environ)
+    if route.tls:
+        client_context(access)  # what is wrong with its files is said now
+    transport = Http(access, route)
     try:
-        yield
-    except (ConfigError, OSError, yaml.YAMLError) as error:
-        raise _unusable(str(error), where) from error
-    except (
-        *(msgspec.MsgspecError, httpx2.InvalidURL, AssertionError),
-        *(KeyError, TypeError, ValueError, AttributeError),  # a document of another shape
-    ) as error:
-        raise _unusable(f"it is not a complete kubeconfig ({error})", where) from error
-
-
-def _unusable(why: str, where: str) -> Refused:
-    return Refused(
-        f"cannot use it: {' '.join(why.split())}",
-        remedy="Name a kubeconfig with a current context, or give the pod a service account",
-        where=where,
-    )
+        yield Cluster(transport, pace)
+    finally:
+        transport.close()
 
 
 class Http:
     """The Transport to a real server."""
 
-    def __init__(self, client: httpx2.AsyncClient) -> None:
-        self._client = client
+    def __init__(self, access: Access, route: ServerRoute) -> None:
+        self._access = access
+        self._route = route
+        self._credentials: Credentials = find_credentials(access)
+        self._certificate = b""  # a plugin's
+        self._fixed = (
+            ("Host", route.authority),
+            ("User-Agent", f"kube-rdma/{__version__}"),
+            ("Accept", "application/json"),
+            *impersonation(access.user),
+        )
+        self._client = HttpClient(route, self._tls if route.tls else None, self._silent)
+        self._notices = Notices()
 
     async def send(self, request: ApiRequest) -> Answer:
         """Carry it; raise Unavailable without an answer."""
-        with self._asking(request):
-            response = await self._client.send(self._build(request))
-            return _answer(response)
+        async with AsyncExitStack() as stack:
+            with self._asking(request):
+                return await _whole(await self._enter(stack, request, ANSWER_TICKS))
 
     @asynccontextmanager
     async def stream(self, request: ApiRequest, seconds: float) -> AsyncIterator[Stream]:
         """Carry a watch; raise Unavailable when it breaks, here or while its lines are read."""
-        built = self._build(request, httpx2.Timeout(ANSWER_SECONDS, read=seconds))
-        with self._asking(request):
-            response = await self._client.send(built, stream=True)
-        try:
-            if response.is_success:
-                yield Stream(self._lines(request, response))
-            else:
-                with self._asking(request):
-                    await response.aread()
-                yield Stream(self._lines(request, response), failure=_answer(response))
-        finally:
-            await response.aclose()
+        async with AsyncExitStack() as stack:
+            failure: Answer | None = None
+            with self._asking(request, seconds):
+                answer = await self._enter(stack, request, seconds)
+                if not 200 <= answer.status < 300:
+                    failure = await _whole(answer)
+            yield Stream(self._lines(request, answer, seconds), failure)
 
-    async def _lines(self, request: ApiRequest, response: httpx2.Response) -> AsyncIterator[bytes]:
-        with self._asking(request):
-            async for line in response.aiter_lines():
-                yield line.encode()
+    def close(self) -> None:
+        """Close the connections that are idle."""
+        self._client.forget()
 
-    def _build(self, request: ApiRequest, timeout: httpx2.Timeout | None = None) -> httpx2.Request:
-        return self._client.build_request(
-            request.method,
-            request.path,
-            params=dict(request.query),
-            content=request.body or None,
-            headers={"Content-Type": request.content_type} if request.body else None,
-            timeout=timeout or httpx2.USE_CLIENT_DEFAULT,
-        )
+    async def _enter(self, stack: AsyncExitStack, request: ApiRequest, ticks: float) -> HttpAnswer:
+        """Send it with the credentials of now, and once more if the server wants others."""
+        credential = await self._credential()
+        exchange = self._client.exchange(self._built(request, credential), ticks)
+        answer = await stack.enter_async_context(exchange)
+        if answer.status == 401 and self._credentials.reject(credential):
+            await _whole(answer)
+            await stack.aclose()
+            again = self._built(request, await self._credential())
+            answer = await stack.enter_async_context(self._client.exchange(again, ticks))
+        if self._notices.over(_SILENCE):
+            log.info("API server answering", server=self._route.host)
+        return answer
+
+    async def _credential(self) -> Credential:
+        credential = await self._credentials.read()
+        if credential.certificate != self._certificate:
+            self._certificate = credential.certificate
+            self._client.forget()  # the connections of another certificate
+        return credential
+
+    def _built(self, request: ApiRequest, credential: Credential) -> HttpRequest:
+        target = self._route.prefix + quote(request.path)
+        if request.query:
+            target += f"?{urlencode(request.query)}"
+        headers = [*self._fixed]
+        if credential.authorization:
+            headers.append(("Authorization", credential.authorization))
+        if request.body:
+            headers.append(("Content-Type", request.content_type))
+        if request.body or request.method != "GET":
+            headers.append(("Content-Length", str(len(request.body))))
+        return HttpRequest(request.method, target, tuple(headers), request.body)
+
+    def _tls(self) -> ssl.SSLContext:
+        return client_context(self._access, self._certificate)
+
+    def _silent(self) -> None:
+        for _ in self._notices.news(_SILENCE, "silent"):
+            log.warning("API server awaited", server=self._route.host, seconds=NOTICE_TICKS)
+
+    async def _lines(
+        self, request: ApiRequest, answer: HttpAnswer, seconds: float
+    ) -> AsyncIterator[bytes]:
+        rest = b""
+        with self._asking(request, seconds):
+            async for chunk in answer.chunks:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield line
 
     @contextmanager
-    def _asking(self, request: ApiRequest) -> Iterator[None]:
+    def _asking(self, request: ApiRequest, ticks: float = ANSWER_TICKS) -> Iterator[None]:
         try:
             yield
-        except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, OSError) as error:
-            host, why = self._client.base_url.host, str(error) or type(error).__name__
+        except (OSError, h11.ProtocolError) as error:
+            host, why = self._route.host, _why(error, ticks)
             raise Unavailable(
                 f"The API server at {host} does not answer to {request}: {why}."
             ) from error
-        except ConfigError as error:
-            raise Refused(
-                f"there are no credentials for the API server: {error}",
-                remedy="Check the kubeconfig, or the service account's token",
-            ) from error
 
 
-def _answer(response: httpx2.Response) -> Answer:
-    kind = response.headers.get("Content-Type", "")
-    return Answer(response.status_code, response.content, json=kind.startswith("application/json"))
+async def _whole(answer: HttpAnswer) -> Answer:
+    body = b"".join([chunk async for chunk in answer.chunks])
+    kind = answer.headers.get("content-type", "")
+    after = answer.headers.get("retry-after", "")
+    return Answer(
+        *(answer.status, body, kind.startswith("application/json")),
+        retry_after=float(after) if after.isdecimal() else None,
+    )
+
+
+def _why(error: OSError | h11.ProtocolError, ticks: float) -> str:
+    """What went wrong, as a part of a sentence."""
+    match error:
+        case TimeoutError(errno=None):
+            return f"silence for {ticks:g} s"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not to be trusted, {error.verify_message}"
+        case OSError(strerror=str() as words):
+            return words
+    return str(error) or type(error).__name__

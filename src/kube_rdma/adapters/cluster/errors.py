@@ -29,6 +29,10 @@ class Lost(StrEnum):
     GONE = "gone"  # there is none of this name
 
 
+# Seen of 1.30, where 1.36 answers 404: it compares the uid of a replaced object with that of none.
+_UID_OF_NONE = "UID in object meta:"
+
+
 class Conflict(Unavailable):
     """The object is not as the caller believed; nothing was written."""
 
@@ -137,8 +141,12 @@ def _conflict(request: ApiRequest, status: Status, message: str) -> KubeRdmaErro
             f"others own fields that kube-rdma wants to {request}: {fields}",
             remedy="Let only one of the two write them, or force it",
         )
-    exists = status.reason == "AlreadyExists"
-    return Conflict(f"Cannot {request}: {message}.", Lost.EXISTS if exists else Lost.CHANGED)
+    lost = Lost.CHANGED
+    if status.reason == "AlreadyExists":
+        lost = Lost.EXISTS
+    elif message.endswith(_UID_OF_NONE):
+        lost = Lost.GONE
+    return Conflict(f"Cannot {request}: {message}.", lost)
 
 
 def _invalid(request: ApiRequest, status: Status, message: str) -> KubeRdmaError:

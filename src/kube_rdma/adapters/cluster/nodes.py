@@ -1,4 +1,4 @@
-"""Nodes of the cluster: read and watched as model values, their labels set.
+"""Nodes of the cluster: read and watched as model values, their labels set, a taint taken off.
 
 Only a part of a Node is decoded, so its kind cannot be replaced; `Cluster.patch` and `apply` can
 change single labels.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from fractions import Fraction
 
 import msgspec
 
+from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.calls import make
 from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
-from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.model.node import NodeState, Taint
 
@@ -57,6 +60,20 @@ NODE = ObjectKind(
     status=ObjectCodec.of(NodeStatus, writes=False),
 )
 
+
+class _TaintedSpec(msgspec.Struct, frozen=True):
+    """The taints with all fields that anybody gave them: the list is written as a whole."""
+
+    taints: tuple[dict[str, object], ...] = ()
+
+
+_TAINTED = ObjectKind(
+    *("", "v1", "Node", "nodes"),
+    namespaced=False,
+    spec=ObjectCodec.of(_TaintedSpec, writes=False),
+    status=NODE.status,
+)
+
 _QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]*)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i|)")
 _SUFFIXES = {
     suffix: Fraction(10) ** power for power, suffix in zip(range(-9, 0, 3), "num", strict=True)
@@ -83,6 +100,26 @@ class Nodes:
         async with aclosing(self._cluster.watch(NODE, Where(name=name))) as notices:
             async for notice in notices:
                 yield node_state(notice.object) if isinstance(notice, Changed) else notice
+
+    async def remove_taint(self, name: str, key: str, effect: str) -> bool:
+        """Take the taint of this key and effect off a node; False when it does not have it.
+
+        All other taints stay as they are. Conflict when somebody wrote the node since it was read,
+        or it is gone. Needs the verbs get and patch of nodes.
+        """
+        node = await self._cluster.get(_TAINTED, name)
+        taints = node.spec.taints if node else ()
+        others = [t for t in taints if (t.get("key"), t.get("effect")) != (key, effect)]
+        if node is None or len(others) == len(taints):
+            return False
+        # The API has no merge key for taints, so the list goes as a whole, under its version.
+        meta = {"uid": node.uid, "resourceVersion": node.version}
+        body = msgspec.json.encode({"metadata": meta, "spec": {"taints": others}})
+        request = make("patch", NODE, name, "")
+        await self._cluster.write(
+            replace(request, query=MANAGED, body=body, content_type=wire.MERGE)
+        )
+        return True
 
 
 def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:

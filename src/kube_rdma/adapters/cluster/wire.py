@@ -81,6 +81,7 @@ class Answer:
     status: int
     body: bytes
     json: bool = True  # by its content type; a proxy, or an unknown path, answers in text
+    retry_after: float | None = None  # seconds, where the server says when to ask again
 
 
 class Transport(Protocol):

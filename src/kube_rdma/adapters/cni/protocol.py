@@ -1,7 +1,8 @@
 """CNI documents: environment and configuration to a Call, results and errors back to JSON.
 
-Bytes to values and nothing else; cni_socket carries them. What is wrong with a call is Refused, and
-the table CODES says which code of the specification (1.1.0, "Error") a runtime is told.
+Bytes to values and nothing else; socket.py carries them, results.py knows the forms of a result.
+What is wrong with a call is Refused, and the table CODES says which code of the specification
+(1.1.0, "Error") a runtime is told.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any, TypeVar
 
 import msgspec
 
+from kube_rdma.adapters.cni import results
 from kube_rdma.model import cni, cni_conf
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
@@ -43,45 +44,6 @@ _NEEDS = {  # specification 1.1.0, "Parameters"
 _ASK_RUNTIME = "The container runtime has to say it as the CNI specification does"
 
 
-class _Interface(msgspec.Struct):
-    name: str = ""
-    mac: str = ""
-    sandbox: str = ""
-    mtu: int = 0
-    socketPath: str = ""  # noqa: N815  names of the wire
-    pciID: str = ""  # noqa: N815
-
-
-class _Ip(msgspec.Struct):
-    address: str
-    gateway: str | None = None
-    interface: int | None = None
-
-
-class _Route(msgspec.Struct):
-    dst: str
-    gw: str | None = None
-    mtu: int | None = None
-    advmss: int | None = None
-    priority: int | None = None
-    table: int | None = None
-    scope: int | None = None
-
-
-class _Dns(msgspec.Struct):
-    nameservers: list[str] | None = None
-    domain: str = ""
-    search: list[str] | None = None
-    options: list[str] | None = None
-
-
-class _Result(msgspec.Struct):
-    interfaces: list[_Interface] | None = None
-    ips: list[_Ip] | None = None
-    routes: list[_Route] | None = None
-    dns: _Dns | None = None
-
-
 class _Attachment(msgspec.Struct):
     containerID: str = ""  # noqa: N815
     ifname: str = ""
@@ -99,7 +61,7 @@ class _Config(msgspec.Struct):
     type: str = cni_conf.PLUGIN
     chain: object = msgspec.field(default=None, name=cni_conf.CHAINED)
     runtimeConfig: _Runtime | None = None  # noqa: N815
-    prevResult: _Result | None = None  # noqa: N815
+    prevResult: results.WireResult | None = None  # noqa: N815
     valid: list[_Attachment] | None = msgspec.field(default=None, name="cni.dev/valid-attachments")
 
 
@@ -147,7 +109,7 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
             pod=PodName(namespace, pod) if namespace and pod else None,
             uid=of_pod.get("K8S_POD_UID", ""),
             args=args,
-            previous=_result(document.prevResult) if document.prevResult else None,
+            previous=results.result(document.prevResult) if document.prevResult else None,
             valid=tuple(
                 cni.CniAttachment(ContainerId(one.containerID), InterfaceName(one.ifname))
                 for one in document.valid or ()
@@ -171,24 +133,7 @@ def encode(call: cni.Call, result: cni.CniResult) -> bytes:
     """
     of_us = call.plugin == cni_conf.PLUGIN
     document: dict[str, Any] = (json.loads(call.config).get("prevResult") if of_us else None) or {}
-    document["cniVersion"] = call.version
-    before = len(document.get("interfaces") or ())
-    version = cni.VERSIONS.index(call.version)
-    added = {
-        "interfaces": [_interface_out(link, version) for link in result.links],
-        "ips": [_ip_out(address, before, version) for address in result.addresses],
-        "routes": [_route_out(route, version) for route in result.routes],
-    }
-    for key, values in added.items():
-        if values:
-            document[key] = [*(document.get(key) or ()), *values]
-    if result.dns:
-        document["dns"] = _omit_empty(
-            nameservers=list(result.dns.nameservers),
-            domain=result.dns.domain,
-            search=list(result.dns.search),
-            options=list(result.dns.options),
-        )
+    results.append(document, result, call.version)
     return json.dumps(document).encode()
 
 
@@ -210,7 +155,7 @@ def failure(error: KubeRdmaError | None, version: str, verb: cni.Verb | None = N
         "cniVersion": version if version in cni.VERSIONS else "1.0.0",
         "code": int(code),
         "msg": message,
-        **_omit_empty(details=details),
+        **results.omit_empty(details=details),
     }
     return json.dumps(document).encode()
 
@@ -277,72 +222,3 @@ def _annotations(document: _Config) -> tuple[tuple[str, str], ...] | None:
     if isinstance(annotations, msgspec.UnsetType):
         return None
     return tuple(sorted((annotations or {}).items()))
-
-
-def _result(result: _Result) -> cni.CniResult:
-    dns = result.dns
-    return cni.CniResult(
-        tuple(
-            cni.CniInterface(one.name, one.mac, one.sandbox, one.mtu, one.socketPath, one.pciID)
-            for one in result.interfaces or ()
-        ),
-        tuple(
-            cni.LinkAddress(ip_interface(one.address), _gateway(one.gateway), one.interface)
-            for one in result.ips or ()
-        ),
-        tuple(
-            cni.LinkRoute(
-                ip_network(one.dst, strict=False),
-                _gateway(one.gw),
-                *(one.mtu, one.advmss, one.priority, one.table, one.scope),
-            )
-            for one in result.routes or ()
-        ),
-        cni.Dns(
-            tuple(dns.nameservers or ()),
-            dns.domain,
-            tuple(dns.search or ()),
-            tuple(dns.options or ()),
-        )
-        if dns and dns != _Dns()
-        else None,
-    )
-
-
-def _gateway(text: str | None) -> Any:
-    return ip_address(text) if text else None
-
-
-def _omit_empty(**values: object) -> dict[str, object]:
-    return {key: value for key, value in values.items() if value not in (None, "", [], 0)}
-
-
-def _interface_out(link: cni.CniInterface, version: int) -> dict[str, object]:
-    newer = {"mtu": link.mtu, "socketPath": link.socket_path, "pciID": link.pci}
-    return {
-        "name": link.name,
-        **_omit_empty(mac=link.mac, sandbox=link.sandbox),
-        **(_omit_empty(**newer) if version >= cni.VERSIONS.index("1.1.0") else {}),
-    }
-
-
-def _ip_out(address: cni.LinkAddress, before: int, version: int) -> dict[str, object]:
-    out: dict[str, object] = {"address": str(address.address)}
-    if version < cni.VERSIONS.index("1.0.0"):
-        out["version"] = str(address.address.version)
-    if address.gateway:
-        out["gateway"] = str(address.gateway)
-    if address.link is not None:
-        out["interface"] = before + address.link
-    return out
-
-
-def _route_out(route: cni.LinkRoute, version: int) -> dict[str, object]:
-    out: dict[str, object] = {"dst": str(route.to)}
-    if route.via:
-        out["gw"] = str(route.via)
-    if version >= cni.VERSIONS.index("1.1.0"):
-        for key in ("mtu", "advmss", "priority", "table", "scope"):
-            if (value := getattr(route, key)) is not None:
-                out[key] = value
-    return out

@@ -1,8 +1,9 @@
 """The agent's end of the shim: a unix socket that takes CNI calls and gives their answers.
 
-Each connection is one call. Sixty-four run at once, a bounded number waits, the kernel's queue
-holds the rest: a burst of pods costs time, never memory. Garbage, half a request or a client that
-hangs up harms nobody else. asyncio's streams drop descriptors, so sockets are read directly.
+Each connection is one call. Sixty-four run at once, not all of them ADDs; a bounded number waits,
+what ends before what begins, and the kernel's queue holds the rest: a burst of pods costs time,
+never memory. Garbage, half a request or a client that hangs up harms nobody else, and who hangs up
+while he waits is not served. asyncio's streams drop descriptors, so sockets are read directly.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import structlog
 
 from kube_rdma.adapters.cni import frames
 from kube_rdma.adapters.cni import protocol as wire
+from kube_rdma.adapters.cni.turns import CALLER, Caller, Turns
 from kube_rdma.model.cni import Call, CniResult, HookCall, Verb
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
@@ -39,9 +41,15 @@ Hook = Callable[[HookCall], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`running` calls at once, `waiting` connections with them; seconds to send or take bytes."""
+    """`running` calls at once, `adding` of them ADDs; `waiting` connections with them; seconds to
+    send or take bytes.
+
+    ADDs share one loop and few threads: the fewer there are at once, the sooner the first are done,
+    and all of them before their callers give up. Those that wait for other plugins do not count.
+    """
 
     running: int = 64
+    adding: int = 8
     waiting: int = 256
     seconds: float = 10.0
 
@@ -77,7 +85,7 @@ class CniSocket:
         self._handler = handler
         self._hook = hook
         self._limits = limits or Limits()
-        self._slots = asyncio.Semaphore(self._limits.running)
+        self._turns = Turns(self._limits.running, self._limits.adding)
         self._room = asyncio.Semaphore(self._limits.waiting)
         self._log = structlog.get_logger().bind(socket=str(path))
         self._socket: socket.socket | None = None
@@ -159,9 +167,12 @@ class CniSocket:
         if request is None:
             self._log.warning("malformed shim request rejected", pid=pid)
             return
-        async with self._slots:
-            if _hung_up(connection):  # while it waited: nobody would hear of the result
+        caller = Caller(connection)
+        async with self._turns.turn(begins=_begins(request)) as caller.place:
+            if caller.hung_up:  # while it waited: nobody would hear of the result
+                self._log.info("CNI call dropped", pid=pid)
                 return
+            CALLER.set(caller)  # of this connection's task alone
             code, output = await self._answer(request)
         async with asyncio.timeout(self._limits.seconds):
             loop = asyncio.get_running_loop()
@@ -244,11 +255,10 @@ def _done(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
-def _hung_up(connection: socket.socket) -> bool:
-    try:
-        return not connection.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return False
+def _begins(request: _Request) -> bool:
+    """Whether it is about something new: all else is of pods that run or end."""
+    is_cni = request.mode is frames.ShimMode.CNI
+    return is_cni and b"CNI_COMMAND=ADD" in request.environment.split(b"\0")
 
 
 def _network_namespace(descriptors: list[int]) -> int | None:

@@ -11,15 +11,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from asyncinotify import Inotify, Mask
+from asyncinotify import Mask
 
-from kube_rdma.adapters.inotify import open_inotify
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.adapters import inotify
+from kube_rdma.model.errors import Refused
 
-_CHANGED = (
-    Mask.CREATE | Mask.DELETE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.CLOSE_WRITE | Mask.ATTRIB
-)
-_GONE = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT | Mask.IGNORED
+_WRITTEN = Mask.CLOSE_WRITE | Mask.ATTRIB
 
 
 @contextmanager
@@ -29,22 +26,18 @@ def watching(path: Path) -> Iterator[AsyncIterator[None]]:
     It misses nothing since the context was entered. Raise Refused when the folder cannot be
     watched; the iterator raises Unavailable when the folder itself is removed or moved away.
     """
-    with open_inotify() as inotify:
-        try:
-            inotify.add_watch(path.parent, _CHANGED | _GONE | Mask.ONLYDIR)
-        except OSError as error:
-            raise Refused(
-                f"the folder cannot be watched ({error.strerror})",
-                remedy="Mount the ConfigMap as a folder, or name another file with --config",
-                where=str(path.parent),
-            ) from error
-        yield _changes(inotify, path)
+
+    def refused(error: OSError) -> Refused:
+        return Refused(
+            f"the folder cannot be watched ({error.strerror})",
+            remedy="Mount the ConfigMap as a folder, or name another file with --config",
+            where=str(path.parent),
+        )
+
+    with inotify.watching(path.parent, refused, _WRITTEN) as changed:
+        yield _events(changed)
 
 
-async def _changes(inotify: Inotify, path: Path) -> AsyncIterator[None]:
-    async for event in inotify:
-        if event.mask & _GONE:
-            raise Unavailable(
-                f"{path.parent} was removed or moved; kube-rdma has to start again to see it"
-            )
+async def _events(changed: AsyncIterator[str | None]) -> AsyncIterator[None]:
+    async for _ in changed:
         yield

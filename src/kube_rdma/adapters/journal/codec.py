@@ -45,20 +45,26 @@ class RecordForm:
     """What a dataclass is called on disk, and each of its fields, by key.
 
     `identity` are the keys that tell a value from the others in its list; none: all of them.
+    `later` are keys of fields that came after records had been written: they are left out while the
+    field has its default, so that the record is as an earlier version would have written it.
     """
 
     of: type
     tag: str
     fields: Mapping[str, str]
     identity: tuple[str, ...] = ()
+    later: frozenset[str] = frozenset()
 
 
 def form(of: type, tag: str, keys: str, identity: str = "") -> RecordForm:
-    """A Form out of words: a word is a key, or ``key=field`` where the field has another name."""
-    pairs = (word.partition("=") for word in keys.split())
-    return RecordForm(
-        of, tag, {key: field or key for key, _, field in pairs}, tuple(identity.split())
-    )
+    """A Form out of words: a word is a key, or ``key=field`` where the field has another name.
+
+    The key of a field that came later ends in a question mark: ``active?``.
+    """
+    words = [word.partition("=") for word in keys.split()]
+    names = {key.rstrip("?"): field or key.rstrip("?") for key, _, field in words}
+    later = frozenset(key.rstrip("?") for key, _, _ in words if key.endswith("?"))
+    return RecordForm(of, tag, names, tuple(identity.split()), later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +134,7 @@ class RecordCodec:
             return new == old
         keys = identity or self._tags[str(new[TAG])].fields
         return new[TAG] == old.get(TAG) and all(
-            key not in old or self._is_same(new[key], old[key]) for key in keys
+            key not in old or self._is_same(new.get(key), old[key]) for key in keys
         )
 
     def _encoder(self, kind: type) -> Callable[[Any], Json]:
@@ -149,12 +155,15 @@ class RecordCodec:
 
     def _fields_encoder(self, entry: RecordForm) -> Callable[[Any], Json]:
         pairs = tuple(entry.fields.items())
+        defaults = {part.name: part.default for part in fields(entry.of)}
+        later = {key: defaults[entry.fields[key]] for key in entry.later}
 
         def encoded(value: Any) -> Json:
             data: dict[str, Json] = {TAG: entry.tag}
             for key, name in pairs:
                 part = getattr(value, name)
-                data[key] = part if type(part) in _PLAIN else self.encode(part)
+                if key not in later or part != later[key]:
+                    data[key] = part if type(part) in _PLAIN else self.encode(part)
             return data
 
         return encoded

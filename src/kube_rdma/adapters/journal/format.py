@@ -2,7 +2,8 @@
 
 Every journal writes by this table alone. Tags and keys are frozen, for other versions read them,
 earlier and later ones: docs/decisions/0017 says what may change and how. When a class or a field is
-renamed, its place here keeps the old word: ``parent=below``.
+renamed, its place here keeps the old word: ``parent=below``. A field of a later version has a
+default, and its key a question mark: it is written only where it says something.
 """
 
 from __future__ import annotations
@@ -11,25 +12,34 @@ from collections.abc import Mapping
 
 from kube_rdma.adapters.journal.codec import RecordCodec, form
 from kube_rdma.model import function_step, step
-from kube_rdma.model.attachment import Attachment, GivenAddress, Plan, PluginResult, Sandbox
+from kube_rdma.model.attachment import Attachment, InterfaceAddress, Plan, PluginResult, Sandbox
 from kube_rdma.model.binding import Binding, PodName, Promise
 from kube_rdma.model.cni import Dns
 from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.ip import Booking, JournalIdentity, Lease
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pool import AppliedPools, ExtraInfo, FunctionRange, PoolSpec, Selector
+from kube_rdma.model.rails import RailRecord
 
 # The kinds of record that each journal holds, by the word in their envelope.
 ATTACHMENTS: Mapping[str, type[Attachment]] = {"attachment": Attachment}  # attachments, delegated
 BINDINGS: Mapping[str, type[Promise | Binding]] = {"promise": Promise, "binding": Binding}
 FUNCTIONS: Mapping[str, type[MadeFunctions]] = {"made-functions": MadeFunctions}
 POOLS: Mapping[str, type[AppliedPools]] = {"applied-pools": AppliedPools}
+RAILS: Mapping[str, type[RailRecord]] = {"rails": RailRecord}
 ADDRESSES: Mapping[str, type[Booking | JournalIdentity]] = {
     "booking": Booking,
     "identity": JournalIdentity,
 }
 
-RECORDS: tuple[Mapping[str, type], ...] = (ATTACHMENTS, BINDINGS, FUNCTIONS, POOLS, ADDRESSES)
+RECORDS: tuple[Mapping[str, type], ...] = (
+    ATTACHMENTS,
+    BINDINGS,
+    FUNCTIONS,
+    POOLS,
+    RAILS,
+    ADDRESSES,
+)
 
 _SETTINGS = (
     "mac vlan qos protocol spoof_check trust link_state min_rate max_rate node_guid port_guid"
@@ -40,7 +50,7 @@ _SELECTOR = (
 )
 _POOL = (
     "resource mode source selectors shares bind attach prefer numa_hints variables extra_info "
-    "extra_paths"
+    "extra_paths host_network?"
 )
 
 FORMS = (
@@ -49,12 +59,12 @@ FORMS = (
     form(Sandbox, "Sandbox", "container pod uid netns_path netns_inode"),
     form(PodName, "PodName", "namespace name"),
     form(Plan, "Plan", "interface network card steps addresses held", identity="interface"),
-    form(GivenAddress, "GivenAddress", "address prefix gateway", identity="address"),
+    form(InterfaceAddress, "GivenAddress", "address prefix gateway", identity="address"),
     form(PluginResult, "PluginResult", "interface document dns", identity="interface"),
     form(Dns, "Dns", "nameservers domain search options"),
     # their steps
     form(step.MakeLink, "MakeLink", "kind parent name mark mode mtu mac pkey inside"),
-    form(step.TakeLink, "TakeLink", "link name pci mtu mac up soft addresses"),
+    form(step.TakeLink, "TakeLink", "link name pci mtu mac up soft addresses active?"),
     form(PlannedHostLink, "Host", "index name"),
     form(function_step.SetFunction, "SetFunction", "place wanted found=previous"),
     form(function_step.RebindFunction, "RebindFunction", "pci physical driver guid found=previous"),
@@ -84,6 +94,8 @@ FORMS = (
     form(Selector, "Selector", _SELECTOR),
     form(FunctionRange, "FunctionRange", "parent indexes"),
     form(ExtraInfo, "ExtraInfo", "card facts", identity="card"),
+    # the rails of cards
+    form(RailRecord, "Rails", "functions names"),
     # addresses
     form(Booking, "Booking", "container pod leases began"),
     form(

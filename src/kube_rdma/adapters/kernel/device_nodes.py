@@ -17,15 +17,13 @@ from typing import Self
 
 from asyncinotify import Event, Inotify, Mask, Watch
 
-from kube_rdma.adapters.inotify import open_inotify
+from kube_rdma.adapters.inotify import CHANGED, GONE, LEFT, gone, open_inotify
 from kube_rdma.adapters.kernel.netlink.multicast import FakeListener
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.errors import Refused
 
 FOLDER = "infiniband"
 
-_CHANGED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.ONLYDIR
-_LEFT = Mask.DELETE_SELF | Mask.MOVE_SELF
-_GONE = _LEFT | Mask.UNMOUNT | Mask.IGNORED  # the last two come unasked
+_CHANGED = CHANGED | Mask.ONLYDIR
 _NODE = re.compile(r"(uverbs|umad|issm)[0-9]+|rdma_cm")
 
 
@@ -56,7 +54,7 @@ class CharNodes:
         self._inotify = open_inotify()
         parent = self._folder.parent
         try:
-            self._parent = self._inotify.add_watch(parent, _CHANGED | _LEFT)
+            self._parent = self._inotify.add_watch(parent, _CHANGED | LEFT)
         except OSError as error:
             self._inotify.close()
             raise Refused(
@@ -85,17 +83,14 @@ class CharNodes:
         assert self._inotify, "watch with `async with` first"
         while True:
             event = await self._inotify.get()
-            if event.watch is self._parent and event.mask & _GONE:
-                raise Unavailable(
-                    f"{self._folder.parent} was removed or moved; kube-rdma has to start again to "
-                    "see the new one"
-                )
+            if event.watch is self._parent and event.mask & GONE:
+                raise gone(self._folder.parent)
             if self._is_news(event):
                 return str(event.name or "")
 
     def _is_news(self, event: Event) -> bool:
         if event.watch is self._inside:
-            if event.mask & _GONE:
+            if event.mask & GONE:
                 self._inside = None
                 return False  # the parent tells of it, or of what is there now
             return True

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.kubelet import wire
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET, Identity, identity
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import RegistrationStub
 from kube_rdma.adapters.kubelet.resource_server import Served
-from kube_rdma.adapters.kubelet.rpc import CallFailed, calling
 from kube_rdma.adapters.kubelet.service import Answers
 from kube_rdma.model.pool import Offer
 
@@ -80,8 +80,9 @@ class DevicePlugin(Served):
         )
         self._lost = False
         try:
-            async with calling(self._kubelet) as channel:
-                await RegistrationStub(channel).Register(request, timeout=_REGISTER_SECONDS)
+            with calling(self._kubelet) as channel:
+                stub = RegistrationStub(channel)
+                await answered(stub.Register(request, timeout=_REGISTER_SECONDS))
         except CallFailed as failure:
             self._set_back()
             seconds = round(self._pause(), 1)

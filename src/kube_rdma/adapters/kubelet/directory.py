@@ -12,16 +12,10 @@ from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from asyncinotify import Inotify, Mask
-
-from kube_rdma.adapters.inotify import open_inotify
-from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.adapters import inotify
+from kube_rdma.model.errors import Refused
 
 KUBELET_SOCKET = "kubelet.sock"
-
-_CHANGED = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO
-_LEFT = Mask.DELETE_SELF | Mask.MOVE_SELF
-_GONE = _LEFT | Mask.UNMOUNT | Mask.IGNORED  # the last two come unasked
 
 Identity = tuple[int, int]
 
@@ -45,29 +39,22 @@ def watching(directory: Path, names: Collection[str]) -> Iterator[AsyncIterator[
     It sees every change since the context was entered. Raise Refused when the directory cannot be
     watched; the iterator raises Unavailable when it is removed or moved away.
     """
-    with open_inotify() as inotify:
-        try:
-            inotify.add_watch(directory, _CHANGED | _LEFT | Mask.ONLYDIR)
-        except OSError as error:
-            raise Refused(
-                f"the kubelet's folder cannot be watched ({error.strerror})",
-                remedy=(
-                    f"Mount the host's /var/lib/kubelet/{directory.name} there (hostPath) and run "
-                    "as uid 0, or name the folder with --kubelet-root"
-                ),
-                where=str(directory),
-            ) from error
-        yield _changes(inotify, directory, names)
+
+    def refused(error: OSError) -> Refused:
+        return Refused(
+            f"the kubelet's folder cannot be watched ({error.strerror})",
+            remedy=(
+                f"Mount the host's /var/lib/kubelet/{directory.name} there (hostPath) and run "
+                "as uid 0, or name the folder with --kubelet-root"
+            ),
+            where=str(directory),
+        )
+
+    with inotify.watching(directory, refused) as changed:
+        yield _among(names, changed)
 
 
-async def _changes(
-    inotify: Inotify, directory: Path, names: Collection[str]
-) -> AsyncIterator[None]:
-    async for event in inotify:
-        if event.mask & _GONE:
-            raise Unavailable(
-                f"{directory} was removed or moved; kube-rdma has to start again to see the new one"
-            )
-        # Without a name the kernel dropped events: anything may have changed.
-        if event.name is None or str(event.name) in names:
+async def _among(names: Collection[str], changed: AsyncIterator[str | None]) -> AsyncIterator[None]:
+    async for name in changed:
+        if name is None or name in names:
             yield

@@ -13,9 +13,10 @@ from typing import TypeVar
 
 from grpclib import Status
 
+from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerStub
-from kube_rdma.adapters.kubelet.rpc import CallFailed, RpcConnection, calling
+from kube_rdma.adapters.kubelet.rpc import RpcConnection
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.holding import Allocatable, Holding
 from kube_rdma.model.pool import ShareId
@@ -101,8 +102,8 @@ class PodResources:
     async def _ask(self, question: Callable[[PodResourcesListerStub], Awaitable[T]]) -> T:
         if self._line:
             return await self._line.ask(lambda channel: question(PodResourcesListerStub(channel)))
-        async with calling(self._socket) as channel:
-            return await question(PodResourcesListerStub(channel))
+        with calling(self._socket) as channel:
+            return await answered(question(PodResourcesListerStub(channel)))
 
     @contextmanager
     def _unavailable(self) -> Iterator[None]:

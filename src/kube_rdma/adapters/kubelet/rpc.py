@@ -1,14 +1,13 @@
 """gRPC over unix sockets with bounds: what comes in is whole, known and small, or is refused.
 
 grpclib itself takes messages of any length and lets what it cannot decode end in a traceback. Both
-directions of this adapter go through here: Requests for what others ask, `calling` and Line for
-what is asked.
+directions of this adapter go through here: Requests for what others ask, RpcConnection for what is
+asked again and again; grpc_calls.py has single calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,9 +15,9 @@ import structlog
 from google.protobuf.message import DecodeError
 from grpclib import GRPCError, Status
 from grpclib.client import Channel
-from grpclib.exceptions import ProtocolError, StreamTerminatedError
 from grpclib.server import Stream
 
+from kube_rdma.adapters.grpc_calls import CallFailed, answered, judged
 from kube_rdma.adapters.notices import Notices
 
 LONGEST = 4 * 2**20  # bytes of a request; grpc-go, which the kubelet uses, takes no more by default
@@ -65,26 +64,6 @@ async def _receive(stream: Stream[Request, Answer]) -> Request:
     return message
 
 
-class CallFailed(Exception):
-    """A call without an answer; `status` is what the other side said, None if it said nothing."""
-
-    def __init__(self, reason: str, status: Status | None = None) -> None:
-        self.reason = reason
-        self.status = status
-        super().__init__(reason)
-
-
-@asynccontextmanager
-async def calling(socket: Path) -> AsyncIterator[Channel]:
-    """A connection for the calls inside the block; raise CallFailed for all that can go wrong."""
-    channel = Channel(path=str(socket))
-    try:
-        with _judged():
-            yield channel
-    finally:
-        channel.close()
-
-
 class RpcConnection:
     """A connection that is kept from call to call; a new one costs as much as two calls.
 
@@ -100,33 +79,16 @@ class RpcConnection:
         self._channel.close()
 
     async def ask(self, question: Callable[[Channel], Awaitable[Answer]]) -> Answer:
-        """The answer; raise CallFailed as `calling`."""
+        """The answer; raise CallFailed as grpc_calls.calling."""
         channel = self._channel
         try:
-            with _judged():
-                return await question(channel)
+            with judged():
+                return await answered(question(channel))
         except CallFailed as failure:
             if failure.status or isinstance(failure.__cause__, TimeoutError):
                 raise
         if channel is self._channel:  # else another call has found out before
             channel.close()
             self._channel = Channel(path=str(self._socket))
-        with _judged():
-            return await question(self._channel)
-
-
-@contextmanager
-def _judged() -> Iterator[None]:
-    """Raise CallFailed for whatever a call can end in."""
-    try:
-        yield
-    except GRPCError as error:
-        raise CallFailed(error.message or error.status.name, error.status) from error
-    except TimeoutError as error:
-        raise CallFailed("no answer in time") from error
-    except OSError as error:
-        raise CallFailed(error.strerror or str(error)) from error
-    except (StreamTerminatedError, ProtocolError) as error:
-        raise CallFailed(str(error) or type(error).__name__) from error
-    except (DecodeError, AssertionError, NotImplementedError) as error:
-        raise CallFailed("the answer cannot be read") from error  # garbled, cut, compressed
+        with judged():
+            return await answered(question(self._channel))

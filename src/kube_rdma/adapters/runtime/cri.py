@@ -13,11 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError
-from grpclib import GRPCError
-from grpclib.client import Channel
-from grpclib.exceptions import ProtocolError, StreamTerminatedError
-
+from kube_rdma.adapters.grpc_calls import CallFailed, answered, calling
 from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as pb
 from kube_rdma.adapters.runtime.proto.cri_v1_grpc import RuntimeServiceStub
 from kube_rdma.model.binding import ContainerId, PodName
@@ -47,8 +43,8 @@ async def read_runtime(socket: Path) -> Runtime:
     before 2.4, enableCDI, and the folders in which it looks for CNI. CRI-O prints none of it.
     """
     with _asking(socket) as stub:
-        version = await stub.Version(pb.VersionRequest(), timeout=_SECONDS)
-        status = await stub.Status(pb.StatusRequest(verbose=True), timeout=_SECONDS)
+        version = await answered(stub.Version(pb.VersionRequest(), timeout=_SECONDS))
+        status = await answered(stub.Status(pb.StatusRequest(verbose=True), timeout=_SECONDS))
     cdi = _cdi(_document(status.info, "config"))
     cni = _cni(_document(status.info, "cniconfig"))
     return Runtime(version.runtime_name, version.runtime_version, *cdi, *cni)
@@ -61,7 +57,7 @@ async def read_sandboxes(socket: Path) -> tuple[PodSandbox, ...]:
     store then (internal/cri/server/sandbox_run.go). Until then it is not listed at all.
     """
     with _asking(socket) as stub:
-        answer = await stub.ListPodSandbox(pb.ListPodSandboxRequest(), timeout=_SECONDS)
+        answer = await answered(stub.ListPodSandbox(pb.ListPodSandboxRequest(), timeout=_SECONDS))
     return tuple(
         PodSandbox(
             container=ContainerId(one.id),
@@ -82,7 +78,7 @@ async def read_netns(socket: Path, container: ContainerId) -> str:
     """
     with _asking(socket) as stub:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=container, verbose=True)
-        answer = await stub.PodSandboxStatus(request, timeout=_SECONDS)
+        answer = await answered(stub.PodSandboxStatus(request, timeout=_SECONDS))
     spec = _document(answer.info, "info").get("runtimeSpec")
     linux = spec.get("linux") if isinstance(spec, dict) else None
     spaces = linux.get("namespaces") if isinstance(linux, dict) else None
@@ -97,21 +93,11 @@ async def read_netns(socket: Path, container: ContainerId) -> str:
 @contextmanager
 def _asking(socket: Path) -> Iterator[RuntimeServiceStub]:
     """The calls of the runtime, with their errors as Unavailable."""
-    channel = Channel(path=str(socket))
     try:
-        yield RuntimeServiceStub(channel)
-    except GRPCError as error:
-        raise _unavailable(socket, error.message or error.status.name) from error
-    except TimeoutError as error:
-        raise _unavailable(socket, "no answer in time") from error
-    except OSError as error:
-        raise _unavailable(socket, error.strerror or str(error)) from error
-    except (StreamTerminatedError, ProtocolError) as error:
-        raise _unavailable(socket, str(error) or type(error).__name__) from error
-    except (DecodeError, AssertionError, NotImplementedError) as error:
-        raise _unavailable(socket, "the answer cannot be read") from error
-    finally:
-        channel.close()
+        with calling(socket) as channel:
+            yield RuntimeServiceStub(channel)
+    except CallFailed as failure:
+        raise _unavailable(socket, failure.reason) from failure
 
 
 def _unavailable(socket: Path, reason: str) -> Unavailable:

@@ -17,7 +17,7 @@ import structlog
 
 from kube_rdma.adapters.files.device_info import FOLDER, DeviceInfoFolder
 from kube_rdma.adapters.journal.disk import Folder
-from kube_rdma.adapters.journal.format import BINDINGS, FUNCTIONS, POOLS
+from kube_rdma.adapters.journal.format import BINDINGS, FUNCTIONS, POOLS, RAILS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.device_nodes import FOLDER as CHAR_FOLDER
 from kube_rdma.adapters.kernel.device_nodes import CharNodes, missing
@@ -31,25 +31,32 @@ from kube_rdma.adapters.kernel.sysfs.port_watch import read_states
 from kube_rdma.adapters.kubelet.folders import FIXED, KNOWN, Folders, find_folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.registry import Registry, serve
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_runtime
-from kube_rdma.model.binding import PodName
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function import MadeFunctions
-from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import AppliedPools
+from kube_rdma.model.rails import RailRecord
 from kube_rdma.model.runtime import Runtime
-from kube_rdma.programs.agent.dependencies import AgentDependencies, PodNetworkService
+from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies
+from kube_rdma.programs.agent.device_plugin.rails import NodeRails
+from kube_rdma.programs.agent.late_binding.asked_again import AskedAgain
+from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies, always
 from kube_rdma.programs.agent.late_binding.late import Late, Never
 from kube_rdma.programs.agent.node.kernel_events import Announcements, KernelSources
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
 from kube_rdma.programs.agent.virtual_functions import BOOT_ID, Sources
+from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.late_binding.cdi import KUBELET, cdi_works
 
 if TYPE_CHECKING:
+    from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
+    from kube_rdma.adapters.cluster.objects import Cluster
+    from kube_rdma.adapters.cluster.pods import Pods
+    from kube_rdma.programs.agent.pod_networks.service import NodeNetworks
 
 HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for the agent, if it is
 CHAR_NODES = HOST_DEV / CHAR_FOLDER
@@ -80,6 +87,7 @@ class AgentOptions:
     registry: Registry
     places: AgentPlaces
     networks: bool = False
+    startup_taint: bool = False  # take it off this node
     namespace: str = "kube-rdma"  # of own objects
 
 
@@ -89,7 +97,7 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
     root = options.places.kubelet_root
     folders = find_folders(KNOWN if root is None else (root, FIXED))
     kubelet = KubeletView(PodResources(folders.pod_resources) if folders.pod_resources else None)
-    kept = KeptSurvey()
+    kept = KeptSurvey(partial(take_survey, brief=True))
     doors = AgentDependencies(
         config=options.config,
         kernel=_kernel(kept),
@@ -104,6 +112,7 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
         doors = replace(
             doors, functions=_functions(options, stack), applied=partial(_applied, options, stack)
         )
+        doors = replace(doors, rails=NodeRails(partial(_rails, options, stack)))
         yield await _with_node(doors, options, folders, kept, stack)
 
 
@@ -117,62 +126,78 @@ async def _with_node(
     """The doors of role `node` too: the API server, and late binding where it works."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
     from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
     from kube_rdma.programs.agent.node.online import Online
+    from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 
     assert options.node
     cluster = await stack.enter_async_context(connect(options.kubeconfig))
     version = await _kubelet_version(Nodes(cluster), options.node)
-    pods = Pods(cluster)
+    notices = Notices()
 
-    async def read_pod(name: PodName) -> PodState | None:
-        return await pods.read(name.namespace, name.name)
+    async def ask() -> tuple[bool, str]:
+        return cdi_works(version, await _runtime(options.places.runtime_socket, notices))
 
-    works, why = cdi_works(version, await _runtime(options.places.runtime_socket))
-    if works and folders.pod_resources is None:
-        works, why = False, "the kubelet's pod-resources socket is not mounted"
-    late: Late = Never(why)
-    networks: PodNetworkService | None = None
-
-    async def concerned(pod: PodState) -> bool:
-        return networks is None or await networks.concerned(pod)
-
-    node = Online(cluster, options.node)
-    if works:
-        late = _binder(replace(doors, node=node), options, (read_pod, concerned), stack)
+    events = Events(cluster, options.node)
+    doors = replace(doors, node=Online(cluster, options.node, events))
+    if options.startup_taint:
+        doors = replace(doors, startup=StartupTaint(Nodes(cluster), options.node))
     if options.networks:
-        from kube_rdma.programs.agent.pod_networks.service import Machine, NetworkSite, NodeNetworks
+        doors = replace(doors, networks=_networks(options, cluster, events, doors, kept))
+    make = partial(_binder, doors, options, Pods(cluster), stack)
+    late = await _late(ask, make, asked=folders.pod_resources is not None)
+    return replace(doors, late=late)
 
-        places = options.places
-        site = NetworkSite(
-            *(options.node, options.namespace, places.host, places.state_dir, places.socket),
-            runtime=places.runtime_socket,
-        )
-        machine = Machine(kept, infos=doors.device_infos)
-        networks = NodeNetworks(site, cluster, doors.kubelet, late, machine)
-    return replace(doors, node=node, late=late, networks=networks)
+
+async def _late(
+    ask: Callable[[], Awaitable[tuple[bool, str]]], make: Callable[[], Late], *, asked: bool
+) -> Late:
+    """Late binding where it works now, else as soon as the runtime says that it does."""
+    if not asked:
+        return Never("the kubelet's pod-resources socket is not mounted")
+    works, why = await ask()
+    return make() if works else AskedAgain(why, ask, make)
+
+
+def _networks(
+    options: AgentOptions,
+    cluster: Cluster,
+    events: Events,
+    doors: AgentDependencies,
+    kept: KeptSurvey,
+) -> NodeNetworks:
+    """Pod networks, which nobody serves yet."""
+    from kube_rdma.programs.agent.pod_networks.service import Machine, NetworkSite, NodeNetworks
+
+    assert options.node
+    places = options.places
+    site = NetworkSite(
+        node=options.node,
+        namespace=options.namespace,
+        host=places.host,
+        state=places.state_dir,
+        socket=places.socket,
+        runtime=places.runtime_socket,
+    )
+    machine = Machine(kept, infos=doors.device_infos, rails=doors.rails)
+    return NodeNetworks(site, cluster, events, doors.kubelet, machine)
 
 
 def _binder(
-    doors: AgentDependencies,
-    options: AgentOptions,
-    pods: tuple[
-        Callable[[PodName], Awaitable[PodState | None]], Callable[[PodState], Awaitable[bool]]
-    ],
-    stack: AsyncExitStack,
+    doors: AgentDependencies, options: AgentOptions, pods: Pods, stack: AsyncExitStack
 ) -> Binder:
-    read_pod, concerned = pods
     journal = stack.enter_context(Journal(Folder(options.places.state_dir / "bindings"), BINDINGS))
     to = BinderDependencies(
-        journal,
-        CdiFolder(options.places.cdi_dir),
-        doors.kubelet,
-        read_pod,
-        doors.kernel.links_inside,
-        options.networks,
-        concerned,
-        doors.node.journal,
+        journal=journal,
+        cdi=CdiFolder(options.places.cdi_dir),
+        kubelet=doors.kubelet,
+        pods=pods,
+        links_inside=doors.kernel.links_inside,
+        networks=options.networks,
+        concerned=doors.networks.concerned if doors.networks else always,
+        tell=doors.node.journal,
     )
     return Binder(to)
 
@@ -192,6 +217,11 @@ def _applied(options: AgentOptions, stack: AsyncExitStack) -> Journal[AppliedPoo
     return stack.enter_context(Journal(Folder(options.places.state_dir / "pools"), POOLS))
 
 
+def _rails(options: AgentOptions, stack: AsyncExitStack) -> Journal[RailRecord]:
+    """The memory of which card is on which rail: an address of another rail leads nowhere."""
+    return stack.enter_context(Journal(Folder(options.places.state_dir / "rails"), RAILS))
+
+
 async def _kubelet_version(nodes: Nodes, name: str) -> str | None:
     """The kubelet's version; while it is unknown, the oldest that does what is needed.
 
@@ -206,12 +236,15 @@ async def _kubelet_version(nodes: Nodes, name: str) -> str | None:
     return node.kubelet_version if node else None
 
 
-async def _runtime(socket: Path) -> Runtime | None:
+async def _runtime(socket: Path, notices: Notices) -> Runtime | None:
     try:
-        return await read_runtime(socket)
+        runtime = await read_runtime(socket)
     except Unavailable as error:
-        log.warning("container runtime features unknown", why=str(error))
+        for why in notices.news("runtime", str(error)):
+            log.warning("container runtime features unknown", why=why)
         return None
+    notices.over("runtime")
+    return runtime
 
 
 def _kernel(kept: KeptSurvey) -> KernelSources:
@@ -222,8 +255,12 @@ def _kernel(kept: KeptSurvey) -> KernelSources:
     states = partial(read_states, Path("/sys"))
     if not HOST_DEV.is_dir():
         return KernelSources(
-            kept.take, announcements, links_inside=links_inside, port_states=states
+            kept.take,
+            announcements,
+            links_inside=links_inside,
+            port_states=states,
+            uses=read_uses,
         )
     announcements.append(("device nodes", partial(CharNodes, CHAR_NODES)))
     gone = partial(missing, folder=CHAR_NODES)
-    return KernelSources(kept.take, announcements, gone, links_inside, states)
+    return KernelSources(kept.take, announcements, gone, links_inside, states, read_uses)

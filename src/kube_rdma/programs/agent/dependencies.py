@@ -8,37 +8,28 @@ process knows nothing of the earlier modes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.adapters.kubelet.service import Answers
-from kube_rdma.model.pod import PodState
-from kube_rdma.model.pool import Offer, Pool
+from kube_rdma.model.pool import Offer
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.mode_changes import OpenJournal
+from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.programs.agent.late_binding.late import Late, Never
 from kube_rdma.programs.agent.node.interface import Alone, NodeSide
 from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.agent.virtual_functions import Sources
 
+if TYPE_CHECKING:
+    from kube_rdma.programs.agent.node.startup_taint import StartupTaint
+    from kube_rdma.programs.agent.pod_networks.service import NodeNetworks
+
 Serve = Callable[[Offer, Answers], Served]
-
-
-class PodNetworkService(Protocol):
-    """Pod networks beside the plugin; programs/agent/pod_networks/service."""
-
-    def offered(self, pools: Mapping[str, Pool], withdrawn: Sequence[str] = ()) -> None:
-        """Take note of what the kubelet is offered now, and of what pods hold nevertheless."""
-
-    async def concerned(self, pod: PodState) -> bool:
-        """Whether one of the networks that a pod asks for is for kube-rdma to make."""
-
-    async def run(self) -> None:
-        """Serve until cancelled."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +43,8 @@ class AgentDependencies:
     node: NodeSide = field(default_factory=Alone)
     late: Late = field(default_factory=lambda: Never("the agent runs without role node"))
     device_infos: DeviceInfoFolder | None = None
-    networks: PodNetworkService | None = None
+    networks: NodeNetworks | None = None  # pod networks beside the plugin
     functions: Sources | None = None  # None: virtual functions are nobody's wish here
     applied: OpenJournal | None = None
+    rails: NodeRails = field(default_factory=NodeRails)
+    startup: StartupTaint | None = None  # None: the agent touches no taint

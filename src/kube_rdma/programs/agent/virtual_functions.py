@@ -86,7 +86,7 @@ class VirtualFunctions:
         pools: Mapping[str, Pool],
     ) -> float | None:
         """Begin what can be done now; the seconds after which to look again in any case."""
-        if self._task and not self._task.done():
+        if self.busy:
             return None  # its end is a change
         if self._ours is None and wishes:
             self._ours = await self._recalled()
@@ -113,6 +113,11 @@ class VirtualFunctions:
         """The functions that are to be removed, so that nobody gets them any more."""
         return self._gone_soon
 
+    @property
+    def busy(self) -> bool:
+        """Whether some are being made or removed; another look follows when that is done."""
+        return self._task is not None and not self._task.done()
+
     async def _uses(self, interfaces: Collection[str]) -> Mapping[str, Use]:
         """What the interfaces are used for; nothing of them while the kernel does not say."""
         if not interfaces:
@@ -136,8 +141,7 @@ class VirtualFunctions:
         for physical in adopted:
             await self._answer_for(physical)
         await asyncio.gather(*map(self._make, due))
-        if due:
-            self._changed()
+        self._changed()
 
     async def _make(self, act: SetFunctions) -> None:
         begin = asyncio.get_running_loop().time()

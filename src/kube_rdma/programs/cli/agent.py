@@ -85,6 +85,12 @@ FOLDER = click.Path(path_type=Path)
     "host's CNI folders.",
 )
 @click.option(
+    "--startup-taint",
+    is_flag=True,
+    help="With role node: take the taint kube-rdma.io/starting:NoSchedule off this node when every "
+    "resource is there. Needs the right to patch nodes.",
+)
+@click.option(
     "--namespace",
     envvar="POD_NAMESPACE",
     default="kube-rdma",
@@ -129,6 +135,8 @@ def agent(
         raise click.UsageError("role node works beside role plugin: give --role plugin too")
     if more["networks"] and "node" not in roles:
         raise click.UsageError("--networks is what role node does: give --role node too")
+    if more["startup_taint"] and "node" not in roles:
+        raise click.UsageError("--startup-taint is what role node does: give --role node too")
     if "node" in roles and not node_name:
         raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
     more["runtime_socket"] = more["runtime_socket"] or find_socket()
@@ -138,6 +146,7 @@ def agent(
         kubeconfig=kubeconfig,
         registry=Registry(more.pop("registry")),
         networks=more.pop("networks"),
+        startup_taint=more.pop("startup_taint"),
         namespace=more.pop("namespace"),
         places=AgentPlaces(**more),
     )

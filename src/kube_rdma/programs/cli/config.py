@@ -117,12 +117,14 @@ def _show(configuration: Config, on_node: OnNode | None, title: str, output: str
 
 def _on_node(configuration: Config, sysfs: Path | None) -> OnNode:
     """What the pools are on this node, or on that of a recorded tree."""
-    from kube_rdma.programs.survey import take_survey
+    from kube_rdma.programs.survey import take_survey, with_uses
     from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
-    from kube_rdma.rules.pools.selection import why_not
+    from kube_rdma.rules.pools.selection import asked_uses, why_not
     from kube_rdma.views.pools import OnNode, PoollessCard
 
     survey = take_survey(sysfs)
+    if sysfs is None and asked_uses(configuration.pools):
+        survey = with_uses(survey)
     facts = NodeFacts(survey, node_cards(survey), configuration.pools, configuration.functions)
     verdict = evaluate(facts)
     functions = {card.function.seat.pci: card.function for card in verdict.cards if card.function}

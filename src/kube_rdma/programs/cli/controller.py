@@ -26,10 +26,13 @@ import click
 def controller(kubeconfig: Path | None, namespace: str) -> None:
     """Take back the addresses of nodes that are gone, and tell how full pools are.
 
+    Evict pods that run without their networks, whose agents ask for it.
+
     Runs until SIGTERM or SIGINT. Two at a time do no harm.
     """
     from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.programs import logs
+    from kube_rdma.programs.evictions import Evictions
     from kube_rdma.programs.ipam.gc import run_patrol
     from kube_rdma.programs.ipam.report import Reporter
     from kube_rdma.programs.process import until_signal
@@ -38,6 +41,7 @@ def controller(kubeconfig: Path | None, namespace: str) -> None:
         async with connect(kubeconfig) as cluster, asyncio.TaskGroup() as tasks:
             tasks.create_task(run_patrol(cluster, namespace))
             tasks.create_task(Reporter(cluster, socket.gethostname()).run())
+            tasks.create_task(Evictions(cluster, socket.gethostname()).run())
 
     logs.configure()
     asyncio.run(until_signal(run()))

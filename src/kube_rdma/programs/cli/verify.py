@@ -82,12 +82,14 @@ def verified(
 
     Raise Refused when there is none to try.
     """
-    from kube_rdma.programs.selftest import selftest
+    from kube_rdma.programs.selftest import selftest, this_system
     from kube_rdma.rules.selftest import trials
     from kube_rdma.views.selftest import Table, dry_run, summary
+    from kube_rdma.views.selftest_report import report
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
-    tried = trials(doors.look(), asked)
+    scene = doors.look()
+    tried = trials(scene, asked)
     if not yes:
         say(dry_run(tried, width))
         _refuse_nothing(tried)
@@ -97,6 +99,8 @@ def verified(
     outcomes = selftest(asked, doors, lambda one: say(table.row(one)))
     say("")
     say(summary(outcomes, width))
+    say("")
+    say(report(this_system(), scene, outcomes, width))
     _refuse_nothing(tried)
     return _all_passed(outcomes)
 

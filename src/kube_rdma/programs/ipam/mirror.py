@@ -27,7 +27,8 @@ class Mirror(Generic[V]):
     """One kind. `read` makes the value and may refuse an object.
 
     `values` are what is understood, `faults` say why the others are not. `synced` is set when all
-    was told once, `trouble` says why nothing is known now, "" while all is well.
+    was told once, `tried` when the first attempt has ended, well or not. `trouble` says why nothing
+    is known now, "" while all is well.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Mirror(Generic[V]):
         self.values: dict[str, V] = {}
         self.faults: dict[str, KubeRdmaError] = {}
         self.synced = asyncio.Event()
+        self.tried = asyncio.Event()
         self.trouble = ""
         self._kind, self._where = kind, where
         self._read, self._changed = read, changed
@@ -103,3 +105,4 @@ class Mirror(Generic[V]):
             log.warning("watch interrupted", kind=self._kind.kind, why=why)
         if not self.trouble:
             self.synced.set()
+        self.tried.set()

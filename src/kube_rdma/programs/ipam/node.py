@@ -9,8 +9,7 @@ nobody cancels: half a request would leave a want on a board.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -40,8 +39,7 @@ from kube_rdma.programs.ipam.ledger import Ledger
 from kube_rdma.programs.ipam.mirror import Mirror
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Handler, Runner
-from kube_rdma.rules.ipam import agent as serve
-from kube_rdma.rules.ipam import effects
+from kube_rdma.rules.ipam import agent, effects
 from kube_rdma.rules.ipam.cells import Zone, zones, zones_for
 from kube_rdma.rules.ipam.grant import Granted, describe_loss
 from kube_rdma.rules.ipam.node_state import load, lost, spare
@@ -143,7 +141,7 @@ class NodeAddresses:
                 raise fault
         before = self._runner.refusal
         try:
-            granted = await self._serve(serve.add(self._desk, request))
+            granted = await self._serve(agent.add(self._desk, request))
         except (Refused, Unavailable) as error:
             refusal = self._runner.refusal
             if refusal and refusal is not before:  # else the pool only looks full
@@ -155,7 +153,7 @@ class NodeAddresses:
 
     async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
         """As Giver.delete; works without the API server."""
-        await self._serve(serve.delete(self._desk, container, interface))
+        await self._serve(agent.delete(self._desk, container, interface))
 
     def now(self) -> float:
         """As Giver.now."""
@@ -163,7 +161,7 @@ class NodeAddresses:
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
         """As Giver.collect; works without the API server."""
-        await self._serve(serve.collect(self._desk, living, since))
+        await self._serve(agent.collect(self._desk, living, since))
 
     async def check(self) -> tuple[Broken, ...]:
         """As Giver.check."""
@@ -216,9 +214,9 @@ class NodeAddresses:
         try:
             await self._ledger.refuse_foreign()
             if self._entered.is_set():
-                await self._runner.run(serve.renew(self._desk))
+                await self._runner.run(agent.renew(self._desk))
             else:
-                await self._runner.run(serve.enter(self._desk))
+                await self._runner.run(agent.enter(self._desk))
                 self._entered.set()
                 log.info("address assignment enabled", node=self._node)
         except KubeRdmaError as error:
@@ -236,13 +234,15 @@ class NodeAddresses:
         while True:
             self._low.clear()
             try:
-                await self._runner.run(serve.tick(self._desk))
+                await self._runner.run(agent.tick(self._desk))
             except KubeRdmaError as error:
                 log.debug("address upkeep interrupted", why=str(error))
             for sentence in self._notices.news("lost", *map(str, self._lost())):
                 log.error("address lost", why=sentence)
             await asyncio.sleep(self._pace.tick / _TICKS)
-            await _first(self._low.wait(), self._pace.tick)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pace.tick):
+                    await self._low.wait()
 
     async def _list(self, _: effects.ListBlocks) -> dict[Cell, Block]:
         """Begin to watch the blocks again: the watch's own list is the one that is asked for."""
@@ -251,8 +251,9 @@ class NodeAddresses:
         blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block, self._block_changed)
         follow = blocks.follow(self._doors.cluster, self._pace.pause)
         self._watching = self._tasks.create_task(follow)
-        if not await _first(blocks.synced.wait(), self._pace.call):
-            raise Unavailable(blocks.trouble or "The API server does not list the blocks.")
+        await blocks.tried.wait()
+        if blocks.trouble:
+            raise Unavailable(blocks.trouble)
         return {block.cell: block for block in blocks.values.values()}
 
     def _block_changed(self, old: Block | None, new: Block | None) -> None:
@@ -295,13 +296,3 @@ class NodeAddresses:
 def _pool(stored: Stored[Any, Any]) -> _Pool:
     value = ipam_objects.pool(stored)
     return _Pool(value, zones(value), ipam_objects.board(stored))
-
-
-async def _first(waiting: Coroutine[Any, Any, object], seconds: float) -> bool:
-    """Whether it came within the seconds."""
-    try:
-        async with asyncio.timeout(seconds):
-            await waiting
-    except TimeoutError:
-        return False
-    return True

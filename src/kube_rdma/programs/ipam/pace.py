@@ -19,14 +19,13 @@ def boot_time() -> float:
 class IpamTiming:
     """Tests have their own.
 
-    `call` is how long one call to the API server may take, `tick` how often a node looks after
-    what no request waits for, `patrol` how often the controller looks. `pause` says how long to
-    wait after so many failures, counted from 0.
+    `tick` is how often a node looks after what no request waits for, `patrol` how often the
+    controller looks. `pause` says how long to wait after so many failures, counted from 0. How long
+    one call may take is adapters/cluster's to say: it counts silence, which no clock here can.
     """
 
     timing: Timing = field(default_factory=Timing)
     clock: Callable[[], float] = boot_time
-    call: float = 10.0
     tick: float = 1.0
     patrol: float = 5.0
     pause: Callable[[int], float] = full_jitter

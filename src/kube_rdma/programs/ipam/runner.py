@@ -2,9 +2,9 @@
 API server and the journal are spoken to.
 
 Here stands what the rules rely on. A read that fails throws Unavailable into its talk, whatever the
-reason. A write never raises: everything but a plain success is None. A call that takes too long is
-cancelled, so its answer cannot come later; for a write the outcome is then unknown, which is None
-too.
+reason. A write never raises: everything but a plain success is None. The client gives up a server
+that is silent (adapters/cluster/silence) and hangs up, so no answer can come later; for a write the
+outcome is then unknown, which is None too.
 """
 
 from __future__ import annotations
@@ -93,12 +93,7 @@ class Runner:
 
     async def _read(self, reading: Awaitable[T]) -> T:
         try:
-            async with asyncio.timeout(self._pace.call):
-                return await reading
-        except TimeoutError:
-            raise Unavailable(
-                f"The API server did not answer within {self._pace.call:g} s."
-            ) from None
+            return await reading
         except KubeRdmaError as error:
             raise Unavailable(str(error)) from error
 
@@ -133,9 +128,8 @@ class Runner:
     async def _attempt(self, writing: Awaitable[T]) -> T | None:
         """The result of a write, None when it is unknown; raise Refused alone."""
         try:
-            async with asyncio.timeout(self._pace.call):
-                return await writing
+            return await writing
         except Refused:
             raise
-        except (TimeoutError, KubeRdmaError):
+        except KubeRdmaError:
             return None

@@ -4,13 +4,17 @@ The attachments say which ranges there are; each compiles to the IPPool that the
 will mean to the agent (api/ip_conf). Addresses of pods that live are excluded from these pools,
 since no agent knows those pods: nobody gives such an address away, however long it lasts.
 Done again, the addresses of pods that have ended come free. The same twice changes nothing.
+
+A pool of whereabouts is named by its range, and before that by its network, its node or both: with
+`node_slice_size` each node has a slice of the range as a pool of its own. Nothing tells a node's
+name from a network's, so an address is kept in every network of the attachments that it may be of.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_network
+from ipaddress import ip_interface
 
 import msgspec
 
@@ -25,7 +29,16 @@ from kube_rdma.api.document import Value
 from kube_rdma.api.ip_words import address as read_address
 from kube_rdma.api.object_document import of_value
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ip import Address, Block, IPPool, NetworkName, NodeName, PoolName, Span
+from kube_rdma.model.ip import (
+    Address,
+    Block,
+    IPPool,
+    NetworkName,
+    NodeName,
+    PoolName,
+    Span,
+    Subnet,
+)
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.ipam.blocks import held
 from kube_rdma.rules.ipam.cells import cell_of, mask, zones
@@ -102,10 +115,11 @@ def read(
     reservations: Iterable[Stored[ReservationSpec, None]],
 ) -> Legacy:
     """All that whereabouts left, as values."""
-    ours, notes, faults = _attachments(attachments)
+    ours, sliced, notes, faults = _attachments(attachments)
+    slicing = [ours[name] for name in sliced]
     allocated: dict[tuple[NetworkName, Address], Allocated] = {}
     for pool in pools:
-        for allocation in _allocations(pool, faults):
+        for allocation in _allocations(pool, slicing, tuple(ours.values()), faults):
             allocated.setdefault((allocation.network, allocation.address), allocation)
     networks = {one.network for one in ours.values()} | {
         each.network for each in allocated.values()
@@ -168,8 +182,10 @@ def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> Migratio
 
 def _attachments(
     attachments: Iterable[Stored[AttachmentSpec, None]],
-) -> tuple[dict[PoolName, IPPool], list[str], list[str]]:
+) -> tuple[dict[PoolName, IPPool], set[PoolName], list[str], list[str]]:
+    """The pools that they mean, which of these nodes had slices of, notes and faults."""
     pools: dict[PoolName, IPPool] = {}
+    sliced: set[PoolName] = set()
     notes: list[str] = []
     faults: list[str] = []
     for attachment in attachments:
@@ -184,14 +200,15 @@ def _attachments(
                 continue
             try:
                 ipam_config = ip_conf.load(of_value(plugin, source))
-                if ipam_config.pool:
-                    zones(ipam_config.pool)
-                    pools[ipam_config.pool.name] = ipam_config.pool
+                if pool := ipam_config.pool:
+                    zones(pool)
+                    pools[pool.name] = pool
+                    sliced |= {pool.name} if _is_sliced(plugin) else set()
             except Refused as error:
                 faults += str(error).splitlines()
                 continue
             notes += [f"{source}: {note}" for note in ipam_config.notes]
-    return pools, notes, faults
+    return pools, sliced, notes, faults
 
 
 def _plugins(conf: Value) -> list[dict[str, Value]]:
@@ -207,34 +224,72 @@ def _is_whereabouts(plugin: Mapping[str, Value]) -> bool:
     return isinstance(ipam, dict) and ipam.get("type") == "whereabouts"
 
 
-def _allocations(pool: Stored[WhereaboutsPoolSpec, None], faults: list[str]) -> list[Allocated]:
+def _is_sliced(plugin: Mapping[str, Value]) -> bool:
+    ipam = plugin.get("ipam")
+    return isinstance(ipam, dict) and bool(ipam.get("node_slice_size"))
+
+
+def _allocations(
+    pool: Stored[WhereaboutsPoolSpec, None],
+    sliced: Sequence[IPPool],
+    attached: Sequence[IPPool],
+    faults: list[str],
+) -> list[Allocated]:
     source = f"whereabouts IPPool {pool.name}"
     try:
-        subnet = ip_network(pool.spec.range, strict=False)
+        first = ip_interface(pool.spec.range)
     except ValueError:
         faults.append(f"{source}: spec.range {pool.spec.range!r} is not a subnet")
         return []
     written = pool.spec.range.replace("/", "-").replace(":", "-")
-    if pool.name == written:
-        network = _UNNAMED
-    elif pool.name.endswith(f"-{written}"):
-        network = NetworkName(pool.name.removesuffix(f"-{written}"))
-    else:
-        faults.append(
-            f"{source}: the name is not that of range {pool.spec.range}; slices of nodes are not "
-            "migrated"
-        )
+    if pool.name != written and not pool.name.endswith(f"-{written}"):
+        faults.append(f"{source}: the name does not end in that of its range {pool.spec.range}")
         return []
+    networks = _networks(pool.name.removesuffix(written)[:-1], first.network, sliced, attached)
     allocations = []
     for offset, allocation in pool.spec.allocations.items():
-        distance = int(offset) if offset.isdecimal() else subnet.num_addresses
-        if distance >= subnet.num_addresses:
+        # As whereabouts counts: from the address that is written, not from the first of its subnet.
+        number = int(first.ip) + int(offset) if offset.isdecimal() else -1
+        if not 0 <= number - int(first.network.network_address) < first.network.num_addresses:
             faults.append(f"{source}: allocation {offset!r} lies outside of {pool.spec.range}")
             continue
-        at = subnet[distance]
+        at = first.network[number - int(first.network.network_address)]
         where = f"{source}, allocation {offset}"
-        allocations.append(Allocated(network, at, allocation.podref, allocation.ifname, where))
+        allocations += [
+            Allocated(network, at, allocation.podref, allocation.ifname, where)
+            for network in networks
+        ]
     return allocations
+
+
+def _networks(
+    prefix: str, subnet: Subnet, sliced: Sequence[IPPool], attached: Sequence[IPPool]
+) -> tuple[NetworkName, ...]:
+    """What may be the network of a pool whose name has `prefix` before its range.
+
+    ``blue``, ``node-1``, ``blue-node-1``, or nothing; `sliced` are those of the attached pools that
+    nodes have parts of.
+    """
+    if not prefix:
+        return (_UNNAMED,)
+    is_own = any(
+        pool.network == prefix and subnet in (one.subnet for one in pool.ranges)
+        for pool in attached
+    )
+    of_nodes = [
+        pool.network
+        for pool in sliced
+        if (pool.network == _UNNAMED or prefix.startswith(f"{pool.network}-"))
+        and any(_is_part(subnet, one.subnet, or_all=not is_own) for one in pool.ranges)
+    ]
+    own = [NetworkName(prefix)] if is_own or not of_nodes else []
+    return tuple(dict.fromkeys((*own, *of_nodes)))
+
+
+def _is_part(subnet: Subnet, whole: Subnet, *, or_all: bool) -> bool:
+    """Whether a subnet is in another one, perhaps of another family; `or_all`: or all of it."""
+    is_within = subnet.network_address in whole and subnet.broadcast_address in whole
+    return is_within and (or_all or subnet != whole)
 
 
 def _reservation(

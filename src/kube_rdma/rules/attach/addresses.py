@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kube_rdma.model.attachment import Given, GivenAddress, NetworkRoute
+from kube_rdma.model.attachment import Given, InterfaceAddress, NetworkRoute
 from kube_rdma.model.ip import InterfaceName, IPPool, Lease, Owner, Route
 from kube_rdma.model.pod import PodState
 
@@ -16,7 +16,9 @@ from kube_rdma.model.pod import PodState
 def given(interface: InterfaceName, leases: Sequence[Lease], pool: IPPool) -> Given:
     """Addresses and routes of an interface, out of the leases of its container."""
     own = [one for one in leases if one.interface == interface]
-    addresses = tuple(GivenAddress(one.address, one.subnet.prefixlen, one.gateway) for one in own)
+    addresses = tuple(
+        InterfaceAddress(one.address, one.subnet.prefixlen, one.gateway) for one in own
+    )
     routes = tuple(
         NetworkRoute(one.to, one.via)
         for one in pool.routes

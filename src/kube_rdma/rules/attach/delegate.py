@@ -12,15 +12,12 @@ from ipaddress import ip_interface
 from itertools import count
 
 from kube_rdma.model.attachment import Attached, GrantedShare, HostNetwork, NetworkSeat, Plan, Wish
-from kube_rdma.model.binding import Edits, HeldShare
 from kube_rdma.model.card import Card
-from kube_rdma.model.cni import CniInterface, CniResult, Dns, LinkAddress, LinkRoute
-from kube_rdma.model.device import Device
+from kube_rdma.model.cni import CniInterface, CniResult, LinkAddress, LinkRoute
 from kube_rdma.model.pool import Bind
 from kube_rdma.model.step import AddRoute, AddRule, MakeRdma
 from kube_rdma.rules.attach.plan import FIRST_TABLE
 from kube_rdma.rules.attach.requests import refused
-from kube_rdma.rules.attach.result import char_paths
 from kube_rdma.rules.attach.seats import seats, soft_links
 
 
@@ -64,21 +61,7 @@ def device_names(plan: Plan, granted: Sequence[GrantedShare]) -> tuple[str, ...]
     return made or tuple(name for card in cards if card.id == plan.card for name in _own(card))
 
 
-def edits(
-    interfaces: Sequence[tuple[Plan, Sequence[str]]],
-    devices: Sequence[Device],
-    rdma_cm: str | None,
-) -> dict[HeldShare, Edits]:
-    """By share the device nodes of its interfaces, each of which comes with its RDMA devices."""
-    paths: dict[HeldShare, set[str]] = {}
-    for plan, names in interfaces:
-        device_nodes = char_paths([one for one in devices if one.name in names], rdma_cm)
-        if plan.held and device_nodes:
-            paths.setdefault(plan.held, set()).update(device_nodes)
-    return {held: Edits(tuple(sorted(device_nodes))) for held, device_nodes in paths.items()}
-
-
-def result(plan: Plan, attached: Attached, netns: str, dns: Dns | None) -> CniResult:
+def result(plan: Plan, attached: Attached, netns: str) -> CniResult:
     """The answer to ADD: an interface of the pod, its addresses, and its routes in the main table.
 
     Default routes are the caller's to set.
@@ -95,7 +78,7 @@ def result(plan: Plan, attached: Attached, netns: str, dns: Dns | None) -> CniRe
             for one in plan.addresses
         ),
         routes=tuple(LinkRoute(step.to, step.via) for step in routes),
-        dns=dns,
+        dns=attached.dns,
     )
 
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from kube_rdma.model.attachment import (
     Attached,
-    GivenAddress,
     GrantedShare,
     HostNetwork,
+    InterfaceAddress,
     NetworkKind,
     Plan,
     PluginResult,
@@ -103,7 +103,7 @@ def attached(
                 mac=link.mac,
                 mtu=link.mtu,
                 addresses=tuple(
-                    GivenAddress(address, prefix)
+                    InterfaceAddress(address, prefix)
                     for address, prefix in link.addresses
                     if not address.is_link_local
                 ),

@@ -28,8 +28,8 @@ def wanted(
 ) -> tuple[str, ...] | None:
     """The names of all interfaces that planning looks at; None where a name cannot be found.
 
-    Those of the pod's cards, those that the networks name, and of a virtual function also that of
-    its physical one.
+    Those of the pod's cards with their bonds, those that the networks name, and of a virtual
+    function also that of its physical one.
     """
     on = {one.seat.pci: [each.name for each in one.netdevs] for one in survey.functions}
     above = {one.seat.pci: one.seat.physical_function for one in survey.functions}
@@ -47,6 +47,10 @@ def wanted(
             return None  # a MAC, or a card that is not known
     physical = [above[at[name]] for name in interfaces if name in at]
     interfaces += [name for pci in physical if pci for name in on.get(pci, ())]
+    bonds = {
+        each.name: each.master for one in survey.functions for each in one.netdevs if each.bonded
+    }
+    interfaces += [bond for name in interfaces if (bond := bonds.get(name))]
     return tuple(dict.fromkeys(interfaces))
 
 

@@ -27,7 +27,12 @@ from kube_rdma.model.attachment import (
     Wish,
 )
 from kube_rdma.model.card import Card
-from kube_rdma.model.function_step import FunctionSettings, RebindFunction, SetFunction
+from kube_rdma.model.function_step import (
+    FunctionSettings,
+    LinkState,
+    RebindFunction,
+    SetFunction,
+)
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
@@ -42,6 +47,30 @@ def with_guids(wish: Wish, wanted: FunctionSettings) -> FunctionSettings:
     """The settings with the GUID that the pod asks for."""
     request = guids.asked(wish)
     return replace(wanted, node_guid=request[1], port_guid=request[1]) if request else wanted
+
+
+def with_link(link: HostLink, wanted: FunctionSettings) -> FunctionSettings:
+    """The settings with the link of the card, where nobody asks for another.
+
+    mlx5 makes functions of InfiniBand whose link is down (mlx5_ib_get_vf_config tells it).
+    """
+    down = link.settings is not None and link.settings.link_state is LinkState.DISABLE
+    if link.link_type == _INFINIBAND and wanted.link_state is None and down:
+        return replace(wanted, link_state=LinkState.AUTO)
+    return wanted
+
+
+def awaits_port(seat: NetworkSeat) -> bool:
+    """Whether the pod has to wait for the port of its function.
+
+    A card's own port was judged with the card; that of a virtual function comes up only when the
+    subnet manager knows of it.
+    """
+    place = seat.card.seat if seat.card else None
+    virtual = seat.link.virtual or (place and place.physical_function)
+    asked = seat.wish.network.function
+    down = asked is not None and asked.link_state is LinkState.DISABLE
+    return seat.link.link_type == _INFINIBAND and bool(virtual) and not down
 
 
 def with_own_guids(seat: NetworkSeat, reported: FunctionSettings) -> FunctionSettings:

@@ -20,8 +20,8 @@ from ipaddress import ip_network
 from kube_rdma.model.attachment import (
     GidTable,
     Given,
-    GivenAddress,
     HostNetwork,
+    InterfaceAddress,
     NetworkRoute,
     NetworkSeat,
     Plan,
@@ -50,7 +50,13 @@ from kube_rdma.model.step import (
     VirtualKind,
 )
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.attach.infiniband import child, partition, rebinding, taken_as
+from kube_rdma.rules.attach.infiniband import (
+    awaits_port,
+    child,
+    partition,
+    rebinding,
+    taken_as,
+)
 from kube_rdma.rules.attach.requests import refused
 from kube_rdma.rules.attach.seats import soft_links
 from kube_rdma.rules.attach.vf import after_move, before_move
@@ -102,7 +108,7 @@ def plans(
                 *_talk(sandbox.container, seat, assigned, routes[assigned.interface]),
             ),
             addresses=assigned.addresses,
-            held=seat.held,
+            held=seat.share.held if seat.share else None,
         )
         for seat, assigned in seated
     )
@@ -146,7 +152,7 @@ def soft_name(kind: str, container: ContainerId, interface: InterfaceName) -> st
     return f"{kind}-{digest[:11]}"
 
 
-def subnet_of(address: GivenAddress) -> Subnet:
+def subnet_of(address: InterfaceAddress) -> Subnet:
     """The subnet that an address lies in."""
     return ip_network((address.address, address.prefix), strict=False)
 
@@ -155,14 +161,13 @@ def _whole(seat: NetworkSeat, leased: Mapping[InterfaceName, Given]) -> Given:
     """All addresses and routes of the interface: of the pool, of the documents, of the pod."""
     network, ask = seat.wish.network, seat.wish.ask
     given = leased.get(ask.interface, Given(ask.interface))
-    static = [GivenAddress(one.address, one.prefix, one.gateway) for one in network.static]
     asked = [
-        GivenAddress(one.address, one.prefix)
+        InterfaceAddress(one.address, one.prefix)
         for one in ask.addresses
         if one.prefix is not None and not network.pools
     ]
     routes = tuple(dict.fromkeys((*network.routes, *given.routes)))
-    return replace(given, addresses=(*given.addresses, *static, *asked), routes=routes)
+    return replace(given, addresses=(*given.addresses, *network.static, *asked), routes=routes)
 
 
 def _link(container: ContainerId, seat: NetworkSeat, mode: NamespaceMode) -> Iterator[Step]:
@@ -184,7 +189,8 @@ def _link(container: ContainerId, seat: NetworkSeat, mode: NamespaceMode) -> Ite
     host_link = PlannedHostLink(link.index, link.name)
     soft = soft_links(seat.card) if seat.card else ()
     state = (link.mtu, link.mac, link.up)
-    take = TakeLink(host_link, taken_as(seat), link.pci, *state, soft, link.addresses)
+    waits = awaits_port(seat)
+    take = TakeLink(host_link, taken_as(seat), link.pci, *state, soft, link.addresses, waits)
     moves = seat.devices if mode is NamespaceMode.EXCLUSIVE else ()
     # Of the device, not of the link: a sub-function's device has no PCI address of its own.
     pci = {device.name: device.pci for device in seat.card.devices} if seat.card else {}

@@ -15,8 +15,8 @@ from difflib import get_close_matches
 from kube_rdma.model.attachment import (
     CardAddresses,
     Given,
-    GivenAddress,
     GrantedShare,
+    InterfaceAddress,
     NetworkAsk,
     NetworkKind,
     NetworkSeat,
@@ -138,7 +138,7 @@ def _miscounted(resource: str, asking: Sequence[Wish], shares: int) -> Refused:
     )
 
 
-def _of_card(seat: NetworkSeat) -> Iterator[GivenAddress]:
+def _of_card(seat: NetworkSeat) -> Iterator[InterfaceAddress]:
     """The first address of each family, as Cello takes them; the gateway is that of host-local."""
     wanted = seat.wish.network.card_addresses
     if wanted is CardAddresses.STAY:
@@ -157,10 +157,10 @@ def _of_card(seat: NetworkSeat) -> Iterator[GivenAddress]:
         remedy = "Give the card an address on the node, or write ipam in place of ipRangesSource"
         raise refused(seat.wish, "meta.ipRangesSource", problem, remedy)
     for address, prefix in first.values():
-        yield GivenAddress(address, prefix, _gateway(GivenAddress(address, prefix)))
+        yield InterfaceAddress(address, prefix, _gateway(InterfaceAddress(address, prefix)))
 
 
-def _gateway(address: GivenAddress) -> Address | None:
+def _gateway(address: InterfaceAddress) -> Address | None:
     """The first address of the subnet, unless that is the card's own or there is no room for it."""
     subnet = subnet_of(address)
     if subnet.num_addresses <= 2:

@@ -34,8 +34,8 @@ FIRST, LONGEST = 30.0, 300.0
 """Seconds from one try to the next, doubled from the first."""
 
 REFUSALS, FAILURES = 2, 6
-"""So often a repair is refused, or fails at all, before the pod is evicted. One refusal may be of a
-network that is being made."""
+"""So often a repair is refused, or fails at all, before the pod's restart is asked for. One refusal
+may be of a network that is being made."""
 
 STATUS = "k8s.v1.cni.cncf.io/network-status"
 OWN_STATUS = "kube-rdma.io/network-status"
@@ -126,7 +126,7 @@ def asks_for_nothing(state: RepairState, container: ContainerId) -> RepairState:
 
 
 def is_hopeless(state: RepairState, container: ContainerId, pod: PodState) -> bool:
-    """Whether to evict: it runs without its networks, and giving them has failed often enough.
+    """Whether to end it: it runs without its networks, and giving them has failed often enough.
 
     A pod that does not run yet is held back by PreStartContainer or waits for its images; nothing
     of it runs without its networks, so it waits for the repair.

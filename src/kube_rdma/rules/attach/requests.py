@@ -130,8 +130,10 @@ def _names_no_card(wish: Wish) -> bool:
 
 def _with_argued(wish: Wish) -> Wish:
     """With the addresses of its cni-args, where the entry has no others; raise Refused."""
+    if wish.ask.addresses:
+        return _in_place(wish, "ips")
     ips = json.loads(wish.ask.arguments).get("ips")
-    if wish.ask.addresses or not ips:
+    if not ips:
         return wish
     try:
         addresses = tuple(map(_asked, ips if isinstance(ips, list) else [ips]))
@@ -139,7 +141,14 @@ def _with_argued(wish: Wish) -> Wish:
         problem = f"{json.dumps(ips)} is not a list of IP addresses"
         remedy = 'Write it like ["10.0.0.10/24"]'
         raise refused(wish, "cni-args.ips", problem, remedy) from None
-    return replace(wish, ask=replace(wish.ask, addresses=addresses))
+    return _in_place(replace(wish, ask=replace(wish.ask, addresses=addresses)), "cni-args")
+
+
+def _in_place(wish: Wish, field: str) -> Wish:
+    """Without the network's own addresses, where those that the pod asks for replace them."""
+    if field not in wish.network.yields_to:
+        return wish
+    return replace(wish, network=replace(wish.network, static=()))
 
 
 def _asked(entry: object) -> AskedAddress:

@@ -6,15 +6,16 @@ now, and differs from pod to pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from kube_rdma.model.attachment import Attached, NetworkSeat, Plan
+from kube_rdma.model.attachment import Attached, GrantedShare, NetworkSeat, Plan
 from kube_rdma.model.binding import Edits, HeldShare
 from kube_rdma.model.device import CharKind, Device, Gid, GidType
 from kube_rdma.model.ip import gid_of
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import MakeRdma
+from kube_rdma.rules.pools.modes import MODES
 
 
 def as_named(placed: Sequence[NetworkSeat], view: PodView) -> tuple[NetworkSeat, ...]:
@@ -63,28 +64,35 @@ def attached(
     return tuple(interfaces)
 
 
-def char_paths(devices: Sequence[Device], rdma_cm: str | None) -> tuple[str, ...]:
-    """The device nodes with which a program opens these devices, sorted."""
+def char_paths(
+    devices: Sequence[Device], rdma_cm: str | None, gives: Collection[CharKind]
+) -> tuple[str, ...]:
+    """The device nodes of these devices that a mode gives, sorted; rdma_cm only beside others."""
     doors = (char for device in devices for char in device.char_devices)
-    paths = {char.path for char in doors if char.kind is CharKind.UVERBS}
-    return tuple(sorted(paths | ({rdma_cm} if rdma_cm and paths else set())))
+    paths = {char.path for char in doors if char.kind in gives}
+    if rdma_cm and paths and CharKind.RDMA_CM in gives:
+        paths.add(rdma_cm)
+    return tuple(sorted(paths))
 
 
 def edits(
-    plans: Sequence[Plan],
-    placed: Sequence[NetworkSeat],
+    interfaces: Iterable[tuple[Plan, Sequence[str]]],
+    granted: Sequence[GrantedShare],
     devices: Sequence[Device],
     rdma_cm: str | None,
 ) -> dict[HeldShare, Edits]:
-    """By share the device nodes of its interface's RDMA devices: each container gets its own."""
-    by_name = {device.name: device for device in devices}
+    """By share the device nodes of its interfaces, each of which comes with its RDMA devices.
+
+    So each container gets its own. `granted` and `devices` are all of the pod's, as they are now.
+    """
+    gives = {share.held: MODES[share.mode].gives for share in granted}
     by_share: dict[HeldShare, Edits] = {}
-    for plan, seat in zip(plans, placed, strict=True):
-        names = [name for name in rdma_names((plan,), (seat,)) if name in by_name]
-        if plan.held and names:
+    for plan, names in interfaces:
+        own = [device for device in devices if device.name in names]
+        if plan.held in gives and own:
             before = by_share.get(plan.held, Edits()).char_paths
-            paths = char_paths([by_name[name] for name in names], rdma_cm)
-            by_share[plan.held] = Edits(tuple(sorted({*before, *paths})))
+            paths = {*before, *char_paths(own, rdma_cm, gives[plan.held])}
+            by_share[plan.held] = Edits(tuple(sorted(paths)))
     return by_share
 
 

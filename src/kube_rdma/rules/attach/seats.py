@@ -105,6 +105,17 @@ def link_of(card: Card, node: HostNetwork) -> HostLink | None:
     return next((by_name[name] for name in (*ports, *others) if name in by_name), None)
 
 
+def base_of(link: HostLink, way: Way, node: HostNetwork) -> HostLink:
+    """What a virtual interface on this card stands on: the bond that the card's link is in, if any.
+
+    A slave takes no macvlan and no ipvlan itself (macvlan_port_create, drivers/net/macvlan.c:
+    netdev_is_rx_handler_busy).
+    """
+    if not link.bonded or way not in (Way.MACVLAN, Way.IPVLAN):
+        return link
+    return next((one for one in node.links if one.name == link.master), link)
+
+
 @dataclass(frozen=True, slots=True)
 class _Desk:
     """Gives the shares out; `used` are places of those that count one by one."""
@@ -152,7 +163,10 @@ class _Desk:
     def _matcher(self, name: str) -> Callable[[Card], bool]:
         def match(card: Card) -> bool:
             link = link_of(card, self.node)
-            return name.lower() == card.id.lower() or (link is not None and is_link(link, name))
+            if name.lower() == card.id.lower() or (link is not None and is_link(link, name)):
+                return True
+            bond = base_of(link, Way.MACVLAN, self.node) if link else None
+            return bond is not None and is_link(bond, name)
 
         return match
 
@@ -197,9 +211,13 @@ def _seat(number: int, wish: Wish, choice: Choice | None, node: HostNetwork) -> 
     share, card = choice or (None, None)
     link = _link(wish, card, node)
     way = _way(wish, share, link)
+    if card is not None:
+        link = base_of(link, way, node)
     _refuse_link(wish, way, link)
-    if card is None and way is Way.TAKE:
-        _refuse_owned(wish, link, node)
+    if way is Way.TAKE:
+        _refuse_enslaved(wish, link, card)
+        if card is None:
+            _refuse_owned(wish, link, node)
     refuse_function(wish, link, card)
     refuse_infiniband(wish, way, link, card, share)
     refuse_late_mac(wish, link, card)
@@ -211,11 +229,11 @@ def _seat(number: int, wish: Wish, choice: Choice | None, node: HostNetwork) -> 
     if card is None or share is None:
         return NetworkSeat(wish, number, way, link)
     if not wish.network.rdma:
-        return NetworkSeat(wish, number, way, link, card, share.held)
+        return NetworkSeat(wish, number, way, link, card, share)
     soft, devices = _rdma(wish, way, card, link, node)
     iwarp = soft == "siw" or (devices and all(d.node_type == _IWARP for d in card.devices))
     roce = bool(soft or devices) and link.link_type != _INFINIBAND and not iwarp
-    return NetworkSeat(wish, number, way, link, card, share.held, soft, devices, roce)
+    return NetworkSeat(wish, number, way, link, card, share, soft, devices, roce)
 
 
 def _link(wish: Wish, card: Card | None, node: HostNetwork) -> HostLink:
@@ -253,6 +271,20 @@ def _refuse_owned(wish: Wish, link: HostLink, node: HostNetwork) -> None:
         raise refused(wish, _named_by(wish), problem, f"Add {owner} to the limits of a container")
 
 
+def _refuse_enslaved(wish: Wish, link: HostLink, card: Card | None) -> None:
+    """A bond or a bridge would lose the interface, and giving it back makes no slave of it.
+
+    RoCE LAG may name the bond itself as the interface of its port, so the card's own count too.
+    """
+    own = (
+        (one.name, one.master) for one in (card.function.netdevs if card and card.function else ())
+    )
+    for name, master in ((link.name, link.master), *own):
+        if master:
+            problem = f"{name} is enslaved to {master}, which would lose it for good"
+            raise refused(wish, "device", problem, f"Take it out of {master}, or use macvlan")
+
+
 def _way(wish: Wish, share: GrantedShare | None, link: HostLink) -> Way:
     if wish.network.kind in _WAYS:
         return _WAYS[wish.network.kind]
@@ -269,6 +301,9 @@ def _refuse_link(wish: Wish, way: Way, link: HostLink) -> None:
             problem = f"the node itself is reached through {link.name}, it cannot move into a pod"
             raise refused(wish, "device", problem, "Use another card, or a network of type macvlan")
         return
+    if link.bonded and way in (Way.MACVLAN, Way.IPVLAN):
+        problem = f"{link.name} is enslaved to {link.master}, so the kernel makes no {way} on it"
+        raise refused(wish, "master", problem, f'Write "master": "{link.master}"')
     if link.link_type == _INFINIBAND and way is not Way.IPOIB:
         problem = f"{way} does not work on {link.name}, which is InfiniBand"
         raise refused(wish, "type", problem, 'Write "type": "ipoib"')

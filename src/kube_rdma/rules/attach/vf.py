@@ -32,7 +32,7 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings, SetFunction
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.rules.attach import guids
-from kube_rdma.rules.attach.infiniband import with_guids, with_own_guids
+from kube_rdma.rules.attach.infiniband import with_guids, with_link, with_own_guids
 from kube_rdma.rules.attach.requests import refused
 
 _INFINIBAND = "infiniband"
@@ -80,7 +80,8 @@ def with_settings(
 def before_move(seat: NetworkSeat) -> Iterator[SetFunction]:
     """Everything but the MAC. Raise Refused when nobody could say how to set it back."""
     link = seat.link
-    wanted = with_guids(seat.wish, seat.wish.network.function or FunctionSettings())
+    asked = seat.wish.network.function or FunctionSettings()
+    wanted = with_link(link, with_guids(seat.wish, asked))
     if link.virtual is None or wanted == FunctionSettings():
         return
     if link.settings is None:

@@ -20,6 +20,8 @@ from typing import Any
 from kube_rdma.model.cni_conf import ANNOTATIONS, CHAINED, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused
 from kube_rdma.rules.attach.requests import POD_NETWORKS
+from kube_rdma.rules.cni_conf.edit import appended, removed
+from kube_rdma.rules.cni_conf.exclusive import guard
 from kube_rdma.rules.cni_conf.files import (
     Document,
     Network,
@@ -57,8 +59,8 @@ _SENTENCES = {
     Wiring.NONE: "This node has no CNI configuration yet, so nothing calls kube-rdma.",
 }
 
-# Before this version a chained plugin got no previous result that could be passed on.
-OLDEST = (0, 3, 1)
+# Before this version there were no lists, and no previous result that could be passed on.
+OLDEST = (0, 3, 0)
 
 
 def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
@@ -82,7 +84,7 @@ def plan(files: tuple[ConfFile, ...]) -> ConfPlan:
         wanted[name] = chained(default.text)
     else:
         wanted[_own_name(default)] = _written(_wrapped(document, ENTRY))
-    return _compared(files, wanted, ConfPlan(Wiring.CHAIN, name))
+    return _compared(files, wanted, ConfPlan(Wiring.CHAIN, name, guard=guard(document)))
 
 
 def unplan(files: tuple[ConfFile, ...]) -> ConfPlan:
@@ -116,6 +118,25 @@ def named_by_pods(
     return tuple(kept_files), tuple(over)
 
 
+def with_leftovers(made: ConfPlan, over: Collection[str]) -> ConfPlan:
+    """The plan with a sentence for each file that named_by_pods passes over, as its pods fare.
+
+    Cello passes over nothing: it calls the plugin that is gone, and the pod does not start.
+    """
+    if POD_NETWORKS not in dict(made.readers):
+        notes = (
+            f"{name} is passed over, for its plugin {CELLO_RDMA} is not there" for name in over
+        )
+        return replace(made, notes=(*made.notes, *notes))
+    wrong = {_answers(name, CELLO_RDMA) for name in over}
+    right = (
+        f"Pods that name {RDMA} fail until {name} is removed, for its plugin {CELLO_RDMA} is not "
+        "there; then they go to kube-rdma"
+        for name in over
+    )
+    return replace(made, notes=(*(note for note in made.notes if note not in wrong), *right))
+
+
 def name_of(files: tuple[ConfFile, ...], default: str) -> str:
     """The name of the network in the file `default`, which is that of the cluster; "" for none."""
     names = [document.get("name") for file, document in networks(files) if file.name == default]
@@ -130,10 +151,15 @@ def describe_plan(made: ConfPlan) -> str:
 
 
 def chained(text: str) -> str:
-    """A list with the entry in it once, behind another; the very same text if it is so already."""
+    """A list with the entry in it once, behind another; the very same text if it is so already.
+
+    Where it is just to be put in, all else stays as it is written.
+    """
     document = json.loads(text)
     listed = document["plugins"]
     places = [place for place, plugin in enumerate(listed) if _is_entry(plugin)]
+    if not places:
+        return appended(text, json.dumps(ENTRY))
     # Others may stand behind it: one that wants to be last too would be fought endlessly.
     if len(places) == 1 and places[0] > 0:
         if ENTRY.items() <= listed[places[0]].items():
@@ -145,13 +171,21 @@ def chained(text: str) -> str:
 
 
 def without(text: str) -> str:
-    """A file without the entry, also in the lists that a meta-plugin keeps; else the same text."""
+    """A file without the entry, also in the lists that a meta-plugin keeps; else the same text.
+
+    Where it stands in the file's own list alone, all else stays as it is written.
+    """
     document = json.loads(text)
     lists = [plugin_list for plugin_list in (document, *kept(document)) if is_list(plugin_list)]
     left = [(plugin_list, _others(plugin_list["plugins"])) for plugin_list in lists]
     changed = [
         (plugin_list, others) for plugin_list, others in left if others != plugin_list["plugins"]
     ]
+    if len(changed) == 1 and changed[0][0] is document and not _is_marked(document["plugins"][0]):
+        listed = document["plugins"]
+        for place in reversed([n for n, one in enumerate(listed) if n and _is_entry(one)]):
+            text = removed(text, place)
+        return text
     for plugin_list, others in changed:
         plugin_list["plugins"] = others
     return _written(document) if changed else text
@@ -183,9 +217,12 @@ def _behind(
         return goal, {conf.name: conf.text}
     file, document = others[0]
     kind = first_type(document)
-    note = f"Pods that name {RDMA} go to {kind} until {file.name} is removed, then to kube-rdma"
-    notes = () if kind == PLUGIN else (note,)
+    notes = () if kind == PLUGIN else (_answers(file.name, kind),)
     return replace(goal, notes=notes), {}
+
+
+def _answers(name: str, kind: str) -> str:
+    return f"Pods that name {RDMA} go to {kind} until {name} is removed, then to kube-rdma"
 
 
 def _still_called(present: Sequence[Network]) -> dict[str, str]:
@@ -232,8 +269,9 @@ def _refuse_old(default: ConfFile, document: dict[str, Any]) -> None:
         numbers = ()
     if numbers < OLDEST:
         raise Refused(
-            f"cniVersion is {version!r}, and a second plugin needs 0.3.1 or newer",
-            remedy='Set "cniVersion": "1.0.0" in it, if its plugins know that version',
+            f"cniVersion is {version!r}, and a second plugin needs 0.3.0 or newer",
+            remedy='Set "cniVersion" to the newest that all its plugins list in supportedVersions '
+            "when they are run with CNI_COMMAND=VERSION",
             where=default.name,
         )
 

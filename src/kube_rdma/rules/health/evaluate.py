@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.function import FunctionsWish
@@ -26,10 +27,12 @@ from kube_rdma.rules.health.damping import (
 )
 from kube_rdma.rules.health.discovery import judge
 from kube_rdma.rules.health.membership import Holders, as_members, not_free
-from kube_rdma.rules.pools.cards import cards
+from kube_rdma.rules.pools.cards import cards, interfaces
 from kube_rdma.rules.pools.pools import Clash, resolve
+from kube_rdma.rules.pools.selection import moves, spared
 
 LinksInside = Mapping[CardId, tuple[str, Sequence[PodLink]]]  # by card the pod and its links
+UNMANAGED = "config/node-files/10-kube-rdma-unmanaged.rules"  # of the repository
 LEAVING = "its card is to have another number of virtual functions"
 
 
@@ -60,8 +63,9 @@ class NodeVerdict:
     """What a node comes to.
 
     `cards` are all of it, each with what is wrong with it for the pool that has it, before that is
-    damped. `taken` and `beyond` are sentences: cards that pods hold by another resource, and ranges
-    that choose functions which are not there.
+    damped. `taken`, `beyond`, `spared` and `dynamic` are sentences: cards that pods hold by another
+    resource, ranges that choose functions which are not there, cards that the node cannot do
+    without, free cards to which another program gives addresses.
     """
 
     cards: tuple[Card, ...]
@@ -70,6 +74,8 @@ class NodeVerdict:
     assessment: Assessment
     taken: tuple[str, ...]
     beyond: tuple[str, ...]
+    spared: tuple[str, ...]
+    dynamic: tuple[str, ...]
 
 
 def evaluate(
@@ -85,7 +91,9 @@ def evaluate(
     pools, clashes = resolve(facts.specs, free, facts.survey, facts.held)
     taken = tuple(_added(assessment.cards, free))
     beyond = outside(facts.specs, facts.survey, facts.function_specs)
-    return NodeVerdict(judged, pools, clashes, assessment, taken, beyond)
+    spared = tuple(_spared(facts))
+    dynamic = tuple(_dynamic(facts, pools))
+    return NodeVerdict(judged, pools, clashes, assessment, taken, beyond, spared, dynamic)
 
 
 def node_cards(survey: Survey) -> tuple[Card, ...]:
@@ -106,6 +114,35 @@ def _inside(card: Card, facts: NodeFacts) -> Card:
 
 def _leaving(card: Card, facts: NodeFacts) -> Card:
     return replace(card, reasons=(*card.reasons, LEAVING)) if card.id in facts.leaving else card
+
+
+def _spared(facts: NodeFacts) -> Iterator[str]:
+    """Yield why cards that a pool means stay with the node."""
+    functions = {function.seat.pci: function for function in facts.survey.functions}
+    for spec in facts.specs:
+        for card in facts.cards:
+            if card.id in facts.held.get(spec.resource, {}):
+                continue
+            if why := spared(spec, card, functions):
+                yield f"{card.name} is no card of {spec.resource} ({spec.source}): {why}"
+
+
+def _dynamic(facts: NodeFacts, pools: Sequence[Pool]) -> Iterator[str]:
+    """Yield which pools have free cards whose address ends by itself, with one card of each.
+
+    Such addresses come from a program of the node that has taken a card over. It will configure the
+    card again whenever it comes back from a pod, and renews nothing while it is there.
+    """
+    holders = set().union(*facts.held.values())
+    for pool in filter(lambda pool: moves(pool.spec), pools):
+        free = (card for card in pool.cards if card.id not in holders)
+        netdevs = (netdev for card in free for netdev in interfaces(card, facts.survey.functions))
+        leased = ((n.name, n.use.dynamic[0]) for n in netdevs if n.use and n.use.dynamic)
+        for name, address in islice(leased, 1):
+            yield (
+                f"{name} of {pool.spec.resource} has {address} by DHCP or SLAAC, which nobody "
+                f"renews inside a pod: make it static, or install {UNMANAGED}"
+            )
 
 
 def _added(before: Sequence[Card], after: Sequence[Card]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Judges cards as members of their pools: what stands against giving one away as this pool does.
 
 Between rules/pools/cards, which says how each card is by itself, and rules/health/damping, which
-says what is told of it. Most pools give a card as it is; two things are different.
+says what is told of it. Most pools give a card as it is; three things are different.
 
 A part of a card (a virtual function, a sub-function) in mode sriov is set up only when the pod's
 network is attached: by the agent, or beside `attach: none` by the CNI plugin that the pod's network
@@ -16,6 +16,9 @@ A driver for user space (vfio-pci) leaves neither interface nor RDMA device to a
 none` may mean such functions: the documents of the SR-IOV device plugin, and whoever names the
 driver in a selector.
 
+A card that pods share stays on the node. In RDMA namespace mode exclusive no pod sees it there, but
+those that use the node's own network, so such a pool is unhealthy unless it says that its pods do.
+
 Besides, a card that a pod has by a resource which is offered no more is not free, though no current
 pool says so: under its new name it would be given away a second time.
 """
@@ -28,7 +31,7 @@ from dataclasses import replace
 from kube_rdma.model.card import USER_SPACE, Card, CardId
 from kube_rdma.model.device import Device, PciAddress
 from kube_rdma.model.pool import Attach, PoolSpec, Variables
-from kube_rdma.model.survey import Survey
+from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.discovery import idle, lasting
 from kube_rdma.rules.phrases import listed, no_carrier
 from kube_rdma.rules.pools.modes import Takes, terms
@@ -74,6 +77,7 @@ class _Members:
 
     def __init__(self, survey: Survey) -> None:
         self._managed = survey.rdma_cm is not None
+        self._mode = survey.namespace_mode
         self._functions = {function.seat.pci: function for function in survey.functions}
         self._devices: dict[PciAddress, list[Device]] = {}
         for device in survey.devices:
@@ -84,7 +88,8 @@ class _Members:
         """What stands against a card of this pool."""
         above = _above(card) if terms(spec).takes is Takes.FUNCTION else None
         problems = (*self._own(card), *self._link(above)) if above else card.reasons
-        return tuple(dict.fromkeys((*problems, *_user_space(spec, card))))
+        unseen = _unseen(spec) if self._mode is NamespaceMode.EXCLUSIVE else ()
+        return tuple(dict.fromkeys((*problems, *_user_space(spec, card), *unseen)))
 
     def _own(self, card: Card) -> Iterator[str]:
         """What no network mends; one good device is enough."""
@@ -116,6 +121,20 @@ def _above(card: Card) -> PciAddress | None:
     if seat is None or seat.physical_function:
         return seat.physical_function if seat else None
     return seat.pci if any(device.auxiliary for device in card.devices) else None
+
+
+def _unseen(spec: PoolSpec) -> Iterator[str]:
+    """That the pool gives away doors which open nothing in a network namespace of a pod's own.
+
+    ib_device_get_by_index and ib_uverbs_open let nobody in from another namespace
+    (rdma_dev_access_netns, drivers/infiniband/core/device.c). A mode that has its cards alone moves
+    the device into the pod.
+    """
+    if not terms(spec).owns and not spec.host_network:
+        yield (
+            "RDMA namespace mode exclusive hides the node's cards from pods: boot it with "
+            'ib_core.netns_mode=1, or write "hostNetwork": true if its pods use the node\'s network'
+        )
 
 
 def _user_space(spec: PoolSpec, card: Card) -> Iterator[str]:

@@ -8,7 +8,7 @@ only in the pod, and a card that sits inside a pod shows none here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import Device
@@ -53,6 +53,21 @@ def of_a_pod(device: Device) -> bool:
 def carries_default_route(card: Card) -> bool:
     """Whether the node itself is, or may be, reached through this card."""
     return any(netdev.default_route is not False for netdev in _netdevs(card.function))
+
+
+def interfaces(card: Card, functions: Iterable[Function]) -> tuple[Netdev, ...]:
+    """Every interface that goes where the card goes; `functions` are all of the node.
+
+    Its own, and those that its RDMA ports belong to: of eRDMA they are another function's, which
+    has the same MAC (erdma_enum_and_get_netdev, drivers/infiniband/hw/erdma/erdma_main.c).
+    """
+    own = _netdevs(card.function)
+    ports = {port.netdev for device in card.devices for port in device.ports if port.netdev}
+    ports -= {netdev.name for netdev in own}
+    if not ports:
+        return own
+    others = (netdev for function in functions for netdev in function.netdevs)
+    return (*own, *(netdev for netdev in others if netdev.name in ports))
 
 
 def _card(name: CardId, group: Sequence[Verdict], functions: Mapping[CardId, Function]) -> Card:

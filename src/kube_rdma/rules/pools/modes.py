@@ -49,6 +49,11 @@ class ModeRow:
 _DOORS = frozenset(CharKind)
 _OWN_DOORS = frozenset({CharKind.UVERBS, CharKind.UMAD, CharKind.RDMA_CM})
 _ALL_GIDS = "a pod can use any address (GID) of a card whose uverbs device it holds"
+_UNSEEN = "RDMA namespace mode exclusive without `hostNetwork`"
+_NEEDED = (
+    "what is in a bond or bridge or carries the node's default route; unless a selector names the "
+    "card, also what leads to the node's storage or other routes, or has a VLAN on it"
+)
 
 MODES: Mapping[Mode, ModeRow] = MappingProxyType(
     {
@@ -64,7 +69,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             most=None,
             moves="nothing",
             isolation=f"none: every pod opens every card, and {_ALL_GIDS}",
-            refuses="RDMA namespace mode exclusive, in which a pod sees no card of the node",
+            refuses=f"{_UNSEEN}, in which only a pod on the node's own network sees its cards",
             meaning="every RDMA card of the node, shared by every container that holds a share",
         ),
         Mode.EXCLUSIVE: ModeRow(
@@ -79,7 +84,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             most=1,
             moves="the card's own network interface, and its RDMA device where the kernel moves it",
             isolation="the card belongs to one pod alone",
-            refuses="a card that carries the node's default route; more than one share of a card",
+            refuses=f"{_NEEDED}; more than one share of a card",
             meaning="the physical card itself, for one pod at a time",
         ),
         Mode.SHARED: ModeRow(
@@ -94,7 +99,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             most=1,
             moves="one virtual interface on the card",
             isolation=f"own interface and address; {_ALL_GIDS}",
-            refuses="more than one share of a card",
+            refuses=f"{_UNSEEN}; more than one share of a card",
             meaning="one virtual interface of each physical card",
         ),
         Mode.SHARED_MULTI: ModeRow(
@@ -109,7 +114,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             most=1000,
             moves="a virtual interface on the card, one of many",
             isolation=f"own interface and address; {_ALL_GIDS}",
-            refuses="a pod for whose address the card's GID table has no room left",
+            refuses=f"{_UNSEEN}; a pod for whose address the card's GID table has no room left",
             meaning="virtual interfaces of a physical card, for many pods at a time",
         ),
         Mode.SRIOV: ModeRow(
@@ -124,7 +129,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             most=1,
             moves="the function's interface and RDMA device, by the network that is asked for",
             isolation="the function belongs to one pod; the card keeps functions apart",
-            refuses="a physical function with virtual ones; one with the node's default route",
+            refuses=f"a physical function with virtual ones; {_NEEDED}",
             meaning="a virtual function of a card, for one pod at a time",
         ),
     }

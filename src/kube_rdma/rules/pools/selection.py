@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kube_rdma.model.card import Card, Function
+from kube_rdma.model.card import Card, Function, Netdev
 from kube_rdma.model.device import LinkLayer, PciAddress, Port
 from kube_rdma.model.pool import FunctionRange, PoolSpec, Selector
-from kube_rdma.rules.pools.cards import carries_default_route
+from kube_rdma.rules.phrases import listed
+from kube_rdma.rules.pools.cards import interfaces
 from kube_rdma.rules.pools.modes import Takes, terms
 
 _LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
 _ROUTE = "the node's default route leads through it, as far as the kernel tells"
+_MOVING = (Takes.MOVABLE, Takes.FUNCTION)
+_NAMING = ("interfaces", "pci_addresses", "acpi_indexes", "rdma_devices", "physical", "roots")
 _MEMBER = 0x7FFF  # a partition key without the bit that tells full from limited members
 
 Functions = Mapping[PciAddress, Function]
@@ -32,11 +35,74 @@ def why_not(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
     reasons = [unmet(selector, card, functions) for selector in spec.selectors]
     if reasons and all(reasons):
         return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
-    return _untakable(terms(spec).takes, spec, card)
+    return _untakable(terms(spec).takes, spec, card) or _needed(spec, card, functions)
+
+
+def spared(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
+    """Why a card that the pool means is left to the node; None for a card that it has or not means.
+
+    Virtual functions of the node are many, and seldom meant one by one: nothing is said of them.
+    """
+    if not card.devices or _part(card) or _untakable(terms(spec).takes, spec, card):
+        return None
+    if spec.selectors and all(unmet(one, card, functions) for one in spec.selectors):
+        return None
+    return _needed(spec, card, functions)
+
+
+def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
+    """Why the node cannot do without `card`, where the mode would move it into a pod.
+
+    What a selector names, people have looked at: only what would cut the node off or take a bond
+    apart is left out of it. An address with its own routes is no use by itself, for the cards of
+    a fabric have one each on the node (docs/decisions/0024).
+    """
+    if not moves(spec):
+        return None
+    netdevs = interfaces(card, functions.values())
+    for netdev in netdevs:
+        if netdev.master:
+            return f"{netdev.name} is enslaved to {netdev.master}, which would lose it for good"
+    if any(netdev.default_route is not False for netdev in netdevs):
+        return _ROUTE
+    naming = filter(_names, spec.selectors)
+    if any(unmet(selector, card, functions) is None for selector in naming):
+        return None
+    return next(filter(None, map(_used, netdevs)), None)
+
+
+def moves(spec: PoolSpec) -> bool:
+    """Whether a card goes into the pod, with its interfaces."""
+    return terms(spec).takes in _MOVING
+
+
+def asked_uses(specs: Sequence[PoolSpec]) -> bool:
+    """Whether it matters what the node uses its interfaces for: a pod would take them away."""
+    return any(map(moves, specs))
+
+
+def _names(selector: Selector) -> bool:
+    """Whether it says single cards, and not a kind of them."""
+    return any(getattr(selector, field) for field in _NAMING)
+
+
+def _used(netdev: Netdev) -> str | None:
+    """What the node would lose with an interface, and how to give it away nevertheless."""
+    use = netdev.use
+    if use is None:
+        return None
+    remedy = "name the card in a selector to give it away all the same"
+    if use.above:
+        return f"{listed(use.above)} stands on {netdev.name}: {remedy}"
+    if use.storage:
+        return f"{netdev.name} leads to storage, {listed(use.storage)}: {remedy}"
+    if use.beyond:
+        return f"the node's routes to {listed(use.beyond)} lead through {netdev.name}: {remedy}"
+    return None
 
 
 def _untakable(takes: Takes, spec: PoolSpec, card: Card) -> str | None:
-    """Why the mode cannot take `card`."""
+    """Why the mode cannot take `card`, whatever the node does with it."""
     if takes is Takes.FUNCTION:
         return _untakable_function(spec, card)
     if not card.devices:
@@ -45,7 +111,9 @@ def _untakable(takes: Takes, spec: PoolSpec, card: Card) -> str | None:
         return None
     if part := _part(card):
         return f"it is {part}, and mode {spec.mode} takes physical cards"
-    return _unmovable(spec, card) if takes is Takes.MOVABLE else None
+    if takes is Takes.MOVABLE and card.function is None:
+        return f"it is not a PCI function, and mode {spec.mode} moves one into the pod"
+    return None
 
 
 def _part(card: Card) -> str | None:
@@ -55,19 +123,13 @@ def _part(card: Card) -> str | None:
     return "a sub-function" if any(device.auxiliary for device in card.devices) else None
 
 
-def _unmovable(spec: PoolSpec, card: Card) -> str | None:
-    if card.function is None:
-        return f"it is not a PCI function, and mode {spec.mode} moves one into the pod"
-    return _ROUTE if carries_default_route(card) else None
-
-
 def _untakable_function(spec: PoolSpec, card: Card) -> str | None:
     if card.function is None:
         asked = any(selector.auxiliary_types for selector in spec.selectors)
         return None if asked else "it is not a PCI function"
     if card.function.seat.virtual_functions:
         return "it has virtual functions, which are given away instead of it"
-    return _ROUTE if carries_default_route(card) else None
+    return None
 
 
 def unmet(selector: Selector, card: Card, functions: Functions) -> str | None:

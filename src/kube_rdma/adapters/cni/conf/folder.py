@@ -2,7 +2,8 @@
 
 Every network plugin writes its file when it starts, and forgets whoever was chained to it. So the
 folder is watched and the plan made again. Two who keep undoing each other would never end: after
-each time the keeper waits longer, and says so.
+each time the keeper waits longer, and says so. Where the other may be one who keeps everybody out,
+what is written is told of only when it stands, and nobody is called meanwhile.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from asyncinotify import Event, Inotify, Mask
 
 from kube_rdma.adapters.cni.conf import binary
 from kube_rdma.adapters.cni.conf.places import CniPlaces, inside
+from kube_rdma.adapters.cni.conf.writes import Writes
 from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Wiring
+from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Undone, Wiring
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 
 ENDINGS = (".conf", ".conflist", ".json")  # what a runtime looks at
@@ -34,6 +36,7 @@ _GONE = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT | Mask.IGNORED
 Files = tuple[ConfFile, ...]
 Find = Callable[[], Awaitable[CniPlaces]]
 Decide = Callable[[Files, frozenset[str]], ConfPlan]
+ShutOut = Callable[[ConfPlan, Undone], Refused | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class FolderTiming:
     """Seconds: from a change to the look at it, between rounds of a quarrel, and until it is over.
 
     `look` is how long at most until the next round: no runtime announces that it looks elsewhere.
+    `proof` is for how long what was written has to stand where somebody may keep others out.
     """
 
     settle: float = 0.3
@@ -48,6 +52,7 @@ class FolderTiming:
     longest: float = 300.0
     calm: float = 600.0
     look: float = 60.0
+    proof: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +121,8 @@ class Keeper:
     change while it runs; raise KubeRdmaError. `decide` is told of the files and of the binaries by
     name, and plans after rules/cni_conf/conflist. `tell` hears of the first round and of every one
     that changed something or found another wiring, and once of what hinders it, and when that is
-    over.
+    over. `shut_out` says why it is no use to write once more (rules/cni_conf/exclusive); it is
+    tried all the same, more slowly each time.
     """
 
     host: Path
@@ -125,6 +131,7 @@ class Keeper:
     decide: Decide
     tell: Callable[[FolderRound], None]
     pace: FolderTiming = FolderTiming()
+    shut_out: ShutOut = lambda _plan, _undone: None
 
     async def run(self) -> None:
         """Run until cancelled; raise Unavailable when a folder is removed or cannot be watched."""
@@ -134,7 +141,7 @@ class Keeper:
             folders = self._folders(places)
             with _watching(folders) as changes:
                 while True:
-                    course.note(self._round(places, course.quarrel))
+                    course.note(self._round(places, course))
                     await changes.wait(course.patience)
                     await asyncio.sleep(course.settle)
                     places = await self._find_places()
@@ -158,7 +165,8 @@ class Keeper:
                 folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         return tuple(folder for folder in folders if folder.is_dir())
 
-    def _round(self, places: CniPlaces | KubeRdmaError, quarrel: int) -> FolderRound:
+    def _round(self, places: CniPlaces | KubeRdmaError, course: _Course) -> FolderRound:
+        quarrel = course.quarrel
         try:
             if isinstance(places, KubeRdmaError):
                 raise places
@@ -173,7 +181,12 @@ class Keeper:
                     installed, error = False, _elsewhere(plan, places, self.host)
                 else:  # also for what is refused, and may name kube-rdma from earlier
                     installed = binary.install(self.shim, binaries)
+                wanted = [folder / file.name for file in plan.writes] if plan else []
+                undone = course.writes.look(wanted)
+                if plan and (kept_out := self.shut_out(plan, undone)) and not course.may_try:
+                    return FolderRound(error=kept_out, installed=installed, quarrel=quarrel)
                 if plan is None or ConfFolder(folder).apply(plan, seen):
+                    course.writes.note(wanted)
                     return FolderRound(plan, error, installed=installed, quarrel=quarrel)
         except KubeRdmaError as error:
             return FolderRound(error=error, quarrel=quarrel)
@@ -195,22 +208,28 @@ class _Course:
         self._tell = tell
         self._clock = asyncio.get_running_loop().time
         self._wrote, self._undone, self._failures = 0.0, 0, 0
+        self._held = False  # what was written last has to stand before it is told of
         self._notices = Notices()
         self._wiring: Wiring | None = None
+        self.writes = Writes()
 
     def note(self, kept: FolderRound) -> None:
-        """Tell of a round if it brought news."""
+        """Tell of a round if it brought news, and stands."""
         plan = kept.plan
         changed = plan is not None and plan.changes
+        if changed:
+            self._undone, self._wrote = self.quarrel + 1, self._clock()
+        was_held, self._held = self._held, changed and plan is not None and bool(plan.guard)
+        if self._held:
+            return
+        stands = was_held and not kept.error
         turned = plan is not None and plan.wiring is not self._wiring
         error = str(kept.error or "")
         news = self._notices.news("round", error) if error else self._notices.over("round")
-        if kept.installed or changed or turned or news:
+        if kept.installed or changed or turned or news or stands:
             self._tell(kept)
         if plan:
             self._wiring = plan.wiring
-        if changed:
-            self._undone, self._wrote = self.quarrel + 1, self._clock()
         # What is refused stays so until a file changes; what is down or missing may come back.
         waits = isinstance(kept.error, Unavailable) or (plan is not None and bool(plan.missing))
         self._failures = self._failures + 1 if waits else 0
@@ -219,6 +238,11 @@ class _Course:
     def quarrel(self) -> int:
         """How often others undid what kube-rdma wrote, in a row."""
         return 0 if self._clock() - self._wrote > self._pace.calm else self._undone
+
+    @property
+    def may_try(self) -> bool:
+        """Whether enough time is over since a write that somebody undid."""
+        return self._clock() - self._wrote >= self._wait(self._undone)
 
     @property
     def patience(self) -> float:
@@ -232,6 +256,8 @@ class _Course:
 
         The first time anybody may rewrite a file; then the keeper begins to wait.
         """
+        if self._held:
+            return self._pace.proof
         return self._wait(self.quarrel) if self.quarrel > 1 else self._pace.settle
 
     def _wait(self, times: int) -> float:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
+from kube_rdma.adapters.cni import results
 from kube_rdma.adapters.cni.exec import protocol
 from kube_rdma.adapters.cni.exec.process import PATIENCE, ProcessOutcome, command, run
 from kube_rdma.model.attachment import PluginResult, Sandbox
@@ -80,7 +81,7 @@ class Plugins:
         for plugin in call.plugins:
             previous = protocol.result(plugin.type, self._call(plugin, variables, previous))
         assert previous is not None  # no list is empty
-        return PluginResult(call.name, previous, protocol.dns(previous))
+        return PluginResult(call.name, previous, results.dns_of(previous))
 
     def check(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
         """Ask each whether all is as it made it; raise as add, with what is wrong."""

@@ -20,7 +20,7 @@ from kube_rdma.adapters.cni.exec.process import (
     ProcessOutcome,
 )
 from kube_rdma.model.attachment import Sandbox
-from kube_rdma.model.cni import Code, Dns, Verb
+from kube_rdma.model.cni import Code, Verb
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.step import PluginConf
@@ -34,17 +34,6 @@ _CALLER = {
     Code.CONFIGURATION: "the plugin does not accept it",
 }
 _SHOWN = 300  # characters of what a plugin says without a form
-
-
-class _PluginDns(msgspec.Struct):
-    nameservers: list[str] | None = None
-    domain: str = ""
-    search: list[str] | None = None
-    options: list[str] | None = None
-
-
-class _PluginAnswer(msgspec.Struct):
-    dns: _PluginDns | None = None
 
 
 class _Error(msgspec.Struct):
@@ -100,19 +89,6 @@ def result(kind: str, answer: bytes) -> bytes:
             f"{_words(answer)}."
         )
     return answer
-
-
-def dns(document: bytes) -> Dns | None:
-    """How the plugins want names to be resolved; None where they do not say."""
-    try:
-        plugin_dns = msgspec.json.decode(document, type=_PluginAnswer).dns
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None  # a form older than 0.3.0
-    if plugin_dns is None or plugin_dns == _PluginDns():
-        return None
-    lists = (plugin_dns.nameservers, plugin_dns.search, plugin_dns.options)
-    nameservers, search, options = (tuple(one or ()) for one in lists)
-    return Dns(nameservers, plugin_dns.domain, search, options)
 
 
 def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeRdmaError:

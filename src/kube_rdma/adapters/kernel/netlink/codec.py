@@ -11,7 +11,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
@@ -22,6 +22,7 @@ from kube_rdma.model.errors import Unavailable
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
+_NUMBER = struct.Struct("=I")  # most attributes
 _ERROR = struct.Struct("=i")  # 0 or a negative errno
 _TYPE_MASK = 0x3FFF  # the two upper bits say "nested" and "big endian"
 _EXT_MESSAGE = 1  # NLMSGERR_ATTR_MSG: the kernel's own sentence
@@ -119,6 +120,30 @@ def decode_attributes(payload: bytes) -> tuple[Attribute, ...]:
 def values_by_type(payload: bytes) -> dict[int, bytes]:
     """The same for who looks for some of many: an interface has fifty. Of one type the last."""
     return dict(_values(payload))
+
+
+def split(form: struct.Struct, payload: bytes) -> tuple[tuple[int, ...], dict[int, bytes]]:
+    """The family's own header of an answer, and its attributes; Unavailable when cut short."""
+    if len(payload) < form.size:
+        raise Unavailable(f"netlink: {len(payload)} bytes where {form.size} belong")
+    return form.unpack_from(payload), values_by_type(payload[form.size :])
+
+
+def number(
+    attributes: Mapping[int, bytes], which: int, form: struct.Struct = _NUMBER
+) -> int | None:
+    """The number in an attribute, None without one; Unavailable when it is of another size."""
+    value = attributes.get(which)
+    if value is None:
+        return None
+    if len(value) != form.size:
+        raise Unavailable(f"netlink: attribute {which} has {len(value)} bytes, not {form.size}")
+    return int(form.unpack(value)[0])
+
+
+def text(attributes: Mapping[int, bytes], which: int) -> str:
+    """The text in an attribute, "" without one."""
+    return attributes.get(which, b"").rstrip(b"\0").decode(errors="replace")
 
 
 def _values(payload: bytes) -> Iterator[tuple[int, bytes]]:

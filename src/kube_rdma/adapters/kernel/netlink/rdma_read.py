@@ -15,6 +15,7 @@ from kube_rdma.adapters.kernel.netlink.codec import (
     Attribute,
     Netlink,
     encode_attributes,
+    number,
     values_by_type,
 )
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
@@ -143,25 +144,25 @@ def read_mode() -> NamespaceMode:
 
 def decode_device(payload: bytes) -> LinkDevice:
     """A device out of one answer to GET; Unavailable when it is malformed or has no name."""
-    attributes = _attributes(payload)
-    index, name = _number(attributes, Attr.DEV_INDEX), _string(attributes, Attr.DEV_NAME)
+    attributes = values_by_type(payload)
+    index, name = number(attributes, Attr.DEV_INDEX), _string(attributes, Attr.DEV_NAME)
     if index is None or name is None:
         raise Unavailable("RDMA netlink: a device without index or name")
-    guid = _number(attributes, Attr.NODE_GUID, _U64)
+    guid = number(attributes, Attr.NODE_GUID, _U64)
     text = None if guid is None else guid.to_bytes(8).hex(":")
     return LinkDevice(index, name, _string(attributes, Attr.FW_VERSION), guid=text)
 
 
 def decode_port(payload: bytes) -> LinkPort:
     """A port out of one answer to PORT_GET; Unavailable when it is malformed or has no number."""
-    attributes = _attributes(payload)
-    number = _number(attributes, Attr.PORT_INDEX)
-    if number is None:
+    attributes = values_by_type(payload)
+    index = number(attributes, Attr.PORT_INDEX)
+    if index is None:
         raise Unavailable("RDMA netlink: a port without a number")
     return LinkPort(
-        number,
-        _STATES.get(_number(attributes, Attr.PORT_STATE, _U8)),
-        _PHYSICAL_STATES.get(_number(attributes, Attr.PORT_PHYS_STATE, _U8)),
+        index,
+        _STATES.get(number(attributes, Attr.PORT_STATE, _U8)),
+        _PHYSICAL_STATES.get(number(attributes, Attr.PORT_PHYS_STATE, _U8)),
         _string(attributes, Attr.NDEV_NAME),
     )
 
@@ -169,7 +170,7 @@ def decode_port(payload: bytes) -> LinkPort:
 def decode_mode(*payloads: bytes) -> NamespaceMode:
     """The namespace mode out of the answer to SYS_GET; UNKNOWN before Linux 5.2, which has none."""
     for payload in payloads:
-        shared = _number(_attributes(payload), Attr.NETNS_MODE, _U8)
+        shared = number(values_by_type(payload), Attr.NETNS_MODE, _U8)
         if shared is not None:
             return NamespaceMode.SHARED if shared else NamespaceMode.EXCLUSIVE
     return NamespaceMode.UNKNOWN
@@ -246,19 +247,6 @@ def _merge_port(port: Port, link: LinkPort, *, soft: bool) -> Port:
         # A card's link over a bond may be named by the bond itself; what else is named is new.
         bond=port.bond if netdev in {port.netdev, port.bond} else None,
     )
-
-
-def _attributes(payload: bytes) -> dict[int, bytes]:
-    return values_by_type(payload)
-
-
-def _number(attributes: Mapping[int, bytes], which: Attr, form: struct.Struct = _U32) -> int | None:
-    value = attributes.get(which)
-    if value is None:
-        return None
-    if len(value) != form.size:
-        raise Unavailable(f"RDMA netlink: {which.name} has {len(value)} bytes, not {form.size}")
-    return int(form.unpack(value)[0])
 
 
 def _string(attributes: Mapping[int, bytes], which: Attr) -> str | None:

@@ -4,15 +4,22 @@ pod/steps.py asks it. Numbers: include/uapi/rdma/rdma_netlink.h; what they do:
 drivers/infiniband/core/ nldev.c (nldev_newlink, nldev_dellink, nldev_set_doit), device.c
 (ib_device_set_netns_put). A soft device is made in the namespace of the socket, on the interface of
 that namespace.
+
+A device that moves gets its device nodes anew, with the lowest numbers that are free
+(ib_uverbs_add_one, drivers/infiniband/core/uverbs_main.c). Devices that moved at the same time
+could get each other's, so one moves at a time.
 """
 
 from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from kube_rdma.adapters.kernel import locks
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, Netlink, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rdma_read import (
     Attr,
@@ -28,6 +35,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     rdma_taken,
     unmovable,
 )
+from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.step import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
@@ -37,6 +45,7 @@ _SET, _NEWLINK, _DELLINK = 2, 3, 4  # enum rdma_nldev_command
 _LINK_TYPE, _NET_NS_FD = 65, 68  # enum rdma_nldev_attr
 _TAKEN = frozenset({errno.EEXIST, errno.ENFILE})  # the interface has one; the name is another's
 _U32 = struct.Struct("=I")
+_LOCK_PATIENCE = 30.0  # seconds; a device of mlx5 moves in less than one
 
 
 def devices(netlink: Netlink) -> tuple[LinkDevice, ...]:
@@ -90,21 +99,25 @@ class PodRdma:
     """The RDMA devices of the node and of one pod: a socket bound to the namespace of each.
 
     `pci_of` says on which function a device sits, wherever it is: its name is another one since its
-    driver was bound anew, and that may be another device's now.
+    driver was bound anew, and that may be another device's now. `devices` is the node's
+    /sys/class/infiniband, whose lock makes one device of the node move at a time.
     """
 
     node: Netlink
     pod: Netlink
     pci_of: Callable[[str], PciAddress | None]
+    devices: Path = DEVICES
+    patience: float = _LOCK_PATIENCE  # seconds, for who moves before
 
     def move(self, step: MoveRdma, namespace: int) -> None:
         """Move a device into the pod; nothing when it is there and no longer here."""
-        here = self.find(self.node, step)
-        if here is None:
-            if self.find(self.pod, step) is None:
-                raise no_device(step.device)
-            return
-        _move(self.node, here, namespace)
+        with self._alone(step.device):
+            here = self.find(self.node, step)
+            if here is None:
+                if self.find(self.pod, step) is None:
+                    raise no_device(step.device)
+                return
+            _move(self.node, here, namespace)
 
     def remove(self, undo: RemoveRdma) -> None:
         """Remove a soft device whose interface is in the pod; it goes by itself with that."""
@@ -114,12 +127,13 @@ class PodRdma:
 
     def give_back(self, undo: GiveBackRdma, namespace: int) -> None:
         """Bring a device home; the kernel itself does when a namespace ends (rdma_dev_exit_net)."""
-        if self.find(self.node, undo):
-            return
-        device = self.find(self.pod, undo)
-        if device is None:
-            raise no_device(undo.device)
-        _move(self.pod, device, namespace)
+        with self._alone(undo.device):
+            if self.find(self.node, undo):
+                return
+            device = self.find(self.pod, undo)
+            if device is None:
+                raise no_device(undo.device)
+            _move(self.pod, device, namespace)
 
     def find(self, netlink: Netlink, act: MoveRdma | GiveBackRdma) -> LinkDevice | None:
         """By its function where it has one, else by its name."""
@@ -133,6 +147,20 @@ class PodRdma:
         """The RDMA device of a function that the pod can use."""
         rdma_devices = map(decode_device, self.pod.ask(_NLDEV | Command.GET, dump=True))
         return next((one for one in rdma_devices if self.pci_of(one.name) == pci), None)
+
+    @contextmanager
+    def _alone(self, device: str) -> Iterator[None]:
+        """Raise Unavailable where others move devices for too long, or the node has none."""
+        busy = (
+            f"other RDMA devices of this node have moved for {self.patience:g} s, {device} waits "
+            "for them; it is tried again"
+        )
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locks.locked(self.devices, self.patience, busy))
+            except OSError as error:
+                raise no_device(device) from error
+            yield
 
 
 def _interface(step: MakeRdma | RestoreRdma) -> str:

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from kube_rdma.adapters.kernel.netlink.codec import decode as messages
+from kube_rdma.adapters.kernel.netlink.codec import values_by_type
 from kube_rdma.adapters.kernel.netlink.multicast import FakeListener, Listener
 from kube_rdma.model.errors import Unavailable
 
 _GROUPS = 0x1 | 0x10 | 0x100  # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
+_LINK_SIZE = 16  # of struct ifinfomsg
+_IFNAME, _LINKINFO, _INFO_KIND = 3, 18, 1
 _INDEX = struct.Struct("=4xI")  # the same place in struct ifinfomsg and struct ifaddrmsg
 
 
@@ -37,10 +41,15 @@ _TYPES = {16: News.LINK, 17: News.LINK_GONE, 20: News.ADDRESS, 21: News.ADDRESS_
 
 @dataclass(frozen=True, slots=True)
 class RtnlEvent:
-    """One announcement about the interface with this index (0: about none in particular)."""
+    """One announcement about the interface with this index (0: about none in particular).
+
+    Of a link also its name and kind (IFLA_INFO_KIND), as far as they are told.
+    """
 
     news: News
     interface: int = 0
+    name: str = ""
+    kind: str = ""
 
 
 def decode(datagram: bytes, sender: int) -> tuple[RtnlEvent, ...]:
@@ -55,10 +64,26 @@ def decode(datagram: bytes, sender: int) -> tuple[RtnlEvent, ...]:
     except Unavailable:
         return (RtnlEvent(News.LOST),)
     return tuple(
-        RtnlEvent(_TYPES[message.type], _INDEX.unpack_from(message.payload)[0])
+        _event(_TYPES[message.type], message.payload)
         for message in netlink_messages
         if message.type in _TYPES and len(message.payload) >= _INDEX.size
     )
+
+
+def _event(news: News, payload: bytes) -> RtnlEvent:
+    (interface,) = _INDEX.unpack_from(payload)
+    if news not in (News.LINK, News.LINK_GONE):
+        return RtnlEvent(news, interface)
+    try:
+        attributes = values_by_type(payload[_LINK_SIZE:])
+        info = values_by_type(attributes.get(_LINKINFO, b""))
+    except Unavailable:
+        return RtnlEvent(news, interface)
+    return RtnlEvent(news, interface, _text(attributes, _IFNAME), _text(info, _INFO_KIND))
+
+
+def _text(attributes: Mapping[int, bytes], which: int) -> str:
+    return attributes.get(which, b"").rstrip(b"\0").decode(errors="replace")
 
 
 class RtnlEvents(Listener[RtnlEvent]):

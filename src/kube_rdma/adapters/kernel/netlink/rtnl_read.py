@@ -16,7 +16,11 @@ from socket import AF_INET, AF_INET6
 from kube_rdma.adapters.kernel.netlink.codec import (
     Attribute,
     Netlink,
+    decode_attributes,
     encode_attributes,
+    number,
+    split,
+    text,
     values_by_type,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, by_name
@@ -29,16 +33,19 @@ _GETLINK, _GETADDR, _GETROUTE, _GETRULE = 18, 22, 26, 34
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
 _ADDRESS = struct.Struct("=BBBBI")  # struct ifaddrmsg
 _ROUTE = struct.Struct("=8BI")  # struct rtmsg, and struct fib_rule_hdr
-_U32 = struct.Struct("=I")
+_U8, _U32 = struct.Struct("=B"), struct.Struct("=I")
 
 _MAC, _IFNAME, _MTU, _PARENT, _LINKINFO, _ALIAS, _GROUP, _EXT_MASK = 1, 3, 4, 5, 18, 20, 27, 29
+_CARRIER = 33
+_PROPERTIES, _ALTERNATIVE_NAME = 52, 53  # IFLA_PROP_LIST, IFLA_ALT_IFNAME
 _PERMANENT, _DEVICE, _BUS = 54, 56, 57  # IFLA_PERM_ADDRESS, IFLA_PARENT_DEV_NAME, …_BUS_NAME
 _INFO_KIND = 1
-_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_IFA_ADDRESS, _IFA_LOCAL, _IFA_FLAGS = 1, 2, 8
+_IFA_F_PERMANENT = 0x80
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_TABLE = 1, 4, 5, 15
 _FRA_SRC, _FRA_PRIORITY, _FRA_TABLE = 2, 6, 15
 _UP, _CLONED, _UNICAST, _TO_TABLE = 0x1, 0x200, 1, 1
-_MAIN, _LOCAL = 254, 255
+MAIN_TABLE, _LOCAL = 254, 255  # RT_TABLE_*
 _FAMILIES: Mapping[int, int] = {AF_INET: 4, AF_INET6: 16}  # octets of an address
 _SKIP_STATS = encode_attributes([Attribute(_EXT_MASK, _U32.pack(1 << 3))])
 
@@ -47,12 +54,22 @@ _Attributes = Mapping[int, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A link with what only this adapter asks: its hardware type, group and permanent MAC."""
+    """A link with what only this adapter asks: its hardware type, group and permanent MAC.
+
+    `alternative_names` are further names (``ip link property``), each of which is taken for every
+    other link of the namespace, and for a new name of this one. systemd gives them to cards.
+    """
 
     seen: SeenLink
     hardware: int  # ARPHRD_*
     group: int
     permanent_mac: str
+    alternative_names: frozenset[str] = frozenset()
+    carrier: bool | None = None  # as Netdev.carrier: None while the interface is down
+
+    def is_called(self, name: str) -> bool:
+        """Whether nobody else in its namespace can have `name`."""
+        return name == self.seen.name or name in self.alternative_names
 
     def ours(self, mark: str) -> bool:
         """Whether it carries `mark`, or was made by kube-rdma a moment ago and has none yet."""
@@ -114,6 +131,17 @@ def _addresses(netlink: Netlink, index: int = 0) -> dict[int, list[tuple[Address
     return addresses
 
 
+def dynamic_addresses(netlink: Netlink) -> frozenset[tuple[int, Address]]:
+    """By index the addresses that end by themselves, as `ip address` calls them `dynamic`."""
+    payloads = netlink.ask(_GETADDR, _ADDRESS.pack(0, 0, 0, 0, 0), dump=True)
+    return frozenset(
+        (index, address)
+        for payload in payloads
+        if not is_permanent(payload)
+        for index, address, _ in decode_address(payload)
+    )
+
+
 def seen_routes(netlink: Netlink, links: Iterable[SeenLink]) -> tuple[SeenRoute, ...]:
     """The unicast routes of every table but the local one, over these links."""
     names = {link.index: link.name for link in links}
@@ -129,61 +157,102 @@ def seen_rules(netlink: Netlink) -> tuple[SeenRule, ...]:
 
 def decode_interface(payload: bytes) -> Interface:
     """One answer to GETLINK; Unavailable when it is malformed or has no name."""
-    (_, hardware, index, flags, _), attributes = _split(_LINK, payload)
+    (_, hardware, index, flags, _), attributes = split(_LINK, payload)
     if _IFNAME not in attributes:
         raise Unavailable(f"routing netlink: interface {index} has no name")
-    info = _attributes(attributes.get(_LINKINFO, b""))
-    on_pci = _text(attributes, _BUS) == "pci"
+    info = values_by_type(attributes.get(_LINKINFO, b""))
+    on_pci = text(attributes, _BUS) == "pci"
     link = SeenLink(
-        name=InterfaceName(_text(attributes, _IFNAME)),
+        name=InterfaceName(text(attributes, _IFNAME)),
         index=index,
-        mtu=_number(attributes, _MTU) or 0,
+        mtu=number(attributes, _MTU) or 0,
         mac=attributes.get(_MAC, b"").hex(":"),
         up=bool(flags & _UP),
-        kind=_text(info, _INFO_KIND),
-        parent=_number(attributes, _PARENT) or None,
-        alias=_text(attributes, _ALIAS),
-        pci=PciAddress(_text(attributes, _DEVICE)) if on_pci else None,
+        kind=text(info, _INFO_KIND),
+        parent=number(attributes, _PARENT) or None,
+        alias=text(attributes, _ALIAS),
+        pci=PciAddress(text(attributes, _DEVICE)) if on_pci else None,
     )
     permanent = attributes.get(_PERMANENT, b"").hex(":")
-    return Interface(link, hardware, _number(attributes, _GROUP) or 0, permanent)
+    return Interface(
+        link,
+        hardware,
+        number(attributes, _GROUP) or 0,
+        permanent,
+        frozenset(_alternative_names(attributes.get(_PROPERTIES, b""))),
+        bool(number(attributes, _CARRIER, _U8)) if link.up else None,
+    )
+
+
+def _alternative_names(properties: bytes) -> Iterator[str]:
+    for attribute in decode_attributes(properties):
+        if attribute.type == _ALTERNATIVE_NAME:
+            yield attribute.value.rstrip(b"\0").decode(errors="replace")
 
 
 def decode_address(payload: bytes) -> Iterator[tuple[int, Address, int]]:
     """Index, address and length of one answer to GETADDR; nothing for other families."""
-    (family, length, _, _, index), attributes = _split(_ADDRESS, payload)
+    (family, length, _, _, index), attributes = split(_ADDRESS, payload)
     # IFA_ADDRESS is the other end's on a point-to-point link, IFA_LOCAL is never.
     value = attributes.get(_IFA_LOCAL, attributes.get(_IFA_ADDRESS, b""))
     if len(value) == _FAMILIES.get(family):
         yield index, ip_address(value), length
 
 
+def is_permanent(payload: bytes) -> bool:
+    """Whether the address of one answer to GETADDR stays until somebody removes it.
+
+    What DHCP clients and router advertisements give has a lifetime (IFA_F_PERMANENT is not set).
+    """
+    (_, _, flags, _, _), attributes = split(_ADDRESS, payload)
+    # The octet in the head has room for the first eight flags only; the attribute has them all.
+    return bool((number(attributes, _IFA_FLAGS) or flags) & _IFA_F_PERMANENT)
+
+
+@dataclass(frozen=True, slots=True)
+class UnicastRoute:
+    """A route as an answer to GETROUTE has it; `out` is the index of its interface, 0 for none."""
+
+    family: int
+    length: int
+    table: int
+    out: int
+    attributes: _Attributes
+
+
+def decode_unicast(payload: bytes) -> UnicastRoute | None:
+    """The route of one answer to GETROUTE, None for one that is no way to anybody."""
+    (family, length, _, _, small, _, _, kind, flags), attributes = split(_ROUTE, payload)
+    if family not in _FAMILIES or kind != _UNICAST or flags & _CLONED:
+        return None
+    # Tables above 255 have room in the attribute alone.
+    table = number(attributes, _RTA_TABLE) or small
+    return UnicastRoute(family, length, table, number(attributes, _RTA_OIF) or 0, attributes)
+
+
 def decode_route(payload: bytes, names: Mapping[int, InterfaceName]) -> Iterator[SeenRoute]:
     """The route of one answer to GETROUTE, if it is one of those that seen_routes tells."""
-    (family, length, _, _, small, _, _, kind, flags), attributes = _split(_ROUTE, payload)
-    table = _number(attributes, _RTA_TABLE) or small
-    name = names.get(_number(attributes, _RTA_OIF) or 0)
-    if family not in _FAMILIES or kind != _UNICAST or table == _LOCAL or flags & _CLONED:
+    route = decode_unicast(payload)
+    name = names.get(route.out) if route else None
+    if route is None or name is None or route.table == _LOCAL:
         return
-    if name is None:
-        return
-    via = attributes.get(_RTA_GATEWAY)
+    via = route.attributes.get(_RTA_GATEWAY)
     yield SeenRoute(
         name,
-        _subnet(attributes.get(_RTA_DST, bytes(_FAMILIES[family])), length),
+        _subnet(route.attributes.get(_RTA_DST, bytes(_FAMILIES[route.family])), route.length),
         _address(via) if via else None,
-        None if table == _MAIN else table,
+        None if route.table == MAIN_TABLE else route.table,
     )
 
 
 def decode_rule(payload: bytes) -> Iterator[SeenRule]:
     """The rule of one answer to GETRULE, if it sends one address to a table."""
-    (family, _, length, _, small, _, _, action, _), attributes = _split(_ROUTE, payload)
+    (family, _, length, _, small, _, _, action, _), attributes = split(_ROUTE, payload)
     source = attributes.get(_FRA_SRC, b"")
     if action != _TO_TABLE or len(source) != _FAMILIES.get(family) or length != 8 * len(source):
         return
-    table = _number(attributes, _FRA_TABLE) or small
-    yield SeenRule(_address(source), table, _number(attributes, _FRA_PRIORITY) or 0)
+    table = number(attributes, _FRA_TABLE) or small
+    yield SeenRule(_address(source), table, number(attributes, _FRA_PRIORITY) or 0)
 
 
 def _subnet(value: bytes, length: int) -> Subnet:
@@ -198,26 +267,3 @@ def _address(value: bytes) -> Address:
         return ip_address(value)
     except ValueError as error:
         raise Unavailable(f"routing netlink: an address of {len(value)} bytes") from error
-
-
-def _split(form: struct.Struct, payload: bytes) -> tuple[tuple[int, ...], _Attributes]:
-    if len(payload) < form.size:
-        raise Unavailable(f"routing netlink: {len(payload)} bytes where {form.size} belong")
-    return form.unpack_from(payload), _attributes(payload[form.size :])
-
-
-def _attributes(data: bytes) -> _Attributes:
-    return values_by_type(data)
-
-
-def _number(attributes: _Attributes, which: int) -> int | None:
-    value = attributes.get(which)
-    if value is None:
-        return None
-    if len(value) != _U32.size:
-        raise Unavailable(f"routing netlink: attribute {which} has {len(value)} bytes")
-    return int(_U32.unpack(value)[0])
-
-
-def _text(attributes: _Attributes, which: int) -> str:
-    return attributes.get(which, b"").rstrip(b"\0").decode(errors="replace")

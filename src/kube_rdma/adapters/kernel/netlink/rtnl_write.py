@@ -29,6 +29,7 @@ from kube_rdma.model.step import (
 )
 
 _NEWLINK, _DELLINK, _SETLINK, _NEWADDR, _NEWROUTE, _NEWRULE, _DELRULE = 16, 17, 19, 20, 24, 32, 33
+_DELLINKPROP = 109
 _REPLACE, _EXCL, _CREATE = 0x100, 0x200, 0x400  # NLM_F_*
 
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg: family, type, index, flags, change
@@ -38,7 +39,8 @@ _RULE = struct.Struct("=8BI")  # struct fib_rule_hdr
 _U16, _U32 = struct.Struct("=H"), struct.Struct("=I")
 
 _IFLA_ADDRESS, _IFNAME, _MTU, _PARENT, _LINKINFO = 1, 3, 4, 5, 18
-_ALIAS, _GROUP, _NET_NS_FD = 20, 27, 28
+_ALIAS, _GROUP, _NET_NS_FD, _PROPERTIES, _ALTERNATIVE_NAME = 20, 27, 28, 52, 53
+_NESTED = 0x8000  # NLA_F_NESTED, without which the kernel takes no property
 _INFO_KIND, _INFO_DATA = 1, 2
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_BROADCAST = 1, 2, 4
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC, _RTA_TABLE = 1, 4, 5, 7, 15
@@ -104,6 +106,12 @@ def take_link(step: TakeLink, index: int, pod: int) -> NetlinkRequest:
 def rename_link(index: int, name: str) -> NetlinkRequest:
     """For the socket of the namespace that the link is in; it must be down before Linux 6.2."""
     return _link(_SETLINK, index, [_text(_IFNAME, name)])
+
+
+def remove_alternative_name(index: int, name: str) -> NetlinkRequest:
+    """For the socket of the namespace that the link is in; ENOENT where it has no such name."""
+    properties = encode_attributes([_text(_ALTERNATIVE_NAME, name)])
+    return _link(_DELLINKPROP, index, [Attribute(_PROPERTIES | _NESTED, properties)])
 
 
 def set_link(step: SetLink) -> NetlinkRequest:

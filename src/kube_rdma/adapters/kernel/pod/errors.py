@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 
+from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.function_step import FunctionPlace
 from kube_rdma.model.ip import Address
@@ -211,6 +212,21 @@ def no_partition(step: AwaitPartition, pkeys: Sequence[int]) -> Refused:
         remedy="Add its port GUID to the partition at the subnet manager, or write another pkey",
         where="pkey",
     )
+
+
+def inactive_port(pci: PciAddress, states: Sequence[str], seconds: float) -> Refused:
+    """The port of an InfiniBand function carries no traffic."""
+    has = ", ".join(states) or "gone"
+    remedy = (
+        "Let the subnet manager activate virtual ports (opensm: virt_enabled 2), and see its log"
+    )
+    if PortState.DOWN in states:
+        remedy = (
+            'Check the card\'s own port, and write "link_state": "auto" into the network; then the '
+            "subnet manager activates it"
+        )
+    problem = f"the port of {pci} is {has} after {seconds:g} s, so the pod could reach nobody"
+    return Refused(problem, remedy=remedy, where="InfiniBand")
 
 
 def table_full(device: str, address: Address, used: int, size: int) -> Refused:

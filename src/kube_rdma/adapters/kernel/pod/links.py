@@ -120,16 +120,18 @@ class PodLinks:
         if link_in_pod and link_in_pod.seen.name == step.name:
             return
         for other in inside:
-            if other.seen.name == step.name:
+            if other is not link_in_pod and other.is_called(step.name):
                 raise name_taken(step, described(other))
         act = f"moving {step.link.name} into the pod as {step.name}"
-        if link_in_pod:  # the kernel moves first: it died, or was refused, before the new name
-            self._do(rtnl_write.rename_link(link_in_pod.seen.index, step.name), act)
-            return
-        here = self._on_node(step)
-        if here is None:
-            raise lost(step.link, step.name)
         try:
+            if link_in_pod:  # the kernel moves first: it died, or was refused, before the new name
+                _free_name(self.pod, link_in_pod, step.name)
+                _send(self.pod, rtnl_write.rename_link(link_in_pod.seen.index, step.name))
+                return
+            here = self._on_node(step)
+            if here is None:
+                raise lost(step.link, step.name)
+            _free_name(self.node, here, step.name)
             _send(self.node, rtnl_write.take_link(step, here.seen.index, self.namespace))
         except Unavailable as error:
             raise judged(act, error) from error
@@ -219,8 +221,12 @@ class PodLinks:
             other = interface_named(self.node, undo.link.name)
             if other:
                 raise old_name_taken(undo, f"{undo.name} in the pod")
-            request = rtnl_write.send_home(undo, link.seen.index, self.home)
-            self._do(request, f"moving {undo.name} back to the node as {undo.link.name}")
+            try:
+                _free_name(self.pod, link, undo.link.name)
+                _send(self.pod, rtnl_write.send_home(undo, link.seen.index, self.home))
+            except Unavailable as error:
+                act = f"moving {undo.name} back to the node as {undo.link.name}"
+                raise judged(act, error) from error
         restore_on_node(self.node, undo)
 
     def _on_node(self, step: TakeLink) -> Interface | None:
@@ -286,7 +292,8 @@ def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
     """Name, MTU, MAC, state and addresses of a link that is on the node, as far as they are wrong.
 
     Also for a pod whose namespace is gone: the kernel brought the link back under the name that it
-    had there, or as devN. Raise Gone when it is not there (yet), Broken when its name is another's.
+    had there, or as devN. Raise Gone when it is not there (yet), Broken when its name is another's;
+    then all but the name is as it was.
     """
     links = interfaces(node)
     here = pick(links, undo, undo.link.name, undo.name)
@@ -294,16 +301,16 @@ def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
         gone = undo.pci is not None and not (_PCI / undo.pci).exists()
         raise lost(undo.link, undo.name, for_good=gone)
     now = here.seen
-    if now.name != undo.link.name and any(i.seen.name == undo.link.name for i in links):
-        raise old_name_taken(undo, now.name)
+    renamed = now.name != undo.link.name
+    taken = renamed and any(i is not here and i.is_called(undo.link.name) for i in links)
     act = f"restoring {undo.link.name} on the node"
     try:
         mac = _mac_of(here, undo)
-        if (now.mtu, now.mac) != (undo.mtu, mac) or now.name != undo.link.name:
+        if (now.mtu, now.mac) != (undo.mtu, mac) or (renamed and not taken):
             if now.up:  # a name cannot be changed meanwhile before Linux 6.2, a MAC of many drivers
                 _send(node, rtnl_write.set_down(now.index))
-            if now.name != undo.link.name:
-                _send(node, rtnl_write.rename_link(now.index, undo.link.name))
+            if renamed and not taken:
+                taken = not _rename(node, here, undo.link.name)
             _restore(node, here, undo)
         elif now.up != undo.up:
             _send(node, rtnl_write.restore_link(now.index, None, None, up=undo.up))
@@ -312,6 +319,34 @@ def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
             _send(node, rtnl_write.add_address(step, now.index))
     except Unavailable as error:
         raise judged(act, error) from error
+    if taken:
+        raise old_name_taken(undo, now.name)
+
+
+def _rename(netlink: Netlink, link: Interface, name: str) -> bool:
+    """Whether it is called so now; somebody may have taken the name since it was looked for."""
+    try:
+        _free_name(netlink, link, name)
+        _send(netlink, rtnl_write.rename_link(link.seen.index, name))
+    except Unavailable as error:
+        if errno_of(error) != errno.EEXIST:
+            raise
+        return False
+    return True
+
+
+def _free_name(netlink: Netlink, link: Interface, name: str) -> None:
+    """Take an alternative name off a link that is to have it as its name.
+
+    The kernel refuses it else (dev_get_valid_name, net/core/dev.c), and systemd-udevd makes the
+    predictable name of a link that comes to the node under another one an alternative name of it.
+    """
+    if name in link.alternative_names:
+        try:
+            _send(netlink, rtnl_write.remove_alternative_name(link.seen.index, name))
+        except Unavailable as error:
+            if errno_of(error) != errno.ENOENT:
+                raise
 
 
 def _restore(node: Netlink, here: Interface, undo: GiveBackLink) -> None:

@@ -19,7 +19,8 @@ from queue import SimpleQueue
 from typing import NoReturn, TypeVar
 
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
-from kube_rdma.adapters.kernel.netlink.rtnl import links, open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
+from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.link import PodLink
 
@@ -79,8 +80,10 @@ def links_inside(namespace: Namespace) -> tuple[PodLink, ...]:
     the kernel tells it since Linux 5.14, of interfaces that sit on the function directly.
     """
     with open_inside(namespace, _open_rtnl) as netlink:
-        interfaces = links(netlink)
-    return tuple(PodLink(link.name, link.up, link.carrier, link.pci) for link in interfaces)
+        return tuple(
+            PodLink(one.seen.name, one.seen.up, one.carrier, one.seen.pci)
+            for one in interfaces(netlink)
+        )
 
 
 def _open_rtnl() -> Netlink:

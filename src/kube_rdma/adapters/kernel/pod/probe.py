@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 
 from kube_rdma.adapters.kernel.netlink.codec import Netlink
-from kube_rdma.adapters.kernel.netlink.rtnl import links
 from kube_rdma.adapters.kernel.netlink.rtnl_read import interface_named
 from kube_rdma.adapters.kernel.netlink.rtnl_write import mac_bytes
 from kube_rdma.adapters.kernel.pod.announce import packet_socket
@@ -123,7 +122,7 @@ def _frames(packet: socket.socket, until: float) -> Iterator[bytes]:
 
 def _await_carrier(step: Probe, netlink: Netlink, patience: float) -> None:
     deadline = time.monotonic() + patience
-    while not any(one.name == step.name and one.carrier for one in links(netlink)):
+    while not ((link := interface_named(netlink, step.name)) and link.carrier):
         if time.monotonic() >= deadline:
             raise no_carrier(step, patience)
         time.sleep(_CARRIER_PAUSE)

@@ -121,7 +121,7 @@ def open_pod(
         links = PodLinks(node.rtnl, pod.rtnl, pod.namespace, node.namespace)
         announcer = stack.enter_context(closing(Announcer(pod.namespace, links.link)))
         sysfs = stack.enter_context(closing(PodSysfs(pod.namespace, rdma)))
-        both = PodRdma(node.rdma, pod.rdma, sysfs.pci_of) if node.rdma and pod.rdma else None
+        both = PodRdma(node.rdma, pod.rdma, sysfs.pci_of, rdma) if node.rdma and pod.rdma else None
         yield LivePod(links, both, announcer, sysfs, patience)
 
 
@@ -142,7 +142,7 @@ class LivePod:
         self._functions = FunctionDrivers(sysfs.node)
         self._run: dict[type, Callable[[Any], None]] = {
             MakeLink: links.make,
-            TakeLink: links.take,
+            TakeLink: self._take,
             SetFunction: lambda step: set_function(links.node, step),
             RebindFunction: self._rebind,
             SetLink: links.set,
@@ -211,10 +211,18 @@ class LivePod:
         if device is None or device.guid != step.guid:
             self._functions.rebind(step)
 
+    def _take(self, step: TakeLink) -> None:
+        if step.active and step.pci:
+            self._functions.await_port(step.pci, self._inside(step.pci))
+        self._links.take(step)
+
     def _await_partition(self, step: AwaitPartition) -> None:
-        device = self._rdma.inside(step.pci)
-        inside = self._sysfs.devices(device.name) / device.name if device else None
-        self._functions.await_partition(step, inside)
+        self._functions.await_partition(step, self._inside(step.pci))
+
+    def _inside(self, pci: PciAddress) -> Path | None:
+        """The folder of a function's RDMA device where the pod has it."""
+        device = self._rdma.inside(pci)
+        return self._sysfs.devices(device.name) / device.name if device else None
 
     def _seen_rdma(self, links: tuple[SeenLink, ...]) -> Iterator[SeenRdma]:
         for device in devices(self._maybe_rdma.pod) if self._maybe_rdma else ():

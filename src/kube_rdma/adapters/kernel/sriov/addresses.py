@@ -1,5 +1,7 @@
 """Addresses that virtual functions have from the beginning: a MAC, on InfiniBand the GUIDs.
 
+On InfiniBand the link of the card too, for mlx5 makes functions whose link is down.
+
 Called by functions.py when functions are made and no driver is bound to them yet. A driver finds
 what the physical function has for its own; where that has nothing, some choose another MAC after
 each boot (igb), and a function of mlx5 has no node GUID then, which RDMA CM and every InfiniBand
@@ -19,7 +21,12 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import set_function
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.function import SetFunctions
-from kube_rdma.model.function_step import FunctionPlace, FunctionSettings, SetFunction
+from kube_rdma.model.function_step import (
+    FunctionPlace,
+    FunctionSettings,
+    LinkState,
+    SetFunction,
+)
 from kube_rdma.model.link import PlannedHostLink
 
 _MAC, _GUID = 6, 8  # octets
@@ -49,7 +56,7 @@ def settings(above: Interface, number: int) -> FunctionSettings:
     """What the virtual function of this number has for its own."""
     if above.hardware == INFINIBAND:
         guid = made_of(above.seen.mac[-_PORT:], number, _GUID)
-        return FunctionSettings(node_guid=guid, port_guid=guid)
+        return FunctionSettings(link_state=LinkState.AUTO, node_guid=guid, port_guid=guid)
     return FunctionSettings(mac=made_of(above.permanent_mac or above.seen.mac, number, _MAC))
 
 

@@ -11,15 +11,15 @@ fake: kube_rdma_testing/kernel/sriov.py.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import structlog
 
+from kube_rdma.adapters.kernel import locks
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.function import SetFunctions
 
@@ -188,30 +188,16 @@ def _unready(place: Path, act: SetFunctions, missing: set[int], patience: float)
 @contextmanager
 def locked(place: Path, name: str, patience: float) -> Iterator[None]:
     """Nobody else who asks changes this card meanwhile; the lock ends with its holder."""
-    try:
-        folder = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _gone(name) from error
-    deadline = time.monotonic() + patience
-    try:
-        while not _lock(folder):
-            if time.monotonic() >= deadline:
-                raise Unavailable(
-                    f"another process has changed the virtual functions of {name} for "
-                    f"{patience:g} s; it is tried again."
-                )
-            time.sleep(_PAUSE)
+    busy = (
+        f"another process has changed the virtual functions of {name} for {patience:g} s; it is "
+        "tried again."
+    )
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locks.locked(place, patience, busy))
+        except OSError as error:
+            raise _gone(name) from error
         yield
-    finally:
-        os.close(folder)
-
-
-def _lock(folder: int) -> bool:
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _number(place: Path, act: SetFunctions) -> int:

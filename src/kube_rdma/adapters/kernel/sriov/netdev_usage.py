@@ -1,6 +1,7 @@
 """What interfaces of the node are used for: addresses, routes, what stands on them.
 
-programs/agent/virtual_functions asks before virtual functions go, rules/functions/plan decides.
+programs/agent/virtual_functions asks before virtual functions go, rules/functions/plan decides;
+the loop of role plugin asks before a card of its own accord belongs to a pool that moves it.
 Only interfaces of which sysfs and routing netlink tell the same are answered for: /sys may be
 another namespace's. A macvlan inside a pod is seen by its MAC alone, which its parent takes frames
 for (macvlan_open in drivers/net/macvlan.c, ndo_dflt_fdb_dump in net/core/rtnetlink.c).
@@ -9,18 +10,26 @@ for (macvlan_open in drivers/net/macvlan.c, ndo_dflt_fdb_dump in net/core/rtnetl
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from socket import AF_BRIDGE
 
 from kube_rdma.adapters.kernel.netlink.codec import Netlink, decode_attributes
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links, seen_routes
+from kube_rdma.adapters.kernel.netlink.rtnl_read import (
+    dynamic_addresses,
+    seen_links,
+    seen_routes,
+    seen_rules,
+)
+from kube_rdma.adapters.kernel.sriov.storage import NFS_SERVERS, storage_servers
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Use
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.pod_view import SeenLink
+from kube_rdma.model.ip import Address
+from kube_rdma.model.pod_view import SeenLink, SeenRoute, SeenRule
 
 _SYSFS = Path("/sys")
 _GETNEIGH = 30
@@ -30,7 +39,9 @@ _SELF = 0x2  # NTF_SELF: an entry of the interface's own, not of a bridge
 _GROUP_BIT = 0x01  # in the first octet of a MAC
 
 
-def read_uses(names: Collection[str], sysfs: Path = _SYSFS) -> dict[str, Use]:
+def read_uses(
+    names: Collection[str], sysfs: Path = _SYSFS, nfs: Path = NFS_SERVERS
+) -> dict[str, Use]:
     """What these interfaces are used for; one that is not surely this namespace's is left out.
 
     Raise Unavailable when the kernel does not say.
@@ -41,18 +52,53 @@ def read_uses(names: Collection[str], sysfs: Path = _SYSFS) -> dict[str, Use]:
     except OSError as error:
         raise Unavailable(f"the kernel offers no routing netlink ({error.strerror})") from error
     with netlink:
-        links = [link for link in seen_links(netlink) if link.name in names and _same(tree, link)]
-        routes = [one for one in seen_routes(netlink, links) if not one.to.is_link_local]
+        every = seen_links(netlink)
+        links = [link for link in every if link.name in names and _same(tree, link)]
+        routes = [one for one in seen_routes(netlink, every) if not one.to.is_link_local]
+        rules = seen_rules(netlink)
+        dynamic = dynamic_addresses(netlink)
         guests = tuple(_guests(netlink))
+    storage = [(what, _way(routes, server)) for what, server in storage_servers(tree, nfs)]
     return {
         link.name: Use(
-            addresses=tuple(f"{a}/{length}" for a, length in link.addresses if not a.is_link_local),
+            addresses=tuple(f"{a}/{length}" for a, length in _own(link)),
+            dynamic=tuple(f"{a}/{n}" for a, n in _own(link) if (link.index, a) in dynamic),
             routes=tuple(str(route.to) for route in routes if route.name == link.name),
             above=upper_netdevs(tree, link.name),
             guests=tuple(mac for index, mac in guests if index == link.index),
+            beyond=tuple(_beyond(link, routes, rules)),
+            storage=tuple(what for what, name in storage if name == link.name),
         )
         for link in links
     }
+
+
+def _own(link: SeenLink) -> Iterator[tuple[Address, int]]:
+    """Its addresses that did not come by themselves."""
+    return (pair for pair in link.addresses if not pair[0].is_link_local)
+
+
+def _beyond(
+    link: SeenLink, routes: Sequence[SeenRoute], rules: Sequence[SeenRule]
+) -> Iterator[str]:
+    """The routes that lead further than the subnets of its own addresses.
+
+    A table that is looked up for packets from one of these addresses alone is the card's own, as
+    each rail of a routed fabric has one; every other table than main is the node's.
+    """
+    own = {ip_network((address, length), strict=False) for address, length in link.addresses}
+    tables = {rule.table for rule in rules if rule.source in {a for a, _ in link.addresses}}
+    for route in routes:
+        if route.name != link.name or route.table in tables:
+            continue
+        if route.table is not None or route.to not in own:
+            yield str(route.to) if route.table is None else f"{route.to} (table {route.table})"
+
+
+def _way(routes: Sequence[SeenRoute], server: Address) -> str | None:
+    """The interface that leads to an address by the main table; None: by none in particular."""
+    ways = [one for one in routes if one.table is None and server in one.to]
+    return max(ways, key=lambda way: way.to.prefixlen).name if ways else None
 
 
 def _same(tree: SysfsTree, link: SeenLink) -> bool:

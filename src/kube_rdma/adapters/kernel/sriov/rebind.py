@@ -1,10 +1,10 @@
-"""The driver of a virtual function bound anew, and its partitions: what InfiniBand needs of sysfs.
+"""The driver of a virtual function bound anew, its port and partitions: InfiniBand in sysfs.
 
 Between pod/steps.py and /sys. mlx5 asks for the GUIDs of a function when it probes, so new ones
 count from the next binding on. Unbinding ends the RDMA device and the interface, wherever they are,
 and binding makes them on the node, under names that udev may change yet. One change of a card at a
 time, with the lock of functions.py. Documentation/ABI/testing/sysfs-bus-pci (bind, unbind),
-sysfs-class-infiniband (node_guid, pkeys); the fake is kube_rdma_testing/kernel/network_rdma.py.
+sysfs-class-infiniband (node_guid, state, pkeys); fake: kube_rdma_testing/kernel/network_rdma.py.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_GUIDS
-from kube_rdma.adapters.kernel.pod.errors import no_partition
+from kube_rdma.adapters.kernel.pod.errors import inactive_port, no_partition
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.adapters.kernel.sriov.functions import locked, write_attribute
+from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.function_step import RebindFunction
 from kube_rdma.model.step import AwaitPartition
 
 PATIENCE = 30.0  # seconds; a function of mlx5 takes one to three
-PARTITION_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few ones
+FABRIC_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few ones
 _LOCK_PATIENCE = 60.0  # seconds: many functions of the card may be bound just now
 _PAUSE = 0.02  # seconds
 
@@ -41,13 +42,13 @@ class FunctionDrivers:
         devices: Path = DEVICES,
         write: Callable[[Path, str], None] = write_attribute,
         patience: float = PATIENCE,
-        partition_patience: float = PARTITION_PATIENCE,
+        fabric_patience: float = FABRIC_PATIENCE,
         lock_patience: float = _LOCK_PATIENCE,
     ) -> None:
         self._bus = devices.parent.parent / "bus/pci"
         self._write = write
         self._patience = patience
-        self._partition_patience = partition_patience
+        self._fabric_patience = fabric_patience
         self._lock_patience = lock_patience
 
     def rebind(self, step: RebindFunction) -> None:
@@ -74,7 +75,7 @@ class FunctionDrivers:
 
     def await_partition(self, step: AwaitPartition, inside: Path | None) -> None:
         """As AwaitPartition says; `inside` is the device's folder where a pod has it."""
-        deadline = time.monotonic() + self._partition_patience
+        deadline = time.monotonic() + self._fabric_patience
         while True:
             pkeys = set(self._partitions(step, inside))
             if step.pkey in {key & 0x7FFF for key in pkeys}:
@@ -82,6 +83,31 @@ class FunctionDrivers:
             if time.monotonic() >= deadline:
                 raise no_partition(step, sorted(pkeys - {0}))
             time.sleep(_PAUSE)
+
+    def await_port(self, pci: PciAddress, inside: Path | None) -> None:
+        """Return when a port of the function is ACTIVE; `inside` as for await_partition.
+
+        Raise Refused with its state when it is not in time.
+        """
+        deadline = time.monotonic() + self._fabric_patience
+        while True:
+            states = tuple(self._states(pci, inside))
+            if PortState.ACTIVE in states:
+                return
+            if time.monotonic() >= deadline:
+                raise inactive_port(pci, states, self._fabric_patience)
+            time.sleep(_PAUSE)
+
+    def _states(self, pci: PciAddress, inside: Path | None) -> Iterator[str]:
+        """The word of each port, out of ``4: ACTIVE``."""
+        for file in self._port_files(pci, inside, "state"):
+            with suppress(OSError):
+                yield file.read_text().strip().partition(": ")[2]
+
+    def _port_files(self, pci: PciAddress, inside: Path | None, name: str) -> Iterator[Path]:
+        """These files of the function's ports, on the node and in the pod."""
+        yield from (self._bus / "devices" / pci / "infiniband").glob(f"*/ports/*/{name}")
+        yield from inside.glob(f"ports/*/{name}") if inside else ()
 
     def _driver(self, step: RebindFunction) -> str | None:
         try:
@@ -124,8 +150,7 @@ class FunctionDrivers:
         )
 
     def _partitions(self, step: AwaitPartition, inside: Path | None) -> Iterator[int]:
-        on_node = (self._bus / "devices" / step.pci / "infiniband").glob("*/ports/*/pkeys")
-        for table in (*on_node, *(inside.glob("ports/*/pkeys") if inside else ())):
+        for table in self._port_files(step.pci, inside, "pkeys"):
             for name in os.listdir(table):  # noqa: PTH208  # only the names
                 with suppress(OSError, ValueError):
                     yield int((table / name).read_text(), 16)

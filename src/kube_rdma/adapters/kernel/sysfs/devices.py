@@ -52,14 +52,17 @@ _DEVNAME = re.compile(r"^DEVNAME=(.+)$", re.MULTILINE)
 _SPELLINGS = {"<unknown>": "UNKNOWN"}
 
 
-def read_survey(root: Path) -> Survey:
+def read_survey(root: Path, *, brief: bool = False) -> Survey:
     """Everything about RDMA that the sysfs tree at `root` shows.
+
+    `brief`: of each GID table the first used entry alone, by which a port has an address; a table
+    has hundreds of entries, each a file, and a node a thousand tables.
 
     A tree without class/infiniband has no devices, which is not a fault. The namespace mode is not
     in sysfs and stays UNKNOWN. Never raises for what the tree holds or lacks: see Survey.faults.
     """
     tree = SysfsTree(root)
-    return survey_tree(tree)
+    return survey_tree(tree, brief=brief)
 
 
 def read_devices(root: Path, names: Iterable[str]) -> tuple[tuple[Device, ...], CharDevice | None]:
@@ -90,12 +93,12 @@ def _moved(tree: SysfsTree, name: str) -> Device | None:
     )
 
 
-def survey_tree(tree: SysfsTree) -> Survey:
+def survey_tree(tree: SysfsTree, *, brief: bool = False) -> Survey:
     """The same for a Tree that is already open."""
     names = tree.names(DEVICES, required=False)
     chars = _char_devices(tree, names)
     pci = PciTree(tree)
-    read = (_device(tree, pci, name, tuple(chars[name])) for name in names)
+    read = (_device(tree, pci, name, tuple(chars[name]), brief=brief) for name in names)
     devices = tuple(device for device in read if device is not None)
     rdma_cm = _rdma_cm(tree)
     functions = read_functions(tree, pci)
@@ -112,7 +115,7 @@ def _rdma_cm(tree: SysfsTree) -> CharDevice | None:
 
 
 def _device(
-    tree: SysfsTree, pci: PciTree, name: str, chars: tuple[CharDevice, ...]
+    tree: SysfsTree, pci: PciTree, name: str, chars: tuple[CharDevice, ...], *, brief: bool = False
 ) -> Device | None:
     """One device, or None with a single fault when it is not there (any more)."""
     path = f"{DEVICES}/{name}"
@@ -120,7 +123,7 @@ def _device(
         return None
     before = len(tree.faults)
     ports = tuple(
-        _port(tree, f"{path}/ports", int(number))
+        _port(tree, f"{path}/ports", int(number), brief=brief)
         for number in sorted(tree.names(f"{path}/ports"), key=_as_number)
         if number.isdecimal()
     )
@@ -161,7 +164,7 @@ def _as_number(name: str) -> int:
     return int(name) if name.isdecimal() else -1
 
 
-def _port(tree: SysfsTree, ports: str, number: int) -> Port:
+def _port(tree: SysfsTree, ports: str, number: int, *, brief: bool) -> Port:
     path = f"{ports}/{number}"
     layer = _word(tree, f"{path}/link_layer", LinkLayer)
     fabric = layer is LinkLayer.INFINIBAND
@@ -173,7 +176,7 @@ def _port(tree: SysfsTree, ports: str, number: int) -> Port:
         link_layer=layer,
         rate_gbps=_rate(tree, f"{path}/rate"),
         netdev=None,  # needs the whole device: _on_netdev
-        gids=_gids(tree, path),
+        gids=_gids(tree, path, brief=brief),
         lid=_lid(tree, f"{path}/lid") if fabric else None,
         sm_lid=_lid(tree, f"{path}/sm_lid") if fabric else None,
         pkey=_pkey(tree, f"{path}/pkeys/0") if fabric else None,
@@ -207,8 +210,11 @@ def _netdev_of(tree: SysfsTree, port: Port, site: DeviceSite, ports: int) -> str
     return next((name for name in named if name in mine), mine[0] if mine else None)
 
 
-def _gids(tree: SysfsTree, port: str) -> tuple[Gid, ...]:
-    used = {i: gid for i, gid in tree.table(f"{port}/gids").items() if gid != _UNUSED_GID}
+def _gids(tree: SysfsTree, port: str, *, brief: bool) -> tuple[Gid, ...]:
+    gids = tree.entries(f"{port}/gids", (0,), silent=True) if brief else {}
+    if gids.get(0, _UNUSED_GID) == _UNUSED_GID:  # the first entry is the card's own, as a rule
+        gids = tree.table(f"{port}/gids")
+    used = {i: gid for i, gid in gids.items() if gid != _UNUSED_GID}
     for index in [index for index, gid in used.items() if not _GID.fullmatch(gid)]:
         tree.blame(f"{port}/gids/{index}", f"is not a GID: {used.pop(index)!r}")
     if not used:

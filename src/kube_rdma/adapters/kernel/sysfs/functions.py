@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from kube_rdma.adapters.kernel.sysfs.netdev import is_auxiliary, netdev_name
+from kube_rdma.adapters.kernel.sysfs.netdev import is_auxiliary, is_bond, master_above, netdev_name
 from kube_rdma.adapters.kernel.sysfs.pci import (
     FUNCTIONS,
     NETWORK_CLASS,
@@ -104,12 +104,15 @@ def _netdev(tree: SysfsTree, name: str) -> Netdev:
     if flags and not _FLAGS.fullmatch(flags):
         tree.blame(f"{path}/flags", f"says {flags!r}, which is not of its form")
         flags = None
+    master = master_above(tree, name)
     return Netdev(
         name=name,
         link_type=LINK_TYPES.get(tree.text(f"{path}/type", required=False) or "", ""),
         # A carrier can be read of an interface that is up, which a tree without flags tells by it.
         up=bool(int(flags, 16) & _UP) if flags else carrier is not None,
         carrier=carrier,
+        master=master,
+        bonded=master is not None and is_bond(tree, master),
     )
 
 

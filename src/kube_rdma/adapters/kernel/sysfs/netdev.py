@@ -66,13 +66,19 @@ def netdev_name(tree: SysfsTree, path: str, name: str | None) -> str | None:
 
 def bond_above(tree: SysfsTree, netdev: str) -> str | None:
     """The bonding interface that `netdev` is enslaved to; other masters (bridges) are none."""
-    place = f"class/net/{netdev}"
-    master = tree.link(f"{place}/master")
-    above = [master] if master else []
-    if not master:
-        names = tree.names(place, required=False)
-        above = [name.removeprefix(_UPPER) for name in names if name.startswith(_UPPER)]
-    return next((name for name in above if tree.holds(f"class/net/{name}/bonding")), None)
+    master = master_above(tree, netdev)
+    above = (master,) if master else upper_netdevs(tree, netdev)
+    return next((name for name in above if is_bond(tree, name)), None)
+
+
+def master_above(tree: SysfsTree, netdev: str) -> str | None:
+    """What `netdev` is enslaved to: a bond, a bridge, a VRF."""
+    return tree.link(f"class/net/{netdev}/master")
+
+
+def is_bond(tree: SysfsTree, netdev: str) -> bool:
+    """Whether `netdev` is a bonding interface."""
+    return tree.holds(f"class/net/{netdev}/bonding")
 
 
 def lower_netdevs(tree: SysfsTree, netdev: str) -> tuple[str, ...]:

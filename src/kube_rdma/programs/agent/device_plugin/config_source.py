@@ -44,6 +44,7 @@ class Wishes:
         self._rescan = RESCAN
         self._of_label: tuple[PoolSpec, ...] = ()
         self._functions: tuple[FunctionsWish, ...] = ()
+        self._rails: tuple[str, ...] = ()
         self._notices = Notices()  # refusals
 
     @property
@@ -56,6 +57,11 @@ class Wishes:
     def functions(self) -> tuple[FunctionsWish, ...]:
         """The wanted virtual functions; only the file can say them."""
         return self._functions
+
+    @property
+    def rails(self) -> tuple[str, ...]:
+        """The cards in the order of their rails, where the file lists them."""
+        return self._rails
 
     @property
     def rescan(self) -> float | None:
@@ -97,7 +103,8 @@ class Wishes:
             self._tell("file", error)
             return
         self._notices.over("file")
-        if (config.pools, config.functions) == (self._of_file, self._functions):
+        before = (self._of_file, self._functions, self._rails)
+        if (config.pools, config.functions, config.rails) == before:
             self._rescan = config.rescan
             return
         log.info("configuration changed", file=str(self._config), pools=len(config.pools))
@@ -106,6 +113,7 @@ class Wishes:
 
     def _take(self, config: Config) -> None:
         self._of_file, self._rescan, self._functions = config.pools, config.rescan, config.functions
+        self._rails = config.rails
         for warning in config.warnings:
             log.warning("configuration warning", file=str(self._config), warning=warning)
 

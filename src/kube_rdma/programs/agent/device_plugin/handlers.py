@@ -86,7 +86,7 @@ class Handlers:
             shares=",".join(grant.shares),
             device_nodes=len(grant.char_paths),
         )
-        self._kubelet.granted()
+        self._kubelet.granted(grant)
         return grant
 
     async def _tell(self, spec: PoolSpec, share: ShareId, info: DeviceInfo) -> None:

@@ -16,13 +16,13 @@ import structlog
 
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.binding import PodName
+from kube_rdma.model.binding import HeldShare, PodName
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.gpu_use import FreeGpu
 from kube_rdma.model.holding import Allocatable, Holding
-from kube_rdma.model.pool import ShareId
+from kube_rdma.model.pool import Grant, ShareId
 from kube_rdma.programs.agent.device_plugin.servers import Offers
 from kube_rdma.programs.agent.node.debounce import Debounce
 from kube_rdma.rules.pools.distance import Distance, got
@@ -47,6 +47,7 @@ class KubeletView:
         self._notices = Notices()
         self._doubts: dict[str, int] = {}  # by resource how many looks in a row found a difference
         self._grants = Debounce(ADMISSION_SECONDS, ADMISSION_SECONDS)
+        self._given: dict[HeldShare, tuple[str, ...]] = {}
         self._reported: set[Container] = set()
         self.gpus: tuple[Gpu, ...] = ()  # of the last survey
 
@@ -72,9 +73,14 @@ class KubeletView:
         answer = await self._ask(allocatable=True)
         return free_gpus(answer[1], answer[0], self.gpus) if answer else ()
 
-    def granted(self) -> None:
+    def granted(self, grant: Grant) -> None:
         """Take note of an Allocate: `report` will say how near the GPUs are."""
+        self._given |= {(grant.resource, share): grant.char_paths for share in grant.shares}
         self._grants.touch()
+
+    def given(self, resource: str, share: ShareId) -> tuple[str, ...]:
+        """The device nodes that Allocate gave last for a share; none for an earlier agent's."""
+        return self._given.get((resource, share), ())
 
     async def report(self, offers: Offers) -> None:
         """After each Allocate log how near a container's cards are to its GPUs, until cancelled."""

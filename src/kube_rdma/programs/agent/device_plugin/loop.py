@@ -20,9 +20,10 @@ import structlog
 
 from kube_rdma import __version__
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.card import CardId
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.pool import Pool
+from kube_rdma.model.card import CardId, Use
+from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.pool import Pool, PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin import log_lines
@@ -32,12 +33,16 @@ from kube_rdma.programs.agent.device_plugin.mode_changes import Staged
 from kube_rdma.programs.agent.device_plugin.servers import Offers
 from kube_rdma.programs.agent.node import kernel_events
 from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
+from kube_rdma.programs.agent.node.relevance import CardEvents
 from kube_rdma.programs.agent.virtual_functions import VirtualFunctions
 from kube_rdma.programs.logs import write
 from kube_rdma.rules.health.damping import Health, HealthChange
 from kube_rdma.rules.health.discovery import notes
-from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
+from kube_rdma.rules.health.evaluate import NodeFacts, NodeVerdict, evaluate, node_cards
+from kube_rdma.rules.late_binding import early
 from kube_rdma.rules.pools.holdings import held_cards, pods_of
+from kube_rdma.rules.pools.pools import offer
+from kube_rdma.rules.pools.selection import asked_uses
 
 # While a change of mode waits for pods, the kubelet is asked so often whether they have ended: it
 # announces nothing. A mode change on an idle node is to take 5 s at most.
@@ -99,6 +104,8 @@ class _Plugin:
         self._health: Mapping[CardId, Health] = {}
         self._functions: VirtualFunctions | None = None
         self._reported = _Reported()
+        self._relevance = CardEvents()
+        self._last_uses: Mapping[str, Use] = {}
 
     async def run(self) -> None:
         self._wishes.read()
@@ -112,14 +119,18 @@ class _Plugin:
                     sources, node = self._doors.functions, self._doors.node
                     self._functions = VirtualFunctions(sources, tasks, node, self._changes.touch)
                 for stream in announcements:
-                    tasks.create_task(kernel_events.hear(stream, self._changes))
+                    hear = kernel_events.hear(stream, self._changes, self._relevance.concern)
+                    tasks.create_task(hear)
                 tasks.create_task(self._wishes.follow())
-                tasks.create_task(self._doors.node.follow(self._wishes.label))
+                tasks.create_task(self._doors.node.follow(self._node_seen))
                 tasks.create_task(self._kubelet.compare(offers))
                 tasks.create_task(self._kubelet.report(offers))
                 tasks.create_task(self._doors.late.sweep())
+                tasks.create_task(self._doors.late.follow(self._changes.touch))
                 if self._doors.networks:
-                    tasks.create_task(self._doors.networks.run())
+                    tasks.create_task(self._doors.networks.run(self._doors.late))
+                if self._doors.startup:
+                    tasks.create_task(self._doors.startup.run())
                 deaf = len(announcements) < len(self._doors.kernel.announcements)
                 await self._follow(offers, deaf=deaf)
 
@@ -151,10 +162,13 @@ class _Plugin:
         wanted = self._wishes.specs  # before the holders: a pod may start and the label change now
         holdings = await self._kubelet.holdings()
         survey, missing = await kernel_events.look(self._doors.kernel)
+        self._relevance.surveyed(survey)
         self._tell_survey(survey)
         soft = any(one.is_soft for one in survey.devices)
         pending = await self._staged.meet(wanted, holdings, soft=soft)
         specs, kept = self._staged.specs, self._staged.kept
+        if asked_uses(specs):
+            survey = survey.with_uses(await self._uses(survey))
         again = None
         if self._functions:
             wishes = self._wishes.functions
@@ -175,11 +189,14 @@ class _Plugin:
         )
         verdict = evaluate(facts, self._health, asyncio.get_running_loop().time())
         self._tell_cards(verdict.assessment.changes, verdict.pools, held)
-        self._tell_once("card claimed by two pools", map(str, verdict.clashes))
-        self._tell_once("card not free", verdict.taken)
-        self._tell_once("virtual functions of range missing", verdict.beyond)
+        self._tell_once("pool bound early", early.renumbered(specs, survey.namespace_mode))
+        self._tell_sentences(verdict)
         self._health = verdict.assessment.health
         offers.publish(verdict.pools)
+        self._tell_startup(verdict.pools, wanted)
+        offered = [card for pool in verdict.pools for card in pool.cards]
+        idle = holdings is not None and not any(one.shares for one in holdings)
+        await self._doors.rails.see(offered, alone, self._wishes.rails, idle=idle)
         self._doors.late.offered(offers.pools)
         await self._handlers.offered(offers.pools)
         if self._doors.networks:
@@ -187,6 +204,35 @@ class _Plugin:
         withheld = any(held.get(spec.resource) for spec in kept)
         waits = (verdict.assessment.again, again, PENDING_SECONDS if pending else None)
         return min(filter(None, (*waits, KEPT_SECONDS if withheld else None)), default=None)
+
+    def _node_seen(self, node: NodeState) -> None:
+        """Take note of the Node object: its label is a wish, its allocatable what has arrived."""
+        wanted = self._wishes.specs
+        self._wishes.label(node)
+        if self._doors.startup:
+            if self._wishes.specs != wanted:
+                self._doors.startup.offered(None)
+            self._doors.startup.seen(node)
+
+    def _tell_startup(self, pools: Sequence[Pool], wanted: Sequence[PoolSpec]) -> None:
+        """Tell the startup taint what is offered, or that it is not yet all that is wished for."""
+        if not self._doors.startup:
+            return
+        making = self._functions is not None and self._functions.busy
+        if making or wanted != self._wishes.specs:
+            self._doors.startup.offered(None)
+            return
+        shares = {pool.spec.resource: sum(s.healthy for s in offer(pool).shares) for pool in pools}
+        self._doors.startup.offered(shares)
+
+    async def _uses(self, survey: Survey) -> Mapping[str, Use]:
+        """What the node uses its cards for; the last answer while the kernel gives none."""
+        names = [netdev.name for one in survey.functions for netdev in one.netdevs]
+        try:
+            self._last_uses = await asyncio.to_thread(self._doors.kernel.uses, names)
+        except Unavailable as error:
+            self._tell_once("use of cards unknown", [str(error)])
+        return self._last_uses
 
     def _tell_survey(self, survey: Survey) -> None:
         before, self._reported.survey = self._reported.survey, survey
@@ -219,6 +265,14 @@ class _Plugin:
                 self._doors.node.card(change, name, pods_of(held, change.card))
         reported = {change.card for change in changes}
         write(log_lines.of_cards(before, names, reported) if self._health else ())
+
+    def _tell_sentences(self, verdict: NodeVerdict) -> None:
+        """Say what is remarkable about pools and cards, beside their health."""
+        self._tell_once("card claimed by two pools", map(str, verdict.clashes))
+        self._tell_once("card not free", verdict.taken)
+        self._tell_once("virtual functions of range missing", verdict.beyond)
+        self._tell_once("card left to the node", verdict.spared)
+        self._tell_once("card configured by others", verdict.dynamic)
 
     def _tell_once(self, event: str, sentences: Iterable[str]) -> None:
         """Say each sentence of an event once while it stands."""

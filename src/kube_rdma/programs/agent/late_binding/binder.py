@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -28,7 +29,6 @@ from kube_rdma.model.binding import (
     Edits,
     HeldShare,
     Nonce,
-    PodName,
     Promise,
     at_start,
 )
@@ -42,9 +42,23 @@ from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.attach.requests import is_asking
 from kube_rdma.rules.health.evaluate import LinksInside
-from kube_rdma.rules.late_binding import binding as rules
+from kube_rdma.rules.late_binding.binding import (
+    Known,
+    Start,
+    Wait,
+    Write,
+    bind,
+    gate,
+    holders,
+    promise,
+    stale,
+    suffices,
+)
 from kube_rdma.rules.pools.allocation import grant
 from kube_rdma.rules.pools.modes import rebound, terms
+
+if TYPE_CHECKING:
+    from kube_rdma.adapters.cluster.pods import Pods
 
 SWEEP_SECONDS = 30.0
 
@@ -60,8 +74,8 @@ async def always(_: PodState) -> bool:
 class BinderDependencies:
     """Whom the binder needs.
 
-    `networks`: pods get networks from the agent. `read_pod` reads a pod's object. `links_inside`
-    shows a namespace's links and blocks; both raise KubeRdmaError. `concerned` tells of a pod that
+    `networks`: pods get networks from the agent. `links_inside` shows a namespace's links, blocks
+    and raises KubeRdmaError. `concerned` tells of a pod that
     asks for networks whether one of them is for kube-rdma to make; Refused: it is to have none on
     this node. `tell` takes a sentence for each record that cannot be read.
     """
@@ -69,7 +83,7 @@ class BinderDependencies:
     journal: Journal[Promise | Binding]
     cdi: CdiFolder
     kubelet: KubeletView
-    read_pod: Callable[[PodName], Awaitable[PodState | None]]
+    pods: Pods
     links_inside: Callable[[Path], tuple[PodLink, ...]]
     networks: bool = False
     concerned: Callable[[PodState], Awaitable[bool]] = always
@@ -109,7 +123,7 @@ class Binder:
     async def promise(self, given: Grant) -> Grant:
         """Journal a promise of what Allocate grants; the answer names it and holds no device."""
         async with self._turn:
-            made = rules.promise(
+            made = promise(
                 given,
                 Nonce(secrets.token_hex(8)),
                 time.time(),
@@ -129,20 +143,20 @@ class Binder:
                 if attach is Attach.AUTO:
                     networked, why = await self._networked(facts, resource, shares)
                 try:
-                    gate = rules.gate(facts, resource, shares, attach, networked, time.monotonic())
+                    decision = gate(facts, resource, shares, attach, networked, time.monotonic())
                 except Refused as error:
                     raise why or self._unsure(resource) or error from None
-                match gate:
-                    case rules.Start():
+                match decision:
+                    case Start():
                         return
-                    case rules.Write(pod, promises):
+                    case Write(pod, promises):
                         for promise in promises:
                             await self._bind(
                                 promise, Sandbox(at_start(promise.nonce), pod, "", "", 0), {}
                             )
                         continue
-            assert isinstance(gate, rules.Wait)
-            await asyncio.sleep(gate.seconds)
+            assert isinstance(decision, Wait)
+            await asyncio.sleep(decision.seconds)
 
     async def attach(
         self,
@@ -158,10 +172,10 @@ class Binder:
         async with self._turn:
             if not self._promises:
                 return ()
-            if holdings and not rules.suffices(holdings, self._promises):
+            if holdings and not suffices(holdings, self._promises):
                 holdings = None
             facts = await self._gather_facts(holdings)
-            decided = rules.bind(facts, sandbox.pod, sandbox.uid, sandbox.container)
+            decided = bind(facts, sandbox.pod, sandbox.uid, sandbox.container)
             for outdated in decided.outdated:
                 await self._end(outdated)
             for promise in decided.promises:
@@ -185,6 +199,9 @@ class Binder:
         links = {netns: await self._links(netns) for netns in paths}
         return {card: (str(one.pod), links[one.netns]) for card, one in inside.items()}
 
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Nothing changes."""
+
     async def sweep(self) -> None:
         """Forget what nobody needs any more, again and again, until cancelled."""
         while True:
@@ -199,7 +216,7 @@ class Binder:
     async def forget(self) -> None:
         """Forget once; raise Unavailable when the kubelet or the disk does not answer."""
         async with self._turn:
-            old = rules.stale(await self._gather_facts(), self._absent, time.monotonic())
+            old = stale(await self._gather_facts(), self._absent, time.monotonic())
             self._absent = old.absent
             for file in old.files:
                 await asyncio.to_thread(self._to.cdi.remove, file.container, file.nonce)
@@ -249,7 +266,7 @@ class Binder:
         shares = [pool.index[name] for name in promise.shares if name in pool.index]
         return Edits(grant(pool, shares).char_paths)
 
-    async def _gather_facts(self, holdings: Sequence[Holding] | None = None) -> rules.Known:
+    async def _gather_facts(self, holdings: Sequence[Holding] | None = None) -> Known:
         """What the rules decide by. The files are read before the bindings, see Known."""
         files = await asyncio.to_thread(self._to.cdi.present)
         foreign = self._records.foreign_names
@@ -260,7 +277,7 @@ class Binder:
             raise Unavailable("The kubelet does not report which pod holds which shares.")
         bindings = self._bindings
         gone = await asyncio.to_thread(_gone, bindings)
-        return rules.Known(self._promises, bindings, files, rules.holders(holdings), gone)
+        return Known(self._promises, bindings, files, holders(holdings), gone)
 
     def _unsure(self, resource: str) -> Unavailable | None:
         """Why a container waits that another version of kube-rdma may have promised its shares."""
@@ -272,7 +289,7 @@ class Binder:
         )
 
     async def _networked(
-        self, facts: rules.Known, resource: str, shares: Sequence[ShareId]
+        self, facts: Known, resource: str, shares: Sequence[ShareId]
     ) -> tuple[bool, Refused | None]:
         """Whether the pod that holds these shares asked for a network of kube-rdma.
 
@@ -281,7 +298,7 @@ class Binder:
         """
         pods = {facts.holders[resource, s] for s in shares if (resource, s) in facts.holders}
         for name in pods:
-            pod = await self._to.read_pod(name)
+            pod = await self._to.pods.read(name.namespace, name.name)
             try:
                 if pod and is_asking(pod) and await self._to.concerned(pod):
                     return True, None

@@ -9,7 +9,7 @@ give plain device nodes in the Allocate reply.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -45,6 +45,9 @@ class Late(Protocol):
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
         """The pod and its links for each card of the node that sits inside one."""
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Call `changed` whenever `possible` may answer otherwise; return when it never will."""
 
     async def sweep(self) -> None:
         """Forget what nobody needs any more, until cancelled."""
@@ -97,6 +100,9 @@ class Never:
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
         """Nothing is inside a pod."""
         return {}
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Nothing changes."""
 
     async def sweep(self) -> None:
         """Nothing to forget."""

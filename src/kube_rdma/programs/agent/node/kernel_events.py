@@ -7,7 +7,7 @@ happened, what is true now a new Survey tells.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from kube_rdma.adapters.kernel.sysfs.port_watch import PortReading
+from kube_rdma.model.card import Use
 from kube_rdma.model.device import LinkLayer
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.link import PodLink
@@ -33,7 +34,8 @@ class KernelSources:
     `announcements` by what they are about; one may raise OSError when it is entered. `missing`
     names those of the given device nodes that do not exist. `links_inside` shows the links of the
     network namespace at a path, and raises KubeRdmaError when it is gone. `port_states` reads the
-    states of these ports (device, number) and nothing else.
+    states of these ports (device, number) and nothing else. `uses` tells what interfaces are used
+    for, and raises Unavailable.
     """
 
     survey: Callable[[], Survey]
@@ -41,6 +43,7 @@ class KernelSources:
     missing: Callable[[Collection[str]], frozenset[str]] = lambda _: frozenset()
     links_inside: Callable[[Path], tuple[PodLink, ...]] = lambda _: ()
     port_states: Callable[[Iterable[tuple[str, int]]], tuple[PortReading, ...]] = lambda _: ()
+    uses: Callable[[Collection[str]], Mapping[str, Use]] = lambda _: {}
 
 
 async def listen(kernel: KernelSources, stack: AsyncExitStack) -> tuple[AsyncIterator[object], ...]:
@@ -59,11 +62,14 @@ async def listen(kernel: KernelSources, stack: AsyncExitStack) -> tuple[AsyncIte
     return tuple(opened)
 
 
-async def hear(announcements: AsyncIterator[object], changes: Debounce) -> None:
-    """Touch `changes` for each announcement, until cancelled."""
+async def hear(
+    announcements: AsyncIterator[object], changes: Debounce, concern: Callable[[object], bool]
+) -> None:
+    """Touch `changes` for each announcement that is about a card, until cancelled."""
     try:
-        async for _ in announcements:
-            changes.touch()
+        async for event in announcements:
+            if concern(event):
+                changes.touch()
     except OSError as error:
         raise Unavailable(f"The kernel's announcements broke off: {error}.") from error
 

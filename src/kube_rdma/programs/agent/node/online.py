@@ -1,7 +1,8 @@
 """The API server for an agent that has access to it: its node's label, events on node and pods.
 
 Events are news for people, so they never hold anything up: adapters/cluster/events keeps a bounded
-table and writes it when the server answers.
+table and writes it when the server answers. A process has one table; `follow` empties it for pod
+networks too.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ log = structlog.get_logger()
 
 
 class Online:
-    """This node's side of one cluster."""
+    """This node's side of one cluster; `events` is the process's table, which `follow` empties."""
 
-    def __init__(self, cluster: Cluster, node: str) -> None:
+    def __init__(self, cluster: Cluster, node: str, events: Events) -> None:
         self._cluster = cluster
-        self._events = Events(cluster, node)
+        self._events = events
         self._node = node
         self._about = About("Node", node, uid=node)  # the kubelet too tells its name for its uid
 

@@ -45,6 +45,11 @@ class KeptSurvey:
         self._last = self.survey()
         return self._last
 
+    @property
+    def has_cards(self) -> bool:
+        """Whether the one that is kept shows an RDMA device."""
+        return self._last is not None and bool(self._last.devices)
+
     def last(self, *, leaving: bool) -> Survey:
         """The one that is kept, with the current namespace mode.
 

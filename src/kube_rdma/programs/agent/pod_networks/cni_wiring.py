@@ -8,9 +8,8 @@ ask who waits in vain.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -18,45 +17,45 @@ import structlog
 from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cni.conf.binary import names
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
-from kube_rdma.adapters.cni.conf.places import CniPlaces, inside
+from kube_rdma.adapters.cni.conf.places import inside
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attachment import NetworkAsk
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
+from kube_rdma.programs.agent.pod_networks.context import NodeContext
+from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces
 from kube_rdma.rules.cni_conf import meta_plugins
 from kube_rdma.rules.cni_conf.binaries import proven
-from kube_rdma.rules.cni_conf.conflist import name_of, named_by_pods, plan
+from kube_rdma.rules.cni_conf.conflist import name_of, named_by_pods, plan, with_leftovers
 
 log = structlog.get_logger()
 
 
 class Wired:
-    """One per agent; `host` is the host's root as seen here, `places` where its runtime looks."""
+    """One per agent; `host` is the host's root as seen here, `places` where its runtime looks.
+
+    What is decided is in `context` for all others.
+    """
 
     def __init__(
-        self, host: Path, definitions: NetworkObjects, places: Callable[[], CniPlaces]
+        self, host: Path, definitions: NetworkObjects, places: HostPlaces, context: NodeContext
     ) -> None:
         self._host = host
         self._places = places
         self._definitions = definitions
+        self._context = context
         self._readers: Mapping[str, str] = {}
         self._notices = Notices()
-        self.wiring = Wiring.NONE
-        self.network = ""  # the cluster's own, by its name
 
     def decide(self, files: tuple[ConfFile, ...], binaries: Collection[str]) -> ConfPlan:
         """What the folder should hold, which is what counts from now on; raise Refused."""
-        self.wiring, self._readers = Wiring.NONE, {}
+        self._context.wiring, self._readers = Wiring.NONE, {}
         conf_plan = proven(plan(files), files, binaries)
-        self.wiring, self._readers = conf_plan.wiring, dict(conf_plan.readers)
-        self.network = name_of(files, conf_plan.default)
+        self._context.wiring, self._readers = conf_plan.wiring, dict(conf_plan.readers)
+        self._context.network = name_of(files, conf_plan.default)
         _, over = named_by_pods(files, binaries)
-        notes = (
-            f"{name} is passed over, for its plugin {meta_plugins.CELLO_RDMA} is not there"
-            for name in over
-        )
-        return replace(conf_plan, notes=(*conf_plan.notes, *notes))
+        return with_leftovers(conf_plan, over)
 
     def confs(self) -> tuple[ConfFile, ...]:
         """The files that a pod may mean by a name; reads the disk, raise Unavailable."""
@@ -79,7 +78,7 @@ class Wired:
         from kube_rdma.api import cni_conf_network, networks, pod_networks
         from kube_rdma.api.called_conf import blocks, plugin_type
 
-        if self.wiring is not Wiring.DELEGATE:
+        if self._context.wiring is not Wiring.DELEGATE:
             return True
         if error := self.unread(pod):
             raise error
@@ -97,8 +96,8 @@ class Wired:
         return any(text is not None and plugin_type(text) == PLUGIN for text in texts)
 
     def _files(self) -> tuple[ConfFile, ...]:
-        return ConfFolder(inside(self._host, self._places().conf)).read()
+        return ConfFolder(inside(self._host, self._places.now.conf)).read()
 
     def _installed(self) -> frozenset[str]:
-        places = self._places()
+        places = self._places.now
         return names(inside(self._host, one) for one in (places.binaries, *places.more))

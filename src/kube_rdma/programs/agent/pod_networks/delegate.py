@@ -1,174 +1,83 @@
-"""Gives a pod one network at a time, for a meta-plugin that has read the pod's annotation.
+"""The door of meta-plugins: one network a call, for a caller that has read the pod's annotation.
 
-    meta-plugin ─► shim ─ Call ─► origin ─ api/called_conf ─► wish ─ rules/attach/delegate ─► seat
-      ─ IPAM ─► given ─ rules/attach/plan ─► plan ─ attaching ─► kernel ─► late binding ─► Result
-
-Beside programs/agent/pod_networks/chain, which makes all networks of a pod in one call. Here the
-caller gets a whole CNI result and writes the pod's network-status; the agent writes the annotation
-about RDMA alone. Each interface has a record of its own in the journal, under container and
-interface.
+The caller gets a whole CNI result and writes the pod's network-status; the agent writes the
+annotation about RDMA alone. Its configuration does not say which of the pod's networks it is about,
+`origin` does: the pod's annotation and the document that it names say to which resource the network
+is tied. Share ids of two resources may be the same, so without it a `deviceID` could mean the wrong
+card.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
-from weakref import WeakValueDictionary
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.model.attachment import (
     Attached,
-    Attachment,
-    Given,
+    AttachmentKey,
+    GrantedShare,
+    HostNetwork,
     NetworkAsk,
     NetworkSeat,
     Plan,
-    Sandbox,
+    Wish,
 )
-from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.cni import Call, CniResult, Verb
-from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.ip import Ask, InterfaceName, PodUid, PoolName
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.ip import PodUid, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import DeviceInfo
-from kube_rdma.programs.agent.pod_networks import chain as all_at_once
-from kube_rdma.programs.agent.pod_networks.executor import Attaching, is_there
-from kube_rdma.programs.agent.pod_networks.guid_claims import Guids
-from kube_rdma.programs.agent.pod_networks.origin import Origin, Texts, origin
-from kube_rdma.programs.ipam.port import Giver
+from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
+from kube_rdma.programs.agent.pod_networks.door import (
+    Again,
+    AskedNetworks,
+    AttachRequest,
+    AttachResult,
+    sandbox_of,
+)
 from kube_rdma.rules.attach import delegate
-from kube_rdma.rules.attach.addresses import given, owner
-from kube_rdma.rules.attach.plan import plans
-from kube_rdma.rules.attach.pod_networks import with_card_addresses
 from kube_rdma.rules.attach.requests import wishes
-from kube_rdma.rules.attach.result import as_named, attached, rdma_names
-from kube_rdma.rules.attach.seats import with_pods
 
 if TYPE_CHECKING:
-    from kube_rdma.api.ip_conf import IpamConf
-    from kube_rdma.api.network_definition import NetworkDefinition
+    from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode
 
 log = structlog.get_logger()
 
 
-class DelegateNodeView(all_at_once.NodeView, Texts, Protocol):
-    """What is asked besides about node and pod; node_view.py has the real one."""
+class DelegatedNetworks:
+    """What meta-plugins call for; without `infos` they learn nothing of devices."""
 
-    async def bring(self, ipam: IpamConf) -> None:
-        """Make the pool that a document brings along, where it is missing."""
+    is_within = False
 
-    async def tell_own(
-        self, pod: PodState, interfaces: Sequence[Attached], others: frozenset[InterfaceName]
+    def __init__(
+        self,
+        to: AttachDependencies,
+        pipeline: AttachPipeline,
+        infos: DeviceInfoFolder | None = None,
     ) -> None:
-        """Write the own annotation; of what it has, entries about the interfaces `others` stay."""
-
-
-@dataclass(frozen=True)
-class DelegateDependencies(all_at_once.ChainDependencies):
-    """Whom delegated networks need; without `infos` callers learn nothing of devices."""
-
-    node: DelegateNodeView
-    infos: DeviceInfoFolder | None = None
-
-
-class Delegates:
-    """The interfaces that other plugins called the agent for; calls for one sandbox take turns.
-
-    `attaching` has a journal of its own: to it, container and interface are one sandbox.
-    """
-
-    def __init__(self, to: DelegateDependencies, attaching: Attaching) -> None:
         self._to = to
-        self._attaching = attaching
-        self._guids = to.guids or Guids(lambda: attaching.attachments)
-        self._turns: WeakValueDictionary[ContainerId, asyncio.Lock] = WeakValueDictionary()
-
-    @property
-    def giver(self) -> Giver:
-        """Who gives the addresses."""
-        return self._to.giver
-
-    @property
-    def node(self) -> DelegateNodeView:
-        """Whom to ask about pods and cards."""
-        return self._to.node
-
-    @property
-    def containers(self) -> frozenset[ContainerId]:
-        """The sandboxes that have something of kube-rdma."""
-        keys = {
-            one.sandbox.container for one in self._attaching.attachments
-        } | self._attaching.foreign
-        return frozenset(_split(key)[0] for key in keys)
-
-    def has(self, container: ContainerId, interface: InterfaceName) -> bool:
-        """Whether there is a record of this interface, finished or not."""
-        return self._attaching.has(_key(container, interface))
+        self._pipeline = pipeline
+        self._infos = infos
 
     async def answer(self, call: Call) -> CniResult:
         """What the caller gets for ADD, CHECK and DEL; raise KubeRdmaError."""
+        key = AttachmentKey(call.container, call.interface)
         match call.verb:
             case Verb.ADD:
-                return await self._add(call)
+                return await self._pipeline.add(call, self)
             case Verb.CHECK:
-                return await self._check(call)
+                return await self._pipeline.check(call, key)
             case _:
-                try:
-                    await self.end(call.container, call.interface)
-                except HardwareGone as error:  # a pod does not wait for a card that is nowhere
-                    log.warning("card missing", pod=str(call.pod), why=str(error))
-                return CniResult()
+                return await self._pipeline.delete(call, key)
 
-    def turn(self, container: ContainerId) -> asyncio.Lock:
-        """Hold it while something is taken for a sandbox: a DEL may come before its ADD ends."""
-        return self._turns.setdefault(container, asyncio.Lock())
-
-    async def begin(self, call: Call) -> None:
-        """Note that something is taken for an interface; raise Refused, Unavailable."""
-        if call.netns is None:
-            raise Unavailable("The pod's network namespace no longer exists.")
-        await self._attaching.begin(_keyed(self._sandbox(call), call.interface))
-
-    async def complete(self, call: Call) -> None:
-        """Note that ADD is about to answer."""
-        await self._attaching.complete(_key(call.container, call.interface))
-
-    async def end(self, container: ContainerId, interface: InterfaceName) -> None:
-        """Give everything of an interface back; no error when there is nothing."""
-        async with self.turn(container):
-            await self._end(container, interface)
-
-    async def give_up(self, call: Call) -> None:
-        """End what an ADD has begun; why that fails is for the log, the pod has its own reason."""
-        try:
-            await self.end(call.container, call.interface)
-        except KubeRdmaError as error:
-            log.warning("cleanup failed", pod=str(call.pod), why=str(error))
-
-    async def recover(self) -> None:
-        """After a start: end what no ADD has answered for, and what has lost its pod."""
-        await self._end_all(one for one in self._attaching.attachments if not one.complete)
-        await self.sweep()
-
-    async def sweep(self) -> None:
-        """End what has lost its pod: a meta-plugin that lost its cache says nothing of it."""
-        done = [one for one in self._attaching.attachments if one.complete]
-        await self._end_all([one for one in done if not await asyncio.to_thread(_lives, one)])
-
-    async def _end_all(self, attachments: Iterable[Attachment]) -> None:
-        for attachment in tuple(attachments):
-            pod = str(attachment.sandbox.pod)
-            try:
-                await self.end(*_split(attachment.sandbox.container))
-                log.info("leftover interface released", pod=pod)
-            except KubeRdmaError as error:
-                log.warning("interface release failed", pod=pod, why=str(error))
-
-    async def _add(self, call: Call) -> CniResult:
+    async def request(self, call: Call) -> AttachRequest | None:
+        """As Door.request: the one network whose configuration came."""
         if call.pod is None:
             raise Refused(
                 "the call names no pod of Kubernetes",
@@ -178,150 +87,128 @@ class Delegates:
         pod = await self._to.node.pod(call.pod, call.uid)
         if pod is None:
             raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
-        if self.has(call.container, call.interface):
-            await self.end(call.container, call.interface)  # of an ADD that is repeated
-        try:
-            async with self.turn(call.container):
-                return await self._attach(call, pod)
-        except Exception as error:
-            log.warning("network attachment failed", pod=str(call.pod), why=str(error))
-            await self.give_up(call)
-            raise
-        finally:
-            self._guids.release(_key(call.container, call.interface))
+        sandbox, netns = sandbox_of(call, self._to.inode)
+        return AttachRequest(
+            key=AttachmentKey(call.container, call.interface),
+            sandbox=sandbox,
+            netns=netns,
+            uid=PodUid(pod.uid),
+            pod=pod,
+            again=Again.ANEW,
+            networks=CalledNetwork(call, pod, self._to.node),
+        )
 
-    async def _attach(self, call: Call, pod: PodState) -> CniResult:
-        to = self._to
-        came = await origin(call, pod, to.node)
-        definition, ask = await self._meant(call, came)
-        (wish,) = wishes((ask,), (definition.network,))
-        assert call.pod is not None
-        holdings = await to.node.holdings(call.pod)
-        granted = to.node.granted(holdings)
-        host = with_pods(await to.node.host((wish,), granted), self._guids.attachments)
-        others = [one for one in self._of(call.container) if one.interface != call.interface]
-        seat = delegate.seat(wish, granted, others, host, came.table)
-        placed = await to.node.with_settings((seat,))
-        sandbox = self._sandbox(call)
-        self._guids.claim(_keyed(sandbox, call.interface), placed, host)
-        await self.begin(call)
-        leased = await self._addresses(call, pod, placed[0], definition.ipam)
-        got = with_card_addresses(placed, leased)
-        (plan,) = plans(sandbox, placed, got, host, alone=False)
-        await to.node.refuse_full((plan,))
-        plan = plan if came.table is None else delegate.without_rules(plan)
-        assert call.netns is not None
-        keyed = _keyed(sandbox, call.interface)
-        view = await self._attaching.attach(Attachment(keyed, (plan,)), call.netns)
-        placed = as_named(placed, view)
-        plan_devices = [(plan, rdma_names((plan,), placed))]
-        plan_devices += [(one, delegate.device_names(one, granted)) for one in others]
-        names = dict.fromkeys(name for _, each in plan_devices for name in each)
-        devices, rdma_cm = await to.node.devices(tuple(names))
-        interfaces = attached((plan,), placed, view, devices)
-        if others:  # no container of the pod has been made yet that would use the old files
-            await to.late.detach(call.container)
-        await to.late.attach(sandbox, delegate.edits(plan_devices, devices, rdma_cm), holdings)
-        await self._tell_device(call, interfaces[0])
-        await to.node.tell_own(pod, interfaces, frozenset(one.interface for one in others))
-        await self.complete(call)
-        log.info("attached", pod=str(call.pod), networks=f"{call.interface}={plan.network}")
-        return delegate.result(plan, interfaces[0], call.netns_path, definition.ipam.dns)
+    async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
+        """As Door.report: the caller gets a whole result, the pod the annotation about RDMA."""
+        (interface,), (plan,) = result.interfaces, result.plans
+        await self._describe_device(call, interface)
+        others = frozenset(one.interface for one in result.beside)
+        assert request.pod
+        await self._to.node.tell_own(request.pod, result.interfaces, others)
+        return delegate.result(plan, interface, call.netns_path)
 
-    async def _meant(self, call: Call, came: Origin) -> tuple[NetworkDefinition, NetworkAsk]:
-        """The network that the configuration means, its pool made, and what the pod asks of it."""
-        from kube_rdma.api import called_conf, cni_conf_network
-
-        definition, ask = called_conf.network(call, came.name, came.resource)
-        if called_conf.is_built_in(call.config):
-            pool = await self._to.node.has_pool(PoolName(cni_conf_network.BUILT_IN))
-            definition = cni_conf_network.built_in(ask.namespace, pool=pool)
-        await self._to.node.bring(definition.ipam)
-        return definition, ask
-
-    async def _tell_device(self, call: Call, interface: Attached) -> None:
+    async def _describe_device(self, call: Call, interface: Attached) -> None:
         """Write the file of the capability CNIDeviceInfoFile; without it the pod runs as well."""
         from kube_rdma.api.called_conf import device_info_file
 
         path = device_info_file(call)
-        if path and self._to.infos and interface.pci:
+        if path and self._infos and interface.pci:
             names = (interface.rdma_device,) if interface.rdma_device else ()
             info = DeviceInfo(interface.pci, names, interface.physical)
             try:
-                await asyncio.to_thread(self._to.infos.write_for_plugin, path, info)
+                await asyncio.to_thread(self._infos.write_for_plugin, path, info)
             except Unavailable as error:
                 log.warning("device info file not written", why=str(error))
 
-    async def _addresses(
-        self, call: Call, pod: PodState, seat: NetworkSeat, conf: IpamConf
-    ) -> tuple[Given, ...]:
-        from kube_rdma.api.ip_conf import nic_ask
 
-        rail = self._to.node.rail(seat.card.id) if seat.card else None
-        pooled = seat.wish.ask.addresses if seat.wish.network.pools else ()
-        wanted = tuple(one.address for one in pooled)
-        nic = nic_ask(conf, call.interface, rail, wanted, owner(pod, call.interface))
-        if nic is None:
-            return ()
-        granted = await self._to.giver.add(Ask(call.container, PodUid(pod.uid), (nic,)))
-        return (given(call.interface, granted.leases, await self._to.node.pool(nic.pool)),)
+class CalledNetwork:
+    """As NetworkSource: the network of one call, beside those of earlier calls."""
 
-    async def _end(self, container: ContainerId, interface: InterfaceName) -> None:
-        """Late binding goes with the last interface, for its files are of the whole pod."""
-        key = _key(container, interface)
-        await self._attaching.refuse_foreign(key)
-        others = [one for one in self._of(container) if one.interface != interface]
-        attachment = self._attaching.of(key)
-        if attachment and attachment.plans and not others:
-            await self._to.late.detach(container)
-        try:
-            await self._attaching.detach(key)
-        except HardwareGone:
-            await self._to.giver.delete(container, interface)
-            raise
-        await self._to.giver.delete(container, interface)
-        await self._attaching.forget(key)
+    def __init__(self, call: Call, pod: PodState, node: NetworkNode) -> None:
+        self._call = call
+        self._pod = pod
+        self._node = node
 
-    async def _check(self, call: Call) -> CniResult:
-        if call.netns is None:
-            return CniResult()
-        wrong = await self._attaching.look(_key(call.container, call.interface), call.netns)
-        if wrong:
-            raise Broken(" ".join(f"{line}." for line in wrong))
-        return CniResult()
+    async def asked(self) -> AskedNetworks:
+        """The network that the configuration means, its pool made, and what the pod asks of it."""
+        from kube_rdma.api import called_conf, cni_conf_network
 
-    def _of(self, container: ContainerId) -> list[Plan]:
-        """The interfaces of a sandbox that are made or being made."""
-        attachments = (
-            one
-            for one in self._attaching.attachments
-            if _split(one.sandbox.container)[0] == container
-        )
-        return [plan for one in attachments for plan in one.plans]
+        came = await origin(self._call, self._pod, self._node)
+        definition, ask = called_conf.network(self._call, came.name, came.resource)
+        if called_conf.is_built_in(self._call.config):
+            pool = await self._node.has_pool(PoolName(cni_conf_network.BUILT_IN))
+            definition = cni_conf_network.built_in(ask.namespace, pool=pool)
+        await self._node.bring(definition.ipam)
+        return AskedNetworks((ask,), {definition.network.name: definition}, came.table)
 
-    def _sandbox(self, call: Call) -> Sandbox:
-        pod = call.pod or PodName("", "")
-        assert call.netns is not None
-        inode = self._to.inode(call.netns)
-        return Sandbox(call.container, pod, call.uid, call.netns_path, inode)
+    def wishes(self, asked: AskedNetworks, granted: Sequence[GrantedShare]) -> tuple[Wish, ...]:
+        """The one; the caller has chosen the plugin, so it is kube-rdma's in any case."""
+        return wishes(asked.asks, [one.network for one in asked.definitions.values()])
+
+    def seats(
+        self,
+        wished: Sequence[Wish],
+        granted: Sequence[GrantedShare],
+        beside: Sequence[Plan],
+        host: HostNetwork,
+        table: int | None,
+    ) -> tuple[NetworkSeat, ...]:
+        """Where it goes, so that many calls come to what one for all of them would."""
+        (wish,) = wished
+        return (delegate.seat(wish, granted, beside, host, table),)
 
 
-def _key(container: ContainerId, interface: InterfaceName) -> ContainerId:
-    """One interface as its record knows it; a container's id has no @."""
-    return ContainerId(f"{container}@{interface}")
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The network's name with its namespace, and its resource where it is tied to one.
+
+    `table`: the caller leads what comes from the interface's addresses through this routing table.
+    """
+
+    name: str
+    resource: str | None = None
+    table: int | None = None
 
 
-def _keyed(sandbox: Sandbox, interface: InterfaceName) -> Sandbox:
-    return replace(sandbox, container=_key(sandbox.container, interface))
+async def origin(call: Call, pod: PodState, node: NetworkNode) -> Origin:
+    """Which of the pod's networks a call is about; raise Unavailable when nobody tells."""
+    from kube_rdma.api import called_conf, networks, pod_networks
+
+    annotations = dict(pod.annotations)
+    asks: tuple[NetworkAsk, ...] = ()
+    with suppress(Refused):  # the caller has understood it
+        asks = networks.asks(annotations.get(networks.ANNOTATION, ""), pod.namespace)
+    if by_definition := await _of_definition(call, asks, node):
+        return by_definition
+    name = f"{pod.namespace}/{call.network}"
+    resource = called_conf.resource(call.config)
+    for block in called_conf.blocks(annotations.get(pod_networks.ANNOTATION, "")):
+        if (block.interface, block.network) == (call.interface, call.network):
+            if resource is None and (text := await node.configured_text(call.network)):
+                resource = called_conf.resource(text)
+            return Origin(name, resource, block.table)
+    return Origin(name, resource)
 
 
-def _split(key: ContainerId) -> tuple[ContainerId, InterfaceName]:
-    container, _, interface = key.partition("@")
-    return ContainerId(container), InterfaceName(interface)
+async def _of_definition(
+    call: Call, asks: Sequence[NetworkAsk], node: NetworkNode
+) -> Origin | None:
+    """The entry whose network this is, by the name in its configuration.
 
+    The interface alone does not say it: a caller that gives each pod networks of its own besides
+    counts those first. Of a deleted document only the interface is left.
+    """
+    from kube_rdma.api.called_conf import network_name
 
-def _lives(attachment: Attachment) -> bool:
-    try:
-        return is_there(attachment.sandbox)
-    except Unavailable:
-        return True
+    documents: dict[str, tuple[bytes, str | None] | None] = {}
+    for ask in sorted(asks, key=lambda ask: ask.interface != call.interface):
+        name = f"{ask.namespace}/{ask.network}"
+        if name not in documents:
+            documents[name] = await node.written(ask.namespace, ask.network)
+        if document := documents[name]:
+            config, resource = document
+            if call.network in (ask.network, network_name(config)):
+                return Origin(name, resource or None)
+    gone = [name for name, document in documents.items() if document is None]
+    mine = [f"{ask.namespace}/{ask.network}" for ask in asks if ask.interface == call.interface]
+    return next((Origin(name) for name in mine if name in gone), None)

@@ -1,6 +1,7 @@
 """What pod networks ask about the node, the pod and the cluster, answered by the real neighbours.
 
-Between programs/agent/pod_networks/chain, which asks in the terms of the rules, and the adapters.
+Between programs/agent/pod_networks/attach with its doors, which ask in the terms of the rules, and
+the adapters.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ from kube_rdma.model.ip import InterfaceName, IPPool, PoolName
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.pool import Attach, Pool
+from kube_rdma.model.pool import Attach, Pool, ShareId
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.requests import statuses
 from kube_rdma.rules.attach.guids import of_sysfs, usable
 from kube_rdma.rules.attach.host_links import agree, may_leave, wanted
@@ -56,7 +58,7 @@ from kube_rdma.rules.attach.seats import soft_links
 from kube_rdma.rules.attach.vf import places, with_settings
 from kube_rdma.rules.health.evaluate import node_cards
 from kube_rdma.rules.phrases import listed
-from kube_rdma.rules.pools.allocation import granted_cards
+from kube_rdma.rules.pools.allocation import grant, granted_cards
 from kube_rdma.rules.pools.modes import terms
 
 if TYPE_CHECKING:
@@ -74,27 +76,27 @@ AskFunctions = Callable[
 
 @dataclass(frozen=True)
 class NodeViewDependencies:
-    """The neighbours. `pools` are those that the kubelet is offered now, None until the node was
-    looked at; `withdrawn` are kube-rdma's resources that are not among them while pods hold shares
-    of them. `watched` is an IPPool as the watch shows it, None where it shows none. What blocks is
-    called in a thread: `survey`, `links`, the interfaces of the node's namespace, those of these
-    names or all (None), `functions`, what virtual functions are set to, `confs`, the files of the
-    node's CNI configuration, and `gids`, the tables without room for so many addresses more."""
+    """The neighbours. `watched` is an IPPool as the watch shows it, None where it shows none;
+    `rail` is the number of a card's rail (rules/pools/rails). What blocks is called in a thread:
+    `survey`, `links`, the interfaces of the node's namespace, those of these names or all (None),
+    `functions`, what virtual functions are set to, `confs`, the files of the node's CNI
+    configuration, and `gids`, the tables without room for so many addresses more.
+    """
 
     cluster: Cluster
     kubelet: KubeletView
-    pools: Callable[[], Mapping[str, Pool] | None]
+    context: NodeContext
     survey: KeptSurvey
     links: Links
     confs: Callable[[], tuple[ConfFile, ...]] = tuple
     functions: AskFunctions = lambda _: ()
     watched: Callable[[PoolName], IPPool | None] = lambda _: None
-    withdrawn: Callable[[], Sequence[str]] = tuple
     gids: Callable[[Mapping[str, int]], tuple[GidTable, ...]] = crowded
+    rail: Callable[[CardId], int | None] = lambda _: None
 
 
 class NetworkNode:
-    """This node, for programs/agent/pod_networks/chain."""
+    """This node, for programs/agent/pod_networks/attach and its doors."""
 
     def __init__(self, asked: NodeViewDependencies) -> None:
         self._asked = asked
@@ -158,31 +160,39 @@ class NetworkNode:
         pools = self._pools
         for held in holdings:
             pool = pools.get(held.resource)
-            if pool is None and held.resource in self._asked.withdrawn():
+            if pool is None and held.resource in self._asked.context.withdrawn:
                 raise Unavailable(f"{held.resource} is not offered on this node now.")
             lost = [share for share in held.shares if pool and share not in pool.index]
             if lost:
                 names = listed(lost)
                 raise Unavailable(f"{held.resource} has no share {names} on this node now.")
         return tuple(
-            GrantedShare(
-                container=held.container,
-                resource=held.resource,
-                share=share,
-                cards=granted_cards(pool, [pool.index[share]]),
-                mode=pool.spec.mode,
-                bind=terms(pool.spec).bind,
-                early=terms(pool.spec).attach is Attach.NONE,
-            )
+            self._granted(pool, held.container, share)
             for held in holdings
             if (pool := pools.get(held.resource)) is not None
             for share in held.shares
         )
 
+    def _granted(self, pool: Pool, container: str, share: ShareId) -> GrantedShare:
+        """What Allocate gave early is known until the agent ends; then what it would give now."""
+        row, resource, shares = terms(pool.spec), pool.spec.resource, [pool.index[share]]
+        early = row.attach is Attach.NONE
+        nodes = self._asked.kubelet.given(resource, share) if early else ()
+        return GrantedShare(
+            container=container,
+            resource=resource,
+            share=share,
+            cards=granted_cards(pool, shares),
+            mode=pool.spec.mode,
+            bind=row.bind,
+            early=early,
+            char_paths=nodes or (grant(pool, shares).char_paths if early else ()),
+        )
+
     @property
     def _pools(self) -> Mapping[str, Pool]:
         """What is offered now; raise Unavailable right after the agent's start."""
-        pools = self._asked.pools()
+        pools = self._asked.context.pools
         if pools is None:
             raise Unavailable(
                 "The cards of this node are not known yet: the agent has just started."
@@ -233,10 +243,11 @@ class NetworkNode:
         return await asyncio.to_thread(self._asked.survey.devices, names)
 
     def rail(self, card: CardId) -> int | None:
-        """The card's number among the physical RDMA cards that are offered, by address, from 0."""
-        offered = {one.id for pool in self._pools.values() for one in pool.cards if one.devices}
-        ordered = sorted(offered | {card})
-        return ordered.index(card)
+        """The rail of the card's physical function, None where it has none.
+
+        Raise Unavailable right after the agent's start, when the cards are not numbered yet.
+        """
+        return self._asked.rail(card)
 
     async def has_pool(self, name: PoolName) -> bool:
         """Whether there is an IPPool of this name."""
@@ -320,6 +331,8 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
                 default_route=netdev.default_route is not False if netdev else False,
                 addresses=tuple(one for one in link.addresses if not one[0].is_link_local),
                 virtual=virtual.get(pci) if pci else None,
+                master=netdev.master if netdev else None,
+                bonded=netdev is not None and netdev.bonded,
             )
         )
     soft = any(device.is_soft for device in survey.devices)

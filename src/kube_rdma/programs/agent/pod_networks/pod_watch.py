@@ -27,6 +27,7 @@ from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.runtime import PodSandbox
+from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.requests import asking
 from kube_rdma.rules.attach.repair import is_owed
 from kube_rdma.rules.attach.requests import is_asking, names_networks, refuse_host_network
@@ -36,14 +37,13 @@ _OVER = ("Succeeded", "Failed")
 
 @dataclass(frozen=True)
 class PodWatchDependencies:
-    """Whom the watch of the pods needs. `state` is the agent's folder on the host's disk, `network`
-    the name of the cluster's own network. `tell` says something about a pod: a word for it, a
-    sentence, and whether it is a warning."""
+    """Whom the watch of the pods needs. `state` is the agent's folder on the host's disk. `tell`
+    says something about a pod: a word for it, a sentence, and whether it is a warning."""
 
     cluster: Cluster
     node: str
     state: Path
-    network: Callable[[], str]
+    context: NodeContext
     tell: Callable[[PodState, str, str, bool], None]
 
 
@@ -131,7 +131,7 @@ class NodePods:
         """Tell each pod on the host's network once. Behind a meta-plugin that one has the word."""
         for pod in self._on_host.values() if self._is_chained else ():
             try:
-                asked = asking(pod, self._to.network())
+                asked = asking(pod, self._to.context.network)
                 refuse_host_network(pod, asked.asks, asked.annotation)
             except Refused as error:
                 for why in self._notices.news(pod.uid, str(error)):

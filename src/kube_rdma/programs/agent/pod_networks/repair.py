@@ -2,7 +2,7 @@
 
     runtime's sandboxes, pods, journal ─ rules/attach/repair ─► the same ADD, made late │ the same
     end
-                                            └ in vain, and the pod runs ─► Event, eviction
+                                            └ in vain, and the pod runs ─► Event, restart wanted
 
 Beside the socket of the shim (programs/agent/pod_networks/service). A level is compared, so
 whatever was missed, and why, is found by the next round: one at the start, one after news (`wake`),
@@ -30,10 +30,21 @@ from kube_rdma.model.cni import VERSIONS, Call, Verb
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.pod import PodState
+from kube_rdma.model.restart import RESTART
 from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
+from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.executor import is_there
-from kube_rdma.rules.attach import repair as rules
+from kube_rdma.rules.attach.repair import (
+    ABSENT,
+    RepairState,
+    RepairView,
+    asks_for_nothing,
+    decide,
+    due,
+    failed,
+    is_hopeless,
+)
 from kube_rdma.rules.cni_conf.conflist import ENTRY
 
 log = structlog.get_logger()
@@ -63,10 +74,10 @@ class RepairDependencies:
     raise Unavailable. `pods` are the node's that ask for networks of kube-rdma, by the last news;
     none while the agent is not called for them. `owed` tells of a sandbox whether it should have
     had networks when it was made, from the disk, and raises Unavailable: what was annotated later
-    has missed nothing, and a slip of the pen must not end it. `network` is the name of the
-    cluster's own. `evict` raises KubeRdmaError. `tell` says something about a pod: a word for it, a
-    sentence, and whether it is a warning. `refused` says why a pod cannot have what it asks for on
-    this node. `opened` gives a descriptor of a namespace.
+    has missed nothing, and a slip of the pen must not end it. `restart` asks the controller to end
+    a pod, with the reason, or (None) asks no more; it raises KubeRdmaError. `tell` says something
+    about a pod: a word for it, a sentence, and whether it is a warning. `refused` says why a pod
+    cannot have what it asks for on this node. `opened` gives a descriptor of a namespace.
     """
 
     networks: PodNetworks
@@ -74,8 +85,8 @@ class RepairDependencies:
     netns: Callable[[ContainerId], Awaitable[str]]
     pods: Callable[[], tuple[PodState, ...]]
     owed: Callable[[PodSandbox, PodState], bool]
-    network: Callable[[], str]
-    evict: Callable[[PodState], Awaitable[None]]
+    context: NodeContext
+    restart: Callable[[PodState, str | None], Awaitable[None]]
     tell: Callable[[PodState, str, str, bool], None]
     refused: Callable[[PodState], Refused | None] = lambda _: None
     opened: Callable[[str], AbstractContextManager[int]] = open_netns
@@ -96,7 +107,7 @@ class Sandboxes:
     def __init__(self, to: RepairDependencies, pace: RepairTiming | None = None) -> None:
         self._to = to
         self._pace = pace or RepairTiming()
-        self._state = rules.RepairState()
+        self._state = RepairState()
         self._news = asyncio.Event()
         self._notices = Notices()
         self._mark: tuple[float, float] | None = None  # the own clock and that of the addresses
@@ -135,8 +146,8 @@ class Sandboxes:
         pods = self._to.pods()
         attachments = self._to.networks.attachments
         gone = await asyncio.to_thread(_gone, attachments)
-        seen = rules.RepairView(listed, pods, attachments, gone, self._to.networks.foreign)
-        decided = rules.decide(seen, self._state, now)
+        seen = RepairView(listed, pods, attachments, gone, self._to.networks.foreign)
+        decided = decide(seen, self._state, now)
         self._state = decided.state
         for container in decided.orphans:
             await self._end(container)
@@ -167,7 +178,9 @@ class Sandboxes:
             note = "Its networks were attached late: nobody had asked for them at its start."
             self._to.tell(pod, "NetworksAttachedLate", note, False)
         else:
-            self._state = rules.asks_for_nothing(self._state, sandbox.container)
+            self._state = asks_for_nothing(self._state, sandbox.container)
+        if RESTART in dict(pod.labels):
+            await self._want(pod, None)
 
     async def _attach(self, sandbox: PodSandbox, pod: PodState) -> None:
         """The ADD that never came, as the runtime would have made it."""
@@ -180,7 +193,7 @@ class Sandboxes:
             call = Call(
                 Verb.ADD,
                 VERSIONS[-1],
-                self._to.network(),
+                self._to.context.network,
                 json.dumps(ENTRY).encode(),
                 sandbox.container,
                 InterfaceName("eth0"),
@@ -193,35 +206,39 @@ class Sandboxes:
 
     async def _failed(self, sandbox: PodSandbox, pod: PodState, error: KubeRdmaError) -> None:
         container = sandbox.container
-        self._state = rules.failed(
+        self._state = failed(
             self._state, container, self._pace.clock(), refused=isinstance(error, Refused)
         )
         note = f"It lacks the networks that it asks for: {error}"
         try:
-            hopeless = rules.is_hopeless(self._state, container, pod)
-            if not hopeless or not await asyncio.to_thread(self._to.owed, sandbox, pod):
-                self._to.tell(pod, "NetworksMissing", note, True)
-                return
-            await self._to.evict(pod)
+            hopeless = is_hopeless(self._state, container, pod)
+            if hopeless and await asyncio.to_thread(self._to.owed, sandbox, pod):
+                await self._want(pod, note)
+                note = f"{note} kube-rdma's controller evicts it; without a controller, delete it."
         except KubeRdmaError as why:
-            self._to.tell(pod, "NetworksMissing", note, True)
-            log.warning("pod eviction failed", pod=str(sandbox.pod), why=str(why))
-            return
-        self._to.tell(pod, "EvictedForNetworks", f"It was evicted. {note}", True)
-        log.warning("pod evicted for missing networks", pod=str(sandbox.pod), why=str(error))
+            log.warning("disk not readable", pod=str(sandbox.pod), why=str(why))
+        self._to.tell(pod, "NetworksMissing", note, True)
+
+    async def _want(self, pod: PodState, why: str | None) -> None:
+        """Ask for a pod's restart, or no more; what fails is done by the next try."""
+        try:
+            await self._to.restart(pod, why)
+        except KubeRdmaError as error:
+            name = f"{pod.namespace}/{pod.name}"
+            log.warning("restart request not written", pod=name, why=str(error))
 
     async def _collect(self, living: frozenset[ContainerId], now: float, freed: float) -> None:
         """Free addresses that are older than any sandbox that the runtime still makes."""
         if self._mark is None:
             self._mark = now, freed
-        elif now - self._mark[0] >= rules.ABSENT:
+        elif now - self._mark[0] >= ABSENT:
             await self._to.networks.collect(living, self._mark[1])
             self._mark = now, freed
 
     def _wait(self) -> float:
         """Seconds until the next round, without news."""
         now = self._pace.clock()
-        return min(self._pace.most, rules.due(self._state, now) - now)
+        return min(self._pace.most, due(self._state, now) - now)
 
 
 def _gone(attachments: tuple[Attachment, ...]) -> frozenset[ContainerId]:

@@ -1,6 +1,6 @@
 """Which networks a pod asks for, in whichever of the two ways, and how it learns the result.
 
-The one place that knows both annotations, for programs/agent/pod_networks/chain and network_node.
+The one place that knows both annotations, for programs/agent/pod_networks/chain and node_view.
 In the one way a network is a NetworkAttachmentDefinition; in the other (api/pod_networks) a name
 stands for a CNI configuration of the node, else for a definition in the pod's namespace or in
 kube-system, else for the network that kube-rdma has by itself.
@@ -12,13 +12,12 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from kube_rdma.adapters.cluster.errors import NotInstalled
-from kube_rdma.api import network_status
-from kube_rdma.api import pod_networks_status as other_status
+from kube_rdma.api import network_status, pod_networks_status
 from kube_rdma.model.attachment import Attached, GrantedShare, NetworkAsk, Wish
 from kube_rdma.model.cni import Call
 from kube_rdma.model.errors import Refused
@@ -30,6 +29,7 @@ from kube_rdma.rules.attach.requests import POD_NETWORKS
 if TYPE_CHECKING:
     from kube_rdma.api.network_definition import NetworkDefinition
     from kube_rdma.api.networks import Found
+    from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode
 
 SHARED = "kube-system"
 """Namespace of the definitions that a pod of any namespace can name by cniConf."""
@@ -44,22 +44,6 @@ def _load(text: str, namespace: str) -> Found:
     from kube_rdma.api import networks
 
     return networks.load(text, namespace)
-
-
-class Documents(Protocol):
-    """Where the networks are described."""
-
-    async def definition(self, namespace: str, name: str) -> NetworkDefinition | None:
-        """A NetworkAttachmentDefinition; raise Refused with all of its faults."""
-
-    async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
-        """What the node's CNI configuration `name` means for a pod of this namespace; raise so."""
-
-    async def configurations(self) -> tuple[str, ...]:
-        """The names of the node's CNI configurations."""
-
-    async def has_pool(self, name: PoolName) -> bool:
-        """Whether there is an IPPool of this name."""
 
 
 @dataclass(frozen=True)
@@ -110,16 +94,16 @@ def _warn(pod: PodState, warnings: Iterable[str]) -> None:
 
 
 async def meant(
-    asked: Asking, documents: Documents
+    asked: Asking, node: NetworkNode
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """The entries with the namespace of their network, and the networks by namespace/name.
 
     Raise Refused for faults of the documents, and for entries whose network is nowhere.
     """
     if asked.annotation == POD_NETWORKS:
-        return await _by_name(asked.asks, documents)
+        return await _by_name(asked.asks, node)
     names = dict.fromkeys((ask.namespace, ask.network) for ask in asked.asks)
-    definitions = await all_of(documents.definition(*name) for name in names)
+    definitions = await all_of(node.definition(*name) for name in names)
     named = zip(names, definitions, strict=True)
     return asked.asks, {"/".join(name): one for name, one in named if one}
 
@@ -139,23 +123,23 @@ def statuses(
     annotations = dict(pod.annotations)
     own = (network_status.OWN_ANNOTATION, network_status.own_status(interfaces))
     if annotations.get(POD_NETWORKS, "").strip():
-        text = other_status.status(interfaces, call.network, call.previous)
-        return (other_status.ANNOTATION, text), own
+        text = pod_networks_status.status(interfaces, call.network, call.previous)
+        return (pod_networks_status.ANNOTATION, text), own
     before = annotations.get(network_status.ANNOTATION, "")
     text = network_status.status(interfaces, call.network, call.previous, before)
     return (network_status.ANNOTATION, text), own
 
 
 async def _by_name(
-    asks: Sequence[NetworkAsk], documents: Documents
+    asks: Sequence[NetworkAsk], node: NetworkNode
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """All entries of one pod have its namespace, so a name means one network."""
     from kube_rdma.api.cni_conf_network import BUILT_IN
 
     names = {ask.network: ask.namespace for ask in asks}
-    definitions = {name: await _named(space, name, documents) for name, space in names.items()}
+    definitions = {name: await _named(space, name, node) for name, space in names.items()}
     if missing := [ask for ask in asks if definitions[ask.network] is None]:
-        available = (*await documents.configurations(), BUILT_IN)
+        available = (*await node.configurations(), BUILT_IN)
         raise unknown(missing, tuple(dict.fromkeys(available)), _places(missing[0].namespace))
     by_name = {name: one for name, one in definitions.items() if one}
     placed = tuple(
@@ -164,22 +148,22 @@ async def _by_name(
     return placed, {one.network.name: one for one in by_name.values()}
 
 
-async def _named(namespace: str, name: str, documents: Documents) -> NetworkDefinition | None:
+async def _named(namespace: str, name: str, node: NetworkNode) -> NetworkDefinition | None:
     """The network of this name, of the nearest place that has one."""
     from kube_rdma.api.cni_conf_network import BUILT_IN, built_in
 
-    if definition := await documents.configured(namespace, name):
+    if definition := await node.configured(namespace, name):
         return definition
     for place in _places(namespace):
         try:
-            definition = await documents.definition(place, name)
+            definition = await node.definition(place, name)
         except NotInstalled:
             break  # this way needs no such resource
         if definition:
             return definition
     if name != BUILT_IN:
         return None
-    pool = await documents.has_pool(PoolName(name))
+    pool = await node.has_pool(PoolName(name))
     return built_in(namespace, pool=pool)
 
 

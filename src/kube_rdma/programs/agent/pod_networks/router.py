@@ -1,21 +1,24 @@
-"""Every CNI call of this node goes from here to whom it is for: one socket, three kinds of callers.
+"""Every CNI call of this node goes from here to its door: one socket, three kinds of callers.
 
-Between the socket of the shim and programs/agent/pod_networks/chain (the runtime), delegate
-(meta-plugins) and ipam_calls (other plugins). What a call is for stands in rules/cni_conf/callers;
-where only the records can say, they are asked here.
+Between the socket of the shim and the doors of programs/agent/pod_networks/attach: chain.py (the
+runtime), delegate.py (meta-plugins) and ipam_plugin.py (other plugins). What a call is for stands
+in rules/cni_conf/callers; where only the records can say, they are asked here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
+from kube_rdma.adapters.files.device_info import DeviceInfoFolder
+from kube_rdma.model.attachment import AttachmentKey
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
 from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
-from kube_rdma.programs.agent.pod_networks.delegate import Delegates
-from kube_rdma.programs.agent.pod_networks.ipam_plugin import IpamCalls
+from kube_rdma.programs.agent.pod_networks.context import NodeContext
+from kube_rdma.programs.agent.pod_networks.delegate import DelegatedNetworks
+from kube_rdma.programs.agent.pod_networks.ipam_plugin import PluginAddresses
 from kube_rdma.rules.attach.requests import is_asking, names_networks
 from kube_rdma.rules.cni_conf.callers import FIRST, Role, role, stranded, turned
 
@@ -23,15 +26,20 @@ SWEEP_SECONDS = 60.0
 
 
 class CniRouter:
-    """The front door. `wiring` says who should call the agent by the host's configuration now."""
+    """Has the procedure and its doors; `infos` are for DelegatedNetworks.
+
+    `context` says who should call the agent by the host's configuration now.
+    """
 
     def __init__(
-        self, chain: PodNetworks, delegates: Delegates, wiring: Callable[[], Wiring]
+        self, to: AttachDependencies, context: NodeContext, infos: DeviceInfoFolder | None = None
     ) -> None:
-        self._chain = chain
-        self._delegates = delegates
-        self._addresses = IpamCalls(delegates)
-        self._wiring = wiring
+        self._to = to
+        self._context = context
+        self.pipeline = AttachPipeline(to)
+        self.pods = PodNetworks(to, self.pipeline)
+        self._interfaces = DelegatedNetworks(to, self.pipeline, infos)
+        self._addresses = PluginAddresses(to, self.pipeline)
 
     async def answer(self, call: Call) -> CniResult:
         """What the caller gets; raise KubeRdmaError."""
@@ -40,27 +48,23 @@ class CniRouter:
                 return await self._addresses.answer(call)
             case Role.DELEGATE:
                 self._refuse_stranded(call)
-                return await self._delegates.answer(call)
+                return await self._interfaces.answer(call)
             case Role.UNTOLD if self._is_delegated(call.container):
-                return await self._delegates.answer(call)
+                return await self._interfaces.answer(call)
             case _:
                 return await self._behind_others(call)
-
-    async def recover(self) -> None:
-        """After a start: end what meta-plugins and others were never answered."""
-        await self._delegates.recover()
 
     async def run(self) -> None:
         """Look after sandboxes that ended without a DEL, until cancelled."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
-            await self._delegates.sweep()
+            await self.pipeline.sweep()
 
     async def missed(self, attachment: CniAttachment) -> None:
         """Do a DEL that came while nobody answered, of which the note says no more than this."""
         if not self._is_delegated(attachment.container):
-            await self._chain.end(attachment.container)
-        await self._delegates.end(attachment.container, attachment.interface)
+            await self.pipeline.end(AttachmentKey(attachment.container))
+        await self.pipeline.end(AttachmentKey(attachment.container, attachment.interface))
 
     def _refuse_stranded(self, call: Call) -> None:
         """A runtime takes the configuration `rdma` for the cluster's network where no other is left
@@ -69,7 +73,7 @@ class CniRouter:
         """
         from kube_rdma.api.called_conf import is_built_in
 
-        lone = call.interface == FIRST and self._wiring() is not Wiring.DELEGATE
+        lone = call.interface == FIRST and self._context.wiring is not Wiring.DELEGATE
         if lone and is_built_in(call.config):
             raise stranded(call)
 
@@ -81,14 +85,15 @@ class CniRouter:
         annotations = call.annotations
         if call.verb is Verb.ADD and annotations is not None and not names_networks(annotations):
             return CniResult()
-        if call.verb is Verb.ADD and self._wiring() is Wiring.DELEGATE and call.pod:
-            pod = await self._delegates.node.pod(call.pod, call.uid)
+        if call.verb is Verb.ADD and self._context.wiring is Wiring.DELEGATE and call.pod:
+            pod = await self._to.node.pod(call.pod, call.uid)
             if pod and is_asking(pod):
                 raise turned(call)
             return CniResult()
-        return await self._chain.answer(call)
+        return await self.pods.answer(call)
 
     def _is_delegated(self, container: ContainerId) -> bool:
         """Whether its interfaces end one by one, and not all with the first."""
-        chained = any(one.sandbox.container == container for one in self._chain.attachments)
-        return not chained and container in self._delegates.containers
+        keys = self._to.attachments.keys
+        one_by_one = any(key.container == container and key.interface for key in keys)
+        return one_by_one and AttachmentKey(container) not in keys

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -20,9 +21,9 @@ import structlog
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.cluster.restarts import Restarts
 from kube_rdma.adapters.cni.conf.binary import shim
-from kube_rdma.adapters.cni.conf.folder import FolderRound, Keeper
+from kube_rdma.adapters.cni.conf.folder import FolderRound, FolderTiming, Keeper
 from kube_rdma.adapters.cni.conf.places import inside
 from kube_rdma.adapters.cni.exec.plugins import Plugins
 from kube_rdma.adapters.cni.socket import CniSocket
@@ -43,15 +44,18 @@ from kube_rdma.model.ip import BootId, NodeName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Pool
+from kube_rdma.model.restart import RestartRequest
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.device_plugin.rails import NodeRails
+from kube_rdma.programs.agent.late_binding.late import Late
 from kube_rdma.programs.agent.node.address_health import tell_trouble
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
-from kube_rdma.programs.agent.pod_networks import delegate, pod_watch, repair
-from kube_rdma.programs.agent.pod_networks.chain import ChainDependencies, LateBinding, PodNetworks
+from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies
+from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
+from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
 from kube_rdma.programs.agent.pod_networks.cni_wiring import Wired
-from kube_rdma.programs.agent.pod_networks.delegate import Delegates
-from kube_rdma.programs.agent.pod_networks.executor import Attaching, Open
-from kube_rdma.programs.agent.pod_networks.guid_claims import Guids
+from kube_rdma.programs.agent.pod_networks.context import NodeContext
+from kube_rdma.programs.agent.pod_networks.executor import Attachments, Open
 from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces
 from kube_rdma.programs.agent.pod_networks.node_view import (
     AskFunctions,
@@ -59,13 +63,17 @@ from kube_rdma.programs.agent.pod_networks.node_view import (
     NetworkNode,
     NodeViewDependencies,
 )
-from kube_rdma.programs.agent.pod_networks.pod_watch import NodePods
-from kube_rdma.programs.agent.pod_networks.repair import Sandboxes
+from kube_rdma.programs.agent.pod_networks.pod_watch import NodePods, PodWatchDependencies
+from kube_rdma.programs.agent.pod_networks.repair import (
+    RepairDependencies,
+    RepairTiming,
+    Sandboxes,
+)
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
 from kube_rdma.programs.agent.pod_networks.worker_pools import Threads
 from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
-from kube_rdma.programs.ipam.port import Giver
 from kube_rdma.rules.cni_conf.conflist import describe_plan
+from kube_rdma.rules.cni_conf.exclusive import shut_out
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -106,152 +114,181 @@ def _inode(descriptor: int) -> int:
 class Machine:
     """What is below the agent, made up in tests. `shim` is the binary that the host gets, `infos`
     the folder in which meta-plugins find device info files, `look` the seconds between two looks
-    whether addresses can be given."""
+    whether addresses can be given, `conf` the pace of the folder of CNI configuration, `rails` are
+    those of the cards."""
 
     survey: KeptSurvey = field(default_factory=KeptSurvey)
     links: Links = host_links
     functions: AskFunctions = host_functions
     open_pod: Open = open_pod
     inode: Callable[[int], int] = _inode
-    pace: repair.RepairTiming = field(default_factory=repair.RepairTiming)
+    pace: RepairTiming = field(default_factory=RepairTiming)
     shim: Callable[[], bytes] = shim
     infos: DeviceInfoFolder | None = None
     look: float = 10.0
+    conf: FolderTiming = field(default_factory=FolderTiming)
+    rails: NodeRails = field(default_factory=NodeRails)
 
 
 class NodeNetworks:
-    """``await NodeNetworks(...).run()``."""
+    """``await NodeNetworks(...).run(late)``; its context is what the node stands on now.
+
+    What it tells goes to `events`, which somebody else in the process writes.
+    """
 
     def __init__(
         self,
         site: NetworkSite,
         cluster: Cluster,
+        events: Events,
         kubelet: KubeletView,
-        late: LateBinding,
         machine: Machine | None = None,
     ) -> None:
         self._site = site
         self._cluster = cluster
+        self._events = events
         self._kubelet = kubelet
-        self._late = late
         self._machine = machine or Machine()
-        self._pools: Mapping[str, Pool] | None = None
-        self._withdrawn: Sequence[str] = ()
+        self._context = NodeContext()
         self._begun = asyncio.Event()  # the node was looked at
+        self._needed = asyncio.Event()  # it has a card, or had one
         self._places = HostPlaces(site.host, site.runtime)
-        self._wired = Wired(site.host, NetworkObjects(cluster), lambda: self._places.now)
+        definitions = NetworkObjects(cluster)
+        self._wired = Wired(site.host, definitions, self._places, self._context)
 
     def offered(self, pools: Mapping[str, Pool], withdrawn: Sequence[str] = ()) -> None:
         """Take note of what the kubelet is offered now, and of what pods hold nevertheless."""
-        self._pools, self._withdrawn = pools, withdrawn
+        self._context.pools, self._context.withdrawn = pools, withdrawn
         self._begun.set()
+        if self._machine.survey.has_cards or any(pool.cards for pool in pools.values()):
+            self._needed.set()
 
     async def concerned(self, pod: PodState) -> bool:
         """Whether one of the networks that a pod asks for is for kube-rdma to make; see Wired."""
         return await self._wired.concerned(pod)
 
-    async def run(self) -> None:
-        """Serve until cancelled."""
+    async def run(self, late: Late) -> None:
+        """Serve until cancelled; `late` binds devices to what is attached."""
         site = self._site
         async with AsyncExitStack() as stack:
             stack.enter_context(self._kubelet.connected())
-            events = Events(self._cluster, site.node)
-            networks, calls, giver = await self._networks(stack, events)
-            await networks.recover()
-            await calls.recover()
+            to = await self._attach_dependencies(stack, late)
+            calls = CniRouter(to, self._context, self._machine.infos)
+            await calls.pipeline.recover()
             site.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             missed = MissedDeletes(site.socket.parent / "missed")
             await self._make_up(calls, missed)
             socket = await stack.enter_async_context(CniSocket(site.socket, calls.answer))
-            pods = self._node_pods(events)
-            rounds = self._rounds(networks, pods, events)
+            pods = self._node_pods()
+            rounds = self._rounds(calls.pods, pods)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(socket.serve())
-                tasks.create_task(self._keeper(pods, rounds, events).run())
+                tasks.create_task(self._keep(self._keeper(pods, rounds)))
                 tasks.create_task(pods.follow(rounds.wake))
-                tasks.create_task(events.run())
                 tasks.create_task(self._go_round(rounds))
                 tasks.create_task(calls.run())
-                tell = partial(self._tell, events)
-                tasks.create_task(tell_trouble(giver.check, tell, self._machine.look))
+                tasks.create_task(tell_trouble(to.giver.check, self._tell, self._machine.look))
+
+    async def _keep(self, keeper: Keeper) -> None:
+        """Write the host's CNI configuration, from when the node has a card.
+
+        A node without cards is none of kube-rdma's, though its agent runs there. One that had a
+        card has the shim, and is kept as it is: its pods may end without the card.
+        """
+        if not self._needed.is_set():
+            await self._begun.wait()
+        if not self._needed.is_set():
+            log.info("CNI configuration not needed", why="the node has no RDMA card and no pool")
+            await self._needed.wait()
+        await keeper.run()
 
     async def _go_round(self, rounds: Sandboxes) -> None:
         """Until the cards of the node are known, no pod can get what it lacks."""
         await self._begun.wait()
         await rounds.run()
 
-    async def _networks(
-        self, stack: AsyncExitStack, events: Events
-    ) -> tuple[PodNetworks, CniRouter, Giver]:
-        """Pod networks over the journal and the addresses of this node."""
+    async def _attach_dependencies(self, stack: AsyncExitStack, late: Late) -> AttachDependencies:
+        """The journal and the addresses of this node, and whom to ask about it."""
         site, machine = self._site, self._machine
-        records = stack.enter_context(Journal(Folder(site.state / "attachments"), ATTACHMENTS))
+        pods, interfaces = (
+            stack.enter_context(Journal(Folder(site.state / name), ATTACHMENTS))
+            for name in ("attachments", "delegated")
+        )
         doors = IpamDependencies(self._cluster, site.namespace, Folder(site.state / "addresses"))
         boot = BootId((await asyncio.to_thread(BOOT_ID.read_text)).strip())
         giver = await stack.enter_async_context(NodeAddresses(NodeName(site.node), boot, doors))
         asked = NodeViewDependencies(
-            *(self._cluster, self._kubelet, lambda: self._pools, machine.survey, machine.links),
+            cluster=self._cluster,
+            kubelet=self._kubelet,
+            context=self._context,
+            survey=machine.survey,
+            links=machine.links,
             confs=self._wired.confs,
             functions=machine.functions,
+            rail=machine.rails.number,
             watched=giver.pool,
-            withdrawn=lambda: self._withdrawn,
         )
         await self._places.find()
-        plugins, threads = Plugins(self._places), Threads()
-        tell = partial(self._tell, events, "JournalTrouble", warning=True)
-        attaching = Attaching(records, machine.open_pod, plugins, threads, tell)
-        records = stack.enter_context(Journal(Folder(site.state / "delegated"), ATTACHMENTS))
-        delegated = Attaching(records, machine.open_pod, plugins, threads, tell)
-        guids = Guids(lambda: (*attaching.attachments, *delegated.attachments))
-        to = (NetworkNode(asked), giver, self._late, machine.inode)
-        infos = self._machine.infos
-        delegates = Delegates(
-            delegate.DelegateDependencies(*to, guids=guids, infos=infos), delegated
-        )
-        networks = PodNetworks(
-            ChainDependencies(*to, lambda: delegates.containers, guids), attaching
-        )
-        return networks, CniRouter(networks, delegates, lambda: self._wired.wiring), giver
-
-    def _node_pods(self, events: Events) -> NodePods:
-        site, tell = self._site, partial(_tell_pod, events)
-        return NodePods(
-            pod_watch.PodWatchDependencies(
-                self._cluster, site.node, site.state, lambda: self._wired.network, tell
-            )
+        tell = partial(self._tell, "JournalTrouble", warning=True)
+        journal = AttachmentJournal(pods, interfaces, tell)
+        attachments = Attachments(journal, machine.open_pod, Plugins(self._places), Threads())
+        return AttachDependencies(
+            node=NetworkNode(asked),
+            giver=giver,
+            late=late,
+            attachments=attachments,
+            inode=machine.inode,
         )
 
-    def _rounds(self, networks: PodNetworks, pods: NodePods, events: Events) -> Sandboxes:
-        def wanting() -> tuple[PodState, ...]:
-            """The pods that should have networks of kube-rdma.
+    def _node_pods(self) -> NodePods:
+        to = PodWatchDependencies(
+            cluster=self._cluster,
+            node=self._site.node,
+            state=self._site.state,
+            context=self._context,
+            tell=partial(_tell_pod, self._events),
+        )
+        return NodePods(to)
 
-            Behind a meta-plugin only those whose annotation it does not read.
-            """
-            if self._wired.wiring is Wiring.DELEGATE:
-                return tuple(filter(self._wired.unread, pods.asking))
-            return pods.asking if self._wired.wiring is Wiring.CHAIN else ()
-
-        to = repair.RepairDependencies(
-            networks,
+    def _rounds(self, networks: PodNetworks, pods: NodePods) -> Sandboxes:
+        to = RepairDependencies(
+            networks=networks,
             listed=partial(read_sandboxes, self._site.runtime),
             netns=partial(read_netns, self._site.runtime),
-            pods=wanting,
+            pods=partial(self._wanting, pods),
             owed=pods.owed,
-            network=lambda: self._wired.network,
-            evict=Pods(self._cluster).evict,
-            tell=partial(_tell_pod, events),
+            context=self._context,
+            restart=self._restart,
+            tell=partial(_tell_pod, self._events),
             refused=self._wired.unread,
         )
         return Sandboxes(to, self._machine.pace)
 
-    def _tell(self, events: Events, reason: str, note: str, warning: bool) -> None:
+    def _wanting(self, pods: NodePods) -> tuple[PodState, ...]:
+        """The pods that should have networks of kube-rdma.
+
+        Behind a meta-plugin only those whose annotation it does not read.
+        """
+        if self._context.wiring is Wiring.DELEGATE:
+            return tuple(filter(self._wired.unread, pods.asking))
+        return pods.asking if self._context.wiring is Wiring.CHAIN else ()
+
+    async def _restart(self, pod: PodState, why: str | None) -> None:
+        """Ask the controller to evict a pod, or no more."""
+        restarts = Restarts(self._cluster)
+        if why is None:
+            await restarts.withdraw(pod)
+        else:
+            await restarts.ask(pod, RestartRequest(self._site.node, int(time.time()), why))
+
+    def _tell(self, reason: str, note: str, warning: bool) -> None:
         """Say something about the node, as the kubelet tells of it."""
         about = About("Node", self._site.node, uid=self._site.node)
-        events.tell(about, reason, note, warning=warning)
+        self._events.tell(about, reason, note, warning=warning)
 
-    def _keeper(self, pods: NodePods, rounds: Sandboxes, events: Events) -> Keeper:
+    def _keeper(self, pods: NodePods, rounds: Sandboxes) -> Keeper:
         def decide(files: tuple[ConfFile, ...], binaries: frozenset[str]) -> ConfPlan:
-            before = self._wired.wiring
+            before = self._context.wiring
             plan = self._wired.decide(files, binaries)
             # Until it is repaired, pods start without the agent; the first time shows who calls it.
             if plan.changes or plan.wiring is not before:
@@ -260,7 +297,9 @@ class NodeNetworks:
 
         host, places = self._site.host, self._places
         # Without the shim on the host nobody can have called the agent.
-        if not inside(host, places.now.binaries / PLUGIN).exists():
+        if inside(host, places.now.binaries / PLUGIN).exists():
+            self._needed.set()
+        else:
             pods.unwired()
 
         def tell(kept: FolderRound) -> None:
@@ -268,12 +307,13 @@ class NodeNetworks:
             if kept.error:
                 if isinstance(kept.error, Refused):
                     pods.unwired()
-                self._tell(events, "NetworkConfigurationRefused", str(kept.error), warning=True)
+                self._tell("NetworkConfigurationRefused", str(kept.error), warning=True)
             elif kept.plan:
                 pods.wired(kept.plan.wiring)
-                self._tell(events, "NetworkConfiguration", describe_plan(kept.plan), warning=False)
+                self._tell("NetworkConfiguration", describe_plan(kept.plan), warning=False)
 
-        return Keeper(host, places.find, self._machine.shim(), decide, tell)
+        shim, pace = self._machine.shim(), self._machine.conf
+        return Keeper(host, places.find, shim, decide, tell, pace, shut_out)
 
     async def _make_up(self, calls: CniRouter, missed: MissedDeletes) -> None:
         """Do the DELs that came while nobody answered."""

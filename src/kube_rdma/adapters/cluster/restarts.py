@@ -1,0 +1,57 @@
+"""Requests to restart a pod: written and taken back by agents, read by the controller.
+
+programs/agent/pod_networks/repair asks, programs/evictions carries out.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from kube_rdma.adapters.cluster.kinds import Where
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.restart import RESTART, RestartRequest
+
+
+class _Written(msgspec.Struct):
+    node: str
+    at: int
+    why: str
+
+
+class Restarts:
+    """The requests of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def ask(self, pod: PodState, request: RestartRequest) -> None:
+        """Ask for just this pod, or once more; Conflict when another one has its name by now.
+
+        Needs the verb patch of pods.
+        """
+        text = msgspec.json.encode(_Written(request.node, request.at, request.why)).decode()
+        await self._patch(pod, "true", text)
+
+    async def withdraw(self, pod: PodState) -> None:
+        """Ask no more; raise as `ask`."""
+        await self._patch(pod, None, None)
+
+    async def pods(self) -> tuple[PodState, ...]:
+        """Those for which somebody asks. Needs the verb list of pods."""
+        pods = await self._cluster.list(POD, Where(labels=f"{RESTART}=true"))
+        return tuple(map(pod_state, pods))
+
+    async def _patch(self, pod: PodState, label: str | None, text: str | None) -> None:
+        changes = {"labels": ((RESTART, label),), "annotations": ((RESTART, text),)}
+        await self._cluster.patch(POD, pod.name, pod.namespace, uid=pod.uid, **changes)
+
+
+def request_of(pod: PodState) -> RestartRequest | None:
+    """What stands on a pod; None for nothing, and for what nobody of kube-rdma writes."""
+    try:
+        read = msgspec.json.decode(dict(pod.annotations).get(RESTART, ""), type=_Written)
+    except msgspec.DecodeError:
+        return None
+    return RestartRequest(read.node, read.at, read.why)

@@ -1,0 +1,76 @@
+"""What a gRPC call over a unix socket can end in, as one error.
+
+Shared by those who call: kubelet/rpc.py and runtime/cri.py, which say it in their own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError
+from grpclib import GRPCError, Status
+from grpclib.client import Channel
+from grpclib.exceptions import ProtocolError, StreamTerminatedError
+
+Answer = TypeVar("Answer")
+
+
+class CallFailed(Exception):
+    """A call without an answer; `status` is what the other side said, None if it said nothing."""
+
+    def __init__(self, reason: str, status: Status | None = None) -> None:
+        self.reason = reason
+        self.status = status
+        super().__init__(reason)
+
+
+@contextmanager
+def calling(socket: Path) -> Iterator[Channel]:
+    """A connection for the calls inside the block; raise CallFailed for all that can go wrong."""
+    channel = Channel(path=str(socket))
+    try:
+        with judged():
+            yield channel
+    finally:
+        channel.close()
+
+
+async def answered(call: Awaitable[Answer]) -> Answer:
+    """The answer to a call, which is made by a task of its own.
+
+    grpclib wakes a call whose connection has ended by cancelling its task, and never takes that
+    back (grpclib.utils.Wrapper). In the caller's task it would stay: the next asyncio.timeout that
+    runs out there would end the task without a word, in Python before 3.11.4.
+    """
+    caller = asyncio.current_task()
+    assert caller
+    before, task = caller.cancelling(), asyncio.ensure_future(call)
+    try:
+        return await task
+    except (Exception, asyncio.CancelledError) as error:
+        if caller.cancelling() > before:
+            raise asyncio.CancelledError from error
+        if task.cancelled():  # the connection ended in the moment of the answer
+            raise StreamTerminatedError("Connection lost") from error
+        raise
+
+
+@contextmanager
+def judged() -> Iterator[None]:
+    """Raise CallFailed for whatever a call can end in."""
+    try:
+        yield
+    except GRPCError as error:
+        raise CallFailed(error.message or error.status.name, error.status) from error
+    except TimeoutError as error:
+        raise CallFailed("no answer in time") from error
+    except OSError as error:
+        raise CallFailed(error.strerror or str(error)) from error
+    except (StreamTerminatedError, ProtocolError) as error:
+        raise CallFailed(str(error) or type(error).__name__) from error
+    except (DecodeError, AssertionError, NotImplementedError) as error:
+        raise CallFailed("the answer cannot be read") from error  # garbled, cut, compressed

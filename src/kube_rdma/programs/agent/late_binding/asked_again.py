@@ -1,0 +1,102 @@
+"""Late binding that began without: the runtime is asked again until it is known to read CDI files.
+
+A runtime that does not answer when the node boots, or is updated while the agent runs, would
+otherwise cost late binding until somebody restarts the agent. What pods hold does not change its
+meaning below them: programs/agent/device_plugin/mode_changes changes a resource over when nobody
+holds a share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import structlog
+
+from kube_rdma.model.attachment import Sandbox
+from kube_rdma.model.binding import ContainerId, Edits, HeldShare
+from kube_rdma.model.card import Card
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.pool import Grant, Pool, PoolSpec, ShareId
+from kube_rdma.programs.agent.late_binding.late import Late, Never
+from kube_rdma.rules.health.evaluate import LinksInside
+
+ASK_SECONDS = 60.0
+
+log = structlog.get_logger()
+
+
+class AskedAgain:
+    """A Late that is `Never` until `ask` answers that CDI works; then the one that `make` opens.
+
+    `ask` says whether, and why; `why` is its last answer. `make` raises KubeRdmaError, and is tried
+    again.
+    """
+
+    def __init__(
+        self,
+        why: str,
+        ask: Callable[[], Awaitable[tuple[bool, str]]],
+        make: Callable[[], Late],
+        seconds: float = ASK_SECONDS,
+    ) -> None:
+        self._now: Late = Never(why)
+        self._ask = ask
+        self._make = make
+        self._seconds = seconds
+        self._works = asyncio.Event()
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Ask until it works, then call `changed`."""
+        while not self._works.is_set():
+            await asyncio.sleep(self._seconds)
+            works, why = await self._ask()
+            if not works:
+                continue
+            try:
+                self._now = self._make()
+            except KubeRdmaError as error:
+                log.warning("late binding not available", why=str(error))
+                continue
+            log.info("late binding available", why=why)
+            self._works.set()
+            changed()
+
+    async def sweep(self) -> None:
+        """Forget what nobody needs any more, once anything is promised, until cancelled."""
+        await self._works.wait()
+        await self._now.sweep()
+
+    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
+        """The wishes, with `attach` as this node can do it now."""
+        return self._now.possible(specs, soft=soft)
+
+    def offered(self, pools: Mapping[str, Pool]) -> None:
+        """Take note of what is offered now."""
+        self._now.offered(pools)
+
+    async def promise(self, grant: Grant) -> Grant:
+        """The grant as Allocate answers it."""
+        return await self._now.promise(grant)
+
+    async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
+        """Return when the container that holds these shares may start; raise Refused before."""
+        await self._now.start(pool, shares)
+
+    async def links_inside(self, node: Sequence[Card]) -> LinksInside:
+        """The pod and its links for each card of the node that sits inside one."""
+        return await self._now.links_inside(node)
+
+    async def attach(
+        self,
+        sandbox: Sandbox,
+        edits: Mapping[HeldShare, Edits],
+        holdings: Sequence[Holding] | None = None,
+    ) -> object:
+        """Bind every promise of a pod."""
+        return await self._now.attach(sandbox, edits, holdings)
+
+    async def detach(self, container: ContainerId) -> None:
+        """End what is bound in a sandbox."""
+        await self._now.detach(container)

@@ -1,0 +1,98 @@
+"""What one call keeps from all others while it goes on: its sandbox, and GUIDs of InfiniBand.
+
+Part of programs/agent/pod_networks/attach. Calls for one sandbox come from several sides: the
+runtime keeps order among its own, a meta-plugin's and the rounds of repair.py come besides, and a
+DEL may come before its ADD has ended. Calls for several sandboxes may ask for one GUID: each has
+found it free some time before there is a record that says whose it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from kube_rdma.model.attachment import AttachmentKey, HostNetwork, NetworkSeat, Sandbox
+from kube_rdma.model.binding import ContainerId
+from kube_rdma.programs.agent.pod_networks.executor import Attachments
+from kube_rdma.rules.attach import guids
+from kube_rdma.rules.attach.infiniband import refuse_taken
+
+
+@dataclass
+class _Turn:
+    """`borrowing` is held by one of those for whom the turn is lent."""
+
+    held: asyncio.Lock = field(default_factory=asyncio.Lock)
+    borrowing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    is_lent: bool = False
+
+
+class SandboxLocks:
+    """One call at a time changes a sandbox, through whichever door it came.
+
+    Plugins of others that are run for a pod may come back for addresses (ipam_plugin.py): whoever
+    runs them lends its turn meanwhile, or both would wait for each other.
+    """
+
+    def __init__(self) -> None:
+        self._sandboxes: WeakValueDictionary[ContainerId, _Turn] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def taken(self, container: ContainerId, *, within: bool = False) -> AsyncIterator[None]:
+        """Hold a sandbox. `within`: it may be for its holder, so a turn that is lent will do."""
+        turn = self._turn(container)
+        async with turn.borrowing if within and turn.is_lent else turn.held:
+            yield
+
+    @asynccontextmanager
+    async def lent(self, container: ContainerId) -> AsyncIterator[None]:
+        """For the holder, while it runs others' plugins; what they began has ended afterwards."""
+        turn = self._turn(container)
+        turn.is_lent = True
+        try:
+            yield
+        finally:
+            turn.is_lent = False
+            async with turn.borrowing:  # in the order in which they came
+                pass
+
+    def _turn(self, container: ContainerId) -> _Turn:
+        turn = self._sandboxes.get(container)
+        if turn is None:
+            turn = self._sandboxes[container] = _Turn()
+        return turn
+
+
+class GuidClaims:
+    """Which GUIDs are taken on this node; `attachments` are those that have a record."""
+
+    def __init__(self, attachments: Attachments) -> None:
+        self._attachments = attachments
+        self._claimed: dict[AttachmentKey, dict[str, str]] = {}  # who gets it, by GUID
+
+    def claim(
+        self,
+        key: AttachmentKey,
+        sandbox: Sandbox,
+        seats: Sequence[NetworkSeat],
+        host: HostNetwork,
+    ) -> None:
+        """Keep the GUIDs of these seats from all others until `release`; raise Refused.
+
+        Nothing is awaited in here, so no other ADD comes in between.
+        """
+        others = [one for other, one in self._attachments.by_key.items() if other != key]
+        claims = (of for other, of in self._claimed.items() if other != key)
+        refuse_taken(seats, others, host, {guid: by for of in claims for guid, by in of.items()})
+        requested = [guids.asked(seat.wish) for seat in seats]
+        if mine := {
+            guid: f"{sandbox.pod} is being given it" for _, guid in filter(None, requested)
+        }:
+            self._claimed[key] = mine
+
+    def release(self, key: AttachmentKey) -> None:
+        """The ADD has ended, in whatever way: its record tells, or it has nothing."""
+        self._claimed.pop(key, None)

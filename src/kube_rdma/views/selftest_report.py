@@ -1,0 +1,109 @@
+"""The hardware self-test as one paragraph for a bug report: what was tried on what, with which end.
+
+programs/cli/verify prints it last. Everything that a maintainer asks first stands in it: versions,
+the cards with driver and firmware, what stands on them, how their virtual functions are set up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from itertools import groupby
+
+from kube_rdma.model.card import Card
+from kube_rdma.model.function_step import FunctionSettings
+from kube_rdma.model.selftest import (
+    SelftestScene,
+    SelftestSystem,
+    TrialResult,
+    TrialStage,
+    UntriedCard,
+)
+from kube_rdma.views.steps import describe
+from kube_rdma.views.text import wrapped
+
+_WHEN = {
+    TrialStage.ATTACH: "when attached",
+    TrialStage.REPEAT: "when attached again",
+    TrialStage.UNDO: "when taken back",
+    TrialStage.END: "after the end of its namespace",
+}
+
+Outcome = TrialResult | UntriedCard
+
+
+def report(
+    system: SelftestSystem, scene: SelftestScene, outcomes: Sequence[Outcome], width: int
+) -> str:
+    """The paragraph; `scene` is the node before anything was tried."""
+    head = (
+        f"For a bug report: kube-rdma {system.version} on Linux {system.kernel} "
+        f"({system.machine}), RDMA namespace mode {scene.network.namespace_mode}."
+    )
+    sentences = [head]
+    for card, of_card in groupby(outcomes, key=_card):
+        came = "; ".join(_came(outcome) for outcome in of_card)
+        sentences.append(f"{_described(card, scene)}: {came}.")
+    names = [name for card in dict.fromkeys(map(_card, outcomes)) for name in _interfaces(card)]
+    if names:
+        sentences.append(
+            "Alternative names of interfaces are not in here: add what "
+            f"`ip link show {names[0]}` says of altname."
+        )
+    return "\n".join(wrapped(" ".join(sentences), width, ""))
+
+
+def _card(outcome: Outcome) -> Card:
+    return outcome.card if isinstance(outcome, UntriedCard) else outcome.trial.card
+
+
+def _interfaces(card: Card) -> tuple[str, ...]:
+    return tuple(netdev.name for netdev in card.function.netdevs) if card.function else ()
+
+
+def _described(card: Card, scene: SelftestScene) -> str:
+    """Name and facts: interfaces, address, driver, hardware, firmware, what stands on it."""
+    facts = [*_interfaces(card), str(card.id)]
+    if function := card.function:
+        facts += [function.driver or "no driver", f"{function.vendor:04x}:{function.device:04x}"]
+    facts += [f"firmware {device.firmware}" for device in card.devices if device.firmware]
+    facts += dict.fromkeys(
+        f"in {port.bond}" for device in card.devices for port in device.ports if port.bond
+    )
+    above = dict(scene.above)
+    facts += [f"below {' and '.join(above[name])}" for name in _interfaces(card) if above.get(name)]
+    facts += _functions(card, scene)
+    return f"{card.name} ({', '.join(one for one in dict.fromkeys(facts) if one != card.name)})"
+
+
+def _functions(card: Card, scene: SelftestScene) -> Iterator[str]:
+    """How a virtual function is set up, or those of a physical one."""
+    places = {link.virtual: link.pci for link in scene.network.links if link.virtual}
+    for place, settings in scene.functions:
+        if card.pci in (place.pci, places.get(place)):
+            text = _settings(settings)
+            yield f"virtual function {place.number} of {place.physical.name} with {text}"
+
+
+def _settings(settings: FunctionSettings) -> str:
+    values = ((field.name, getattr(settings, field.name)) for field in fields(settings))
+    texts = (f"{name.replace('_', ' ')} {value}" for name, value in values if value is not None)
+    return " ".join(texts) or "nothing set"
+
+
+def _came(outcome: Outcome) -> str:
+    if isinstance(outcome, UntriedCard):
+        kind = f"{outcome.kind} " if outcome.kind else ""
+        return f"{kind}not tried, for {outcome.reason.rstrip('.')}"
+    kind = outcome.trial.kind
+    if outcome.stopped:
+        return f"{kind} stopped"
+    if not outcome.troubles:
+        return f"{kind} passed"
+    wrong = "; ".join(
+        f"{_WHEN[trouble.stage]}: "
+        + (f"{describe(trouble.act)}: " if trouble.act else "")
+        + trouble.message.rstrip(".")
+        for trouble in outcome.troubles
+    )
+    return f"{kind} failed ({wrong})"

@@ -1,0 +1,64 @@
+"""Which Kubernetes and containerd a lab runs, and all that a lab does differently for older ones.
+
+A topology names a release; build/go.py compiles its modules, node_files.py and native/node.py ask
+here how its kubelet and its runtime are configured. docs/decisions/0027 says why there are two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from kube_rdma_lab.paths import PACKAGE
+
+
+class Release(StrEnum):
+    """A set of versions that go.mod files of modules/ pin."""
+
+    NEWEST = "newest"
+    OLDER = "older"  # Kubernetes 1.30 and containerd 1.7, for what fleets still run
+
+    @property
+    def differences(self) -> Differences:
+        """What a lab of this release does in its own way."""
+        return DIFFERENCES[self]
+
+    def shelf(self, name: str) -> str:
+        """Return the name in the store of what is made anew for each release."""
+        return name if self is Release.NEWEST else f"{name}-{self}"
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What depends on the release.
+
+    `modules` are the folders of modules/ that stand in for those called as the component.
+    `runtime` is containerd's configuration, which ends with the table that native nodes add to;
+    `runc` begins the table of the OCI runtime, `config_version` is that of such a file.
+    `not_in_kubelet` are fields of a KubeletConfiguration that this kubelet does not know.
+    """
+
+    runtime: Path
+    runc: str
+    config_version: int
+    modules: dict[str, str] = field(default_factory=dict)
+    not_in_kubelet: frozenset[str] = frozenset()
+
+
+DIFFERENCES = {
+    Release.NEWEST: Differences(
+        runtime=PACKAGE / "node/root/etc/containerd/config.toml",
+        runc="[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n",
+        config_version=3,
+    ),
+    Release.OLDER: Differences(
+        runtime=PACKAGE / "node/older/containerd.toml",
+        # Without its type containerd 1.7 takes a runtime with a table for none.
+        runc="[plugins.'io.containerd.grpc.v1.cri'.containerd.runtimes.runc]\n"
+        '  runtime_type = "io.containerd.runc.v2"\n',
+        config_version=2,
+        modules={"kubernetes": "kubernetes-1.30", "containerd": "containerd-1.7"},
+        not_in_kubelet=frozenset({"failCgroupV1"}),  # since 1.31
+    ),
+}

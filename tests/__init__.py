@@ -1,0 +1,1 @@
+"""What holds of kube-rdma; CONTRIBUTING.md says where a test goes."""

@@ -1,1 +1,0 @@
-"""Kernel tests: what is outside of the bare machine; vm/ is what runs in it."""

@@ -1,1 +1,0 @@
-"""Tests of adapters/cni_exec."""

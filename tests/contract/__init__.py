@@ -1,0 +1,1 @@
+"""What holds of a real neighbour and of our fake alike: the same tests run on both."""

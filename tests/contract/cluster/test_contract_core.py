@@ -1,0 +1,227 @@
+"""Nodes, pods and Events, with the objects of Kubernetes itself: the fake, and the real ones."""
+
+import asyncio
+import uuid
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.errors import Conflict, Lost
+from kube_rdma.adapters.cluster.events import About, Events
+from kube_rdma.adapters.cluster.kinds import Where
+from kube_rdma.adapters.cluster.networks import NetworkObjects
+from kube_rdma.adapters.cluster.nodes import NODE, Nodes
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD, Pods
+from kube_rdma.adapters.cluster.watching import Deleted
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.node import NodeState, Taint
+from kube_rdma.model.pod import PodState
+from tests.kit.api_server import clear_all
+
+
+@pytest.fixture
+def name():
+    """A name that no earlier run used."""
+    return f"contract-{uuid.uuid4().hex[:8]}"
+
+
+async def put(door, kind, name, spec, status, **meta):
+    """Create an object as the kubelet and users do, with all fields, status included."""
+    namespace = "default" if kind.namespaced else ""
+    document = {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": name, **meta}}
+    request = wire.ApiRequest("create", "", "v1", kind.plural, namespace)
+    await door.other.write(with_body(request, document | {"spec": spec}))
+    request = wire.ApiRequest("patch", "", "v1", kind.plural, namespace, name, "status")
+    await door.other.write(with_body(request, {"status": status}, wire.MERGE))
+
+
+def with_body(request, document, content_type=wire.JSON):
+    return replace(request, body=msgspec.json.encode(document), content_type=content_type)
+
+
+@pytest.fixture
+async def node(door, name):
+    # The server wants all of them, if any.
+    facts = "architecture bootID kernelVersion kubeProxyVersion machineID operatingSystem osImage"
+    info = dict.fromkeys([*facts.split(), "systemUUID"], "")
+    info |= {"kubeletVersion": "v1.36.3", "containerRuntimeVersion": "containerd://2.4.2"}
+    status = {
+        "allocatable": {"rdma/hca": "1k", "cpu": "3920m", "memory": "64Mi"},
+        "nodeInfo": info,
+        "conditions": [{"type": "Ready", "status": "False"}],
+    }
+    taint = {"key": "example.org/t", "value": "v", "effect": "PreferNoSchedule"}
+    spec = {"unschedulable": True, "taints": [taint]}
+    await put(door, NODE, name, spec, status, labels={"a": "1"}, annotations={"n": "2"})
+    yield name
+    await clear_all(door.other, NODE, Where(name=name))
+
+
+async def test_a_node(door, node):
+    """What the kubelet wrote is a model value; the cluster adds taints and annotations."""
+    state = await Nodes(door.cluster).read(node)
+    assert state == NodeState(
+        name=node,
+        uid=state.uid,
+        labels=(("a", "1"),),
+        annotations=state.annotations,
+        allocatable=(("cpu", 3), ("memory", 64 * 2**20), ("rdma/hca", 1000)),
+        kubelet_version="v1.36.3",
+        runtime_version="containerd://2.4.2",
+        unschedulable=True,
+        taints=state.taints,
+        ready=False,
+    )
+    assert Taint("example.org/t", "PreferNoSchedule", "v") in state.taints
+    assert ("n", "2") in state.annotations
+    assert await Nodes(door.cluster).read("nobody") is None
+
+
+async def test_one_taint_of_a_node_is_removed(door, node):
+    """Others stay as they are, whoever gave them; what is not there cannot be removed."""
+    before = (await Nodes(door.cluster).read(node)).taints
+    mine, other = (
+        {"key": "example.org/starting", "effect": effect, "value": "v"}
+        for effect in ("NoSchedule", "NoExecute")
+    )
+    request = wire.ApiRequest("patch", "", "v1", "nodes", "", node)
+    every = [{"key": t.key, "effect": t.effect, "value": t.value} for t in before]
+    body = {"spec": {"taints": [mine, *every, other]}}
+    await door.other.write(with_body(request, body, wire.MERGE))
+    nodes = Nodes(door.cluster)
+    assert await nodes.remove_taint(node, "example.org/starting", "NoSchedule") is True
+    left = Taint("example.org/starting", "NoExecute", "v")
+    assert (await nodes.read(node)).taints == (*before, left)
+    assert await nodes.remove_taint(node, "example.org/starting", "NoSchedule") is False
+    assert await nodes.remove_taint("nobody", "example.org/starting", "NoExecute") is False
+
+
+async def test_a_node_is_watched(door, node):
+    """Its labels come as they change, and its end."""
+    async with aclosing(Nodes(door.cluster).watch(node)) as notices:
+        seen = await anext(notices)
+        assert seen.labels == (("a", "1"),)
+        await door.other.patch(NODE, node, labels=(("a", None), ("mode", "shared")))
+        async for notice in notices:  # the cluster's own changes are told, too
+            if isinstance(notice, NodeState) and notice.labels == (("mode", "shared"),):
+                break
+        await clear_all(door.other, NODE, Where(name=node))
+        assert [each async for each in notices_until(notices, Deleted)][-1] == Deleted(
+            node, "", seen.uid
+        )
+
+
+async def notices_until(notices, end):
+    async for notice in notices:
+        yield notice
+        if isinstance(notice, end):
+            return
+
+
+async def put_pod(door, name):
+    """A pod on a node of the same name, which nobody runs."""
+    container = {"name": "c", "image": "example.org/none"}
+    spec = {
+        "nodeName": name,
+        "hostNetwork": True,
+        "containers": [container],
+        "automountServiceAccountToken": False,
+    }
+    await put(door, POD, name, spec, {"phase": "Running"}, annotations={"n": "1"})
+
+
+async def test_a_pod(door, name):
+    """One by name, and those of a node."""
+    await put_pod(door, name)
+    pods = Pods(door.cluster)
+    pod = await pods.read("default", name)
+    assert pod == PodState("default", name, pod.uid, (("n", "1"),), (), True, name, "Running")
+    assert pod.uid
+    assert await pods.on_node(name) == (pod,)
+    assert await pods.on_node("nobody") == ()
+    assert await pods.read("default", "nobody") is None
+
+
+async def test_a_pod_is_told_its_networks_and_another_of_its_name_is_not(door, name):
+    """It was deleted and made anew since it was read."""
+    await put_pod(door, name)
+    pods, networks = Pods(door.cluster), NetworkObjects(door.cluster)
+    pod = await pods.read("default", name)
+    with pytest.raises(Conflict) as lost:
+        await networks.tell(replace(pod, uid=str(uuid.uuid4())), (("n", "2"),))
+    assert lost.value.lost is Lost.CHANGED
+    assert await pods.read("default", name) == pod
+    await networks.tell(pod, (("n", "3"),))
+    assert (await pods.read("default", name)).annotations == (("n", "3"),)
+
+
+async def test_an_evicted_pod(door, name):
+    """It ends; a pod of its name that is another one does not, and there may be none."""
+    await put_pod(door, name)
+    pods = Pods(door.cluster)
+    pod = await pods.read("default", name)
+    await pods.evict(replace(pod, uid=str(uuid.uuid4())))
+    assert await pods.read("default", name) == pod
+    await pods.evict(pod)
+    found = await pods.read("default", name)
+    assert found is None or found.deleting
+    await pods.evict(replace(pod, name=f"{name}-x"))
+
+
+async def test_a_pod_that_a_budget_protects_is_not_evicted(server):
+    """Only later it may be, so it is no refusal. Of the fake: a real budget needs a controller."""
+    server.put(POD, {"metadata": {"name": "a", "namespace": "default"}, "spec": {}})
+    server.protected.add(("default", "a"))
+    pods = Pods(Cluster(server.line()))
+    pod = await pods.read("default", "a")
+    with pytest.raises(Unavailable, match="disruption budget"):
+        await pods.evict(pod)
+    assert await pods.read("default", "a") == pod
+
+
+@asynccontextmanager
+async def telling(events):
+    task = asyncio.create_task(events.run())
+    yield events
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def written(door, name):
+    """The Events about an object, as on the wire."""
+    query = (("fieldSelector", "metadata.namespace=default"),)
+    request = wire.ApiRequest("list", "events.k8s.io", "v1", "events", "default", query=query)
+    found = msgspec.json.decode(await door.other.write(request))["items"]
+    return [event for event in found if event["regarding"]["name"] == name]
+
+
+async def test_events(door, node):
+    """Repeats of one sentence are one Event with a series; the server accepts all of it."""
+    about = About("Node", node, uid=(await Nodes(door.cluster).read(node)).uid)
+    async with telling(Events(door.cluster, node)) as events:
+        events.tell(about, "CardVanished", "rxe0 is gone", warning=True)
+        assert await events.settle(10)
+        for _ in range(4):
+            events.tell(about, "CardVanished", "rxe0 is gone", warning=True)
+        events.tell(about, "CardAppeared", "ü" * 2000)
+        assert await events.settle(10)
+        assert events.dropped == 0
+    first, second = sorted(await written(door, node), key=lambda event: event["type"])
+    assert (first["reason"], first["note"]) == ("CardAppeared", "ü" * 512)
+    assert "series" not in first or first["series"] is None
+    assert (second["reason"], second["type"]) == ("CardVanished", "Warning")
+    assert second["series"]["count"] == 5
+    assert second["reportingInstance"] == node
+
+
+async def test_events_of_a_namespace_that_is_not_there_are_dropped(door):
+    """A refusal ends the matter; it is counted, and the next Event is written."""
+    async with telling(Events(door.powerless, "node-1")) as events:
+        events.tell(About("Pod", "p", "no-such-namespace"), "Attached", "all is well")
+        assert await events.settle(10)
+        assert events.dropped == 1

@@ -1,0 +1,1 @@
+"""CNI plugins of others: real programs and fake ones are called alike."""

@@ -1,0 +1,1 @@
+"""Kubernetes' own descriptions of its APIs, and ours."""

@@ -1,0 +1,58 @@
+"""A unit test lies in the folder that its module has in src, and pytest looks into every folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
+from pathlib import PurePath
+
+import pytest
+
+from .tree import ROOT, texts
+
+# What a folder of tests/unit mirrors lies below one of these.
+ORIGINS = (ROOT / "src/kube_rdma", ROOT / "src", ROOT)
+# config, examples and the Containerfile, which are checked together.
+OTHERS = frozenset(("manifests",))
+
+
+def strays(names: Iterable[str]) -> Iterator[str]:
+    """One sentence for each test below tests/unit whose folder mirrors none."""
+    for name in names:
+        folder = str(PurePath(name).parent.relative_to("tests/unit"))
+        if folder not in OTHERS and not any((origin / folder).is_dir() for origin in ORIGINS):
+            yield f"{name}: no folder {folder} is in src/kube_rdma, in src or at the top"
+
+
+def overlooked(names: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:
+    """One sentence for each test below a folder that pytest does not enter."""
+    masks = tuple(patterns)
+    for name in names:
+        for part in PurePath(name).parent.parts:
+            if any(fnmatch(part, mask) for mask in masks):
+                yield f"{name}: pytest enters no folder {part}"
+
+
+def listed(top: str) -> list[str]:
+    """The files of tests below a folder."""
+    return [name for name, _ in texts(top) if PurePath(name).match("test_*.py")]
+
+
+def test_unit_tests_mirror_src() -> None:
+    assert not list(strays(listed("tests/unit")))
+
+
+def test_pytest_enters_every_folder(pytestconfig: pytest.Config) -> None:
+    assert not list(overlooked(listed("tests"), pytestconfig.getini("norecursedirs")))
+
+
+def test_a_planted_stray_is_found() -> None:
+    names = ["tests/unit/rules/pools/test_a.py", "tests/unit/rules/gone/test_b.py"]
+    (sentence,) = strays(names)
+    assert sentence.startswith("tests/unit/rules/gone/test_b.py: no folder rules/gone ")
+
+
+def test_a_folder_that_is_not_entered_is_found() -> None:
+    names = ["tests/unit/kube_rdma_lab/build/test_go.py", "tests/lab/test_ack.py"]
+    (sentence,) = overlooked(names, ["build", ".*"])
+    assert sentence == f"{names[0]}: pytest enters no folder build"

@@ -1,0 +1,163 @@
+"""The examples' manifests at a real API server, one example beside the others, and agents' rights.
+
+Of agents only their rights are made here, with pods that hold their tokens and do nothing: two
+agents on one node would have one journal.
+"""
+
+import json
+
+import pytest
+import yaml
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import cluster
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.waiting import until
+
+# Whose agents have rights at the API server, by the folder of the example.
+NAMESPACES = {
+    "s1-vke": "kube-rdma-vke",
+    "s3-network": "mlnx-network-operator",
+    "s4-infiniband": "kube-rdma-vf",
+}
+OWN = NAMESPACES["s1-vke"]
+POLICY = scc.examples().parent / "config/admission/agents-own-node.yaml"
+NODES = ("node-1", "node-2")
+RUNS = ("DaemonSet", "Deployment")
+SERVER_SIDE = ("apply", "--dry-run=server", "--validate=strict")
+
+
+def manifests(folder):
+    """The documents of an example that are installed, by their files."""
+    names = ("daemonset.yaml", "agent.yaml", "controller.yaml")
+    paths = [scc.examples() / folder / name for name in names]
+    return {path: list(yaml.safe_load_all(path.read_text())) for path in paths if path.exists()}
+
+
+@pytest.fixture(scope="module")
+def lab(native):
+    """Native nodes with the rights of every example, and the policy for agents."""
+    scc.install_kinds(native)
+    for folder in NAMESPACES:
+        every = [document for some in manifests(folder).values() for document in some]
+        cluster.apply(native, *(one for one in every if one["kind"] not in RUNS))
+    cluster.kubectl(native, "apply", "-f", str(POLICY))
+    for node in NODES:
+        cluster.apply(native, holder(node))
+    cluster.ready(native, *(f"agent-of-{node}" for node in NODES), namespace=OWN)
+    yield native
+    cluster.kubectl(native, "delete", "-f", str(POLICY), "--ignore-not-found")
+    for folder in NAMESPACES:
+        delete(native, folder)
+
+
+def holder(node):
+    """A pod with the agent's service account on a node."""
+    container = {
+        "name": "c",
+        "image": "kube-rdma.io/lab/verbs:1",
+        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
+    }
+    spec = {"nodeName": node, "serviceAccountName": "kube-rdma-agent", "containers": [container]}
+    metadata = {"name": f"agent-of-{node}", "namespace": OWN}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def delete(lab, folder):
+    """Take an example away as its README does."""
+    words = [word for path in manifests(folder) for word in ("-f", str(path))]
+    cluster.kubectl(lab, "delete", "--ignore-not-found", *words)
+
+
+def may_patch_pods(lab, namespace):
+    """Whether the agents of an example may tell pods of their networks."""
+    user = f"--as=system:serviceaccount:{namespace}:kube-rdma-agent"
+    try:
+        return cluster.kubectl(lab, "auth", "can-i", "patch", "pods", "-A", user).strip() == "yes"
+    except Unavailable:
+        return False
+
+
+@pytest.fixture(scope="module")
+def as_agent(lab, tmp_path_factory):
+    """Run kubectl with the token that the kubelet would give to the agent's pod on a node."""
+
+    def run(bound, *words):
+        token = cluster.kubectl(lab, "create", "token", "kube-rdma-agent", "-n", OWN, *bound)
+        config = json.loads(lab.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": token.strip()}
+        path = tmp_path_factory.mktemp("token") / "kubeconfig"
+        path.write_text(json.dumps(config))
+        return cluster.kubectl(lab, f"--kubeconfig={path}", "-n", OWN, *words)
+
+    def refused():
+        try:
+            run(pod_of(NODES[0]), *annotate(NODES[1]), "--dry-run=server")
+        except Unavailable as error:
+            return "may not change" in str(error)
+        return False
+
+    until(lab, "the policy in force", refused)
+    return run
+
+
+def pod_of(node):
+    """The words by which a token is bound to the agent's pod on a node, and so to the node."""
+    return ("--bound-object-kind=Pod", f"--bound-object-name=agent-of-{node}")
+
+
+def annotate(node):
+    """The words by which an agent tells a pod of a node something."""
+    return ("annotate", "--overwrite", "pod", f"agent-of-{node}", "kube-rdma.io/test=yes")
+
+
+def lease(node):
+    """A node's lease as agents write it."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": f"ipam.{node}", "namespace": OWN},
+    }
+
+
+@pytest.mark.parametrize(
+    "path", sorted(scc.examples().glob("*/*.y*ml")), ids=lambda path: path.name
+)
+def test_a_real_api_server_accepts_each_document(lab, path):
+    """All fields are known to it."""
+    cluster.kubectl(lab, *SERVER_SIDE, "-f", str(path))
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_an_agent_changes_the_pods_of_its_own_node(lab, as_agent, node):
+    as_agent(pod_of(node), *annotate(node))
+
+
+@pytest.mark.parametrize(("node", "other"), [NODES, NODES[::-1]])
+def test_an_agent_is_refused_the_pods_of_another_node(lab, as_agent, node, other):
+    """Although its role allows to patch every pod."""
+    with pytest.raises(Unavailable, match=f"{node} may not change pods of node {other}"):
+        as_agent(pod_of(node), *annotate(other))
+
+
+def test_an_agent_writes_no_lease_of_another_node(lab, as_agent, tmp_path):
+    for name in NODES:
+        (tmp_path / name).write_text(json.dumps(lease(name)))
+    as_agent(pod_of(NODES[0]), "create", "-f", str(tmp_path / NODES[0]))
+    with pytest.raises(Unavailable, match="may not change leases of node node-2"):
+        as_agent(pod_of(NODES[0]), "create", "-f", str(tmp_path / NODES[1]))
+
+
+def test_a_token_that_is_bound_to_no_node_changes_nothing(lab, as_agent):
+    with pytest.raises(Unavailable, match="token is bound to no node"):
+        as_agent((), *annotate(NODES[0]))
+
+
+@pytest.mark.parametrize("folder", NAMESPACES)
+def test_an_example_that_is_taken_away_leaves_the_rights_of_the_others(lab, folder):
+    """The last test of the file: at its end none is left."""
+    others = [one for one in NAMESPACES if one > folder]
+    assert may_patch_pods(lab, NAMESPACES[folder])
+    delete(lab, folder)
+    assert not may_patch_pods(lab, NAMESPACES[folder])
+    assert all(may_patch_pods(lab, NAMESPACES[one]) for one in others)

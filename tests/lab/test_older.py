@@ -1,0 +1,144 @@
+"""Kubernetes 1.30 with containerd 1.7, as fleets still run it: what works there as on the newest.
+
+Most of it is told by tests that other files have for the newest release: they run here once more,
+on this cluster. What differs by release has a test of its own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kube_rdma_lab import cluster
+from kube_rdma_lab.demo import scc
+
+from .conftest import able, up
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME, NODE = "test-older", "node-1"
+EXAMPLE = scc.examples() / "s3-network"
+NAMESPACE = "mlnx-network-operator"
+# What shows that devices are bound late needs CDI, which is off in containerd 1.7 as it comes.
+NEEDS_CDI = "test_devices_are_bound_late_and_are_exactly_those_of_the_card"
+FILES = ("native", "vke", "examples", "ip_crds", "cluster_door")
+LABEL, SHARE = "vke.node.rdma.mode", "vke.volcengine.com/rdma"
+PLAIN, ADDRESS = "plain", "192.168.114.7"
+
+
+@pytest.fixture(scope="module")
+def older():
+    """Two native nodes of the older release; KUBE_RDMA_TEST_OLDER=NAME takes a running lab."""
+    able("older")
+    with up(NAME, "kube-rdma lab up --topology older", "KUBE_RDMA_TEST_OLDER") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def lab(older):
+    """What seed S1's DaemonSet is installed on."""
+    return older
+
+
+@pytest.fixture(scope="module")
+def proof():
+    """No demo on this lab."""
+
+
+def test_nodes_and_control_plane_are_of_the_older_release(older):
+    version = json.loads(cluster.kubectl(older, "get", "--raw=/version"))
+    assert version["gitVersion"].startswith("v1.30.")
+    for node in cluster.get(older, "nodes")["items"]:
+        info = node["status"]["nodeInfo"]
+        assert info["kubeletVersion"] == version["gitVersion"]
+        assert info["containerRuntimeVersion"].startswith("containerd://1.7.")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_runs_on_the_newest_release_runs_on_this_one(older, name):
+    """The same tests, told to take this cluster for the native one."""
+    words = ("-q", "-p", "no:cacheprovider", f"--deselect=tests/lab/test_vke.py::{NEEDS_CDI}")
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", *words, f"tests/lab/test_{name}.py"],
+        cwd=ROOT,
+        env={**os.environ, "KUBE_RDMA_TEST_NATIVE": older.state.name},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode:
+        pytest.fail(result.stdout + result.stderr, pytrace=False)
+
+
+@pytest.fixture
+def network(older):
+    """The agent of seed S3's example and a network of plain macvlan, without an RDMA resource."""
+    scc.install_kinds(older)
+    cluster.label_cards(older)
+    cluster.kubectl(older, "apply", "-f", f"{EXAMPLE}/agent.yaml")
+    cluster.rollout(older, "rdma-shared-dp-ds", NAMESPACE)
+    config = {
+        "cniVersion": "1.0.0",
+        "name": PLAIN,
+        "type": "macvlan",
+        "master": "eth0",
+        "ipam": {"type": "static", "addresses": [{"address": f"{ADDRESS}/24"}]},
+    }
+    definition = {
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": PLAIN, "namespace": "default"},
+        "spec": {"config": json.dumps(config)},
+    }
+    cluster.apply(older, definition)
+    yield PLAIN
+    cluster.kubectl(older, "delete", "network-attachment-definitions", PLAIN)
+    cluster.kubectl(older, "delete", "-f", f"{EXAMPLE}/agent.yaml", "--cascade=foreground")
+
+
+@contextmanager
+def pod(lab, name, limits=None, **annotations):
+    """A Ready pod on the node, while it is needed."""
+    container = {
+        "name": "c",
+        "image": "kube-rdma.io/lab/verbs:1",
+        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
+        "resources": {"limits": limits or {}},
+    }
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"nodeName": NODE, "containers": [container]},
+    }
+    cluster.apply(lab, document)
+    try:
+        cluster.ready(lab, name)
+        yield partial(cluster.kubectl, lab, "exec", name, "--")
+    finally:
+        cluster.kubectl(lab, "delete", "pod", name, "--grace-period=1")
+
+
+def test_a_pod_gets_its_network(older, network):
+    with pod(older, "networked", **{"k8s.v1.cni.cncf.io/networks": network}) as inside:
+        shown = inside("ip", "-d", "addr", "show", "dev", "net1")
+        assert "macvlan" in shown
+        assert f"inet {ADDRESS}/24" in shown
+
+
+def test_a_card_s_devices_are_given_at_allocate_for_cdi_is_off(vke):
+    """The agent asks the runtime, says why in its log, and the pod lacks nothing."""
+    cluster.kubectl(vke, "label", "node", NODE, f"{LABEL}=shared", "--overwrite")
+    cluster.wait_for_resource(vke, SHARE, 8, node=NODE)
+    with pod(vke, "early", {SHARE: "1"}) as inside:
+        nodes = inside("ls", "/dev/infiniband").split()
+        assert len([node for node in nodes if node.startswith("uverbs")]) == 1
+        assert "rdma_cm" in nodes
+    logs = "/var/log/pods/kube-rdma-vke_rdma-device-plugin-*/agent/*.log"
+    assert "CDI is off in its configuration" in cluster.shell(vke, NODE, f"cat {logs}")

@@ -1,0 +1,1 @@
+"""One module at a time, on fakes: the folders are those of src."""

@@ -1,0 +1,1 @@
+"""The way to the API server, and what goes wrong on it."""

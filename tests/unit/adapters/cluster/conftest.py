@@ -1,0 +1,5 @@
+"""The API server of tests/kit/api_server.py, for the tests here."""
+
+from tests.kit.api_server import server
+
+__all__ = ["server"]

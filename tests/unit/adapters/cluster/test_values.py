@@ -1,0 +1,53 @@
+"""Quantities, codecs and what an object may be made of."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.kinds import Wanted
+from kube_rdma.adapters.cluster.nodes import NODE, NodeObjectSpec, whole
+from tests.kit.api_server import TRIAL, Spec
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("1k", 1000),
+        ("3920m", 3),
+        ("1Ki", 1024),
+        ("1.5Gi", 3 * 2**29),
+        ("2e3", 2000),
+        ("1E", 10**18),
+        ("12345678901", 12345678901),
+        (".5k", 500),
+        ("100n", 0),
+    ],
+)
+def test_quantities(text, value):
+    assert whole(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "k", "1kk", "1 k", "1K", "one", ".", "-"])
+def test_what_is_no_quantity(text):
+    with pytest.raises(ValueError, match="not a quantity"):
+        whole(text)
+
+
+NAMES = st.from_regex(r"[a-z]{1,9}", fullmatch=True)
+PAIRS = st.dictionaries(NAMES, st.text(max_size=9)).map(lambda found: tuple(sorted(found.items())))
+
+
+@given(st.builds(Wanted, NAMES, spec=st.builds(Spec), labels=PAIRS, annotations=PAIRS))
+def test_what_is_written_is_read(wanted):
+    """Encoding and decoding lose nothing."""
+    found = wire.stored(TRIAL, wire.document(TRIAL, wanted))
+    assert (found.name, found.spec, found.labels) == (wanted.name, wanted.spec, wanted.labels)
+    assert found.annotations == wanted.annotations
+
+
+def test_a_kind_that_is_only_read_is_not_written():
+    """A Node decoded in part must not be written back in part."""
+    with pytest.raises(TypeError, match="only reads"):
+        wire.document(NODE, Wanted("node-1", spec=NodeObjectSpec()))

@@ -1,0 +1,290 @@
+"""The agent's socket: who may call, how many at once, and what a bad caller can do to others."""
+
+import asyncio
+import json
+import os
+import socket
+import struct
+import sys
+import tempfile
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from kube_rdma.adapters.cni import frames
+from kube_rdma.adapters.cni.socket import CniSocket, Limits
+from kube_rdma.adapters.cni.turns import CALLER, refuse_hung_up
+from kube_rdma.model.cni import CniResult, Verb
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.programs.logs import recorded
+from kube_rdma_testing.cni.shim import FakeShim
+
+# Not the checkout's own Python: that may lie below a home that only root may enter.
+PYTHON = Path(sys.executable).resolve()
+
+CONFIG = json.dumps({"cniVersion": "1.0.0", "name": "pods"}).encode()
+DELETE = {"CNI_COMMAND": "DEL", "CNI_CONTAINERID": "c", "CNI_IFNAME": "eth0"}
+
+
+@pytest.fixture
+def root():
+    """Short, for a socket's path has at most 107 bytes; others may look into it."""
+    with tempfile.TemporaryDirectory(prefix="cni-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def path(root):
+    return root / "run/kube-rdma/agent.sock"
+
+
+@asynccontextmanager
+async def serving(root, handler, limits=None):
+    async with CniSocket(path(root), handler, limits=limits) as server:
+        task = asyncio.create_task(server.serve())
+        try:
+            yield server
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+class Gate:
+    """A handler that holds every call until it is opened."""
+
+    def __init__(self):
+        self.running = self.most = self.total = 0
+        self.open = asyncio.Event()
+        self.changed = asyncio.Condition()
+
+    async def __call__(self, call):
+        self.total += 1
+        self.running += 1
+        self.most = max(self.most, self.running)
+        async with self.changed:
+            self.changed.notify_all()
+        await self.open.wait()
+        self.running -= 1
+        return CniResult()
+
+    async def until(self, running):
+        async with self.changed:
+            await self.changed.wait_for(lambda: self.running >= running)
+
+
+async def connected(root):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(connection, str(path(root)))
+    return connection
+
+
+async def ended(connection):
+    """What the agent said until it hung up; a reset is an end too."""
+    said = b""
+    with suppress(ConnectionError):
+        while piece := await asyncio.get_running_loop().sock_recv(connection, 4096):
+            said += piece
+    connection.close()
+    return said
+
+
+async def quick(call):
+    return CniResult()
+
+
+async def test_the_socket_is_roots_alone(root):
+    """Mode 0600 in a folder of mode 0700, gone when the agent ends."""
+    async with serving(root, quick):
+        assert path(root).stat().st_mode & 0o777 == 0o600
+        assert path(root).parent.stat().st_mode & 0o777 == 0o700
+    assert list(path(root).parent.iterdir()) == []
+
+
+async def test_an_old_socket_is_replaced(root):
+    """What a killed agent left is no hindrance, and an ending one leaves the newer's socket."""
+    async with CniSocket(path(root), quick), serving(root, quick):
+        assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
+    async with CniSocket(path(root), quick) as old, serving(root, quick):
+        await old.__aexit__(None, None, None)
+        assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
+
+
+async def test_a_folder_that_cannot_be_used_is_said(root):
+    """A file in the place of the folder: the agent is told which path it needs."""
+    (root / "run").touch()
+    with pytest.raises(Unavailable, match=r"agent.sock cannot be made"):
+        await CniSocket(path(root), quick).__aenter__()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+async def test_only_root_may_call(root):
+    """Whoever reaches the socket as another user is hung up on, and the log says so."""
+    calls = []
+
+    async def handler(call):
+        calls.append(call)
+        return CniResult()
+
+    script = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+        "sys.exit(len(s.recv(1)))"
+    )
+    with recorded() as log:
+        async with serving(root, handler):
+            path(root).chmod(0o666)
+            path(root).parent.chmod(0o755)
+            process = await asyncio.create_subprocess_exec(
+                PYTHON, "-I", "-c", script, path(root), user=65534
+            )
+            assert await process.wait() == 0
+    assert calls == []
+    assert log.events == ["non-root CNI caller rejected"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"krq",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        struct.pack(">4sIII", b"krq1", 9, 0, 0),
+        struct.pack(">4sIII", b"krq1", 0, 0, frames.MAX_INPUT + 1),
+        struct.pack(">4sIII", b"krq1", 0, 0xFFFFFFFF, 0),
+        frames.request(frames.ShimMode.CNI, b"", CONFIG)[:-1],
+    ],
+)
+async def test_a_caller_that_talks_nonsense_is_hung_up_on(root, said):
+    """It gets no answer, whatever it says before it is silent; others are served."""
+    with recorded():
+        async with serving(root, quick):
+            connection = await connected(root)
+            connection.sendall(said)
+            connection.shutdown(socket.SHUT_WR)
+            assert await ended(connection) == b""
+            assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
+
+
+async def test_a_caller_that_is_silent_is_hung_up_on(root):
+    """Half a request holds its place only for so long."""
+    with recorded() as log:
+        async with serving(root, quick, Limits(waiting=1, seconds=0.05)):
+            connection = await connected(root)
+            connection.sendall(frames.request(frames.ShimMode.CNI, b"", CONFIG)[:-1])
+            assert await ended(connection) == b""
+            assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
+    assert log.events == ["CNI caller disconnected"]
+
+
+async def test_no_more_run_at_once_than_allowed(root):
+    """The others wait, in the queue or outside of the door, and all are answered."""
+    gate = Gate()
+    async with serving(root, gate, Limits(running=4, waiting=8)):
+        calls = [asyncio.create_task(FakeShim(root).run(DELETE, CONFIG)) for _ in range(30)]
+        await gate.until(4)
+        gate.open.set()
+        done = await asyncio.gather(*calls)
+    assert [one.code for one in done] == [0] * 30
+    assert (gate.total, gate.most) == (30, 4)
+
+
+async def test_whoever_hung_up_while_waiting_is_not_served(root):
+    """A runtime that gave up has begun anew, or deletes: its old call must not run then."""
+    gate = Gate()
+    async with serving(root, gate, Limits(running=1)):
+        first = asyncio.create_task(FakeShim(root).run(DELETE, CONFIG))
+        await gate.until(1)
+        gone = await connected(root)
+        gone.sendall(frames.request(frames.ShimMode.CNI, b"CNI_COMMAND=GC\0", CONFIG))
+        gone.close()
+        gate.open.set()
+        assert (await first).code == 0
+        assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
+    assert gate.total == 2
+
+
+ADD = {**DELETE, "CNI_COMMAND": "ADD", "CNI_NETNS": "/proc/self/ns/net"}
+
+
+async def test_adds_leave_room_for_what_ends(root):
+    """However many hang; the next ADD waits for one of them."""
+    gate = Gate()
+
+    async def handler(call):
+        return await gate(call) if call.verb is Verb.ADD else CniResult()
+
+    async with serving(root, handler, Limits(running=4, adding=3)):
+        calls = [asyncio.create_task(FakeShim(root).run(ADD, CONFIG)) for _ in range(9)]
+        await gate.until(3)
+        for _ in range(9):
+            assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
+        gate.open.set()
+        assert [one.code for one in await asyncio.gather(*calls)] == [0] * 9
+    assert gate.most == 3
+
+
+async def test_who_hangs_up_is_known_to_the_work_for_him(root):
+    """While it is done, and in tasks of it; what the agent does by itself is for nobody."""
+    begun, gone, known = asyncio.Event(), asyncio.Event(), []
+
+    async def look():
+        refuse_hung_up()
+        begun.set()
+        await gone.wait()
+        known.append(CALLER.get().hung_up)
+        refuse_hung_up()
+
+    async def handler(call):
+        await asyncio.create_task(look())
+        return CniResult()
+
+    with recorded():
+        async with serving(root, handler):
+            connection = await connected(root)
+            environment = b"CNI_COMMAND=ADD\0CNI_CONTAINERID=c\0CNI_IFNAME=eth0\0CNI_NETNS=x\0"
+            request = frames.request(frames.ShimMode.CNI, environment, CONFIG)
+            with open_netns() as netns:
+                socket.send_fds(connection, [request], [netns.fileno()])
+            await begun.wait()
+            connection.close()
+            gone.set()
+            assert (await FakeShim(root).run(ADD, CONFIG)).code == 0
+    assert known == [True, False]
+    refuse_hung_up()
+
+
+async def test_a_fault_of_ours_fails_one_call_alone(root):
+    """The caller is pointed to the log, which has the cause; the next call is served."""
+
+    async def handler(call):
+        if call.container == "bad":
+            raise KeyError("x")
+        return CniResult()
+
+    with recorded() as log:
+        async with serving(root, handler):
+            done = await FakeShim(root).run({**DELETE, "CNI_CONTAINERID": "bad"}, CONFIG)
+            assert (done.code, done.document["code"]) == (1, 101)
+            assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
+    assert log.events == ["CNI call failed"]
+
+
+def open_netns():
+    return Path("/proc/self/ns/net").open("rb")
+
+
+async def test_descriptors_are_closed(root):
+    """Those of a call, those of too many, and those of nonsense: none stays open."""
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with recorded(), open_netns() as netns:
+        async with serving(root, quick):
+            for said in (b"nonsense, as long as a header", b"krq"):
+                connection = await connected(root)
+                socket.send_fds(connection, [said], [netns.fileno()] * 3)
+                connection.shutdown(socket.SHUT_WR)
+                await ended(connection)
+            named = {**DELETE, "CNI_NETNS": "/proc/self/ns/net"}
+            assert (await FakeShim(root).run(named, CONFIG)).code == 0
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

@@ -1,0 +1,324 @@
+"""A record of every kind, with every step and every word in it: what the golden files hold.
+
+``python -m tests.unit.adapters.journal.samples FOLDER`` writes them as the agent does, one
+folder for each of its journals. The files under data/ were written so by the commit that their
+folder is named after; nobody writes them again, for disks hold what that commit wrote
+(test_golden.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import (
+    ADDRESSES,
+    ATTACHMENTS,
+    BINDINGS,
+    FUNCTIONS,
+    POOLS,
+    RAILS,
+)
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.model import function_step as vf
+from kube_rdma.model import step
+from kube_rdma.model.attachment import Attachment, InterfaceAddress, Plan, PluginResult, Sandbox
+from kube_rdma.model.binding import Binding, PodName, Promise
+from kube_rdma.model.cni import Dns
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.function import MadeFunctions
+from kube_rdma.model.ip import Booking, JournalIdentity, Lease
+from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.pool import (
+    AppliedPools,
+    Attach,
+    Bind,
+    ExtraInfo,
+    FunctionRange,
+    Mode,
+    PoolSpec,
+    Preference,
+    Selector,
+    Variables,
+)
+from kube_rdma.model.rails import RailRecord
+
+CONTAINER = "0d5f1c9ae8b74f3f"
+V4, V6 = ip_address("192.168.111.7"), ip_address("fd00:111::7")
+GATEWAY = ip_address("192.168.111.1")
+PCI, PHYSICAL = PciAddress("0000:81:00.2"), PciAddress("0000:81:00.0")
+MAC = "02:00:00:00:00:01"
+PARENT = PlannedHostLink(3, "ens2f0")
+PLACE = vf.FunctionPlace(PARENT, PHYSICAL, 0)
+SANDBOX = Sandbox(
+    CONTAINER, PodName("default", "tr\u00e4iner-0"), "6f1d", "/run/netns/cni-1", 4026532666
+)
+
+CALL = step.CallPlugin(
+    "net4",
+    (
+        step.PluginConf("bridge", b'{"type": "bridge", "bytes": "\xff\x00"}'),
+        step.PluginConf("tuning", b"{}"),
+    ),
+    "1.0.0",
+    check=False,
+)
+
+PLANS = (
+    Plan(
+        "net1",
+        "default/rail-1",
+        PHYSICAL,
+        (
+            step.MakeLink(
+                step.VirtualKind.MACVLAN, PARENT, "net1", "kube-rdma c/net1", "bridge", 9000, MAC
+            ),
+            step.SetLink("net1", 9000, MAC),
+            step.Probe("net1", V4),
+            step.AddAddress("net1", V4, 24),
+            step.AddAddress("net1", V6, 64),
+            step.AddRoute("net1", ip_network("10.0.0.0/8"), GATEWAY, V4, 101, onlink=True),
+            step.AddRoute("net1", ip_network("fd00::/16")),
+            step.AddRule(V6, 101, 20000),
+            step.SetSysctl("net/ipv4/conf/net1/arp_ignore", "1"),
+            step.MakeRdma("rxe-c-1", "rxe", "net1"),
+            step.AwaitGid("rxe-c-1", "net1", V4),
+            step.Announce("net1", V4),
+        ),
+        (InterfaceAddress(V4, 24, GATEWAY), InterfaceAddress(V6, 64)),
+        ("rdma/hca", "0000:81:00.0-0"),
+    ),
+    Plan(
+        "net2",
+        "default/vf",
+        PCI,
+        (
+            vf.SetFunction(
+                PLACE,
+                vf.FunctionSettings(
+                    mac=MAC,
+                    vlan=100,
+                    qos=3,
+                    protocol=vf.VlanProtocol.PROVIDER,
+                    spoof_check=True,
+                    trust=False,
+                    link_state=vf.LinkState.ENABLE,
+                    min_rate=0,
+                    max_rate=25000,
+                ),
+                vf.FunctionSettings(
+                    mac="00:00:00:00:00:00",
+                    vlan=0,
+                    qos=0,
+                    protocol=vf.VlanProtocol.CUSTOMER,
+                    spoof_check=False,
+                    trust=True,
+                    link_state=vf.LinkState.AUTO,
+                    min_rate=0,
+                    max_rate=0,
+                ),
+            ),
+            vf.SetFunction(
+                PLACE,
+                vf.FunctionSettings(link_state=vf.LinkState.DISABLE),
+                vf.FunctionSettings(link_state=vf.LinkState.AUTO),
+            ),
+            step.TakeLink(
+                PlannedHostLink(9, "ens2f0v0"),
+                "net2",
+                PCI,
+                1500,
+                MAC,
+                up=True,
+                soft=(("rxe_v0", "rxe"), ("siw_v0", "siw")),
+                addresses=((V4, 24), (V6, 64)),
+            ),
+            step.MoveRdma("mlx5_2", PCI),
+            step.SetLink("net2"),
+            step.MakeLink(
+                step.VirtualKind.IPVLAN,
+                PlannedHostLink(9, "net2"),
+                "net2i",
+                "kube-rdma c/net2i",
+                "l2",
+                inside=True,
+            ),
+        ),
+    ),
+    Plan(
+        "net3",
+        "default/ib",
+        PCI,
+        (
+            vf.SetFunction(
+                PLACE,
+                vf.FunctionSettings(
+                    node_guid="02:00:00:00:00:00:00:01", port_guid="02:00:00:00:00:00:00:02"
+                ),
+                vf.FunctionSettings(
+                    node_guid="00:00:00:00:00:00:00:00", port_guid="00:00:00:00:00:00:00:00"
+                ),
+            ),
+            vf.RebindFunction(PCI, PHYSICAL, "mlx5_core", "0200:0000:0000:0001", "ffff:" * 3),
+            step.AwaitPartition(PCI, 0x7001),
+            step.MakeLink(
+                step.VirtualKind.IPOIB,
+                PlannedHostLink(5, "ib0"),
+                "net3",
+                "kube-rdma c/net3",
+                pkey=0x7001,
+            ),
+            step.TakeLink(
+                PlannedHostLink(6, "ib1"), "net3", None, 2044, "80:" * 19 + "00", up=False
+            ),
+            step.MoveRdma("mlx5_3", None),
+        ),
+    ),
+    Plan("net4", "default/bridged", None, (CALL,), held=("rdma/hca", "shared-3")),
+)
+DNS = Dns(("192.168.111.53",), "cluster.local", ("svc.cluster.local",), ("ndots:5",))
+RESULTS = (
+    PluginResult("net4", b'{"cniVersion": "1.0.0"}', DNS),
+    PluginResult("net5", b"{}"),
+)
+ATTACHMENT = Attachment(SANDBOX, PLANS, results=RESULTS)
+SHARES = ("0000:81:00.0-0", "0000:81:00.0-1")
+
+PROMISE = Promise(
+    "3f9a",
+    "rdma/hca",
+    SHARES,
+    (PHYSICAL,),
+    "kube-rdma.io/hca=0000:81:00.0-0-3f9a",
+    1763801234.5,
+    ("17bc",),
+)
+BINDING = Binding(
+    PROMISE.nonce,
+    CONTAINER,
+    SANDBOX.pod,
+    SANDBOX.uid,
+    SANDBOX.netns_path,
+    PROMISE.resource,
+    PROMISE.shares,
+    PROMISE.cards,
+    PROMISE.cdi,
+    1763801235.0,
+)
+SELECTOR = Selector(
+    source="config.yaml:7",
+    vendors=("15b3",),
+    device_ids=("101e",),
+    drivers=("mlx5_core",),
+    interfaces=("ens2f0",),
+    link_types=("ether",),
+    pci_addresses=(PCI,),
+    acpi_indexes=(3,),
+    physical=(FunctionRange("ens2f0", ((0, 3), (6, 6))),),
+    roots=(FunctionRange(PHYSICAL),),
+    auxiliary_types=("sf",),
+    rdma_devices=("mlx5_0",),
+    pkeys=(0x7001,),
+    rdma=True,
+)
+POOL = PoolSpec(
+    resource="rdma/vf",
+    mode=Mode.SRIOV,
+    source="config.yaml:3",
+    selectors=(SELECTOR, Selector()),
+    shares=64,
+    bind=Bind.PER_CARD,
+    attach=Attach.REQUIRED,
+    prefer=Preference.NUMA,
+    numa_hints=False,
+    variables=Variables.PCIDEVICE,
+    extra_info=(ExtraInfo("*", (("rail", "1"),)),),
+    extra_paths=("/dev/infiniband/rdma_cm",),
+)
+APPLIED = AppliedPools(
+    (
+        POOL,
+        replace(POOL, resource="rdma/hca", mode=Mode.HCA, bind=Bind.POOL, attach=Attach.NONE),
+        PoolSpec("rdma/a", Mode.EXCLUSIVE, "s", attach=Attach.AUTO, prefer=Preference.PACK),
+        PoolSpec("rdma/b", Mode.SHARED, "s", prefer=Preference.SPREAD),
+        PoolSpec("rdma/c", Mode.SHARED_MULTI, "s", prefer=Preference.LEAST_LOADED),
+    )
+)
+BOOKING = Booking(
+    CONTAINER,
+    SANDBOX.uid,
+    (
+        Lease("default/rail-1", "net1", "rail", V4, ip_network("192.168.111.0/24"), GATEWAY, 30.0),
+        Lease(
+            "default/rail-1",
+            "net1",
+            "rail6",
+            V6,
+            ip_network("fd00:111::/64"),
+            owner="default/trainer-0/net1",
+            resting=True,
+        ),
+    ),
+    12.25,
+)
+
+RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "attachments": (
+        ATTACHMENTS,
+        {
+            f"attached-{CONTAINER}": ATTACHMENT,
+            "attachment-1": Attachment(replace(SANDBOX, container="1"), (), complete=True),
+        },
+    ),
+    "delegated": (
+        ATTACHMENTS,
+        {
+            f"attached-{CONTAINER}@net2": Attachment(
+                replace(SANDBOX, container=f"{CONTAINER}@net2"), PLANS[1:2]
+            )
+        },
+    ),
+    "bindings": (
+        BINDINGS,
+        {
+            f"promise-{PROMISE.nonce}": PROMISE,
+            f"binding-{CONTAINER}-{PROMISE.nonce}": BINDING,
+            "binding-start-17bc-17bc": replace(
+                BINDING, nonce="17bc", container="start-17bc", uid="", netns=""
+            ),
+        },
+    ),
+    "functions": (
+        FUNCTIONS,
+        {
+            PHYSICAL: MadeFunctions(PHYSICAL, "b00t", begun=True),
+            "0000:82:00.0": MadeFunctions(PciAddress("0000:82:00.0"), "b00t"),
+        },
+    ),
+    "pools": (POOLS, {"pools": APPLIED}),
+    "rails": (
+        RAILS,
+        {"rails": RailRecord((PHYSICAL, "rxe0@eth0"), (("ens2f0", PHYSICAL),))},
+    ),
+    "addresses": (
+        ADDRESSES,
+        {CONTAINER: BOOKING, "journal@id": JournalIdentity("2b7e151628aed2a6abf7158809cf4f3c")},
+    ),
+}
+
+
+def main(folder: Path) -> None:
+    """Write every record."""
+    for name, (kinds, records) in RECORDS.items():
+        with Journal[Any](Folder(folder / name), kinds) as journal:
+            for record, value in records.items():
+                journal.put(record, value)
+        (folder / name / ".lock").unlink()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

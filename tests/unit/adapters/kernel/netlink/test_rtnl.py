@@ -1,0 +1,139 @@
+"""Routing netlink: interfaces and default routes, out of bytes and out of the running kernel."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from pathlib import Path
+from socket import AF_INET, AF_INET6
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
+from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
+from kube_rdma.adapters.kernel.netlink.rtnl import (
+    decode_default_route,
+    names,
+    open_rtnl,
+    resolve_nexthops,
+)
+from kube_rdma.adapters.kernel.netlink.rtnl_read import decode_interface, interfaces
+from kube_rdma.model.errors import Unavailable
+
+MAIN, LOCAL = 254, 255
+UNICAST, UNREACHABLE = 1, 7
+
+
+def u32(number):
+    return struct.pack("=I", number)
+
+
+def attributes(**values):
+    numbers = {"oif": 4, "multipath": 9, "table": 15, "nh_id": 30}
+    numbers |= {"name": 3, "carrier": 33, "parent": 56, "bus": 57}
+    return encode_attributes(Attribute(numbers[name], value) for name, value in values.items())
+
+
+def route(family=AF_INET, bits=0, table=MAIN, kind=UNICAST, flags=0, **values):
+    head = struct.pack("=8BI", family, bits, 0, 0, table, 3, 0, kind, flags)
+    return head + attributes(**values)
+
+
+def hop(index, more=b""):
+    return struct.pack("=HBBi", 8 + len(more), 0, 0, index) + more
+
+
+GATEWAY = encode_attributes([Attribute(5, bytes((10, 0, 0, 1)))])
+
+
+@pytest.mark.parametrize("family", [AF_INET, AF_INET6])
+def test_a_default_route_names_its_interface(family):
+    assert decode_default_route(route(family, oif=u32(4))) == ({4}, set())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"bits": 24},
+        {"table": LOCAL},
+        {"kind": UNREACHABLE},
+        {"flags": 0x200},
+    ],
+)
+def test_other_routes_name_none(other):
+    assert decode_default_route(route(**other, oif=u32(4))) == (set(), set())
+
+
+def test_the_number_of_a_large_table_stands_in_an_attribute():
+    payload = route(table=MAIN, oif=u32(4)) + attributes(table=u32(1000))
+    assert decode_default_route(payload) == (set(), set())
+
+
+def test_a_multipath_route_names_all_its_interfaces():
+    hops = hop(4, GATEWAY) + hop(7)
+    assert decode_default_route(route(multipath=hops)) == ({4, 7}, set())
+
+
+def test_a_route_over_a_nexthop_object_is_resolved_only_where_the_kernel_does_not():
+    assert decode_default_route(route(nh_id=u32(9))) == (set(), {9})
+    assert decode_default_route(route(nh_id=u32(9), oif=u32(4))) == ({4}, set())
+
+
+def nexthop(number, *, oif=None, group=()):
+    found = [Attribute(1, u32(number))]
+    found += [Attribute(5, u32(oif))] if oif else []
+    found += [Attribute(2, b"".join(struct.pack("=IBBH", i, 0, 0, 0) for i in group))]
+    return struct.pack("=BBBxI", 0, 0, 0, 0) + encode_attributes(found)
+
+
+def test_nexthop_objects_and_groups_of_them_lead_to_interfaces():
+    objects = (nexthop(1, oif=4), nexthop(2, oif=7), nexthop(3, oif=8), nexthop(9, group=(1, 2)))
+    assert resolve_nexthops({9}, objects) == {4, 7}
+    assert resolve_nexthops({3, 10}, objects) == {8}
+
+
+def test_an_interface_names_the_function_it_sits_on():
+    head = struct.pack("=BxHiII", 0, 32, 5, 0x1, 0)
+    facts = {"name": b"ib0\0", "carrier": b"\x01"}
+    there = {"parent": b"0000:81:00.0\0", "bus": b"pci\0"}
+    link = decode_interface(head + attributes(**facts, **there))
+    assert (link.seen.name, link.seen.index, link.hardware) == ("ib0", 5, 32)
+    assert (link.seen.up, link.carrier, link.seen.pci) == (True, True, "0000:81:00.0")
+    virtio = decode_interface(head + attributes(**facts, parent=b"virtio2\0", bus=b"virtio\0"))
+    assert virtio.seen.pci is None
+
+
+def test_the_carrier_of_an_interface_that_is_down_says_nothing():
+    head = struct.pack("=BxHiII", 0, 1, 5, 0, 0)
+    link = decode_interface(head + attributes(name=b"eth0\0", carrier=b"\x01"))
+    assert (link.seen.up, link.carrier, link.seen.pci) == (False, None, None)
+
+
+@given(st.binary(max_size=80))
+def test_garbage_is_a_value_or_unavailable(garbage):
+    readers = (decode_interface, decode_default_route)
+    for read in (*readers, lambda data: resolve_nexthops({1}, (data,))):
+        with suppress(Unavailable):
+            read(garbage)
+
+
+def test_a_hop_that_is_cut_short_is_said_to_be():
+    with pytest.raises(Unavailable, match="cut short"):
+        decode_default_route(route(multipath=bytes(8)))
+
+
+def test_the_running_kernel_tells_what_sysfs_and_proc_tell():
+    with open_rtnl() as netlink:
+        found = {link.seen.name: link.seen for link in interfaces(netlink)}
+    for name, link in found.items():
+        assert int(Path(f"/sys/class/net/{name}/ifindex").read_text()) == link.index
+    lines = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
+    defaults = {words[0] for words in lines if words[1] == words[7] == "00000000"}
+    assert defaults <= set(read_default_routes()) <= set(found)
+
+
+def test_an_interface_that_is_gone_again_has_no_name():
+    with open_rtnl() as netlink:
+        assert list(names(netlink, [0x7FFFFFF0, 1])) == ["lo"]

@@ -1,0 +1,40 @@
+"""Cards with a master: what sysfs tells of one, in a namespace of our own and in recorded trees."""
+
+from __future__ import annotations
+
+from kube_rdma.model.pod_view import SeenLink
+from kube_rdma.model.pool import Mode, PoolSpec
+from kube_rdma.programs.agent.pod_networks.node_view import host_network
+from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.health.evaluate import node_cards
+from kube_rdma.rules.pools.selection import why_not
+from kube_rdma_lab.native.tree_text import unpack
+from tests.unit.adapters.kernel.pod.test_namespaces import needs_root
+from tests.vm.guest.masters import expected, facts
+
+from .picture import TREES
+
+
+@needs_root
+def test_a_slave_names_its_master_and_takes_no_macvlan_itself():
+    """Of a bridge, which every kernel makes; tests/vm has a bond."""
+    assert facts("bridge") == expected("bridge")
+
+
+def test_two_functions_of_roce_lag_are_one_card_that_shares_and_never_moves(tmp_path):
+    """One RDMA device on two slaves; the second function is a card without a device."""
+    unpack((TREES / "mlx5-bond" / "tree.txt").read_text(), tmp_path)
+    survey = take_survey(tmp_path)
+    functions = {function.seat.pci: function for function in survey.functions}
+    cards = [card for card in node_cards(survey) if card.devices]
+    (card,) = cards
+    assert len(functions) == 2
+    assert why_not(PoolSpec("rdma/a", Mode.SHARED, ""), card, functions) is None
+    refusal = why_not(PoolSpec("rdma/a", Mode.EXCLUSIVE, ""), card, functions)
+    assert refusal == "ens1f0np0 is enslaved to bond0, which would lose it for good"
+    links = [
+        SeenLink(name, number, 9000, "", True)
+        for number, name in enumerate(("ens1f0np0", "ens1f1np1", "bond0"), 1)
+    ]
+    masters = [(one.master, one.bonded) for one in host_network(survey, links).links]
+    assert masters == [("bond0", True), ("bond0", True), (None, False)]

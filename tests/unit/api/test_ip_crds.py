@@ -1,0 +1,109 @@
+"""config/crds is what the models make, and the converter keeps the rules of structural schemas."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import yaml
+from pydantic import BaseModel, Field
+
+from kube_rdma.api.definitions import DEFINITIONS
+from kube_rdma.api.structural import definition, structural
+from kube_rdma.programs.crds import files
+
+CRDS = Path(__file__).parents[3] / "config/crds"
+FORBIDDEN = {"$ref", "$defs", "title", "examples", "anyOf", "const", "discriminator"}
+
+
+class Inner(BaseModel):
+    """An inner
+    object."""
+
+    word: Literal["one"]
+    share: float = Field(0.5, gt=0, lt=1)
+
+
+class Outer(BaseModel):
+    inner: Inner
+    perhaps: Inner | None = None
+    count: int | None = Field(None, ge=1)
+    many: tuple[Inner, ...] = ()
+    named: dict[str, int] = Field(default_factory=dict)
+    size: int = 32
+    text: str = ""
+    keyed: Annotated[list[str], Field(json_schema_extra={"x-kubernetes-list-type": "set"})] = []
+
+
+@pytest.mark.parametrize("name", files())
+def test_the_definitions_are_written_down(name):
+    """`tools/crds` writes them."""
+    assert files()[name] == (CRDS / name).read_text(encoding="utf-8")
+
+
+def test_there_are_no_others():
+    assert {path.name for path in CRDS.iterdir()} == set(files())
+
+
+def nodes(schema):
+    """Every schema in a schema."""
+    yield schema
+    for inner in schema.get("properties", {}).values():
+        yield from nodes(inner)
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from nodes(schema[key])
+
+
+@pytest.mark.parametrize("one", DEFINITIONS, ids=lambda one: one.kind)
+def test_a_definition_keeps_the_rules(one):
+    """Each node has a type, no key that the API server refuses, no null for a default."""
+    (version,) = definition(one)["spec"]["versions"]
+    found = list(nodes(version["schema"]["openAPIV3Schema"]))
+    assert len(found) > 10
+    for node in found:
+        assert not FORBIDDEN & set(node), node
+        assert "type" in node, node
+        assert node.get("default", 1) is not None
+        assert node.get("additionalProperties") is not False
+    assert yaml.safe_load(files()[f"{one.plural}.yaml"]) == definition(one)
+
+
+def test_the_converter_turns_everything():
+    """References, nulls, constants, exclusive limits, defaults, maps and our extensions."""
+    found = structural(Outer)["properties"]
+    inner = {
+        "description": "An inner object.",
+        "type": "object",
+        "required": ["word"],
+        "properties": {
+            "word": {"type": "string", "enum": ["one"]},
+            "share": {
+                "type": "number",
+                "default": 0.5,
+                "minimum": 0,
+                "exclusiveMinimum": True,
+                "maximum": 1,
+                "exclusiveMaximum": True,
+            },
+        },
+    }
+    assert found == {
+        "inner": inner,
+        "perhaps": {**inner, "nullable": True},
+        "count": {"type": "integer", "minimum": 1, "nullable": True},
+        "many": {"type": "array", "items": inner},
+        "named": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "size": {"type": "integer", "default": 32},
+        "text": {"type": "string"},
+        "keyed": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+    }
+
+
+def test_a_choice_of_types_is_a_mistake_of_ours():
+    """A structural schema cannot say it."""
+
+    class Choice(BaseModel):
+        value: int | str
+
+    with pytest.raises(TypeError, match="no choice"):
+        structural(Choice)

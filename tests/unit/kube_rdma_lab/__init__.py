@@ -1,0 +1,1 @@
+"""The lab's own code, without a lab."""

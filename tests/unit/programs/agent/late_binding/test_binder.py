@@ -1,0 +1,137 @@
+"""Late binding through the agent: Allocate promises, CNI binds, PreStartContainer lets through."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from grpclib import GRPCError
+
+from kube_rdma.model.attachment import Sandbox
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.errors import Refused
+from kube_rdma_testing.kubelet.devices import ContainerPlace
+from tests.unit.programs.agent.world import VKE, World, hard_card, running
+
+CARDS = [hard_card(n) for n in range(4)]
+JOB, JOB_NAME = ContainerPlace("job"), PodName("default", "job")
+SANDBOX = ContainerId("5a7d")
+ASKS = {"k8s.v1.cni.cncf.io/networks": "rdma"}
+
+
+@pytest.fixture
+def world(tmp_path_factory, recording):
+    world = World(tmp_path_factory.mktemp("w"), *CARDS)
+    world.label("shared")
+    return world
+
+
+def files(world):
+    """The CDI files that the runtime would see."""
+    return [json.loads(path.read_text()) for path in sorted((world.folder / "cdi").glob("*.json"))]
+
+
+async def admitted(world, annotations=None, share="0000:82:00.0-0", place=JOB, **further):
+    """A pod that got its share; the answer of Allocate."""
+    world.pod(place.pod, annotations, **further)
+    await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+    return await world.kubelet.allocate(VKE, 1, (share,), place=place)
+
+
+async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
+    async with world.serving(world.doors(late=True)):
+        answer = await admitted(world, ASKS)
+        assert not answer.devices
+        (name,) = [device.name for device in answer.cdi_devices]
+        assert name.startswith("kube-rdma.io/hca=0000:82:00.0-0-")
+        with pytest.raises(GRPCError, match="no network of pod default/job is attached"):
+            await world.kubelet.start_container(JOB)
+        await world.binder.attach(
+            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+        )
+        (spec,) = files(world)
+        (device,) = spec["devices"]
+        assert f"{spec['kind']}={device['name']}" == name
+        assert [node["path"] for node in device["containerEdits"]["deviceNodes"]] == [
+            "/dev/infiniband/rdma_cm",
+            "/dev/infiniband/uverbs1",
+        ]
+        await world.kubelet.start_container(JOB)
+        await world.binder.detach(SANDBOX)
+        assert files(world) == []
+
+
+async def test_a_pod_whose_annotation_nobody_reads_is_held_with_the_reason(world):
+    """But not one that has its networks from before: its containers may start anew."""
+
+    async def concerned(_):
+        raise Refused("Cello does not read it", remedy="Write blocks", where="pod default/job")
+
+    async with world.serving(world.doors(late=True)):
+        world.binder._to = replace(world.binder._to, concerned=concerned)
+        await admitted(world, ASKS)
+        with pytest.raises(GRPCError, match=r"pod default/job: Cello does not read it\. Write"):
+            await world.kubelet.start_container(JOB)
+        await world.binder.attach(
+            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+        )
+        await world.kubelet.start_container(JOB)
+
+
+@pytest.mark.parametrize("pod", [{}, {"annotations": ASKS, "host_network": True}])
+async def test_a_pod_without_a_network_is_bound_at_its_start(world, pod):
+    async with world.serving(world.doors(late=True)):
+        await admitted(world, **pod)
+        await world.kubelet.start_container(JOB)
+        assert len(files(world)) == 1
+
+
+async def test_what_was_promised_outlives_the_agent(world):
+    """Killed between Allocate and ADD, and between ADD and the start."""
+    async with world.kubelet:
+        async with running(world.doors(late=True)):
+            await admitted(world, ASKS)
+        world.journal.close()
+        async with running(world.doors(late=True)):
+            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+            await world.binder.attach(
+                Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+            )
+        world.journal.close()
+        async with running(world.doors(late=True)):
+            await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+            await world.kubelet.start_container(JOB)
+            assert len(files(world)) == 1
+
+
+async def test_a_late_del_touches_nothing_of_the_next_pod(world):
+    async with world.serving(world.doors(late=True)):
+        await admitted(world, ASKS)
+        await world.binder.attach(
+            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+        )
+        world.kubelet.remove_pod("job")
+        await world.binder.detach(SANDBOX)
+        await admitted(world, ASKS, place=ContainerPlace("next"))
+        await world.binder.attach(
+            Sandbox(
+                ContainerId("b"), PodName("default", "next"), "u2", f"{world.folder}/netns/y", 2
+            )
+        )
+        await world.binder.detach(SANDBOX)
+        await world.kubelet.start_container(ContainerPlace("next"))
+
+
+async def test_a_full_disk_gives_nothing_away(world):
+    """No promise without its record: the pod fails with the sentence, the share stays free."""
+    async with world.serving(world.doors(late=True)):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+
+        def full(name, value):
+            from kube_rdma.model.errors import Unavailable
+
+            raise Unavailable("No space left on device.")
+
+        world.journal.put = full
+        with pytest.raises(GRPCError, match="No space left"):
+            await world.kubelet.allocate(VKE, 1)
+        assert world.kubelet.held(VKE) == set()

@@ -1,0 +1,198 @@
+"""What the real neighbours of pod networks answer, over a fake API server."""
+
+from dataclasses import replace
+from ipaddress import ip_network
+
+import pytest
+
+from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
+from kube_rdma.adapters.cluster.kinds import Wanted
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.model.attachment import NetworkKind
+from kube_rdma.model.binding import PodName
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
+from kube_rdma.model.ip import IPPool, IPRange, Route
+from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.pod import MIRROR
+from kube_rdma.model.pod_view import SeenLink
+from kube_rdma.model.pool import Mode
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.pod_networks.context import NodeContext
+from kube_rdma.programs.agent.pod_networks.node_view import (
+    NetworkNode,
+    NodeViewDependencies,
+    host_network,
+)
+from kube_rdma.rules.attach.seats import seats
+from kube_rdma_testing.cluster.server import FakeServer
+from tests.kit.nodes import device, physical_with_virtual, seat
+from tests.kit.nodes import node as survey_of
+from tests.kit.pod_networks import card, network, share, wish
+from tests.kit.pod_networks import node as network_of
+
+POOL = IPPool("rail-0", (IPRange(ip_network("10.9.0.0/24")),))
+
+
+async def test_a_pool_is_as_the_api_server_has_it_now():
+    """A change counts for the next pod."""
+    cluster = Cluster(FakeServer((IP_POOL,)).line())
+    node = NetworkNode(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
+    with pytest.raises(Unavailable, match="IPPool rail-0 was just deleted"):
+        await node.pool("rail-0")
+    made = await cluster.create(IP_POOL, Wanted("rail-0", spec=POOL))
+    assert not (await node.pool("rail-0")).probe
+    routes = (Route(ip_network("10.0.0.0/8"), ip_network("10.9.0.0/24")[1]),)
+    await cluster.replace(IP_POOL, replace(made, spec=replace(POOL, probe=True, routes=routes)))
+    found = await node.pool("rail-0")
+    assert (found.name, found.probe, found.routes) == ("rail-0", True, routes)
+
+
+async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
+    """The kubelet tells the runtime that one; the object has a uid of its own."""
+    server = FakeServer()
+    for name, annotations in (("lb-node1", {MIRROR: "abc"}), ("plain", {})):
+        meta = {"name": name, "namespace": "kube-system", "annotations": annotations}
+        server.put(POD, {"metadata": meta, "spec": {}, "status": {}})
+    node = NetworkNode(
+        NodeViewDependencies(Cluster(server.line()), None, NodeContext({}), None, None)
+    )
+    static, plain = PodName("kube-system", "lb-node1"), PodName("kube-system", "plain")
+    found = await node.pod(static, "abc")
+    assert (found.name, found.uid == "abc") == ("lb-node1", False)
+    assert await node.pod(static, "") == found
+    assert await node.pod(static, "abd") is None
+    assert await node.pod(plain, "abc") is None
+    assert await node.pod(plain, (await node.pod(plain, "")).uid)
+
+
+async def test_a_pool_that_is_watched_is_not_asked_for():
+    """The API server is, about one that the watch does not show."""
+    line = FakeServer((IP_POOL,)).line()
+    node = NetworkNode(
+        NodeViewDependencies(
+            Cluster(line), None, NodeContext({}), None, None, watched={POOL.name: POOL}.get
+        )
+    )
+    assert await node.pool(POOL.name) == POOL
+    assert not line.requests
+    with pytest.raises(Unavailable, match="IPPool rail-1 was just deleted"):
+        await node.pool("rail-1")
+
+
+def test_a_virtual_function_is_at_its_number_of_its_physical_one():
+    """Only where that one has an interface on the node too."""
+    survey = survey_of(*physical_with_virtual(0x81, 2)).survey
+    above, *below = ("ens1f0", "ens1f0v0", "ens1f0v1")
+    links = [SeenLink(name, 7 + at, 1500, "", True) for at, name in enumerate((above, *below))]
+    found = {link.name: link.virtual for link in host_network(survey, links).links}
+    at = PlannedHostLink(7, above)
+    assert found == {
+        above: None,
+        **{name: FunctionPlace(at, "0000:81:00.0", n) for n, name in enumerate(below)},
+    }
+    assert [link.virtual for link in host_network(survey, links[1:]).links] == [None, None]
+
+
+def test_the_guids_of_the_node_are_those_that_ports_can_have():
+    """In the form in which pods ask for them; a fresh virtual function has zeros."""
+    first = device(1, seat(0x81), node_guid="0200:0a00:0000:0001")
+    others = (device(2, seat(0x82)), device(3, seat(0x83), node_guid="0000:0000:0000:0000"))
+    survey = survey_of(devices=(first, *others)).survey
+    assert host_network(survey, ()).guids == (("mlx5_1", first.pci, "02:00:0a:00:00:00:00:01"),)
+
+
+async def test_only_functions_that_move_into_the_pod_are_asked_about():
+    """Where there is none, nothing is asked."""
+    asked = []
+
+    def tell(places):
+        asked.append(places)
+        return tuple((place, FunctionSettings(vlan=5)) for place in places)
+
+    node = NetworkNode(
+        NodeViewDependencies(None, None, NodeContext({}), None, None, functions=tell)
+    )
+    assert await node.with_settings(()) == ()
+    virtual = card(1, virtual=True)
+    wanted = [wish(of=network(kind=NetworkKind.DEVICE))]
+    placed = seats(wanted, [share(virtual, mode=Mode.SRIOV)], network_of(virtual, settings=None))
+    (seat,) = await node.with_settings(placed)
+    assert seat.link.settings == FunctionSettings(vlan=5)
+    assert asked == [(seat.link.virtual,)]
+
+
+SURVEY = survey_of(*physical_with_virtual(0x81, 2)).survey
+LINK = SeenLink("ens1f0", 7, 1500, "", True, pci="0000:81:00.0")
+
+
+class Kernel:
+    """What the node shows: its surveys, and its interfaces by name."""
+
+    def __init__(self, survey, *links):
+        self.now, self.links, self.surveys, self.asked = survey, links, 0, []
+        kept = KeptSurvey(self.survey, lambda: self.now.namespace_mode, lambda found: found)
+        self.node = NetworkNode(NodeViewDependencies(None, None, NodeContext({}), kept, self.named))
+
+    def survey(self):
+        self.surveys += 1
+        return self.now
+
+    def named(self, names):
+        self.asked.append(names)
+        return tuple(one for one in self.links if names is None or one.name in names)
+
+    async def host(self):
+        """For a network on ens1f0."""
+        on = wish(of=network(kind=NetworkKind.MACVLAN, master="ens1f0"))
+        return await self.node.host((on,), ())
+
+
+async def test_a_survey_serves_many_pods():
+    """Only the interfaces of their networks are asked for, each time."""
+    kernel = Kernel(SURVEY, LINK)
+    for _ in range(2):
+        (found,) = (await kernel.host()).links
+        assert (found.index, found.pci) == (7, "0000:81:00.0")
+    assert (kernel.surveys, kernel.asked) == (1, [("ens1f0",)] * 2)
+
+
+async def test_what_the_survey_does_not_know_yet_is_looked_for_anew():
+    """A card that was plugged in a moment ago is not refused."""
+    kernel = Kernel(replace(SURVEY, functions=()), LINK)
+    await kernel.host()
+    kernel.now = SURVEY
+    (found,) = (await kernel.host()).links
+    assert found.link_type == "ether"
+    assert kernel.asked[-1] is None
+    taken = kernel.surveys
+    await kernel.host()
+    assert kernel.surveys == taken
+
+
+async def test_all_interfaces_are_there_when_one_is_missing():
+    """The sentence of the refusal names them."""
+    kernel = Kernel(SURVEY, replace(LINK, name="ens1f0v0", index=8, pci="0000:81:00.1"))
+    assert [one.name for one in (await kernel.host()).links] == ["ens1f0v0"]
+
+
+async def test_the_namespace_mode_is_that_of_now():
+    """Nobody announces its change."""
+    kernel = Kernel(replace(SURVEY, namespace_mode=NamespaceMode.SHARED), LINK)
+    await kernel.host()
+    kernel.now = replace(SURVEY, namespace_mode=NamespaceMode.EXCLUSIVE)
+    assert (await kernel.host()).namespace_mode is NamespaceMode.EXCLUSIVE
+    assert kernel.surveys == 1
+
+
+async def test_a_default_route_of_now_keeps_a_card_on_the_node():
+    """The routes are read for a card that may leave, and for no other."""
+    kernel = Kernel(SURVEY, LINK)
+    read = []
+    kept = KeptSurvey(kernel.survey, lambda: NamespaceMode.SHARED, read.append)
+    kept.last(leaving=False)
+    assert not read
+    kept.last(leaving=True)
+    assert read == [SURVEY]

@@ -1,0 +1,48 @@
+"""Nobody imports what only others need: each start costs emulated nodes seconds."""
+
+import sys
+
+import pytest
+
+from bench.imports import modules, programs
+
+API = "h11", "kube_rdma.adapters.cluster.wire"  # the client of the API server
+DOCUMENTS = "pydantic", "yaml"
+GRPC = "grpclib", "h2", "google.protobuf"
+LOOP = "asyncio", "structlog"
+# Documents of pods and networks, which come later if at all, and formats of other configurations.
+LATER = tuple(
+    f"kube_rdma.api.{name}"
+    for name in (
+        *("networks", "pod_networks", "network_definition", "network_plugins", "called_conf"),
+        *("cni_conf_network", "ip_conf", "resource_list", "node_policy", "hca", "structural"),
+    )
+)
+NEEDLESS = {
+    "bare_python": (),
+    "devices": (*API, *DOCUMENTS, *GRPC, *LOOP, "rich", "importlib.metadata", "email"),
+    "lab": (*API, *DOCUMENTS, *GRPC, "structlog", "rich"),
+    "agent": (*API, *LATER),
+    "agent_networks": (*LATER, "http.client", "urllib.request", "anyio"),
+}
+
+
+def needless(name, imported):
+    """What of it should not be there, and fakes, which are for tests and the lab."""
+    fakes = {one for one in imported if one.rpartition(".")[2].startswith("fake")}
+    return imported & set(NEEDLESS[name]) | (fakes if name != "lab" else set())
+
+
+@pytest.mark.parametrize("name", NEEDLESS)
+def test_a_program_imports_nothing_that_only_others_need(name, tmp_path):
+    """The real command, up to the configuration that ends it."""
+    imported = modules(programs(tmp_path)[name])
+    assert not needless(name, imported)
+    assert name == "bare_python" or "kube_rdma" in imported
+
+
+def test_an_import_that_is_planted_is_found(tmp_path):
+    """In a program that imports it two modules further on."""
+    (tmp_path / "planted.py").write_text("import kube_rdma.api.dialect, kube_rdma.adapters.inotify")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import planted"
+    assert needless("devices", modules([sys.executable, "-c", code])) >= {"pydantic"}

@@ -1,0 +1,239 @@
+"""Blocks against shares, names that are nowhere, and what follows once a block has its card."""
+
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given as given_by
+from hypothesis import strategies as st
+
+from kube_rdma.model.attachment import (
+    CardAddresses,
+    Given,
+    HostNetwork,
+    InterfaceAddress,
+    NetworkKind,
+    NetworkRoute,
+)
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.pool import Mode
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.rules.attach.plan import plans
+from kube_rdma.rules.attach.pod_networks import (
+    refuse_count,
+    refuse_traffic,
+    unknown,
+    with_card_addresses,
+    with_default_routes,
+)
+from kube_rdma.rules.attach.requests import is_asking
+from kube_rdma.rules.attach.requests import wishes as met
+from kube_rdma.rules.attach.seats import seats
+from tests.kit.pod_networks import RESOURCE, SANDBOX, card, given, link, network, share, wish
+
+ONE, TWO = card(1), card(2)
+OWN = network(card_addresses=CardAddresses.REQUIRED)
+TEN = (ip_address("10.0.0.7"), 24)
+SIX = (ip_address("fd00::7"), 64)
+
+
+def on(*cards, addresses=()):
+    """The node, each of whose interfaces has these addresses."""
+    links = tuple(replace(link(each), addresses=tuple(addresses)) for each in cards)
+    return HostNetwork(links, NamespaceMode.SHARED)
+
+
+def seated(*wishes, addresses=(), mode=Mode.EXCLUSIVE):
+    shares = [share(each, mode=mode) for each in (ONE, TWO)[: len(wishes)]]
+    return seats(wishes, shares, on(ONE, TWO, addresses=addresses))
+
+
+@given_by(st.integers(1, 8), st.integers(0, 8), st.booleans())
+def test_blocks_and_shares_are_as_many_as_each_other(blocks, held, two_containers):
+    """Else both numbers are told; which of the containers holds a share does not matter."""
+    wishes = [wish(number) for number in range(blocks)]
+    shares = [
+        share(ONE, container="b" if two_containers and number % 2 else "a")
+        for number in range(held)
+    ]
+    if blocks == held:
+        refuse_count(wishes, shares)
+        return
+    sentence = f"the annotation has {blocks} blocks? for {RESOURCE}, and .* hold {held} of it"
+    with pytest.raises(Refused, match=sentence) as caught:
+        refuse_count(wishes, shares)
+    assert f"Ask for {RESOURCE}: {blocks}, or " in caught.value.remedy
+    assert caught.value.where == "k8s.volcengine.com/pod-networks"
+
+
+@pytest.mark.parametrize("key", ["pod-networks", "pod-networks-definition"])
+def test_a_pod_asks_by_its_blocks_or_by_their_definition(key):
+    """Until the blocks are written it is to be waited for; blanks are nothing."""
+    pod = PodState("train", "a", "uid-1", ((f"k8s.volcengine.com/{key}", "[{}]"),))
+    assert is_asking(pod)
+    assert not is_asking(replace(pod, host_network=True))
+    assert not is_asking(replace(pod, annotations=((pod.annotations[0][0], " "),)))
+
+
+def test_resources_are_counted_one_by_one():
+    """A share of a pool is many cards, and a network without a resource takes none."""
+    other = network("b", resource="rdma/b")
+    wishes = [wish(0), wish(1, other), wish(2, network("c", resource=None))]
+    refuse_count(wishes, [share(ONE), share(TWO, resource="rdma/b")])
+    refuse_count([wish(0), wish(1)], [share(ONE, TWO, mode=Mode.HCA)])
+    with pytest.raises(Refused) as caught:
+        refuse_count(wishes, [share(ONE), share(ONE)])
+    assert [each.problem.split(",")[0] for each in (caught.value, *caught.value.more)] == [
+        f"the annotation has 1 block for {RESOURCE}",
+        "the annotation has 1 block for rdma/b",
+    ]
+
+
+VKE = "vke.volcengine.com/rdma"
+OTHER = network("lan", NetworkKind.OTHER, resource=None, plugin="bridge")
+MACVLAN = network("n", NetworkKind.MACVLAN, resource=None, master="ens1f0")
+
+
+@pytest.mark.parametrize("blocks", [[], [wish(of=OTHER)]], ids=["none", "another plugin's"])
+@pytest.mark.parametrize(("held", "times"), [(1, "once"), (2, "2 times")])
+def test_a_share_for_blocks_needs_one(blocks, held, times):
+    """Whatever else the list has."""
+    shares = [share(ONE, resource=VKE)] * held
+    with pytest.raises(Refused) as caught:
+        refuse_count(blocks, shares)
+    assert caught.value.problem == (
+        f"the annotation has 0 blocks for {VKE}, and the containers of the pod hold {held} of it"
+    )
+    block = '{"cniConf": {"name": "rdma"}}'
+    assert caught.value.remedy == f"Ask for no {VKE}, or write {block} {times}"
+
+
+def test_a_block_that_names_no_resource_may_be_on_a_share():
+    """As on an interface that the pod has no share of, and no further."""
+    one, two = share(ONE, resource=VKE), share(TWO, resource=VKE)
+    card_ = network("c", resource=None)
+    for of in (MACVLAN, card_):
+        refuse_count([wish(of=of)], [one])
+        refuse_count([wish(of=of)], [])
+        refuse_count([wish(0, network(resource=VKE)), wish(1, of)], [one])
+        with pytest.raises(Refused, match=f"has 1 block for {VKE}, and .* hold 2 of it"):
+            refuse_count([wish(of=of)], [one, two])
+
+
+def test_shares_of_other_resources_are_not_for_blocks():
+    """A container may use a card of the node's without any interface of its own."""
+    refuse_count([], [share(ONE, resource="rdma/b")])
+    refuse_count([], [share(ONE, TWO, mode=Mode.HCA, resource=VKE)])
+
+
+def test_a_name_that_is_nowhere_is_told_with_what_is_there():
+    """All of them together, by entry."""
+    asks = [wish(0, network("rmda")).ask, wish(1, network("fabric")).ask]
+    error = unknown(asks, ("cbr0", "rdma"), ("default", "kube-system"))
+    assert str(error) == (
+        "networks[0].cniConf.name: there is no network rmda: known are cbr0, rdma, and no "
+        "NetworkAttachmentDefinition of this name is in namespace default or kube-system. Did you "
+        "mean rdma? Name one of these, install a CNI configuration of this name on every node, or "
+        "create the NetworkAttachmentDefinition.\n"
+        "networks[1].cniConf.name: there is no network fabric: known are cbr0, rdma, and no "
+        "NetworkAttachmentDefinition of this name is in namespace default or kube-system. Name one "
+        "of these, install a CNI configuration of this name on every node, or create the "
+        "NetworkAttachmentDefinition."
+    )
+
+
+def test_a_card_brings_its_addresses_along():
+    """The first of each family, with the gateway that host-local would take."""
+    more = (ip_address("10.0.0.8"), 24)
+    placed = seated(wish(of=OWN), addresses=[TEN, more, SIX])
+    assert with_card_addresses(placed, ()) == (
+        Given(
+            placed[0].wish.ask.interface,
+            (
+                InterfaceAddress(*TEN, ip_address("10.0.0.1")),
+                InterfaceAddress(*SIX, ip_address("fd00::1")),
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1/24", "10.0.0.7/32", "10.0.0.6/31"])
+def test_a_subnet_without_room_for_a_gateway_has_none(text):
+    """Neither has one whose first address is the card's own."""
+    address, _, prefix = text.partition("/")
+    placed = seated(wish(of=OWN), addresses=[(ip_address(address), int(prefix))])
+    ((one,),) = (each.addresses for each in with_card_addresses(placed, ()))
+    assert one.gateway is None
+
+
+def test_addresses_of_a_card_stand_behind_those_of_a_pool():
+    """Others get what they have got."""
+    pooled = given(2, "10.9.0.1/24")
+    placed = seated(wish(0, OWN), wish(1), addresses=[TEN])
+    first, second = with_card_addresses(placed, (given(1, "10.9.0.2/24"), pooled))
+    assert [str(one.address) for one in first.addresses] == ["10.9.0.2", "10.0.0.7"]
+    assert second == pooled
+
+
+@pytest.mark.parametrize(
+    ("mode", "addresses", "sentence"),
+    [
+        (Mode.SHARED, [TEN], "ens1f0 stays on the node with its addresses: its card is shared"),
+        (Mode.EXCLUSIVE, [], "ens1f0 has no address on the node that could go into the pod"),
+    ],
+)
+def test_addresses_that_are_required_and_cannot_come(mode, addresses, sentence):
+    """Where they are not required the interface has none."""
+    placed = seated(wish(of=OWN), addresses=addresses, mode=mode)
+    with pytest.raises(Refused, match=sentence) as caught:
+        with_card_addresses(placed, ())
+    assert caught.value.where == "networks[0] (default/rdma-net): meta.ipRangesSource"
+    lenient = network(card_addresses=CardAddresses.MOVE)
+    placed = seated(wish(of=lenient), addresses=addresses, mode=mode)
+    assert with_card_addresses(placed, ()) == ()
+
+
+def test_a_default_route_leads_to_the_gateways_of_the_interface():
+    """One of each family, and nothing for entries that want none."""
+    leased = (given(1, "10.0.0.7/24", gateway="10.0.0.1"), given(2, "10.0.1.7/24"))
+    placed = seated(wish(0, default=True), wish(1))
+    first, second = with_default_routes(placed, leased)
+    assert first.wish.ask.default_routes == (ip_address("10.0.0.1"),)
+    assert second == placed[1]
+    routes = [step for plan in plans(SANDBOX, (first, second), leased, on()) for step in plan.steps]
+    assert sum(getattr(step, "to", None) == ip_network("0.0.0.0/0") for step in routes) == 2
+
+
+def test_a_gateway_of_the_document_will_do():
+    """Of a static address."""
+    static = InterfaceAddress(ip_address("10.0.0.7"), 24, ip_address("10.0.0.1"))
+    placed = seated(wish(of=network(static=(static,)), default=True))
+    (found,) = with_default_routes(placed, ())
+    assert found.wish.ask.default_routes == (static.gateway,)
+
+
+def test_a_default_route_without_a_gateway_is_refused():
+    """By entry."""
+    placed = seated(wish(default=True))
+    with pytest.raises(Refused, match="no address of net1 has a gateway") as caught:
+        with_default_routes(placed, (given(1, "10.0.0.7/24"),))
+    assert caught.value.where == "networks[0] (default/rdma-net): traffic.routes.default"
+
+
+def test_routes_of_an_entry_come_before_those_of_its_network():
+    """To the same destination there is one."""
+    to, other = ip_network("10.8.0.0/16"), ip_network("10.9.0.0/16")
+    of = network(routes=(NetworkRoute(to), NetworkRoute(other)))
+    asked = wish(of=of, routes=(NetworkRoute(to, ip_address("10.0.0.1")),)).ask
+    (found,) = met([asked], [of])
+    assert found.network.routes == (*asked.routes, NetworkRoute(other))
+
+
+def test_routes_on_an_interface_of_another_plugin_are_refused():
+    """It routes itself."""
+    of = network("b", NetworkKind.OTHER, plugin="ovs")
+    refuse_traffic([wish(0, of), wish(1, default=True)])
+    with pytest.raises(Refused, match="networks of type ovs are made and routed") as caught:
+        refuse_traffic([wish(0, of, default=True)])
+    assert caught.value.where == "networks[0] (default/b): traffic"

@@ -1,0 +1,1 @@
+"""Kernel tests: what is outside of the bare machine; guest/ is what runs in it."""

@@ -1,0 +1,105 @@
+"""The outer half of the kernel tests: an item for each test of guest/, all from one machine.
+
+pytest collects guest/ here as it does in the machine, so names, parameters, `-k` and `-m` mean the
+same in both. Instead of calling a test's function, an item waits until it has ended in the machine.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma_lab.bare import InnerOutcome, progress
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+class Machine:
+    """The run in the bare machine, begun when the first of its tests is asked for.
+
+    `begin` starts it, as `bare.progress` does. What ends it early is told to every test after.
+    """
+
+    def __init__(self, session, begin=progress):
+        self._session = session
+        self._begin = begin
+        self._events = None
+        self._over = None
+        self._results = {}
+        self.seconds = []  # of each test's beginning and end, since the machine's start
+        self.home = None
+
+    def result(self, test):
+        """What came of a test, as soon as it has ended; Refused or Unavailable if nothing can."""
+        if self._events is None:
+            chosen = [item.nodeid for item in self._session.items if isinstance(item, Inside)]
+            self.home = self._session.config._tmp_path_factory.mktemp("bare")
+            self._events = self._begin(CHECKOUT, chosen, self.home)
+        while test not in self._results:
+            if self._over:
+                raise self._over
+            self._advance()
+        return self._results[test]
+
+    def _advance(self):
+        """Wait until a test begins or ends, or the machine does."""
+        try:
+            event = next(self._events)
+        except StopIteration:
+            self._over = Unavailable("pytest ended in the machine before this test")
+        except (Refused, Unavailable) as error:
+            self._over = error
+        else:
+            self.seconds.append(event.seconds)
+            if event.result:
+                self._results[event.test] = event.result
+
+    def close(self):
+        """End the machine."""
+        if self._events:
+            self._events.close()
+
+
+class FailedInsideError(Exception):
+    """A test failed in the machine; the text is its traceback there."""
+
+
+class Inside(pytest.Item):
+    """A test that runs in the bare machine; `seconds` is how long it took there."""
+
+    def __init__(self, *, machine, **options):
+        super().__init__(**options)
+        self._machine = machine
+        self.seconds = None
+
+    def runtest(self):
+        """Pass, skip or fail as the test does in the machine."""
+        try:
+            result = self._machine.result(self.nodeid)
+        except Refused as reason:
+            _skip(str(reason))
+        self.seconds = result.seconds
+        if result.outcome is InnerOutcome.SKIPPED:
+            _skip(result.text)
+        if result.outcome is InnerOutcome.FAILED:
+            raise FailedInsideError(result.text)
+
+    def repr_failure(self, excinfo, style=None):
+        """Show the traceback of the machine, not ours."""
+        if isinstance(excinfo.value, FailedInsideError | Unavailable):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self):
+        """Where the test is written."""
+        return self.path, None, self.name
+
+
+def _skip(reason):
+    """Skip, with the reason; in CI that is a failure."""
+    if os.environ.get("CI") == "true":
+        raise FailedInsideError(f"skipped, which CI does not accept: {reason}")
+    pytest.skip(reason)
