@@ -44,7 +44,9 @@ def until(condition):
 
 def interface(mac):
     """The name of the card with this MAC; the order in which cards are found is not fixed."""
-    (name,) = (path.name for path in NET.iterdir() if (path / "address").read_text().strip() == mac)
+    # A module of bonds puts a file beside the links, bonding_masters.
+    addresses = NET.glob("*/address")
+    (name,) = (path.parent.name for path in addresses if path.read_text().strip() == mac)
     return name
 
 
