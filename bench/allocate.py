@@ -135,7 +135,10 @@ async def agent(folder: Path) -> AsyncIterator[Process]:
     """The agent as a process, its log in a file as a container's is."""
     with (folder / LOG).open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bench.standin", str(folder)),
+            sys.executable,
+            "-m",
+            "bench.standin",
+            str(folder),
             cwd=Path(__file__).parents[1],
             stdout=subprocess.PIPE,
             stderr=log,
@@ -166,7 +169,7 @@ async def compare(program: Path, folder: Path) -> list[Asked]:
         assert floor.stdout
         await floor.stdout.readline()  # it listens
         asking = await asyncio.create_subprocess_exec(
-            *(program, "measure", "-calls", str(CALLS), ours, bare), stdout=subprocess.PIPE
+            program, "measure", "-calls", str(CALLS), ours, bare, stdout=subprocess.PIPE
         )
         answer, _ = await asking.communicate()
         if asking.returncode:

@@ -157,7 +157,12 @@ class Node:
     async def answer(self, verb: Verb, of: Sandbox) -> float:
         """Do one call inside of this process; how many ms it took."""
         call = Call(
-            *(verb, "1.1.0", "cluster", b"{}", ContainerId(of.container), InterfaceName("eth0")),
+            verb,
+            "1.1.0",
+            "cluster",
+            b"{}",
+            ContainerId(of.container),
+            InterfaceName("eth0"),
             netns=of.netns,
             netns_path=of.path,
             pod=PodName("default", of.pod),

@@ -1,4 +1,4 @@
-"""A file that people write has at most 600 lines, a function at most 50.
+"""A file that people write has at most 600 lines, a function at most 50, and no argument is packed.
 
 Protocol code made by the compiler is excepted, and so are pure tables: modules with nothing but a
 docstring, imports and assignments.
@@ -43,11 +43,24 @@ def too_long(name: str, text: str) -> Iterator[str]:
                 yield f"{place} has {length} lines, {MAX_FUNCTION} are allowed"
 
 
+def packed(name: str, text: str) -> Iterator[str]:
+    """One sentence for each call whose arguments stand in a tuple that is unpacked at once."""
+    for node in ast.walk(ast.parse(text)) if is_python(name, text) else ():
+        for argument in node.args if isinstance(node, ast.Call) else ():
+            match argument:
+                case ast.Starred(value=ast.Tuple(elts=parts)) if not any(
+                    isinstance(part, ast.Starred) for part in parts
+                ):
+                    yield f"{name}:{argument.lineno}: arguments are packed; write them plainly"
+
+
 def test_sizes() -> None:
     """Every file and function in the tree keeps the limits."""
     code = [(name, text) for name, text in texts(*CODE) if is_code(name, text)]
     assert any(name.startswith("src/") for name, _ in code)
-    breaches = [line for n, t in code if not is_generated(n) for line in too_long(n, t)]
+    rules = (too_long, packed)
+    written = [(name, text) for name, text in code if not is_generated(name)]
+    breaches = [line for rule in rules for n, t in written for line in rule(n, t)]
     assert not breaches, "\n" + "\n".join(breaches)
 
 
@@ -74,3 +87,11 @@ def test_a_table_may_be_long() -> None:
     table = '"""Modes."""\nfrom x import y\n' + "A = 1\n" * MAX_FILE
     assert not list(too_long("a.py", table))
     assert list(too_long("a.py", table + "def f(): pass\n"))
+
+
+def test_packed_arguments_are_found() -> None:
+    """A tuple that is unpacked where it is written hides how many arguments a call has."""
+    assert list(packed("a.py", "f(1,\n  *(2, 3))\n")) == [
+        "a.py:2: arguments are packed; write them plainly"
+    ]
+    assert not list(packed("a.py", "f(*rest, *(g(x) for x in y), *(*a, b))\n"))

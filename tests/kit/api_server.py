@@ -38,14 +38,20 @@ class Status(msgspec.Struct, frozen=True):
 
 
 TRIAL = ObjectKind(
-    *("contract.kube-rdma.io", "v1", "Trial", "trials"),
+    "contract.kube-rdma.io",
+    "v1",
+    "Trial",
+    "trials",
     namespaced=False,
     spec=ObjectCodec.of(Spec),
     status=ObjectCodec.of(Status),
 )
 UNKNOWN = replace(TRIAL, plural="nobodies", kind="Nobody")
 CRD = ObjectKind(
-    *("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"),
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
     namespaced=False,
     spec=ObjectCodec(lambda data: data, lambda data: data),
     status=NOTHING,

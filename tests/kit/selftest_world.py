@@ -77,7 +77,12 @@ class World:
             PlannedHostLink(physical.index, physical.name), physical.pci, 0
         )
         return HostLink(
-            *(one.index, one.name, one.mtu, one.mac, one.up, one.pci),
+            one.index,
+            one.name,
+            one.mtu,
+            one.mac,
+            one.up,
+            one.pci,
             "infiniband" if one.hardware == INFINIBAND else "ether",
             addresses=tuple(one.addresses),
             virtual=place,

@@ -36,27 +36,27 @@ class EvictionTiming:
 
 
 class Evictions:
-    """The rounds of one controller."""
+    """The rounds of one controller; `events` is run by who made it."""
 
-    def __init__(self, cluster: Cluster, instance: str, pace: EvictionTiming | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, events: Events, pace: EvictionTiming | None = None
+    ) -> None:
         self._restarts, self._pods = Restarts(cluster), Pods(cluster)
-        self._events = Events(cluster, instance)
+        self._events = events
         self._pace = pace or EvictionTiming()
         self._tried: dict[str, float] = {}  # by the pod's uid
         self._notices = Notices()
 
     async def run(self) -> None:
         """Rounds, until cancelled; an API server that is away is waited for."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._events.run())
-            while True:
-                try:
-                    await self.round()
-                    self._notices.over("round")
-                except KubeRdmaError as error:
-                    for why in self._notices.news("round", str(error)):
-                        log.warning("evictions interrupted", why=why)
-                await asyncio.sleep(self._pace.every)
+        while True:
+            try:
+                await self.round()
+                self._notices.over("round")
+            except KubeRdmaError as error:
+                for why in self._notices.news("round", str(error)):
+                    log.warning("evictions interrupted", why=why)
+            await asyncio.sleep(self._pace.every)
 
     async def round(self) -> int:
         """Evict as many as one round may; how many. Raise KubeRdmaError when pods are not told."""

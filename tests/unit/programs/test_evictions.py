@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cluster.restarts import Restarts, request_of
@@ -32,7 +33,8 @@ class World:
     def start(self):
         """The controller starts."""
         pace = EvictionTiming(0.0, lambda: self.time)
-        self.controller = Evictions(Cluster(self.server.line()), "controller", pace)
+        cluster = Cluster(self.server.line())
+        self.controller = Evictions(cluster, Events(cluster, "controller"), pace)
 
     async def pod(self, name, *, node="node-1", phase="Running", ask=True, asker="node-1"):
         meta = {"name": name, "namespace": "default"}

@@ -171,7 +171,9 @@ async def _whole(answer: HttpAnswer) -> Answer:
     kind = answer.headers.get("content-type", "")
     after = answer.headers.get("retry-after", "")
     return Answer(
-        *(answer.status, body, kind.startswith("application/json")),
+        answer.status,
+        body,
+        kind.startswith("application/json"),
         retry_after=float(after) if after.isdecimal() else None,
     )
 

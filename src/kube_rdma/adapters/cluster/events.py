@@ -179,7 +179,12 @@ class Events:
             body = msgspec.json.encode(event | ({"series": series} if line.count > 1 else {}))
             verb, name, content_type = "create", "", wire.JSON
         return wire.ApiRequest(
-            *(verb, "events.k8s.io", "v1", "events", _namespace(sentence.about), name),
+            verb,
+            "events.k8s.io",
+            "v1",
+            "events",
+            _namespace(sentence.about),
+            name,
             query=MANAGED,
             body=body,
             content_type=content_type,

@@ -230,7 +230,8 @@ class HttpClient:
         name, handshake = (server_name, _NEVER) if tls else (None, None)
         async with Silence(ANSWER_TICKS, self._notice, NOTICE_TICKS):
             reader, writer = await asyncio.open_connection(
-                *(host, port),
+                host,
+                port,
                 ssl=tls,
                 server_hostname=name,
                 ssl_handshake_timeout=handshake,

@@ -42,19 +42,28 @@ from kube_rdma.model.ip import (
 LeaseSpec = tuple[JournalId, float]
 
 IP_POOL = ObjectKind(
-    *("kube-rdma.io", "v1alpha1", "IPPool", "ippools"),
+    "kube-rdma.io",
+    "v1alpha1",
+    "IPPool",
+    "ippools",
     namespaced=False,
     spec=ObjectCodec(ip_pool.decode, ip_pool.encode),
     status=ObjectCodec(ip_pool_status.decode, ip_pool_status.encode),
 )
 IP_BLOCK = ObjectKind(
-    *("kube-rdma.io", "v1alpha1", "IPBlock", "ipblocks"),
+    "kube-rdma.io",
+    "v1alpha1",
+    "IPBlock",
+    "ipblocks",
     namespaced=False,
     spec=ObjectCodec(ip_objects.decode_block, ip_objects.encode_block),
     status=NOTHING,
 )
 LEASE = ObjectKind(
-    *("coordination.k8s.io", "v1", "Lease", "leases"),
+    "coordination.k8s.io",
+    "v1",
+    "Lease",
+    "leases",
     namespaced=True,
     spec=ObjectCodec(ip_objects.decode_lease, ip_objects.encode_lease),
     status=NOTHING,

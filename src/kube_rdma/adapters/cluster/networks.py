@@ -25,7 +25,10 @@ class DefinitionSpec(msgspec.Struct, frozen=True):
 
 
 DEFINITION = ObjectKind(
-    *("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions"),
+    "k8s.cni.cncf.io",
+    "v1",
+    "NetworkAttachmentDefinition",
+    "network-attachment-definitions",
     namespaced=True,
     spec=ObjectCodec.of(DefinitionSpec),
     status=NOTHING,

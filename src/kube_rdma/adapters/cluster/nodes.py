@@ -54,7 +54,10 @@ class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 NODE = ObjectKind(
-    *("", "v1", "Node", "nodes"),
+    "",
+    "v1",
+    "Node",
+    "nodes",
     namespaced=False,
     spec=ObjectCodec.of(NodeObjectSpec, writes=False),
     status=ObjectCodec.of(NodeStatus, writes=False),
@@ -68,7 +71,10 @@ class _TaintedSpec(msgspec.Struct, frozen=True):
 
 
 _TAINTED = ObjectKind(
-    *("", "v1", "Node", "nodes"),
+    "",
+    "v1",
+    "Node",
+    "nodes",
     namespaced=False,
     spec=ObjectCodec.of(_TaintedSpec, writes=False),
     status=NODE.status,

@@ -25,7 +25,10 @@ class PodStatus(msgspec.Struct, frozen=True):
 
 
 POD = ObjectKind(
-    *("", "v1", "Pod", "pods"),
+    "",
+    "v1",
+    "Pod",
+    "pods",
     namespaced=True,
     spec=ObjectCodec.of(PodSpec, writes=False),
     status=ObjectCodec.of(PodStatus, writes=False),
@@ -61,7 +64,13 @@ class Pods:
             "deleteOptions": {"preconditions": {"uid": pod.uid}},
         }
         request = wire.ApiRequest(
-            *("create", "", "v1", POD.plural, pod.namespace, pod.name, "eviction"),
+            "create",
+            "",
+            "v1",
+            POD.plural,
+            pod.namespace,
+            pod.name,
+            "eviction",
             body=msgspec.json.encode(eviction),
         )
         try:

@@ -52,7 +52,10 @@ def find_route(entry: ServerEntry, environment: Mapping[str, str]) -> ServerRout
     host, port = url.hostname or "", url.port or _PORTS[url.scheme]
     proxy = entry.proxy_url or _from_environment(url.scheme, host, port, environment)
     return ServerRoute(
-        *(host, port, url.scheme == "https", entry.tls_server_name or host),
+        host,
+        port,
+        url.scheme == "https",
+        entry.tls_server_name or host,
         prefix=url.path.rstrip("/"),
         proxy=_proxy(proxy) if proxy else None,
     )

@@ -41,20 +41,28 @@ class AttachmentSpec(msgspec.Struct, frozen=True):
 
 
 POOL = ObjectKind(
-    *("whereabouts.cni.cncf.io", "v1alpha1", "IPPool", "ippools"),
+    "whereabouts.cni.cncf.io",
+    "v1alpha1",
+    "IPPool",
+    "ippools",
     namespaced=True,
     spec=ObjectCodec.of(WhereaboutsPoolSpec, writes=False),
     status=NOTHING,
 )
 RESERVATION = ObjectKind(
-    *("whereabouts.cni.cncf.io", "v1alpha1", "OverlappingRangeIPReservation"),
+    "whereabouts.cni.cncf.io",
+    "v1alpha1",
+    "OverlappingRangeIPReservation",
     "overlappingrangeipreservations",
     namespaced=True,
     spec=ObjectCodec.of(ReservationSpec, writes=False),
     status=NOTHING,
 )
 ATTACHMENT = ObjectKind(
-    *("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions"),
+    "k8s.cni.cncf.io",
+    "v1",
+    "NetworkAttachmentDefinition",
+    "network-attachment-definitions",
     namespaced=True,
     spec=ObjectCodec.of(AttachmentSpec, writes=False),
     status=NOTHING,

@@ -83,7 +83,11 @@ def result(wire: WireResult) -> cni.CniResult:
             cni.LinkRoute(
                 ip_network(one.dst, strict=False),
                 _gateway(one.gw),
-                *(one.mtu, one.advmss, one.priority, one.table, one.scope),
+                one.mtu,
+                one.advmss,
+                one.priority,
+                one.table,
+                one.scope,
             )
             for one in wire.routes or ()
         ),

@@ -31,6 +31,7 @@ def controller(kubeconfig: Path | None, namespace: str) -> None:
     Runs until SIGTERM or SIGINT. Two at a time do no harm.
     """
     from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.programs import logs
     from kube_rdma.programs.evictions import Evictions
     from kube_rdma.programs.ipam.gc import run_patrol
@@ -39,9 +40,11 @@ def controller(kubeconfig: Path | None, namespace: str) -> None:
 
     async def run() -> None:
         async with connect(kubeconfig) as cluster, asyncio.TaskGroup() as tasks:
+            events = Events(cluster, socket.gethostname())
+            tasks.create_task(events.run())
             tasks.create_task(run_patrol(cluster, namespace))
-            tasks.create_task(Reporter(cluster, socket.gethostname()).run())
-            tasks.create_task(Evictions(cluster, socket.gethostname()).run())
+            tasks.create_task(Reporter(cluster, events).run())
+            tasks.create_task(Evictions(cluster, events).run())
 
     logs.configure()
     asyncio.run(until_signal(run()))

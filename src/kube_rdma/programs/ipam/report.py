@@ -27,22 +27,20 @@ log = structlog.get_logger()
 
 
 class Reporter:
-    """The pools of one cluster."""
+    """The pools of one cluster; `events` is run by who made it."""
 
-    def __init__(self, cluster: Cluster, instance: str) -> None:
+    def __init__(self, cluster: Cluster, events: Events) -> None:
         self._cluster = cluster
-        self._events = Events(cluster, instance)
+        self._events = events
 
     async def run(self) -> None:
         """Report until cancelled; an API server that is away is waited for."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._events.run())
-            while True:
-                try:
-                    await self.report(datetime.now(UTC))
-                except KubeRdmaError as error:
-                    log.warning("pool report interrupted", why=str(error))
-                await asyncio.sleep(REPORT_SECONDS)
+        while True:
+            try:
+                await self.report(datetime.now(UTC))
+            except KubeRdmaError as error:
+                log.warning("pool report interrupted", why=str(error))
+            await asyncio.sleep(REPORT_SECONDS)
 
     async def report(self, now: datetime) -> int:
         """Write the status of every pool whose status is another by now; how many were written."""

@@ -357,7 +357,9 @@ async def test_a_proxy_is_asked_for_a_tunnel(tmp_path, secure):
     async with server.running() as port, proxy:
         place = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
         config = kubeconfig(
-            *(tmp_path, f"http{'s' if secure else ''}://api.example:6443", {"token": "s3cr3t"}),
+            tmp_path,
+            f"http{'s' if secure else ''}://api.example:6443",
+            {"token": "s3cr3t"},
             **(TRUST if secure else {}),
             **{"proxy-url": f"http://me:it@{place}"},
         )

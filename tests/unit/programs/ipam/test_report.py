@@ -5,6 +5,7 @@ from ipaddress import ip_network
 
 import pytest
 
+from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
@@ -33,7 +34,7 @@ async def hold(cluster, count):
 
 
 async def test_the_status_is_written_once_and_again_when_it_changes(cluster):
-    reporter = Reporter(cluster, "test")
+    reporter = Reporter(cluster, Events(cluster, "test"))
     assert await reporter.report(NOW) == 1
     assert await reporter.report(NOW) == 0
     await hold(cluster, 10)
@@ -48,6 +49,6 @@ async def test_the_status_is_written_once_and_again_when_it_changes(cluster):
 
 async def test_a_pool_that_runs_dry_is_said_before_it_does(cluster):
     await hold(cluster, 60)
-    await Reporter(cluster, "test").report(NOW)
+    await Reporter(cluster, Events(cluster, "test")).report(NOW)
     conditions = (await cluster.get(IP_POOL, "pool")).status.conditions
     assert {one.type: one.status for one in conditions}["NearlyFull"] == "True"

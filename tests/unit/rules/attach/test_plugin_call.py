@@ -159,7 +159,11 @@ def test_routes_of_the_entry_follow_the_call():
 
 
 SEEN = SeenLink(
-    *("net1", 7, 1450, "06:00:00:00:00:01", True),
+    "net1",
+    7,
+    1450,
+    "06:00:00:00:00:01",
+    True,
     addresses=((ip_address("fe80::1"), 64), (ip_address("10.5.0.2"), 24)),
 )
 

@@ -133,7 +133,12 @@ class Node:
         kernel = self.kernel
         links = tuple(
             HostLink(
-                *(one.index, one.name, one.mtu, one.mac, one.up, one.pci),
+                one.index,
+                one.name,
+                one.mtu,
+                one.mac,
+                one.up,
+                one.pci,
                 "infiniband" if one.hardware == INFINIBAND else "ether",
                 addresses=tuple(one.addresses),
                 virtual=place(one),
