@@ -34,7 +34,7 @@ from kube_rdma.programs.agent.pod_networks.door import (
     AttachResult,
     sandbox_of,
 )
-from kube_rdma.programs.agent.pod_networks.requests import Asking, asking, meant
+from kube_rdma.programs.agent.pod_networks.requests import Asking, asking, meant, refuse_replaced
 from kube_rdma.rules.attach.requests import POD_NETWORKS, refuse_host_network, wishes
 from kube_rdma.rules.attach.seats import seats
 
@@ -77,6 +77,7 @@ class PodNetworks:
         if pod is None:
             raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
         asked = asking(pod, call.network)
+        await refuse_replaced(pod, call.network, self._to.node)
         if not asked.asks:
             await self._refuse_idle(call.pod, asked)
             return None
