@@ -204,7 +204,7 @@ def _unfit(wish: Wish) -> Iterator[Refused]:
             f"ipvlan in mode {wish.network.mode} answers no neighbour, so RDMA peers cannot find it"
         )
         yield refused(wish, "mode", problem, 'Write "mode": "l2", or use macvlan')
-    if not wish.network.pools:
+    if not wish.network.pools and not wish.network.ipam_plugin:
         yield from _unplaced(wish)
 
 
