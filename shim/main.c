@@ -150,7 +150,8 @@ static int asks_for_nothing(struct text annotations) {
     return json_is(annotations, "null") ||
            (json_lacks(annotations, "k8s.v1.cni.cncf.io/networks") &&
             json_lacks(annotations, "k8s.volcengine.com/pod-networks") &&
-            json_lacks(annotations, "k8s.volcengine.com/pod-networks-definition"));
+            json_lacks(annotations, "k8s.volcengine.com/pod-networks-definition") &&
+            json_lacks(annotations, "v1.multus-cni.io/default-network"));
 }
 
 /* Whether this pod asks for something of ours, by its annotations, else by the word that the agent

@@ -125,6 +125,11 @@ def device_info_file(call: Call) -> str:
     return validate(_Called, document).runtime_config.device_info
 
 
+def ipam_plugin(call: Call) -> str:
+    """The IPAM plugin of others that a configuration names; empty for none."""
+    return ip_conf.foreign(read(call.config, f"network {call.network}"))
+
+
 def plugin_type(config: bytes) -> str:
     """The type of the plugin that makes the interface; empty for what is not a configuration."""
     document = _object(config)

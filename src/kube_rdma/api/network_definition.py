@@ -2,8 +2,9 @@
 
 Manifests that were written for Multus with macvlan, ipvlan, ipoib, host-device, sriov, ib-sriov,
 tuning, sbr and rdma work as they are: kube-rdma reads these configurations and does the same
-(network_plugins). Any other plugin is kept as it is, its binary will be called. A key that nobody
-knows is ignored by those plugins, and here with a warning.
+(network_plugins). Any other plugin is kept as it is, its binary will be called; so is the binary of
+an IPAM plugin that ip_conf does not read. A key that nobody knows is ignored by those plugins, and
+here with a warning.
 """
 
 from __future__ import annotations
@@ -129,14 +130,11 @@ def _definition(base: Network, parts: Sequence[_Part]) -> NetworkDefinition:
     for part, plugin in plugins:
         if why := plugin.foreign or (not base.resource and plugin.plain):
             return _foreign(base, part, why)
-    if other := ip_conf.foreign(first):
-        if MAIN[kind][0] is NetworkKind.CARD:
-            raise _without_ipam(first, other)
-        return _foreign(base, first, f"ipam is left to the plugin {other}")
-    ipam = ip_conf.load(first)
+    other = ip_conf.foreign(first)
+    ipam = IpamConf() if other else ip_conf.load(first)
     warnings = [warning for part, plugin in plugins for warning in _unknown(part, plugin)]
     warnings += [f"{first.where(('ipam',))}: {note}" for note in ipam.notes]
-    network = _network(base, MAIN[kind][0], plugins[0][1], ipam)
+    network = _network(replace(base, ipam_plugin=other), MAIN[kind][0], plugins[0][1], ipam)
     for _, plugin in plugins[1:]:
         network = _tuned(network, plugin)
     return NetworkDefinition(network, ipam, tuple(warnings))
@@ -145,15 +143,6 @@ def _definition(base: Network, parts: Sequence[_Part]) -> NetworkDefinition:
 def _foreign(base: Network, part: _Part, why: str) -> NetworkDefinition:
     text = f"{why}, so the plugins themselves are called and no RDMA device comes along"
     return NetworkDefinition(base, warnings=(f"{part.where(('type',))}: {text}",))
-
-
-def _without_ipam(part: _Part, ipam: str) -> Refused:
-    return Refused(
-        f"kube-rdma calls no IPAM plugin for an interface of its own, and {ipam} is one",
-        remedy='Write "ipam": {"type": "kube-rdma-ipam", "pool": NAME}, or a type other than '
-        f"{NetworkKind.CARD} for the network",
-        where=part.where(("ipam", "type")),
-    )
 
 
 def _network(base: Network, kind: NetworkKind, plugin: Plugin, ipam: IpamConf) -> Network:

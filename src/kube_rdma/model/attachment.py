@@ -18,7 +18,7 @@ from kube_rdma.model.device import PciAddress
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ip import Address, InterfaceName, PoolName, Subnet
 from kube_rdma.model.pool import Bind, Mode, ShareId
-from kube_rdma.model.step import Step
+from kube_rdma.model.step import CallPlugin, Step
 from kube_rdma.model.survey import NamespaceMode
 
 
@@ -87,7 +87,8 @@ class Network:
     `pkey` is a partition without the bit for full members, of InfiniBand alone. `isolated`: only
     where an RDMA device belongs to one namespace; `configured`: only for entries that
     ib-kubernetes has seen. `sysctls` are of the interface: ``ipv4/conf``, ``arp_notify``, ``1``.
-    `config` is the document itself, for plugins that are called; `source` its place.
+    `config` is the document itself, for plugins that are called; `source` its place. `ipam_plugin`
+    is the binary that gives the addresses of an interface of kube-rdma's, where no pool does.
     """
 
     name: str  # namespace/name, as status tells it
@@ -114,6 +115,7 @@ class Network:
     card_addresses: CardAddresses = CardAddresses.STAY
     config: bytes = b""
     plugin: str = ""  # the CNI type, of kind OTHER
+    ipam_plugin: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ class NetworkSeat:
     """A wish with its place on the node, before it has addresses.
 
     `number` is its place in the annotation, from 1. `card` and `share` are None where the pod holds
-    no share of the card: then no RDMA device comes along.
+    no share of the card: then no RDMA device comes along. `ipam` asks another plugin for addresses.
     """
 
     wish: Wish
@@ -251,6 +253,7 @@ class NetworkSeat:
     soft: str | None = None  # kind of the soft RDMA link to make
     devices: tuple[str, ...] = ()  # RDMA devices of the card itself that the pod will use
     roce: bool = False  # they have a GID for each address of the interface
+    ipam: CallPlugin | None = None
 
 
 @dataclass(frozen=True, slots=True)

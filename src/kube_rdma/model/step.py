@@ -211,13 +211,15 @@ class CallPlugin:
 
     Done when the pod has a link of this name. Undone by DEL of each, in reverse; only then may it
     be run again, for nobody knows what the plugins do with a second ADD. `version` is that of their
-    configuration, `check`: it does not forbid CHECK (disableCheck).
+    configuration, `check`: it does not forbid CHECK (disableCheck). `addresses`: it is one IPAM
+    plugin, which gives addresses to a link that kube-rdma has made.
     """
 
     name: InterfaceName
     plugins: tuple[PluginConf, ...]
     version: str
     check: bool = True
+    addresses: bool = False
 
 
 Step = (

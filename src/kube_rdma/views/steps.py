@@ -113,6 +113,14 @@ def _give_back(step: GiveBackLink) -> str:
     )
 
 
+def _part(step: CallPlugin) -> str:
+    return "give addresses to" if step.addresses else "make"
+
+
+def _addresses_of(step: CallPlugin) -> str:
+    return "the addresses of " if step.addresses else ""
+
+
 def _plugins(step: CallPlugin) -> str:
     types = [one.type for one in step.plugins]
     return f"the CNI plugin{'s' if types[1:] else ''} {', '.join(types)}"
@@ -136,7 +144,7 @@ TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
     AwaitPartition: lambda step: f"wait until {step.pci} is in the partition 0x{step.pkey:04x}",
     AwaitGid: lambda step: f"wait until {step.device} has a GID for {step.address} on {step.on}",
     Announce: lambda step: f"tell the neighbours that {step.name} has {step.address}",
-    CallPlugin: lambda step: f"have {_plugins(step)} make {step.name}",
+    CallPlugin: lambda step: f"have {_plugins(step)} {_part(step)} {step.name}",
     RemoveLink: lambda step: f"remove {step.name}",
     RemoveLinks: lambda step: f"remove {', '.join(link.name for link in step.links) or 'nothing'}",
     GiveBackLink: _give_back,
@@ -145,5 +153,7 @@ TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
     RemoveRule: lambda step: f"remove the rule for what comes from {step.source}",
     RemoveRdma: lambda step: f"remove the RDMA device {step.name}",
     GiveBackRdma: lambda step: f"give the RDMA device {step.device} back to the node",
-    EndPlugin: lambda step: f"have {_plugins(step.call)} take {step.call.name} back",
+    EndPlugin: lambda step: (
+        f"have {_plugins(step.call)} take {_addresses_of(step.call)}{step.call.name} back"
+    ),
 }

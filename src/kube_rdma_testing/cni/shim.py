@@ -25,6 +25,7 @@ _ASKING = {
     "k8s.v1.cni.cncf.io/networks",
     "k8s.volcengine.com/pod-networks",
     "k8s.volcengine.com/pod-networks-definition",
+    "v1.multus-cni.io/default-network",
 }
 _VERSIONS = ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]
 _PLAIN = r"[A-Za-z0-9{}][A-Za-z0-9.{}]*"

@@ -50,7 +50,6 @@ DEFINITIONS = {
     "definition of a function of InfiniBand with wrong values": b"""{"type": "ib-sriov",
   "deviceID": "x", "pkey": "8001", "link_state": "up", "rdmaIsolation": "yes",
   "ibKubernetesEnabled": 1, "args": {"cni": {"guid": "02:00"}}}""",
-    "definition with an ipam of another plugin": b'{"type": "kube-rdma", "ipam": {"type": "dhcp"}}',
     "definition with an unknown ipam": b'{"type": "ipoib", "ipam": {"type": "whereabout"}}',
     "definition with a wrong partition key": b'{"type": "ipoib", "pkey": "8001"}',
     "definition with a wrong ipam": b"""{"plugins": [

@@ -381,18 +381,18 @@ DEFINITIONS = {
     "addresses of a plugin that kube-rdma does not read": Case(
         f"{NV_IPAM} README.md: a macvlan network with nv-ipam",
         {**_MACVLAN, "ipam": {"type": "nv-ipam", "poolName": "pool1"}},
-        {"kind": "other", "warnings": ["ipam is left to the plugin nv-ipam"]},
+        {"kind": "macvlan", "ipam_plugin": "nv-ipam"},
     ),
     "addresses of a DHCP server": Case(
         f"{PLUGINS} plugins/ipam/dhcp/dhcp_test.go: configures and deconfigures a link with "
         "ADD/DEL",
         {**_MACVLAN, "ipam": {"type": "dhcp"}},
-        {"kind": "other", "warnings": ["ipam is left to the plugin dhcp"]},
+        {"kind": "macvlan", "ipam_plugin": "dhcp"},
     ),
     "type kube-rdma with addresses of another plugin": Case(
         f"{NV_IPAM} README.md",
         {"type": "kube-rdma", "ipam": {"type": "nv-ipam", "poolName": "pool1"}},
-        {"refused": "nv-ipam is one"},
+        {"kind": "kube-rdma", "ipam_plugin": "nv-ipam"},
     ),
 }
 

@@ -67,6 +67,7 @@ def said_of_definition(case):
         "mtu": network.mtu,
         "guid": network.guid,
         "sysctls": network.sysctls,
+        "ipam_plugin": network.ipam_plugin,
         "warnings": list(meant.warnings),
     }
 

@@ -8,13 +8,19 @@ import pytest
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni import CniInterface, CniResult
 from kube_rdma.model.cni_conf import ANNOTATIONS
-from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
+from kube_rdma.rules.attach.requests import (
+    ANNOTATION,
+    DEFAULT_NETWORK,
+    POD_NETWORKS,
+    POD_NETWORKS_DEFINITION,
+)
 from kube_rdma.rules.cni_conf.conflist import ENTRY
 
 from .calls import PREVIOUS, asking, chained, environment, serving, text
 
 PLAIN = {"kubernetes.io/config.source": "api", "note": f'"{ANNOTATION}": {{'}
-ASKING = [{**PLAIN, key: "x"} for key in (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION)]
+KEYS = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION, DEFAULT_NETWORK)
+ASKING = [{**PLAIN, key: "x"} for key in KEYS]
 
 
 @pytest.mark.parametrize("annotations", [PLAIN, {}, None])

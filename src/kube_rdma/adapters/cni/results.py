@@ -95,6 +95,14 @@ def result(wire: WireResult) -> cni.CniResult:
     )
 
 
+def decoded(document: bytes) -> cni.CniResult:
+    """What a plugin answered, in a form from 0.3.0 on; raise ValueError for anything else."""
+    try:
+        return result(msgspec.json.decode(document, type=WireResult))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(str(error)) from error
+
+
 def dns_of(document: bytes) -> cni.Dns | None:
     """How a plugin's answer wants names to be resolved, whatever else is in it; None: unsaid."""
     try:

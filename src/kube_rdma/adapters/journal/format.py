@@ -81,7 +81,7 @@ FORMS = (
     form(step.AwaitPartition, "AwaitPartition", "pci pkey"),
     form(step.AwaitGid, "AwaitGid", "device on address"),
     form(step.Announce, "Announce", "name address"),
-    form(step.CallPlugin, "CallPlugin", "name plugins version check"),
+    form(step.CallPlugin, "CallPlugin", "name plugins version check addresses?"),
     form(step.PluginConf, "PluginConf", "type config"),
     # promises and bindings
     form(Promise, "Promise", "nonce resource shares cards cdi when replaces"),

@@ -9,7 +9,7 @@ no plugin would do is refused before anything is done.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from ipaddress import ip_network
 from typing import Any
@@ -24,6 +24,7 @@ from kube_rdma.model.attachment import (
     PluginResult,
     Wish,
 )
+from kube_rdma.model.card import Card
 from kube_rdma.model.cni_conf import CHAINED, PLUGIN
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Broken, Refused
@@ -55,11 +56,16 @@ def foreign(wishes: Sequence[Wish]) -> tuple[Wish, ...]:
     return tuple(wish for wish in wishes if wish.network.kind is NetworkKind.OTHER)
 
 
+def called_for(wishes: Sequence[Wish]) -> tuple[Wish, ...]:
+    """The networks for which binaries are called, if only for their addresses."""
+    others = foreign(wishes)
+    return tuple(wish for wish in wishes if wish in others or wish.network.ipam_plugin)
+
+
 def refuse_missing(wishes: Sequence[Wish], folder: str, installed: Sequence[str]) -> None:
     """Raise Refused for networks whose plugins are not in the node's folder of CNI binaries."""
-    faults = [
-        fault for wish in foreign(wishes) for fault in _missing(wish, folder, frozenset(installed))
-    ]
+    names = frozenset(installed)
+    faults = [fault for wish in called_for(wishes) for fault in _missing(wish, folder, names)]
     if faults:
         raise Refused.all(faults)
 
@@ -117,8 +123,8 @@ def attached(
 
 def _plan(wish: Wish, choice: Choice | None) -> Plan:
     share, card = choice or (None, None)
-    # A card that others use too is not the plugin's, which might move or configure it.
-    pci = card.pci if card and share and MODES[share.mode].owns else None
+    pci = given_to_plugins(share, card)
+    _refuse_untaken(wish, _plugins(_document(wish)), _asked(wish))
     name = wish.ask.interface
     if wish.ask.default:
         problem = "which gateways this network has is known to its plugins alone"
@@ -133,22 +139,25 @@ def _plan(wish: Wish, choice: Choice | None) -> Plan:
         interface=name,
         network=wish.network.name,
         card=card.id if card else None,
-        steps=(_call(wish, pci), *(AddRoute(name, to, via) for to, via in wanted)),
+        steps=(call(wish, pci), *(AddRoute(name, to, via) for to, via in wanted)),
         held=share.held if share else None,
     )
 
 
-def _call(wish: Wish, pci: PciAddress | None) -> CallPlugin:
+def call(wish: Wish, pci: PciAddress | None, oldest: str = _OLDEST) -> CallPlugin:
+    """All plugins of a network with what each gets to read, in the document's version, or `oldest`.
+
+    `pci` is the card that is theirs. Raise Refused for a document that plugins cannot read.
+    """
     document = _document(wish)
     plugins = _plugins(document)
     device = wish.ask.device_id or pci
     asked = _asked(wish)
-    _refuse_untaken(wish, plugins, asked)
     if device:
         for plugin in plugins:
             plugin.update(deviceID=device, pciBusID=device)
         asked["deviceID"] = device
-    version = _version(document)
+    version = max(_version(document), oldest, key=numbers)
     common = {
         "name": document.get("name") or wish.network.name.rpartition("/")[2],
         "cniVersion": version,
@@ -164,13 +173,18 @@ def _call(wish: Wish, pci: PciAddress | None) -> CallPlugin:
     )
 
 
+def given_to_plugins(share: GrantedShare | None, card: Card | None) -> PciAddress | None:
+    """The function of a card that no other pod has; another's, a plugin might move or configure."""
+    return card.pci if card and share and MODES[share.mode].owns else None
+
+
 def _plugin_configuration(plugin: Json, common: Json, asked: Json, wish: Wish) -> bytes:
     """All that one plugin gets to read, but the previous result."""
     plugin = plugin | common
     declared = _object(plugin, "capabilities")
     runtime = {key: value for key, value in asked.items() if declared.get(key)}
     if runtime:
-        plugin["runtimeConfig"] = runtime
+        plugin["runtimeConfig"] = _object(plugin, "runtimeConfig") | runtime
     if arguments := json.loads(wish.ask.arguments):
         args = _object(plugin, "args")
         plugin["args"] = args | {"cni": _object(args, "cni") | arguments}
@@ -208,6 +222,9 @@ def _refuse_untaken(wish: Wish, plugins: Sequence[Json], asked: Json) -> None:
 
 
 def _missing(wish: Wish, folder: str, installed: frozenset[str]) -> Iterator[Refused]:
+    if wish.network.kind is not NetworkKind.OTHER:
+        yield from _missing_ipam(wish, folder, installed)
+        return
     if any(one.get(CHAINED) is True for one in _plugins(_document(wish))):
         problem = "it is the cluster's own network, which every pod has already"
         remedy = "Remove this entry"
@@ -221,11 +238,23 @@ def _missing(wish: Wish, folder: str, installed: frozenset[str]) -> Iterator[Ref
             remedy = "Remove linkInContainer, or the plugins that are not kube-rdma's"
             yield refused(wish, "type", problem, remedy)
         elif kind not in installed:
-            meant = get_close_matches(kind, sorted({*OURS, *installed}), n=1)
-            guess = f"Did you mean {meant[0]}? " if meant else ""
-            problem = f"the node has no CNI plugin {kind} in {folder}"
-            remedy = f"{guess}Install it there on every node, or write a type that is there"
-            yield refused(wish, "type", problem, remedy)
+            yield _absent(wish, "type", kind, (folder, {*OURS, *installed}))
+
+
+def _missing_ipam(wish: Wish, folder: str, installed: frozenset[str]) -> Iterator[Refused]:
+    """The binary by which a network's addresses come."""
+    if (kind := wish.network.ipam_plugin) not in installed:
+        yield _absent(wish, "ipam.type", kind, (folder, installed))
+
+
+def _absent(wish: Wish, field: str, kind: str, folder: tuple[str, Collection[str]]) -> Refused:
+    """A binary that is not in the folder, which comes with the names that may be written."""
+    path, names = folder
+    meant = get_close_matches(kind, sorted(names), n=1)
+    guess = f"Did you mean {meant[0]}? " if meant else ""
+    problem = f"the node has no CNI plugin {kind} in {path}"
+    remedy = f"{guess}Install it there on every node, or write a type that is there"
+    return refused(wish, field, problem, remedy)
 
 
 def _types(wish: Wish) -> tuple[str, ...]:

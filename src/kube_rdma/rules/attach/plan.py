@@ -7,7 +7,8 @@ repairs and checks it.
 The order: the link comes, with its sysctls before it is up; then addresses, each after the question
 whether somebody has it where its pool says so; the RDMA device, the routes; the pod's default route
 last, so that a pod whose attachment fails keeps the one it has; then the wait for GIDs and the word
-to the neighbours.
+to the neighbours. Another IPAM plugin is called once the link is up, for DHCP speaks through it:
+`begun` plans so far, and `plans` all of it as soon as there is an answer.
 """
 
 from __future__ import annotations
@@ -104,13 +105,43 @@ def plans(
             card=seat.card.id if seat.card else None,
             steps=(
                 *_link(sandbox.container, seat, node.namespace_mode),
-                *_settings(seat, assigned, crowded),
+                *_brought_up(seat, crowded, assigned),
+                *_addressed(seat, assigned),
                 *_talk(sandbox.container, seat, assigned, routes[assigned.interface]),
             ),
             addresses=assigned.addresses,
             held=seat.share.held if seat.share else None,
         )
         for seat, assigned in seated
+    )
+
+
+def begun(
+    sandbox: Sandbox,
+    seats: Sequence[NetworkSeat],
+    node: HostNetwork,
+    called: Sequence[Plan] = (),
+    *,
+    alone: bool = True,
+) -> tuple[Plan, ...]:
+    """What comes before the addresses where another IPAM plugin gives them, with its call as last.
+
+    `plans` begins with the same Steps for these interfaces.
+    """
+    crowded = not alone or len(seats) + len(called) > 1
+    return tuple(
+        Plan(
+            interface=seat.wish.ask.interface,
+            network=seat.wish.network.name,
+            card=seat.card.id if seat.card else None,
+            steps=(
+                *_link(sandbox.container, seat, node.namespace_mode),
+                *_brought_up(seat, crowded),
+            ),
+            held=seat.share.held if seat.share else None,
+        )
+        for seat in seats
+        if seat.ipam
     )
 
 
@@ -164,7 +195,7 @@ def _whole(seat: NetworkSeat, leased: Mapping[InterfaceName, Given]) -> Given:
     asked = [
         InterfaceAddress(one.address, one.prefix)
         for one in ask.addresses
-        if one.prefix is not None and not network.pools
+        if one.prefix is not None and not network.pools and not network.ipam_plugin
     ]
     routes = tuple(dict.fromkeys((*network.routes, *given.routes)))
     return replace(given, addresses=(*given.addresses, *network.static, *asked), routes=routes)
@@ -204,16 +235,31 @@ def _link(container: ContainerId, seat: NetworkSeat, mode: NamespaceMode) -> Ite
     yield from child(seat, mark(container, ask.interface))
 
 
-def _settings(seat: NetworkSeat, given: Given, crowded: bool) -> Iterator[Step]:
-    network, ask, name = seat.wish.network, seat.wish.ask, given.interface
+def _brought_up(seat: NetworkSeat, crowded: bool, given: Given | None = None) -> Iterator[Step]:
+    """Sysctls, then up; what other IPAM plugins give is not known yet, and changes nothing here."""
+    network, ask, name = seat.wish.network, seat.wish.ask, seat.wish.ask.interface
     wanted = {f"net/{tree}/{name}/{key}": value for tree, key, value in network.sysctls}
     if crowded:
         wanted |= {f"net/ipv4/conf/{name}/{key}": value for key, value in _SEVERAL}
-    if any(address.address.version == 6 for address in given.addresses):
-        # Runtimes switch IPv6 off in pods whose cluster network has none.
-        wanted[f"net/ipv6/conf/{name}/disable_ipv6"] = "0"
+    if given and not seat.ipam:
+        wanted |= _with_ipv6(given)
     yield from (SetSysctl(path, value) for path, value in wanted.items())
     yield SetLink(name, network.mtu, ask.mac or network.mac)
+    if seat.ipam:
+        yield seat.ipam
+
+
+def _with_ipv6(given: Given) -> dict[str, str]:
+    """Runtimes switch IPv6 off in pods whose cluster network has none."""
+    if any(address.address.version == 6 for address in given.addresses):
+        return {f"net/ipv6/conf/{given.interface}/disable_ipv6": "0"}
+    return {}
+
+
+def _addressed(seat: NetworkSeat, given: Given) -> Iterator[Step]:
+    name = given.interface
+    if seat.ipam:
+        yield from (SetSysctl(path, value) for path, value in _with_ipv6(given).items())
     for address in given.addresses:
         if given.probe and _can_ask(seat):
             yield Probe(name, address.address)

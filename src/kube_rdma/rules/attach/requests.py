@@ -32,6 +32,7 @@ Made = TypeVar("Made", Plan, Attached)
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
 POD_NETWORKS = "k8s.volcengine.com/pod-networks"
 POD_NETWORKS_DEFINITION = "k8s.volcengine.com/pod-networks-definition"
+DEFAULT_NETWORK = "v1.multus-cni.io/default-network"
 
 _ANYWHERE = (NetworkKind.MACVLAN, NetworkKind.IPVLAN)
 
@@ -51,6 +52,22 @@ def names_networks(annotations: Iterable[tuple[str, str]]) -> bool:
     asked = dict(annotations)
     keys = (ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION)
     return any(asked.get(key, "").strip() for key in keys)
+
+
+def names_default(annotations: Iterable[tuple[str, str]]) -> bool:
+    """Whether the pod names the network that it wants in place of the cluster's."""
+    return bool(dict(annotations).get(DEFAULT_NETWORK, "").strip())
+
+
+def default_refused(pod: PodState, wanted: str, cluster: str) -> Refused:
+    """The refusal of a pod that wants another network than the cluster's, which it has by now."""
+    return Refused(
+        f"kube-rdma runs behind the cluster's network {cluster}, which has made eth0 already, and "
+        f"cannot put {wanted} in its place",
+        remedy=f"Remove {DEFAULT_NETWORK}, and name {wanted} in {ANNOTATION} to have it as a "
+        "further interface; or install Multus, which can replace the cluster's network",
+        where=f"pod {pod.namespace}/{pod.name}: {DEFAULT_NETWORK}",
+    )
 
 
 def refuse_host_network(
@@ -187,7 +204,7 @@ def _unfit(wish: Wish) -> Iterator[Refused]:
             f"ipvlan in mode {wish.network.mode} answers no neighbour, so RDMA peers cannot find it"
         )
         yield refused(wish, "mode", problem, 'Write "mode": "l2", or use macvlan')
-    if not wish.network.pools:
+    if not wish.network.pools and not wish.network.ipam_plugin:
         yield from _unplaced(wish)
 
 

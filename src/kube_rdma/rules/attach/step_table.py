@@ -183,6 +183,8 @@ def _plugin(step: CallPlugin, seen: PodView) -> str:
     if _link(seen, step.name) is not None:
         return ""
     types = ", ".join(plugin.type for plugin in step.plugins)
+    if step.addresses:
+        return f"the interface that {types} gave addresses to is not there"
     return f"the interface of type {types} is not there"
 
 

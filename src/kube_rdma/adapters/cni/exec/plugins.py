@@ -71,16 +71,19 @@ class Plugins:
                 raise error
 
     def add(self, call: CallPlugin, sandbox: Sandbox) -> PluginResult:
-        """Make the interface; the answer of the last plugin.
+        """Make the interface, or have addresses for it; the answer of the last plugin.
 
         Whatever it raises, delete() has to follow: Refused when the asker must change something,
         Unavailable when a plugin fails.
         """
-        variables = self._variables(Verb.ADD, call, sandbox, self._netns_path(sandbox))
+        netns = self._netns_path(sandbox)
+        variables = self._variables(Verb.ADD, call, sandbox, netns)
         previous = None
         for plugin in call.plugins:
             previous = protocol.result(plugin.type, self._call(plugin, variables, previous))
         assert previous is not None  # no list is empty
+        if call.addresses:
+            previous = protocol.addresses(call.plugins[0].type, previous, call.name, netns)
         return PluginResult(call.name, previous, results.dns_of(previous))
 
     def check(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
@@ -90,6 +93,10 @@ class Plugins:
         variables = self._variables(Verb.CHECK, call, sandbox, self._netns_path(sandbox))
         for plugin in call.plugins:
             self._call(plugin, variables, result.document if result else None)
+
+    def status(self, plugin: PluginConf) -> None:
+        """Ask whether it could serve an ADD; raise as add, with why not."""
+        self._call(plugin, protocol.asking(self._binaries.folder, Verb.STATUS), None)
 
     def delete(self, call: CallPlugin, sandbox: Sandbox, result: PluginResult | None) -> None:
         """Take it back, all or what there is of it, also when the pod's namespace is gone.

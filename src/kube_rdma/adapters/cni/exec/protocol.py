@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from kube_rdma.adapters.cni import results
 from kube_rdma.adapters.cni.exec.process import (
     CANNOT_RUN,
     CHROOT_FAILED,
@@ -65,9 +66,9 @@ def environment(
     }
 
 
-def asking(folder: str) -> dict[str, str]:
-    """The variables of the question which versions a plugin speaks."""
-    return {"CNI_COMMAND": "VERSION", "CNI_PATH": folder, "PATH": PATH}
+def asking(folder: str, verb: str = "VERSION") -> dict[str, str]:
+    """The variables of a question about no pod: which versions a plugin speaks, or STATUS."""
+    return {"CNI_COMMAND": verb, "CNI_PATH": folder, "PATH": PATH}
 
 
 def config(plugin: PluginConf, previous: bytes | None) -> bytes:
@@ -89,6 +90,26 @@ def result(kind: str, answer: bytes) -> bytes:
             f"{_words(answer)}."
         )
     return answer
+
+
+def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) -> bytes:
+    """An IPAM plugin's result as that of the interface which has its addresses.
+
+    CHECK and DEL get this, as from any plugin that calls one. Raise Unavailable for an answer
+    without an address.
+    """
+    try:
+        is_given = bool(results.decoded(answer).addresses)
+    except ValueError as error:
+        raise Unavailable(
+            f"The IPAM plugin {kind} answered ADD with something that cannot be read: {error}."
+        ) from error
+    if not is_given:
+        raise Unavailable(f"The IPAM plugin {kind} answered ADD without an address.")
+    document = json.loads(answer)
+    place = {"interfaces": [{"name": interface, "sandbox": netns}]}
+    ips = [{**ip, "interface": 0} for ip in document["ips"]]
+    return json.dumps(document | place | {"ips": ips}).encode()
 
 
 def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeRdmaError:

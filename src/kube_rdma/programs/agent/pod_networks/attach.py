@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kube_rdma.adapters.cni.results import decoded
 from kube_rdma.model.attachment import (
     Attached,
     Attachment,
@@ -27,6 +28,7 @@ from kube_rdma.model.attachment import (
     HostNetwork,
     NetworkSeat,
     Plan,
+    PluginResult,
     Sandbox,
     Wish,
 )
@@ -44,12 +46,17 @@ from kube_rdma.programs.agent.pod_networks.door import (
     AttachResult,
     Door,
 )
-from kube_rdma.programs.agent.pod_networks.executor import Attachments, calls_plugins, is_there
+from kube_rdma.programs.agent.pod_networks.executor import (
+    Attachments,
+    calls_plugins,
+    is_there,
+    plugin_calls,
+)
 from kube_rdma.programs.ipam.port import Giver
-from kube_rdma.rules.attach import foreign_plugins
+from kube_rdma.rules.attach import foreign_plugins, ipam_plugins
 from kube_rdma.rules.attach.addresses import given, owner
 from kube_rdma.rules.attach.delegate import device_names, without_rules
-from kube_rdma.rules.attach.plan import plans
+from kube_rdma.rules.attach.plan import begun, plans
 from kube_rdma.rules.attach.pod_networks import with_card_addresses, with_default_routes
 from kube_rdma.rules.attach.requests import in_order
 from kube_rdma.rules.attach.result import as_named, attached, edits, rdma_names
@@ -156,15 +163,17 @@ class AttachPipeline:
         granted = node.granted(holdings)
         wished = source.wishes(asked, granted)
         foreign = foreign_plugins.foreign(wished)
-        if foreign:  # before anything is done
+        if foreign_plugins.called_for(wished):  # before anything is done
             foreign_plugins.refuse_missing(wished, *await self._attachments.installed())
         host = with_pods(await node.host(wished, granted), self._attachments.by_key.values())
         beside = self._attachments.beside(request.key)
         seats = source.seats(wished, granted, beside, host, asked.table)
-        seats = await node.with_settings(seats)
+        seats = ipam_plugins.with_calls(await node.with_settings(seats))
         self._guids.claim(request.key, sandbox, seats, host)
         called = foreign_plugins.plans(wished, granted, host) if foreign else ()
-        await self._attachments.ready(called)
+        await self._attachments.ready(
+            (*plugin_calls(called), *(one.ipam for one in seats if one.ipam))
+        )
         return PodPlace(
             wished=wished,
             definitions=asked.definitions,
@@ -208,13 +217,16 @@ class AttachPipeline:
     ) -> AttachResult:
         """Plan all steps and do them, and bind the pod's devices to what was made."""
         addresses = with_card_addresses(place.seats, leased)
+        done, called_addresses = await self._ask_plugins(request, place)
+        addresses = (*addresses, *called_addresses)
         seats = with_default_routes(place.seats, addresses)
         alone = request.key.interface is None
         own = plans(request.sandbox, seats, addresses, place.host, place.called, alone=alone)
         await self._to.node.refuse_full(own)
         if place.table is not None:
             own = tuple(map(without_rules, own))
-        view = await self._execute(request, in_order(place.wished, (*own, *place.called)))
+        planned = in_order(place.wished, (*own, *place.called))
+        view = await self._execute(request, planned, done)
         seats = as_named(seats, view)
         names = [(one, rdma_names((one,), (seat,))) for one, seat in zip(own, seats, strict=True)]
         names += [(one, device_names(one, place.granted)) for one in place.beside]
@@ -223,7 +235,7 @@ class AttachPipeline:
         early.refuse_renumbered(own, seats, devices)
         answers = self._attachments.results(request.key)
         called = foreign_plugins.attached(place.wished, place.called, view, answers)
-        ours = (_with_dns(one, place) for one in attached(own, seats, view, devices))
+        ours = (_with_dns(one, place, answers) for one in attached(own, seats, view, devices))
         interfaces = in_order(place.wished, (*ours, *called))
         if place.beside:  # no container of the pod has been made yet that would use the old files
             await self._to.late.detach(request.key.container)
@@ -231,10 +243,28 @@ class AttachPipeline:
         await self._to.late.attach(request.sandbox, bound, place.holdings)
         return AttachResult(leased, own, interfaces, place.beside)
 
-    async def _execute(self, request: AttachRequest, planned: tuple[Plan, ...]) -> PodView:
+    async def _ask_plugins(
+        self, request: AttachRequest, place: PodPlace
+    ) -> tuple[tuple[Plan, ...], tuple[Given, ...]]:
+        """Make the links whose addresses other IPAM plugins give, and have these; what was done."""
+        alone = request.key.interface is None
+        done = begun(request.sandbox, place.seats, place.host, place.called, alone=alone)
+        if not done:
+            return (), ()
+        await self._execute(request, done)
+        answers = {one.interface: one for one in self._attachments.results(request.key)}
+        return done, tuple(
+            ipam_plugins.given(seat, decoded(answers[seat.wish.ask.interface].document))
+            for seat in place.seats
+            if seat.ipam
+        )
+
+    async def _execute(
+        self, request: AttachRequest, planned: tuple[Plan, ...], done: tuple[Plan, ...] = ()
+    ) -> PodView:
         wanted = Attachment(request.sandbox, planned)
         async with self._while_plugins_run(request.key, planned):
-            return await self._attachments.attach(request.key, wanted, request.netns)
+            return await self._attachments.attach(request.key, wanted, request.netns, done)
 
     def _while_plugins_run(
         self, key: AttachmentKey, planned: Sequence[Plan]
@@ -328,8 +358,11 @@ class AttachPipeline:
         await self._to.giver.collect(living | recorded, since)
 
 
-def _with_dns(interface: Attached, place: PodPlace) -> Attached:
-    return replace(interface, dns=place.definitions[interface.network].ipam.dns)
+def _with_dns(interface: Attached, place: PodPlace, answers: Sequence[PluginResult]) -> Attached:
+    """With that of the network's document, or of the IPAM plugin that answered for it."""
+    answered = {one.interface: one.dns for one in answers}
+    own = place.definitions[interface.network].ipam.dns
+    return replace(interface, dns=answered.get(interface.interface, own))
 
 
 async def _lives(sandbox: Sandbox) -> bool:

@@ -26,6 +26,7 @@ from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
 from kube_rdma.model.ip import PodUid
+from kube_rdma.model.step import PluginConf
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
 from kube_rdma.programs.agent.pod_networks.door import (
     Again,
@@ -34,7 +35,7 @@ from kube_rdma.programs.agent.pod_networks.door import (
     AttachResult,
     sandbox_of,
 )
-from kube_rdma.programs.agent.pod_networks.requests import Asking, asking, meant
+from kube_rdma.programs.agent.pod_networks.requests import Asking, asking, meant, refuse_replaced
 from kube_rdma.rules.attach.requests import POD_NETWORKS, refuse_host_network, wishes
 from kube_rdma.rules.attach.seats import seats
 
@@ -76,6 +77,7 @@ class PodNetworks:
         pod = await self._to.node.pod(call.pod, call.uid)
         if pod is None:
             raise Unavailable(f"The API server has no pod {call.pod} with uid {call.uid} yet.")
+        await refuse_replaced(pod, call.network, self._to.node)
         asked = asking(pod, call.network)
         if not asked.asks:
             await self._refuse_idle(call.pod, asked)
@@ -149,8 +151,14 @@ class PodNetworks:
 
     async def _status(self, call: Call) -> None:
         """In the cluster's own network an error would make the node NotReady, for all pods."""
-        if not call.marked and (problems := await self._to.giver.check()):
+        from kube_rdma.api.called_conf import ipam_plugin
+
+        if call.marked:
+            return
+        if problems := await self._to.giver.check():
             raise Broken(" ".join(map(str, problems)))
+        if plugin := ipam_plugin(call):
+            await self._to.attachments.status(PluginConf(plugin, call.config))
 
 
 class AnnotatedNetworks:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -41,8 +41,10 @@ from kube_rdma.programs.agent.pod_networks.door import (
     AttachResult,
     sandbox_of,
 )
+from kube_rdma.programs.agent.pod_networks.requests import SHARED
 from kube_rdma.rules.attach import delegate
-from kube_rdma.rules.attach.requests import wishes
+from kube_rdma.rules.attach.requests import DEFAULT_NETWORK, wishes
+from kube_rdma.rules.cni_conf.callers import FIRST
 
 if TYPE_CHECKING:
     from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode
@@ -178,6 +180,9 @@ async def origin(call: Call, pod: PodState, node: NetworkNode) -> Origin:
     asks: tuple[NetworkAsk, ...] = ()
     with suppress(Refused):  # the caller has understood it
         asks = networks.asks(annotations.get(networks.ANNOTATION, ""), pod.namespace)
+    with suppress(Refused):  # likewise
+        first = networks.asks(annotations.get(DEFAULT_NETWORK, ""), SHARED)
+        asks += tuple(replace(one, interface=FIRST) for one in first)
     if by_definition := await _of_definition(call, asks, node):
         return by_definition
     name = f"{pod.namespace}/{call.network}"

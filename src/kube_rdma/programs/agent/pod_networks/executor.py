@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kube_rdma.adapters.cni.exec.plugins import Plugins
@@ -22,7 +23,7 @@ from kube_rdma.model.attachment import Attachment, AttachmentKey, Plan, PluginRe
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
 from kube_rdma.model.function_step import RebindFunction, SetFunction
 from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.step import CallPlugin, EndPlugin, SetSysctl
+from kube_rdma.model.step import CallPlugin, EndPlugin, PluginConf, SetSysctl
 from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
 from kube_rdma.programs.agent.pod_networks.worker_pools import Threads
 from kube_rdma.rules.attach.undo import check, undo_by_plan
@@ -85,12 +86,14 @@ class Attachments:
             for plan in attachment.plans
         )
 
-    async def ready(self, planned: Sequence[Plan]) -> None:
-        """Raise for plans with CNI plugins that this machine cannot run, before they are begun."""
-        for plan in planned:
-            for step in plan.steps:
-                if isinstance(step, CallPlugin):
-                    await self._threads.run(self._plugins.ready, step, plugins=True)
+    async def ready(self, calls: Iterable[CallPlugin]) -> None:
+        """Raise for CNI plugins that this machine cannot run, before anything is begun."""
+        for call in calls:
+            await self._threads.run(self._plugins.ready, call, plugins=True)
+
+    async def status(self, plugin: PluginConf) -> None:
+        """Ask a CNI plugin whether it could serve an ADD; raise with why not."""
+        await self._threads.run(self._plugins.status, plugin, plugins=True)
 
     def results(self, key: AttachmentKey) -> tuple[PluginResult, ...]:
         """What other plugins answered for a key."""
@@ -105,15 +108,23 @@ class Attachments:
         await self.refuse_foreign(key)
         await asyncio.to_thread(self._journal.begin, key, Attachment(sandbox, ()))
 
-    async def attach(self, key: AttachmentKey, wanted: Attachment, namespace: int) -> PodView:
+    async def attach(
+        self,
+        key: AttachmentKey,
+        wanted: Attachment,
+        namespace: int,
+        done: Sequence[Plan] = (),
+    ) -> PodView:
         """Do all steps; the links that the pod's namespace shows then, and what has a new name.
+
+        Plans of which a first part is `done` begin with its steps.
 
         After an error: detach, forget. Raise Unavailable, with no step done, when whoever called
         for it has hung up meanwhile.
         """
         called = calls_plugins(wanted.plans)
         return await self._threads.run(
-            self._run, key, wanted, namespace, plugins=called, begins=True
+            partial(self._run, done=done), key, wanted, namespace, plugins=called, begins=True
         )
 
     async def complete(self, key: AttachmentKey) -> None:
@@ -154,11 +165,14 @@ class Attachments:
 
         return await self._threads.run(see, plugins=calls_plugins(attachment.plans))
 
-    def _run(self, key: AttachmentKey, wanted: Attachment, namespace: int) -> PodView:
-        self._journal.begin(key, wanted)
+    def _run(
+        self, key: AttachmentKey, wanted: Attachment, namespace: int, done: Sequence[Plan]
+    ) -> PodView:
+        self._journal.begin(key, replace(wanted, results=self.results(key) if done else ()))
+        first = {plan.interface: len(plan.steps) for plan in done}
         with self._open(namespace) as pod:
             for plan in wanted.plans:
-                for step in plan.steps:
+                for step in plan.steps[first.get(plan.interface, 0) :]:
                     if isinstance(step, CallPlugin):
                         self._call(key, step, wanted.sandbox)
                     else:
@@ -224,10 +238,15 @@ def _result(attachment: Attachment, call: CallPlugin) -> PluginResult | None:
     return next((one for one in attachment.results if one.interface == call.name), None)
 
 
+def plugin_calls(plans: Sequence[Plan]) -> tuple[CallPlugin, ...]:
+    """What binaries of others do of it."""
+    steps = (step for plan in plans for step in plan.steps)
+    return tuple(step for step in steps if isinstance(step, CallPlugin))
+
+
 def calls_plugins(plans: Sequence[Plan]) -> bool:
     """Whether binaries of others do a part of it, who may take their time."""
-    steps = (step for plan in plans for step in plan.steps)
-    return any(isinstance(step, CallPlugin) for step in steps)
+    return bool(plugin_calls(plans))
 
 
 def is_there(sandbox: Sandbox) -> bool:

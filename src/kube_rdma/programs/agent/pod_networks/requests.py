@@ -24,7 +24,12 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.pod_networks import refuse_count, refuse_traffic, unknown
-from kube_rdma.rules.attach.requests import POD_NETWORKS
+from kube_rdma.rules.attach.requests import (
+    DEFAULT_NETWORK,
+    POD_NETWORKS,
+    default_refused,
+    names_default,
+)
 
 if TYPE_CHECKING:
     from kube_rdma.api.network_definition import NetworkDefinition
@@ -86,6 +91,46 @@ def asking(pod: PodState, cluster: str) -> Asking:
     request = pod_networks.load(other, definition, pod.namespace, cluster)
     _warn(pod, request.warnings)
     return Asking(pod_networks.ANNOTATION, request.asks)
+
+
+async def refuse_replaced(pod: PodState, cluster: str, node: NetworkNode) -> None:
+    """Raise Refused for a pod that wants another network in place of the cluster's.
+
+    Multus reads this annotation, looks for a lone name in its own namespace, and calls that network
+    first. Behind the cluster's network it can only be obeyed where it names this very one.
+    """
+    from kube_rdma.api import networks
+
+    if not names_default(pod.annotations):
+        return
+    text = dict(pod.annotations)[DEFAULT_NETWORK]
+    wanted = networks.asks(text, SHARED, DEFAULT_NETWORK)
+    if len(wanted) != 1:
+        raise Refused(
+            f"it names {len(wanted)} networks, and a pod has one default network",
+            remedy="Keep one of them",
+            where=f"pod {pod.namespace}/{pod.name}: {DEFAULT_NETWORK}",
+        )
+    if not await _is_cluster_network(wanted[0], cluster, node):
+        raise default_refused(pod, f"{wanted[0].namespace}/{wanted[0].network}", cluster)
+
+
+async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NetworkNode) -> bool:
+    """Whether an entry means the network of this name in the node's CNI configuration.
+
+    A document does so by an empty text, or with the name and the plugin of that configuration.
+    """
+    from kube_rdma.api.called_conf import network_name, plugin_type
+
+    document = await node.written(ask.namespace, ask.network)
+    if document is None:
+        return (ask.namespace, ask.network) == (SHARED, cluster)
+    config, _ = document
+    if not config.strip():
+        return ask.network == cluster
+    if (network_name(config) or ask.network) != cluster:
+        return False
+    return plugin_type(config) == plugin_type(await node.configured_text(cluster) or b"")
 
 
 def _warn(pod: PodState, warnings: Iterable[str]) -> None:

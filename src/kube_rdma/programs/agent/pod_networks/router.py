@@ -8,6 +8,7 @@ in rules/cni_conf/callers; where only the records can say, they are asked here.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.model.attachment import AttachmentKey
@@ -19,7 +20,7 @@ from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.delegate import DelegatedNetworks
 from kube_rdma.programs.agent.pod_networks.ipam_plugin import PluginAddresses
-from kube_rdma.rules.attach.requests import is_asking, names_networks
+from kube_rdma.rules.attach.requests import is_asking, names_default, names_networks
 from kube_rdma.rules.cni_conf.callers import FIRST, Role, role, stranded, turned
 
 SWEEP_SECONDS = 60.0
@@ -82,12 +83,11 @@ class CniRouter:
 
         What the runtime tells of a pod that asks for nothing is enough; nobody else is asked.
         """
-        annotations = call.annotations
-        if call.verb is Verb.ADD and annotations is not None and not names_networks(annotations):
+        if call.verb is Verb.ADD and call.annotations is not None and _is_plain(call.annotations):
             return CniResult()
         if call.verb is Verb.ADD and self._context.wiring is Wiring.DELEGATE and call.pod:
             pod = await self._to.node.pod(call.pod, call.uid)
-            if pod and is_asking(pod):
+            if pod and (is_asking(pod) or names_default(pod.annotations)):
                 raise turned(call)
             return CniResult()
         return await self.pods.answer(call)
@@ -97,3 +97,7 @@ class CniRouter:
         keys = self._to.attachments.keys
         one_by_one = any(key.container == container and key.interface for key in keys)
         return one_by_one and AttachmentKey(container) not in keys
+
+
+def _is_plain(annotations: Iterable[tuple[str, str]]) -> bool:
+    return not names_networks(annotations) and not names_default(annotations)

@@ -36,6 +36,7 @@ from kube_rdma.programs.agent.pod_networks.router import CniRouter
 from kube_rdma.rules.attach.plan import gid_room, gids_wanted
 from kube_rdma.rules.attach.requests import ANNOTATION
 from kube_rdma.rules.attach.vf import places, with_settings
+from kube_rdma_testing.cni.ipam import FakeIpam
 from kube_rdma_testing.cni.plugins import FakeHost
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.ipam import FakeAddresses
@@ -215,7 +216,8 @@ class World:
         self.node.pools[pool.name] = pool
         self.veths = Veths(self.kernel)
         plugins = dict.fromkeys(("bridge", "whereabouts"), self.veths.call)
-        self.host = FakeHost(plugins, self._inode)
+        self.site = FakeIpam(self._is_up, self._acted)
+        self.host = FakeHost({**plugins, "site-ipam": self._site}, self._inode)
         self._numbers = count(1)
         self._files = {}
         self.before = self.on_node()
@@ -275,6 +277,20 @@ class World:
     def late(self, life):
         """Who binds."""
         return Late(self.bound, life)
+
+    def _acted(self, what):
+        self.life.act(what)
+
+    def _site(self, environment, text):
+        """The IPAM plugin that is not ours; the dead call nobody."""
+        self.life.alive()
+        return self.site.call(environment, text)
+
+    def _is_up(self, path, name):
+        """Whether a namespace has this interface, up."""
+        paths = [one for one in self._files.values() if str(one) == path and one.exists()]
+        link = self.kernel.named(self.kernel.space(paths[0]), name) if paths else None
+        return link is not None and link.up
 
     def _inode(self, path):
         """Of a namespace, as other plugins see it."""
@@ -364,6 +380,7 @@ class World:
         assert self.on_node() == self.before
         assert len(self.kernel.rdma) == len(self.before[1])
         assert (self.held, self.bound, self.veths.records) == ({}, {}, set())
+        assert self.site.leases == {}
         assert self.disk.names() == self.delegated.names() == ()
         if number and self._files[number].exists():
             links, devices, *others = self.inside(number)
@@ -390,6 +407,11 @@ def config(kind, **fields):
     """A network of RESOURCE with addresses out of RANGE."""
     ipam = {"type": "whereabouts", "range": RANGE}
     return RESOURCE, json.dumps({"cniVersion": "1.0.0", "type": kind, "ipam": ipam, **fields})
+
+
+def site_ipam(**fields):
+    """The ipam block of a plugin that is not kube-rdma's."""
+    return {"type": "site-ipam", "subnet": "10.6.0.0/24", **fields}
 
 
 def gid(address):

@@ -14,7 +14,7 @@ from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.pool import Mode
 from kube_rdma_testing.kernel.network import KilledError
 
-from .network_world import World, card, config, container, share
+from .network_world import World, card, config, container, share, site_ipam
 
 
 def world(kind, mode, *cards, asks="net", fields=None, **further):
@@ -25,6 +25,7 @@ def world(kind, mode, *cards, asks="net", fields=None, **further):
         networks = {
             "default/net": config(kind, **(fields or {})),
             "default/other": config("bridge"),
+            "default/site": config(kind, **(fields or {}), ipam=site_ipam()),
         }
         found = World(folder, cards, shares, networks, **further)
         found.ask(asks)
@@ -109,6 +110,17 @@ PLANS = {
     "ours, then another plugin": world(
         "macvlan", Mode.SHARED_MULTI, CARD, card(1), asks="net,other"
     ),
+    "ours, then one with another's addresses": world(
+        "macvlan", Mode.SHARED_MULTI, CARD, card(1, soft=True), asks="net,site"
+    ),
+    "a function with another's addresses, then ours": world(
+        "sriov",
+        Mode.SRIOV,
+        card(0, virtual=True),
+        card(1, virtual=True),
+        asks="site,net",
+        fields=FUNCTION | {"mac": None},
+    ),
     "two whole cards with rxe": world(
         "kube-rdma", Mode.EXCLUSIVE, card(0, soft=True), card(1, soft=True), asks="net,net"
     ),
@@ -118,6 +130,7 @@ WHOLE += ["two whole cards with rxe", "a virtual function that is set up"]
 WHOLE += ["a virtual function with RDMA of its own", "two virtual functions with rxe"]
 WHOLE += ["a function of InfiniBand", "a GUID", "a GUID and RDMA of its own"]
 WHOLE += ["a function of InfiniBand by its mode", "a GUID and RDMA of its own by its mode"]
+WHOLE += ["a function with another's addresses, then ours"]
 WHOLE += ["a GUID and a partition", "a partition and RDMA of its own", "all that InfiniBand has"]
 
 
