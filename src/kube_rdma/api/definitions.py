@@ -1,4 +1,4 @@
-"""The kinds of kube-rdma.io at the API server, each with its model and its columns of kubectl.
+"""The kinds at the API server, each with its model and its columns of kubectl.
 
 api/structural turns them into custom resource definitions. A column shows one value: of a list,
 kubectl would show the first entry alone, so a status holds texts for it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from kube_rdma.api.ip_objects import IPBlockObject
 from kube_rdma.api.ip_pool import IPPoolObject
+from kube_rdma.api.nic_cluster_policy import NicClusterPolicyObject
 from kube_rdma.api.structural import Column, ResourceDefinition
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
@@ -34,3 +35,17 @@ DEFINITIONS = (
         ),
     ),
 )
+OPERATOR_DEFINITIONS = (
+    ResourceDefinition(
+        NicClusterPolicyObject,
+        "nicclusterpolicies",
+        columns=(
+            Column("State", ".status.state"),
+            Column("Reason", ".status.reason"),
+            _AGE,
+        ),
+        group="mellanox.com",
+        namespaced=True,
+    ),
+)
+"""Of another project, so apart: who has its operator has its definition, too."""

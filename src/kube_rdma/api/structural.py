@@ -8,6 +8,7 @@ api/definitions lists the kinds, tools/crds writes config/crds. The rules are Ku
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -45,6 +46,8 @@ class ResourceDefinition:
     plural: str
     short: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    group: str = GROUP
+    namespaced: bool = False
 
     @property
     def kind(self) -> str:
@@ -55,7 +58,7 @@ class ResourceDefinition:
     @property
     def name(self) -> str:
         """Of the object: ippools.kube-rdma.io."""
-        return f"{self.plural}.{GROUP}"
+        return f"{self.plural}.{self.group}"
 
 
 def definition(resource: ResourceDefinition) -> Json:
@@ -81,8 +84,8 @@ def definition(resource: ResourceDefinition) -> Json:
         "kind": "CustomResourceDefinition",
         "metadata": {"name": resource.name},
         "spec": {
-            "group": GROUP,
-            "scope": "Cluster",
+            "group": resource.group,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
             "names": {**names, "singular": resource.kind.lower()},
             "versions": [version],
         },
@@ -91,7 +94,8 @@ def definition(resource: ResourceDefinition) -> Json:
 
 def text(resource: ResourceDefinition) -> str:
     """The definition as YAML, as config/crds holds it."""
-    return yaml.safe_dump(definition(resource), sort_keys=False, width=100)
+    plain = json.loads(json.dumps(definition(resource)))  # nothing twice: YAML would refer to it
+    return yaml.safe_dump(plain, sort_keys=False, width=100)
 
 
 def structural(model: type[BaseModel]) -> Json:
@@ -115,6 +119,8 @@ def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
     if "properties" in schema:
         inner = schema["properties"].items()
         converted["properties"] = {name: _converted(each, parts) for name, each in inner}
+    if schema.get("additionalProperties") is True:
+        converted["x-kubernetes-preserve-unknown-fields"] = True
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), Mapping):
             converted[key] = _converted(schema[key], parts)

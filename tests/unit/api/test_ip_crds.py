@@ -1,4 +1,4 @@
-"""config/crds is what the models make, and the converter keeps the rules of structural schemas."""
+"""config/crds and config/operator are what the models make, and the converter keeps the rules of structural schemas."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,11 +7,11 @@ import pytest
 import yaml
 from pydantic import BaseModel, Field
 
-from kube_rdma.api.definitions import DEFINITIONS
+from kube_rdma.api.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.structural import definition, structural
 from kube_rdma.programs.crds import files
 
-CRDS = Path(__file__).parents[3] / "config/crds"
+CONFIG = Path(__file__).parents[3] / "config"
 FORBIDDEN = {"$ref", "$defs", "title", "examples", "anyOf", "const", "discriminator"}
 
 
@@ -37,11 +37,12 @@ class Outer(BaseModel):
 @pytest.mark.parametrize("name", files())
 def test_the_definitions_are_written_down(name):
     """`tools/crds` writes them."""
-    assert files()[name] == (CRDS / name).read_text(encoding="utf-8")
+    assert files()[name] == (CONFIG / name).read_text(encoding="utf-8")
 
 
 def test_there_are_no_others():
-    assert {path.name for path in CRDS.iterdir()} == set(files())
+    written = {path for folder in ("crds", "operator") for path in (CONFIG / folder).iterdir()}
+    assert {str(path.relative_to(CONFIG)) for path in written} == set(files())
 
 
 def nodes(schema):
@@ -54,7 +55,7 @@ def nodes(schema):
             yield from nodes(schema[key])
 
 
-@pytest.mark.parametrize("one", DEFINITIONS, ids=lambda one: one.kind)
+@pytest.mark.parametrize("one", DEFINITIONS + OPERATOR_DEFINITIONS, ids=lambda one: one.kind)
 def test_a_definition_keeps_the_rules(one):
     """Each node has a type, no key that the API server refuses, no null for a default."""
     (version,) = definition(one)["spec"]["versions"]
@@ -65,7 +66,8 @@ def test_a_definition_keeps_the_rules(one):
         assert "type" in node, node
         assert node.get("default", 1) is not None
         assert node.get("additionalProperties") is not False
-    assert yaml.safe_load(files()[f"{one.plural}.yaml"]) == definition(one)
+    folder = "crds" if one in DEFINITIONS else "operator"
+    assert yaml.safe_load(files()[f"{folder}/{one.plural}.yaml"]) == definition(one)
 
 
 def test_the_converter_turns_everything():

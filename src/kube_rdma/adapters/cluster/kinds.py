@@ -55,6 +55,7 @@ class ObjectKind(Generic[S, U]):
     namespaced: bool
     spec: ObjectCodec[S]
     status: ObjectCodec[U]
+    content: str = "spec"  # the field that `spec` reads and writes; a ConfigMap has data
 
     @property
     def api_version(self) -> str:
@@ -93,6 +94,8 @@ class Stored(Generic[S, U]):
     owners: tuple[Owner, ...] = ()
     finalizers: tuple[str, ...] = ()
     deleting: bool = False  # it has a deletionTimestamp and waits for its finalizers
+    created: str = ""  # RFC 3339
+    generation: int = 0  # counts changes of the spec, where the kind has a status
 
     def label(self, key: str) -> str | None:
         """The value of a label, None without it."""

@@ -123,6 +123,8 @@ class _Meta(msgspec.Struct, omit_defaults=True, rename="camel"):
     owner_references: list[_Owner] | None = None
     finalizers: list[str] | None = None
     deletion_timestamp: str | None = None
+    creation_timestamp: str = ""
+    generation: int = 0
 
 
 class _Object(msgspec.Struct):
@@ -204,8 +206,11 @@ def stored(kind: ObjectKind[Spec, Status], data: bytes) -> Stored[Spec, Status]:
     document = parse(data, _Object)
     meta = document.metadata
     status = bytes(document.status)
+    content = document.spec
+    if kind.content != "spec":
+        content = parse(data, dict[str, msgspec.Raw]).get(kind.content, msgspec.Raw(b"{}"))
     try:
-        spec = kind.spec.decode(bytes(document.spec))
+        spec = kind.spec.decode(bytes(content))
         state = kind.status.decode(status) if status else None
     except (ValueError, msgspec.MsgspecError, Refused) as error:
         raise Unreadable(kind, meta.namespace, meta.name, error) from error
@@ -224,6 +229,8 @@ def stored(kind: ObjectKind[Spec, Status], data: bytes) -> Stored[Spec, Status]:
         ),
         finalizers=tuple(meta.finalizers or ()),
         deleting=meta.deletion_timestamp is not None,
+        created=meta.creation_timestamp,
+        generation=meta.generation,
     )
 
 
@@ -276,7 +283,7 @@ def document(
     if with_spec and item.spec is not None:
         if kind.spec.encode is None:
             raise TypeError(f"the codec of {kind.kind} only reads: use apply or patch")
-        parts["spec"] = msgspec.Raw(kind.spec.encode(item.spec))
+        parts[kind.content] = msgspec.Raw(kind.spec.encode(item.spec))
     if status:
         parts["status"] = msgspec.Raw(status)
     return msgspec.json.encode(parts)

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+# Where the manifests of the first device plugins and of the shared one mount it.
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
+SHARED_CONFIG = Path("/k8s-rdma-shared-dev-plugin/config.json")
 FOLDER = click.Path(path_type=Path)
 
 
@@ -28,7 +30,7 @@ FOLDER = click.Path(path_type=Path)
     metavar="FILE",
     type=FOLDER,
     help=f"Which pools to offer, as JSON or YAML; `kube-rdma config check` explains one.  "
-    f"[default: {CONFIG}, none with role node]",
+    f"[default: {CONFIG} or {SHARED_CONFIG}, none with role node]",
 )
 @click.option(
     "--node-name",
@@ -141,7 +143,7 @@ def agent(
         raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
     more["runtime_socket"] = more["runtime_socket"] or find_socket()
     options = AgentOptions(
-        config=config if config or "node" in roles else CONFIG,
+        config=config if config or "node" in roles else _mounted(),
         node=node_name if "node" in roles else None,
         kubeconfig=kubeconfig,
         registry=Registry(more.pop("registry")),
@@ -157,3 +159,8 @@ def agent(
 
     logs.configure()
     asyncio.run(until_signal(run()))
+
+
+def _mounted() -> Path:
+    """The configuration that the manifest mounts; the older place if there is none."""
+    return SHARED_CONFIG if SHARED_CONFIG.parent.is_dir() else CONFIG

@@ -23,7 +23,13 @@ import click
     show_default=True,
     help="Where kube-rdma's own objects are.  [env: POD_NAMESPACE]",
 )
-def controller(kubeconfig: Path | None, namespace: str) -> None:
+@click.option(
+    "--policies",
+    is_flag=True,
+    help="Deploy what the NicClusterPolicy of this namespace asks for. Needs its definition "
+    "(config/operator) and the right to write DaemonSets and ConfigMaps there.",
+)
+def controller(kubeconfig: Path | None, namespace: str, *, policies: bool) -> None:
     """Take back the addresses of nodes that are gone, and tell how full pools are.
 
     Evict pods that run without their networks, whose agents ask for it.
@@ -36,6 +42,7 @@ def controller(kubeconfig: Path | None, namespace: str) -> None:
     from kube_rdma.programs.evictions import Evictions
     from kube_rdma.programs.ipam.gc import run_patrol
     from kube_rdma.programs.ipam.report import Reporter
+    from kube_rdma.programs.operator.reconcile import Operator
     from kube_rdma.programs.process import until_signal
 
     async def run() -> None:
@@ -45,6 +52,8 @@ def controller(kubeconfig: Path | None, namespace: str) -> None:
             tasks.create_task(run_patrol(cluster, namespace))
             tasks.create_task(Reporter(cluster, events).run())
             tasks.create_task(Evictions(cluster, events).run())
+            if policies:
+                tasks.create_task(Operator(cluster, namespace, events).run())
 
     logs.configure()
     asyncio.run(until_signal(run()))

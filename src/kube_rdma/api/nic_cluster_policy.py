@@ -1,0 +1,223 @@
+"""The object ``kind: NicClusterPolicy`` (mellanox.com/v1alpha1), as NVIDIA's operator has it.
+
+Both spellings are read: those of 0.1.0, which seed S3 shows, and those of later releases. What a
+later release can say and kube-rdma does not do is named in the policy's notes, never dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from kube_rdma.api import config
+from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.document import Document, Path, name, shown
+from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.nic_cluster_policy_status import NicClusterPolicyStatus
+from kube_rdma.api.object_document import of_json
+from kube_rdma.model.cluster_policy import (
+    ClusterPolicy,
+    ComponentImage,
+    DevicePluginSection,
+    PeerDriverSection,
+)
+from kube_rdma.model.errors import Refused
+
+_PLUGIN_SPELLINGS = ("devicePlugin", "rdmaSharedDevicePlugin")
+
+
+def _matching(pattern: str, what: str) -> AfterValidator:
+    """A text of these characters alone; the original's patterns also match a part of a text."""
+    whole = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not whole.fullmatch(text):
+            raise slips(Slip(f"{shown(text)} is no {what}", f"Allowed characters: {pattern}"))
+        return text
+
+    return AfterValidator(check)
+
+
+ImageName = Annotated[str, _matching(r"[a-zA-Z0-9\-_]+", "name of an image")]
+Repository = Annotated[str, _matching(r"[a-zA-Z0-9._:\-/]+", "repository of images")]
+Version = Annotated[str, _matching(r"[a-zA-Z0-9._\-]+", "version of an image")]
+
+
+class _Open(Typed):
+    """An object whose fields beyond these are kept, to be named in the notes."""
+
+    model_config = ConfigDict(extra="allow", defer_build=False)
+
+
+class ImageSection(_Open):
+    """Which image; repository and version may stand in `global` instead."""
+
+    image: ImageName = Field(examples=["ofed-driver"])
+    repository: Repository | None = Field(None, examples=["mellanox"])
+    version: Version | None = Field(None, examples=["5.0-2.1.8.0"])
+    image_pull_secrets: Many[str] = ()
+
+
+class PluginSection(ImageSection):
+    """The shared device plugin with its configuration."""
+
+    config: str | None = Field(
+        None,
+        description="The device plugin's configuration as JSON or YAML, in any dialect of "
+        "`kube-rdma config check`.",
+    )
+
+
+class PeerSection(ImageSection):
+    """The peer-memory driver."""
+
+    gpu_driver_source_path: str | None = Field(None, examples=["/run/nvidia/driver"])
+
+
+class GlobalSection(_Open):
+    """What sections leave out."""
+
+    repository: Repository | None = None
+    version: Version | None = None
+    image_pull_secrets: Many[str] = ()
+
+
+class NicClusterPolicySpec(_Open):
+    """What runs on the nodes with NVIDIA's cards; a section that is missing is not deployed."""
+
+    ofed_driver: ImageSection | None = None
+    device_plugin: PluginSection | None = None
+    rdma_shared_device_plugin: PluginSection | None = Field(
+        None, description="The later spelling of devicePlugin."
+    )
+    nv_peer_driver: PeerSection | None = None
+    global_: GlobalSection = Field(default_factory=GlobalSection, alias="global")
+    tolerations: Many[dict[str, Any]] = ()
+
+
+def load(data: bytes, source: str) -> ClusterPolicy:
+    """What the JSON of a spec means, without name and uid; raise Refused with all its faults."""
+    document = of_json(data, source, ("spec",))
+    spec = validate(NicClusterPolicySpec, document)
+    plugin = spec.device_plugin or spec.rdma_shared_device_plugin
+    faults = list(_both_spellings(spec, document))
+    sections = {
+        "ofedDriver": spec.ofed_driver,
+        _PLUGIN_SPELLINGS[spec.device_plugin is None]: plugin,
+        "nvPeerDriver": spec.nv_peer_driver,
+    }
+    images: dict[str, ComponentImage] = {}
+    for field, section in sections.items():
+        for missing in _unsaid(section, spec.global_):
+            remedy = f"Add it here, or spec.global.{missing}"
+            faults.append(
+                Refused(
+                    "the field is missing",
+                    remedy=remedy,
+                    where=document.where((field, missing)),
+                )
+            )
+        if section and not faults:
+            images[field] = _image(section, spec.global_)
+    text = (plugin.config or "") if plugin else ""
+    if plugin:
+        faults += _config_faults(
+            text, document.where((_PLUGIN_SPELLINGS[spec.device_plugin is None], "config"))
+        )
+    if faults:
+        raise Refused.all(faults)
+    return _policy(spec, images, text)
+
+
+def _policy(
+    spec: NicClusterPolicySpec, images: dict[str, ComponentImage], text: str
+) -> ClusterPolicy:
+    plugin = images.get("devicePlugin") or images.get("rdmaSharedDevicePlugin")
+    peer = spec.nv_peer_driver
+    secrets = [*spec.global_.image_pull_secrets]
+    for section in (spec.ofed_driver, spec.device_plugin, spec.rdma_shared_device_plugin, peer):
+        secrets += section.image_pull_secrets if section else ()
+    return ClusterPolicy(
+        name="",
+        namespace="",
+        uid="",
+        driver=images.get("ofedDriver"),
+        device_plugin=DevicePluginSection(plugin, text) if plugin else None,
+        peer_driver=PeerDriverSection(images["nvPeerDriver"], peer.gpu_driver_source_path or "")
+        if peer
+        else None,
+        pull_secrets=tuple(dict.fromkeys(secrets)),
+        tolerations=spec.tolerations,
+        notes=tuple(f"{name(('spec', *path))} has no effect" for path in _unknown(spec, ())),
+    )
+
+
+def _both_spellings(spec: NicClusterPolicySpec, document: Document) -> Iterator[Refused]:
+    if spec.device_plugin and spec.rdma_shared_device_plugin:
+        first, second = _PLUGIN_SPELLINGS
+        yield Refused(
+            f"{first} and {second} are two spellings of one section",
+            remedy="Keep one of them",
+            where=document.where((second,)),
+        )
+
+
+def _unsaid(section: ImageSection | None, common: GlobalSection) -> Iterator[str]:
+    """The parts of an image that nothing says."""
+    for part in ("repository", "version"):
+        if section and not (getattr(section, part) or getattr(common, part)):
+            yield part
+
+
+def _image(section: ImageSection, common: GlobalSection) -> ComponentImage:
+    return ComponentImage(
+        section.repository or common.repository or "",
+        section.image,
+        section.version or common.version or "",
+    )
+
+
+def _config_faults(text: str, where: str) -> Iterator[Refused]:
+    """What is wrong in the configuration inside of the object, by its own lines and fields."""
+    if not text.strip():
+        yield Refused(
+            "the device plugin has no configuration",
+            remedy='Write one, such as {"mode": "hca"}',
+            where=where,
+        )
+        return
+    try:
+        config.parse(text.encode(), where)
+    except Refused as fault:
+        yield fault
+
+
+def _unknown(part: Typed, path: Path) -> Iterator[Path]:
+    """The fields of an object, and of those in it, that no model has."""
+    for field in part.model_extra or {}:
+        yield (*path, field)
+    for attribute, info in type(part).model_fields.items():
+        value = getattr(part, attribute)
+        if isinstance(value, Typed):
+            yield from _unknown(value, (*path, info.alias or attribute))
+
+
+class PolicyMetadata(Typed):
+    """Its name; the API server checks the rest."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    name: str = Field(examples=["example-nicclusterpolicy"])
+
+
+class NicClusterPolicyObject(Typed):
+    """The whole object."""
+
+    api_version: Literal["mellanox.com/v1alpha1"]
+    kind: Literal["NicClusterPolicy"]
+    metadata: PolicyMetadata
+    spec: NicClusterPolicySpec
+    status: NicClusterPolicyStatus | None = None

@@ -1,0 +1,101 @@
+"""What a NicClusterPolicy wants on the nodes of a cluster, and how far that has come.
+
+api/nic_cluster_policy reads one, rules/operator makes DaemonSets of it and judges them,
+programs/operator writes what came of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ComponentName(StrEnum):
+    """The parts of a policy, by the names that its status has for them; in the order of v0.1.0."""
+
+    DRIVER = "state-OFED"
+    DEVICE_PLUGIN = "state-RDMA-device-plugin"
+    PEER_DRIVER = "state-NV-Peer"
+
+
+class AppliedState(StrEnum):
+    """How far a part is, as the status spells it; a part that nobody asks for is ignored."""
+
+    READY = "ready"
+    NOT_READY = "notReady"
+    IGNORE = "ignore"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentImage:
+    """An image as a policy names it: the three parts of which each component makes its tag."""
+
+    repository: str
+    image: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePluginSection:
+    """The device plugin; `config` is the text of its configuration, checked already."""
+
+    image: ComponentImage
+    config: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerDriverSection:
+    """The peer-memory driver; `gpu_driver_path` is where the GPU driver's files are on a node."""
+
+    image: ComponentImage
+    gpu_driver_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPolicy:
+    """One policy. A section that is None is not wanted; `notes` name fields without effect."""
+
+    name: str
+    namespace: str
+    uid: str
+    created: str = ""  # RFC 3339
+    driver: ComponentImage | None = None
+    device_plugin: DevicePluginSection | None = None
+    peer_driver: PeerDriverSection | None = None
+    pull_secrets: tuple[str, ...] = ()
+    tolerations: tuple[dict[str, object], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyNode:
+    """A node as its labels tell it: a driver's image is chosen by them; "" where one is missing."""
+
+    name: str
+    architecture: str = ""  # amd64
+    distribution: str = ""  # ubuntu
+    release: str = ""  # 18.04
+    kernel: str = ""  # 4.15.0-109-generic
+    has_cards: bool = False
+    has_gpus: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentStatus:
+    """How far one part of a policy is; `reason` is a word for programs, `message` a sentence."""
+
+    component: ComponentName
+    state: AppliedState
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSetProgress:
+    """What the API server counts of a DaemonSet's pods; `current`: its status is of this spec."""
+
+    desired: int = 0
+    updated: int = 0
+    available: int = 0
+    current: bool = True

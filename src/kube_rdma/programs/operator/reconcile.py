@@ -1,0 +1,239 @@
+"""The operator's loop: policies, nodes and DaemonSets are watched, and what differs is written.
+
+    watches ─► wake ─► one look: components ─ apply, prune ─ judge ─► status, Events
+
+Level-triggered: each look computes all anew, and a look at an unchanged cluster writes nothing. Of
+two policies of a namespace the older one counts. Two operators at a time do no harm: both apply
+the same documents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from kube_rdma.adapters.backoff import full_jitter
+from kube_rdma.adapters.cluster.errors import Conflict
+from kube_rdma.adapters.cluster.events import About, Events
+from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored, Where
+from kube_rdma.adapters.cluster.nodes import NODE
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.policy_objects import (
+    CONFIG_MAP,
+    DAEMON_SET,
+    NIC_CLUSTER_POLICY,
+    apply_document,
+    policy_of,
+    progress_of,
+)
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.api.nic_cluster_policy_status import PolicyVerdict, policy_status
+from kube_rdma.model.cluster_policy import AppliedState, ClusterPolicy, ComponentStatus
+from kube_rdma.model.errors import KubeRdmaError, Refused
+from kube_rdma.programs.ipam.mirror import Mirror
+from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
+from kube_rdma.rules.operator.drift import holds
+from kube_rdma.rules.operator.node_groups import policy_node
+from kube_rdma.rules.operator.sync import FIRST, Component, components, gate, judged, overall
+
+log = structlog.get_logger()
+
+Json = dict[str, Any]
+StoredPolicy = Stored[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTiming:
+    """Seconds: `gather` from a change to the look, `every` between two looks without one."""
+
+    gather: float = 0.2
+    every: float = 60.0
+    pause: Callable[[int], float] = field(default=full_jitter)
+
+
+class Operator:
+    """The policies of one namespace; `events` is run by who made it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespace: str,
+        events: Events,
+        timing: OperatorTiming | None = None,
+    ) -> None:
+        self._cluster, self._events = cluster, events
+        self._timing = timing or OperatorTiming()
+        self._wake = asyncio.Event()
+        mine = Where(namespace)
+        labelled = Where(namespace, labels=COMPONENT_LABEL)
+        self._policies = Mirror(NIC_CLUSTER_POLICY, _itself, self._changed, mine)
+        self._daemon_sets = Mirror(DAEMON_SET, _itself, self._changed, labelled)
+        self._config_maps = Mirror(CONFIG_MAP, _itself, self._changed, labelled)
+        self._nodes = Mirror(NODE, _node, self._changed)
+        self._notices = Notices()
+
+    async def run(self) -> None:
+        """Look at every change, until cancelled; an API server that is away is waited for."""
+        mirrors: tuple[Mirror[Any], ...] = (
+            self._policies,
+            self._daemon_sets,
+            self._config_maps,
+            self._nodes,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            for mirror in mirrors:
+                tasks.create_task(mirror.follow(self._cluster, self._timing.pause))
+            for mirror in mirrors:
+                await mirror.synced.wait()
+            failures = 0
+            while True:
+                self._wake.clear()
+                if not any(mirror.trouble for mirror in mirrors):
+                    failures = 0 if await self.look(datetime.now(UTC)) else failures + 1
+                await self._sleep(failures)
+
+    async def look(self, now: datetime) -> bool:
+        """Bring the cluster nearer to its policies; False when something could not be written."""
+        policies = sorted(self._policies.values.values(), key=lambda p: (p.created, p.name))
+        first = next((p for p in policies if not p.deleting), None)
+        well = True
+        for stored in policies:
+            try:
+                try:
+                    verdict = await self._verdict(stored, first)
+                except Refused as refusal:  # by the API server, or for somebody else's object
+                    well = False
+                    verdict = PolicyVerdict(AppliedState.ERROR, str(refusal))
+                await self._tell(stored, verdict, now)
+                self._notices.over(stored.uid)
+            except KubeRdmaError as error:
+                well = False
+                for why in self._notices.news(stored.uid, str(error)):
+                    log.warning("policy not applied", policy=stored.name, why=why)
+        return well
+
+    async def _verdict(self, stored: StoredPolicy, first: StoredPolicy | None) -> PolicyVerdict:
+        """Write what a policy wants, and say how far it is."""
+        if first is not None and stored.uid != first.uid:
+            why = f"Policy {first.name} is older and counts; delete one of them"
+            return PolicyVerdict(AppliedState.ERROR, why)
+        policy = policy_of(stored)
+        if policy is None:
+            return PolicyVerdict(AppliedState.ERROR, str(stored.spec.refusal))
+        parts = components(policy, tuple(self._nodes.values.values()))
+        statuses: list[ComponentStatus] = []
+        for part in parts:
+            if part.name not in FIRST and not gate(statuses[: len(FIRST)]):
+                continue
+            await self._write(policy, part)
+            statuses.append(judged(part, self._progress(policy)))
+        return PolicyVerdict(*overall(statuses), tuple(statuses), policy.notes)
+
+    async def _write(self, policy: ClusterPolicy, part: Component) -> None:
+        """Apply what differs of a part, and delete its objects that nobody wants any more."""
+        config_maps = [part.objects.config_map] if part.objects.config_map else []
+        # The configuration first: a plugin that starts finds it.
+        await self._bring(policy, part, CONFIG_MAP, self._config_maps, config_maps)
+        wanted = list(part.objects.daemon_sets)
+        await self._bring(policy, part, DAEMON_SET, self._daemon_sets, wanted)
+
+    async def _bring(
+        self,
+        policy: ClusterPolicy,
+        part: Component,
+        kind: ObjectKind[Json, Any],
+        mirror: Mirror[Stored[Json, Any]],
+        wanted: list[Json],
+    ) -> None:
+        names = {document["metadata"]["name"]: document for document in wanted}
+        for name, document in names.items():
+            # Without the label it is in no watch, and may be there all the same.
+            stored = mirror.values.get(name) or await self._cluster.get(
+                kind, name, policy.namespace
+            )
+            if stored is not None and not _owned(stored, policy):
+                raise Refused(
+                    f"{kind.kind} {name} belongs to somebody else",
+                    remedy=f"Delete it, or the policy {policy.name}",
+                )
+            if stored is None or not _says(stored, document, kind):
+                await apply_document(self._cluster, kind, document)
+                log.info("object applied", kind=kind.kind, name=name, part=part.name)
+        for name, stored in list(mirror.values.items()):
+            mine = stored.label(COMPONENT_LABEL) == part.name and _owned(stored, policy)
+            if mine and name not in names and not stored.deleting:
+                await self._cluster.delete(kind, stored, unchanged=False)
+                log.info("object deleted", kind=kind.kind, name=name, part=part.name)
+
+    def _progress(self, policy: ClusterPolicy) -> Mapping[str, Any]:
+        return {
+            name: progress_of(stored)
+            for name, stored in self._daemon_sets.values.items()
+            if _owned(stored, policy)
+        }
+
+    async def _tell(self, stored: StoredPolicy, verdict: PolicyVerdict, now: datetime) -> None:
+        """Write the status if it is another by now, and an Event when the state changes."""
+        written = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        status = policy_status(stored.status, verdict, written)
+        if status == stored.status:
+            return
+        try:
+            await self._cluster.apply_status(
+                NIC_CLUSTER_POLICY, stored.name, stored.namespace, status, force=True
+            )
+        except Conflict:
+            return  # it is gone
+        if stored.status is None or (status.state, status.reason) != (
+            stored.status.state,
+            stored.status.reason,
+        ):
+            about = About(
+                "NicClusterPolicy",
+                stored.name,
+                stored.namespace,
+                stored.uid,
+                NIC_CLUSTER_POLICY.api_version,
+            )
+            reason = "Ready" if verdict.state is AppliedState.READY else "NotReady"
+            note = verdict.reason or "All that the policy asks for runs"
+            warning = verdict.state is AppliedState.ERROR
+            self._events.tell(about, reason, note, warning=warning)
+
+    def _changed(self, old: object, new: object) -> None:
+        if old != new:
+            self._wake.set()
+
+    async def _sleep(self, failures: int) -> None:
+        """Until something changes, or it is time for another try."""
+        every = self._timing.every
+        seconds = min(every, self._timing.pause(failures) + 1.0) if failures else every
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(self._timing.gather)  # changes come in swarms
+
+
+def _itself(stored: Stored[Any, Any]) -> Stored[Any, Any]:
+    return stored
+
+
+def _node(stored: Stored[Any, Any]) -> Any:
+    return policy_node(stored.name, dict(stored.labels))
+
+
+def _owned(stored: Stored[Any, Any], policy: ClusterPolicy) -> bool:
+    return any(owner.uid == policy.uid for owner in stored.owners)
+
+
+def _says(stored: Stored[Json, Any], document: Json, kind: ObjectKind[Json, Any]) -> bool:
+    """Whether what is stored says all that the document does."""
+    labels = document["metadata"]["labels"]
+    return holds(dict(stored.labels), labels) and holds(stored.spec, document[kind.content])

@@ -1,0 +1,1 @@
+"""The operator's decisions: which DaemonSets a policy means, and what their state says."""

@@ -1,0 +1,132 @@
+"""One look at a policy: what each part needs, what may be written now, and what state that is.
+
+    policy, nodes ─► components ─► daemon_sets ─► programs/operator (apply, prune)
+    DaemonSets' progress ─► judged ─► the status
+
+The driver goes first: the device plugin and the peer-memory driver are not touched until it is
+ready, or nobody wants it. Their objects of before stay meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kube_rdma.model.cluster_policy import (
+    AppliedState,
+    ClusterPolicy,
+    ComponentName,
+    ComponentStatus,
+    DaemonSetProgress,
+    PolicyNode,
+)
+from kube_rdma.rules.operator.daemon_sets import (
+    WantedObjects,
+    driver_objects,
+    peer_objects,
+    plugin_objects,
+)
+from kube_rdma.rules.operator.node_groups import (
+    CARDS_LABEL,
+    GPUS_LABEL,
+    Grouping,
+    NodeGroup,
+    driver_groups,
+    peer_groups,
+)
+
+FIRST = (ComponentName.DRIVER,)
+SECOND = (ComponentName.DEVICE_PLUGIN, ComponentName.PEER_DRIVER)
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One part of a policy: its objects, and why they are not all that there should be ("")."""
+
+    name: ComponentName
+    wanted: bool
+    objects: WantedObjects
+    problem: str = ""
+    no_nodes: str = ""  # which label no node has, "" when some node has it
+
+
+def components(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[Component, ...]:
+    """All parts of a policy, in the order of the status."""
+    drivers, peers = driver_groups(nodes), peer_groups(nodes)
+    no_cards = "" if any(node.has_cards for node in nodes) else f"{CARDS_LABEL}=true"
+    both = any(node.has_cards and node.has_gpus for node in nodes)
+    no_gpus = no_cards or ("" if both else f"{CARDS_LABEL}=true and {GPUS_LABEL}=true")
+    return (
+        _grouped(ComponentName.DRIVER, policy, drivers, driver_objects, no_cards),
+        Component(
+            ComponentName.DEVICE_PLUGIN,
+            policy.device_plugin is not None,
+            plugin_objects(policy),
+            no_nodes=no_cards,
+        ),
+        _grouped(ComponentName.PEER_DRIVER, policy, peers, peer_objects, no_gpus),
+    )
+
+
+def _grouped(
+    name: ComponentName,
+    policy: ClusterPolicy,
+    grouping: Grouping,
+    make: Callable[[ClusterPolicy, Sequence[NodeGroup]], WantedObjects],
+    no_nodes: str,
+) -> Component:
+    """A part with an image for each group of nodes."""
+    sections = {
+        ComponentName.DRIVER: policy.driver,
+        ComponentName.PEER_DRIVER: policy.peer_driver,
+    }
+    objects = make(policy, grouping.groups)
+    return Component(name, sections[name] is not None, objects, grouping.problem, no_nodes)
+
+
+def judged(component: Component, progress: Mapping[str, DaemonSetProgress]) -> ComponentStatus:
+    """How far a part is; `progress` of its DaemonSets by name, as far as they exist."""
+    if not component.wanted:
+        return ComponentStatus(component.name, AppliedState.IGNORE, "NotConfigured")
+    if component.no_nodes:
+        message = f"No node has the label {component.no_nodes}"
+        return ComponentStatus(component.name, AppliedState.NOT_READY, "NoMatchingNodes", message)
+    lacking = [component.problem] if component.problem else []
+    for document in component.objects.daemon_sets:
+        name = document["metadata"]["name"]
+        if why := _behind(progress.get(name)):
+            lacking.append(f"DaemonSet {name}: {why}")
+    if lacking:
+        message = "; ".join(lacking)
+        reason = "LabelsMissing" if component.problem else "PodsNotReady"
+        return ComponentStatus(
+            component.name, AppliedState.NOT_READY, reason, message[:1].upper() + message[1:]
+        )
+    return ComponentStatus(component.name, AppliedState.READY, "PodsReady")
+
+
+def gate(statuses: Iterable[ComponentStatus]) -> bool:
+    """Whether the second group may be written, as the first group's statuses are."""
+    return all(each.state in (AppliedState.READY, AppliedState.IGNORE) for each in statuses)
+
+
+def overall(statuses: Sequence[ComponentStatus]) -> tuple[AppliedState, str]:
+    """The state of the whole policy and its reason; the parts that were not written are not in."""
+    for state in (AppliedState.ERROR, AppliedState.NOT_READY):
+        reasons = [f"{each.component}: {each.message}" for each in statuses if each.state is state]
+        if reasons:
+            return state, "; ".join(reasons)
+    if {each.component for each in statuses} != set(ComponentName):
+        return AppliedState.NOT_READY, "Parts of the policy wait for the driver"
+    return AppliedState.READY, ""
+
+
+def _behind(progress: DaemonSetProgress | None) -> str:
+    """Why a DaemonSet is not ready, "" when it is: every pod runs that should."""
+    if progress is None or not progress.current:
+        return "not looked at by its controller yet"
+    if progress.desired == 0:
+        return "no node takes its pods"
+    if progress.available < progress.desired:
+        return f"{progress.available} of {progress.desired} pods are available"
+    return ""

@@ -1,0 +1,252 @@
+"""The operator on an API server: order, drift, faults of policies, and silence when all is well."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from kube_rdma.adapters.cluster.events import Events
+from kube_rdma.adapters.cluster.nodes import NODE
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.policy_objects import CONFIG_MAP, DAEMON_SET, NIC_CLUSTER_POLICY
+from kube_rdma.programs.operator.reconcile import Operator, OperatorTiming
+from kube_rdma_testing.cluster.server import FakeServer
+from tests.unit.api.test_nic_cluster_policy import CONFIG, SEED
+from tests.unit.programs.agent.world import until
+
+NAMESPACE = "mlnx-network-operator"
+FEATURE = "feature.node.kubernetes.io"
+DRIVER = "ofed-driver-amd64-ubuntu18.04-kver4.15.0-109-generic-ds"
+PEER = "nv-peer-mem-driver-amd64-ubuntu18.04-ds"
+PLUGIN = "rdma-shared-dp-ds"
+LABELS = {
+    "kubernetes.io/arch": "amd64",
+    f"{FEATURE}/pci-15b3.present": "true",
+    f"{FEATURE}/pci-10de.present": "true",
+    f"{FEATURE}/kernel-version.full": "4.15.0-109-generic",
+    f"{FEATURE}/system-os_release.ID": "ubuntu",
+    f"{FEATURE}/system-os_release.VERSION_ID": "18.04",
+}
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+QUICK = OperatorTiming(gather=0.0, every=5.0, pause=lambda _: 0.01)
+
+
+class ClusterWorld:
+    """A cluster with a node and the controller of DaemonSets in the test's hands."""
+
+    def __init__(self):
+        self.server = FakeServer([NIC_CLUSTER_POLICY, DAEMON_SET, CONFIG_MAP])
+        self.line = self.server.line()
+        self.node("ubuntu00")
+
+    @asynccontextmanager
+    async def operator(self):
+        """The operator runs."""
+        cluster = Cluster(self.line)
+        events = Events(cluster, "operator")
+        async with asyncio.TaskGroup() as tasks:
+            operator = Operator(cluster, NAMESPACE, events, QUICK)
+            running = [tasks.create_task(events.run()), tasks.create_task(operator.run())]
+            await until(lambda: self.line.watching == 4)
+            yield operator
+            for task in running:
+                task.cancel()
+
+    def node(self, name, **changes):
+        labels = LABELS | changes
+        self.server.put(NODE, {"metadata": {"name": name, "labels": labels}, "spec": {}})
+
+    def policy(self, spec, name="example-nicclusterpolicy"):
+        """Somebody writes a policy."""
+        old = self.stored("nicclusterpolicies").get(name, {})
+        meta = {"name": name, "namespace": NAMESPACE}
+        status = {"status": old["status"]} if "status" in old else {}
+        self.server.put(NIC_CLUSTER_POLICY, {"metadata": meta, "spec": spec, **status})
+
+    def stored(self, plural):
+        return {one["metadata"]["name"]: one for one in self.server.documents(plural)}
+
+    def status(self, name="example-nicclusterpolicy"):
+        return self.stored("nicclusterpolicies")[name].get("status", {})
+
+    def states(self):
+        return {one["name"]: one["state"] for one in self.status().get("appliedStates", ())}
+
+    def roll_out(self, name, *, desired=1, available=1):
+        """The controller of DaemonSets did its work."""
+        document = self.stored("daemonsets")[name]
+        counts = {
+            "desiredNumberScheduled": desired,
+            "updatedNumberScheduled": available,
+            "numberAvailable": available,
+            "observedGeneration": document["metadata"].get("generation", 0),
+        }
+        self.server.put(DAEMON_SET, {**document, "status": counts})
+
+    async def all_ready(self):
+        """Wait for the driver, then for what waits for it."""
+        await until(lambda: DRIVER in self.stored("daemonsets"))
+        self.roll_out(DRIVER)
+        await until(lambda: {PLUGIN, PEER} <= set(self.stored("daemonsets")))
+        self.roll_out(PLUGIN)
+        self.roll_out(PEER)
+        await until(lambda: self.status().get("state") == "ready")
+
+    @property
+    def writes(self):
+        return [str(r) for r in self.line.requests if r.verb not in ("get", "list", "watch")]
+
+    def condition(self, kind):
+        return next(c for c in self.status()["conditions"] if c["type"] == kind)
+
+
+@pytest.fixture
+def world():
+    return ClusterWorld()
+
+
+async def test_the_driver_comes_first_and_the_others_when_it_is_ready(world):
+    world.policy(SEED)
+    async with world.operator():
+        await until(lambda: world.states() == {"state-OFED": "notReady"})
+        assert set(world.stored("daemonsets")) == {DRIVER}
+        assert world.status()["state"] == "notReady"
+        assert "not looked at by its controller yet" in world.status()["reason"]
+        await world.all_ready()
+    assert world.states() == dict.fromkeys(
+        ("state-OFED", "state-RDMA-device-plugin", "state-NV-Peer"), "ready"
+    )
+    assert world.status()["reason"] == ""
+    assert world.stored("configmaps")["rdma-devices"]["data"] == {"config.json": CONFIG}
+    images = {
+        name: document["spec"]["template"]["spec"]["containers"][0]["image"]
+        for name, document in world.stored("daemonsets").items()
+    }
+    assert images == {
+        DRIVER: "mellanox/ofed-driver-5.0-2.1.8.0:amd64-ubuntu18.04-kver4.15.0-109-generic",
+        PEER: "mellanox/nv-peer-mem-driver-1.0-9:amd64-ubuntu18.04",
+        PLUGIN: "mellanox/k8s-rdma-shared-dev-plugin:v1.0.0",
+    }
+
+
+async def test_nothing_is_written_while_nothing_changes(world):
+    """Neither by this operator nor by the next one."""
+    world.policy(SEED)
+    async with world.operator():
+        await world.all_ready()
+    for _ in range(2):
+        before = [one for one in world.writes if "events" not in one]
+        async with world.operator() as operator:
+            world.node("another", **{f"{FEATURE}/pci-15b3.present": "false"})
+            world.policy(SEED)
+            assert await operator.look(NOW)
+        assert [one for one in world.writes if "events" not in one] == before
+
+
+async def test_what_somebody_changed_by_hand_is_put_right(world):
+    world.policy({"devicePlugin": SEED["devicePlugin"]})
+    async with world.operator():
+        await until(lambda: PLUGIN in world.stored("daemonsets"))
+        document = json.loads(json.dumps(world.stored("daemonsets")[PLUGIN]))
+        pod = document["spec"]["template"]["spec"]
+        pod["containers"][0]["image"] = "evil"
+        pod["priorityClassName"] = "low"
+        world.server.put(DAEMON_SET, document)
+
+        def image():
+            spec = world.stored("daemonsets")[PLUGIN]["spec"]["template"]["spec"]
+            return spec["containers"][0]["image"], spec["priorityClassName"]
+
+        await until(
+            lambda: (
+                image() == ("mellanox/k8s-rdma-shared-dev-plugin:v1.0.0", "system-node-critical")
+            )
+        )
+
+
+async def test_objects_of_a_section_that_is_removed_go_away(world):
+    world.policy(SEED)
+    async with world.operator():
+        await world.all_ready()
+        world.policy({"ofedDriver": SEED["ofedDriver"]})
+        await until(lambda: set(world.stored("daemonsets")) == {DRIVER})
+        await until(lambda: not world.stored("configmaps"))
+        await until(lambda: world.states()["state-RDMA-device-plugin"] == "ignore")
+        await until(lambda: world.status()["state"] == "ready")
+
+
+async def test_each_kernel_gets_a_driver_of_its_own_and_a_kernel_that_is_gone_loses_it(world):
+    world.policy({"ofedDriver": SEED["ofedDriver"]})
+    second = "ofed-driver-amd64-ubuntu18.04-kver5.4.0-ds"
+    async with world.operator():
+        await until(lambda: set(world.stored("daemonsets")) == {DRIVER})
+        world.node("newer", **{f"{FEATURE}/kernel-version.full": "5.4.0"})
+        await until(lambda: set(world.stored("daemonsets")) == {DRIVER, second})
+        world.server.remove(NODE, "newer")
+        await until(lambda: set(world.stored("daemonsets")) == {DRIVER})
+
+
+async def test_a_cluster_without_cards_says_so(world):
+    world.node("ubuntu00", **{f"{FEATURE}/pci-15b3.present": "false"})
+    world.policy({"devicePlugin": SEED["devicePlugin"]})
+    async with world.operator():
+        await until(lambda: "No node has the label" in world.status().get("reason", ""))
+    condition = world.condition("RDMASharedDevicePluginReady")
+    assert (condition["status"], condition["reason"]) == ("False", "NoMatchingNodes")
+    assert condition["message"] == f"No node has the label {FEATURE}/pci-15b3.present=true"
+
+
+async def test_a_broken_configuration_is_told_and_the_running_one_stays(world):
+    world.policy({"devicePlugin": SEED["devicePlugin"]})
+    async with world.operator():
+        await until(lambda: PLUGIN in world.stored("daemonsets"))
+        broken = SEED["devicePlugin"] | {"config": CONFIG.replace("1000", "0")}
+        world.policy({"devicePlugin": broken})
+        await until(lambda: world.status().get("state") == "error")
+        assert "rdmaHcaMax" in world.status()["reason"]
+        assert world.stored("configmaps")["rdma-devices"]["data"] == {"config.json": CONFIG}
+        events = world.server.documents
+        await until(lambda: "NotReady" in {one["reason"] for one in events("events")})
+
+
+async def test_of_two_policies_the_older_one_counts(world):
+    """The server's clock gives both the same second here; then the name decides."""
+    world.policy({"devicePlugin": SEED["devicePlugin"]}, "a")
+    world.policy({"ofedDriver": SEED["ofedDriver"]}, "b")
+    async with world.operator():
+        await until(lambda: world.status("b").get("state") == "error")
+        assert world.status("b")["reason"] == ("Policy a is older and counts; delete one of them")
+        assert set(world.stored("daemonsets")) <= {PLUGIN}
+        world.server.remove(NIC_CLUSTER_POLICY, "a", NAMESPACE)
+        await until(lambda: DRIVER in world.stored("daemonsets"))
+
+
+@pytest.mark.parametrize("labels", [{}, {"kube-rdma.io/component": "state-RDMA-device-plugin"}])
+async def test_an_object_of_somebody_else_is_not_taken(world, labels):
+    meta = {"name": PLUGIN, "namespace": NAMESPACE, "labels": labels}
+    foreign = {"metadata": meta, "spec": {"template": {}}}
+    world.server.put(DAEMON_SET, foreign)
+    world.policy({"devicePlugin": SEED["devicePlugin"]})
+    async with world.operator():
+        await until(lambda: world.status().get("state") == "error")
+        assert "belongs to somebody else" in world.status()["reason"]
+    assert world.stored("daemonsets")[PLUGIN]["spec"] == {"template": {}}
+
+
+async def test_an_api_server_that_is_away_is_waited_for(world):
+    async with world.operator():
+        world.line.cut()
+        world.policy({"devicePlugin": SEED["devicePlugin"]})
+        world.line.mend()
+        await until(lambda: PLUGIN in world.stored("daemonsets"))
+
+
+async def test_a_refused_write_is_told_and_tried_again(world):
+    world.server.forbidden.add(("patch", "daemonsets"))
+    world.policy({"devicePlugin": SEED["devicePlugin"]})
+    async with world.operator():
+        await until(lambda: world.status().get("state") == "error")
+        world.server.forbidden.clear()
+        await until(lambda: PLUGIN in world.stored("daemonsets"))
