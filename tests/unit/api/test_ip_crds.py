@@ -1,4 +1,4 @@
-"""config/crds and config/operator are what the models make, and the converter keeps the rules of structural schemas."""
+"""The definitions in config are what the models make, by the rules of structural schemas."""
 
 from pathlib import Path
 from typing import Annotated, Literal
