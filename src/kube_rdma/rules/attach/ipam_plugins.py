@@ -33,9 +33,10 @@ def with_calls(seats: Sequence[NetworkSeat]) -> tuple[NetworkSeat, ...]:
 
 
 def given(seat: NetworkSeat, result: CniResult) -> Given:
-    """What a plugin's answer comes to. Raise Refused where the pod asks for an address that is not
+    """What a plugin's answer comes to.
 
-    in it. Routes of other tables are left out: kube-rdma gives each interface one of its own.
+    Routes of other tables are left out: kube-rdma gives each interface one of its own. Raise
+    Refused where the pod asks for an address that is not in the answer.
     """
     addresses = tuple(
         InterfaceAddress(one.address.ip, one.address.network.prefixlen, one.gateway)
