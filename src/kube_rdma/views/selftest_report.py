@@ -56,7 +56,7 @@ def _interfaces(card: Card) -> tuple[str, ...]:
 
 
 def _described(card: Card, scene: SelftestScene) -> str:
-    """Name and facts: interfaces, address, altnames, driver, hardware, firmware, what stands on it."""
+    """Name and facts: interfaces, address, altnames, driver, hardware, firmware, what is above."""
     facts = [*_interfaces(card), str(card.id)]
     altnames = dict(scene.altnames)
     facts += [f"altname {other}" for name in _interfaces(card) for other in altnames.get(name, ())]
