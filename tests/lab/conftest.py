@@ -56,14 +56,15 @@ def machine():
 
 
 @contextlib.contextmanager
-def up(name, command, variable):
+def up(name, topology, command, variable):
     """Have a lab up for a while, booted and ended by the commands of docs/lab.md.
 
-    The environment may name a running one instead, which stays up.
+    The environment may name a running one instead: it asks nothing more of the machine, and stays.
     """
     if chosen := os.environ.get(variable):
         yield labs.find(chosen)
         return
+    able(topology)
     with Shell({"KUBE_RDMA_LAB": name}) as shell:
         labs.down(name)
         print(shell.check(command))
@@ -74,17 +75,15 @@ def up(name, command, variable):
 @pytest.fixture(scope="session")
 def lab():
     """Two machines; KUBE_RDMA_TEST_LAB=NAME takes a running lab instead."""
-    able("two-nodes")
-    with up(NAME, "kube-rdma lab up", "KUBE_RDMA_TEST_LAB") as running:
+    with up(NAME, "two-nodes", "kube-rdma lab up", "KUBE_RDMA_TEST_LAB") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def native():
     """Two native nodes with eight recorded cards each; KUBE_RDMA_TEST_NATIVE=NAME as above."""
-    able("native")
     command = "kube-rdma lab up --topology native"
-    with up(NATIVE_NAME, command, "KUBE_RDMA_TEST_NATIVE") as running:
+    with up(NATIVE_NAME, "native", command, "KUBE_RDMA_TEST_NATIVE") as running:
         yield running
 
 

@@ -5,11 +5,15 @@ agents on one node would have one journal.
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 import yaml
 
-from kube_rdma.model.errors import Unavailable
+from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY
+from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
@@ -79,16 +83,26 @@ def may_patch_pods(lab, namespace):
 
 
 @pytest.fixture(scope="module")
-def as_agent(lab, tmp_path_factory):
-    """Run kubectl with the token that the kubelet would give to the agent's pod on a node."""
+def config_of(lab, tmp_path_factory):
+    """Write a kubeconfig with the token that the kubelet gives to the agent's pod on a node."""
 
-    def run(bound, *words):
+    def written(bound):
         token = cluster.kubectl(lab, "create", "token", "kube-rdma-agent", "-n", OWN, *bound)
         config = json.loads(lab.kubeconfig.read_text())
         config["users"][0]["user"] = {"token": token.strip()}
         path = tmp_path_factory.mktemp("token") / "kubeconfig"
         path.write_text(json.dumps(config))
-        return cluster.kubectl(lab, f"--kubeconfig={path}", "-n", OWN, *words)
+        return path
+
+    return written
+
+
+@pytest.fixture(scope="module")
+def as_agent(lab, config_of):
+    """Run kubectl with such a token, once the policy is in force."""
+
+    def run(bound, *words):
+        return cluster.kubectl(lab, f"--kubeconfig={config_of(bound)}", "-n", OWN, *words)
 
     def refused():
         try:
@@ -138,6 +152,47 @@ def test_an_agent_is_refused_the_pods_of_another_node(lab, as_agent, node, other
     """Although its role allows to patch every pod."""
     with pytest.raises(Unavailable, match=f"{node} may not change pods of node {other}"):
         as_agent(pod_of(node), *annotate(other))
+
+
+async def write_status(config, node, **patch):
+    """Write a node's status as the agent does, with its own client: kubectl would read it first."""
+    request = wire.ApiRequest("patch", "", "v1", "nodes", "", node, "status")
+    body = json.dumps(patch).encode()
+    async with connect(config) as cluster:
+        await cluster.write(replace(request, body=body, content_type=wire.STRATEGIC))
+
+
+def condition(kind, **more):
+    """A status with an entry for one condition."""
+    entry = {"type": kind, "status": "True", "reason": "Test", "message": "of a test"}
+    return {"conditions": [entry | more]}
+
+
+async def test_an_agent_writes_the_condition_of_its_own_node(as_agent, config_of):
+    config = config_of(pod_of(NODES[0]))
+    await write_status(config, NODES[0], status=condition(CARDS_HEALTHY))
+    with pytest.raises(Refused, match="node-1 may not change nodes of node node-2"):
+        await write_status(config, NODES[1], status=condition(CARDS_HEALTHY))
+    gone = {"$patch": "delete"}
+    await write_status(config, NODES[0], status=condition(CARDS_HEALTHY, **gone))
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"status": condition("MemoryPressure")},
+        {"status": condition("Ready", **{"$patch": "delete"})},
+        {"status": {"capacity": {"example.org/none": "1"}}},
+        {"status": {"allocatable": {"cpu": "1"}}},
+        {"metadata": {"labels": {"kube-rdma.io/test": "yes"}}},
+        {"metadata": {"annotations": {"kube-rdma.io/test": "yes"}}},
+    ],
+    ids=["condition", "deletion", "capacity", "allocatable", "label", "annotation"],
+)
+async def test_an_agent_writes_nothing_else_by_way_of_its_node_s_status(as_agent, config_of, patch):
+    """Although its role allows that as a whole, and the API server lets it change labels."""
+    with pytest.raises(Refused, match="nothing of its node's status but the condition"):
+        await write_status(config_of(pod_of(NODES[0])), NODES[0], **patch)
 
 
 def test_an_agent_writes_no_lease_of_another_node(lab, as_agent, tmp_path):

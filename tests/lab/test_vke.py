@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.native.replay import Replay
 
@@ -146,6 +147,64 @@ def test_a_link_that_goes_down_takes_its_share_and_gives_it_back(vke):
     finally:
         replay.up("mlx5_3")
     wait_for(vke, CARDS)
+
+
+def card_status(lab, name):
+    """What the kubelet says of the share that a pod holds: its id and its health."""
+    (status,) = cluster.get(lab, f"pod/{name}")["status"]["containerStatuses"]
+    (entry,) = [e for e in status["allocatedResourcesStatus"] if e["name"] == RESOURCE]
+    (share,) = entry["resources"]
+    return share["resourceID"], share["health"]
+
+
+def node_says(lab):
+    """The node's condition: status and message, None without it."""
+    conditions = cluster.get(lab, f"node/{NODE}")["status"]["conditions"]
+    ours = [c for c in conditions if c["type"] == CARDS_HEALTHY]
+    return (ours[0]["status"], ours[0]["message"]) if ours else None
+
+
+def notes_of(lab, kind, name, reason):
+    """The notes of Events of this reason about an object."""
+    found = cluster.get(lab, "events.events.k8s.io", "-A", f"--field-selector=reason={reason}")
+    about = ((event["regarding"], event["note"]) for event in found["items"])
+    return [note for one, note in about if (one["kind"], one["name"]) == (kind, name)]
+
+
+def test_a_card_that_fails_is_seen_by_its_job_and_on_its_node(vke, tmp_path):
+    """In the pod's own status, as its Event and in the node's condition; then all is well again."""
+    label(vke, "shared")
+    wait_for(vke, CARDS)
+    well = ("True", f"{CARDS} of {CARDS} cards can be used")
+    waiting.until(vke, "a condition of the node", lambda: node_says(vke) == well)
+    with pod(vke, tmp_path, "job") as name:
+        ready(vke, name)
+        share, health = card_status(vke, name)
+        assert health == "Healthy"
+        folder = f"/sys/bus/pci/devices/{share.rpartition('-')[0]}/infiniband"
+        card = cluster.shell(vke, NODE, "ls", folder).strip()
+        replay = Replay(vke, NODE)
+        replay.down(card)
+        try:
+            waiting.until(
+                vke, "an unhealthy share", lambda: card_status(vke, name) == (share, "Unhealthy")
+            )
+            status, message = waiting.until(
+                vke, "the node's word", lambda: node_says(vke) != well and node_says(vke)
+            )
+            assert status == "False"
+            assert message.startswith(f"{CARDS - 1} of {CARDS} cards can be used. {card} (")
+            (note,) = waiting.until(
+                vke, "an Event", lambda: notes_of(vke, "Pod", name, "RDMACardUnhealthy")
+            )
+            assert card in note
+        finally:
+            replay.up(card)
+        waiting.until(vke, "a healthy share", lambda: card_status(vke, name) == (share, "Healthy"))
+        waiting.until(vke, "the node's word", lambda: node_says(vke) == well)
+        assert waiting.until(vke, "an Event", lambda: notes_of(vke, "Pod", name, "RDMACardHealthy"))
+    label(vke, "")
+    waiting.until(vke, "no condition of a node without cards", lambda: node_says(vke) is None)
 
 
 def test_a_kubelet_killed_at_once_gets_everything_again(vke, tmp_path):

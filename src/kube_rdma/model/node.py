@@ -18,11 +18,20 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeCondition:
+    """What one condition of a node says; `status` is True, False or Unknown."""
+
+    status: str
+    reason: str  # one word, CamelCase
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeState:
     """One Node object. Labels, annotations and allocatable are sorted by name.
 
     `allocatable` counts whole units of the resource: cores, bytes, shares; a fraction is cut off.
-    `ready` is None while nothing is known of the kubelet.
+    `ready` is None while nothing is known of the kubelet, `cards` while nobody judged them.
     """
 
     name: str
@@ -35,3 +44,4 @@ class NodeState:
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
     ready: bool | None = None
+    cards: NodeCondition | None = None  # kube-rdma.io/CardsHealthy

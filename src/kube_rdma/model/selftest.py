@@ -49,7 +49,7 @@ class SelftestScene:
 
     `functions` are the settings of virtual functions, `routed` the interfaces with a default route,
     `above` by interface those that stand on it (bond, bridge, vlan, …), `rdma` the names of all
-    RDMA devices, those of pods too.
+    RDMA devices, those of pods too. `altnames` are by interface its further names.
     """
 
     cards: tuple[Card, ...]
@@ -58,6 +58,7 @@ class SelftestScene:
     routed: tuple[str, ...] = ()
     above: tuple[tuple[str, tuple[str, ...]], ...] = ()
     rdma: tuple[str, ...] = ()
+    altnames: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

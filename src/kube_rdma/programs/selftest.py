@@ -21,7 +21,7 @@ from pathlib import Path
 from kube_rdma import __version__
 from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
-from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links
+from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces, seen_links
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace, make_namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
@@ -117,13 +117,15 @@ def take_scene() -> SelftestScene:
     survey = take_survey()
     with open_rtnl() as netlink:
         links = seen_links(netlink)
+        further = ((str(one.seen.name), one.alternative_names) for one in interfaces(netlink))
+        altnames = tuple((name, tuple(sorted(others))) for name, others in further if others)
         network = host_network(survey, links)
         places = [link.virtual for link in network.links if link.virtual]
         functions = seen_functions(netlink, places)
     tree = SysfsTree(Path("/sys"))
     above = tuple((str(link.name), upper_netdevs(tree, link.name)) for link in links)
     names = tuple(device.name for device in survey.devices)
-    return SelftestScene(node_cards(survey), network, functions, routed, above, names)
+    return SelftestScene(node_cards(survey), network, functions, routed, above, names, altnames)
 
 
 @contextmanager

@@ -44,12 +44,6 @@ def report(
     for card, of_card in groupby(outcomes, key=_card):
         came = "; ".join(_came(outcome) for outcome in of_card)
         sentences.append(f"{_described(card, scene)}: {came}.")
-    names = [name for card in dict.fromkeys(map(_card, outcomes)) for name in _interfaces(card)]
-    if names:
-        sentences.append(
-            "Alternative names of interfaces are not in here: add what "
-            f"`ip link show {names[0]}` says of altname."
-        )
     return "\n".join(wrapped(" ".join(sentences), width, ""))
 
 
@@ -62,8 +56,10 @@ def _interfaces(card: Card) -> tuple[str, ...]:
 
 
 def _described(card: Card, scene: SelftestScene) -> str:
-    """Name and facts: interfaces, address, driver, hardware, firmware, what stands on it."""
+    """Name and facts: interfaces, address, altnames, driver, hardware, firmware, what is above."""
     facts = [*_interfaces(card), str(card.id)]
+    altnames = dict(scene.altnames)
+    facts += [f"altname {other}" for name in _interfaces(card) for other in altnames.get(name, ())]
     if function := card.function:
         facts += [function.driver or "no driver", f"{function.vendor:04x}:{function.device:04x}"]
     facts += [f"firmware {device.firmware}" for device in card.devices if device.firmware]

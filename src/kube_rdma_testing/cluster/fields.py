@@ -50,6 +50,24 @@ def merge(into: Any, patch: Any) -> Any:
     return result
 
 
+def strategic_merge(into: Document, patch: Document) -> Document:
+    """A strategic merge patch (apimachinery's strategicpatch) of the one keyed list that it knows.
+
+    status.conditions is merged by `type`, and the directive ``$patch: delete`` takes an entry away.
+    """
+    patch = {**patch, "status": dict(patch.get("status", {}))}
+    conditions = patch["status"].pop("conditions", ())
+    result: Document = merge(into, patch)
+    entries = {entry["type"]: entry for entry in result["status"].get("conditions", ())}
+    for entry in conditions:
+        if entry.get("$patch") == "delete":
+            entries.pop(entry["type"], None)
+        else:
+            entries[entry["type"]] = merge(entries.get(entry["type"]), entry)
+    result["status"] = {**result["status"], "conditions": list(entries.values())}
+    return result
+
+
 def updated(old: Document, new: Document, owners: Owners, manager: Manager) -> Owners:
     """The owners after an update: what it changed belongs to it alone."""
     before, after = fields(old), fields(new)

@@ -17,7 +17,7 @@ import msgspec
 from kube_rdma.adapters.cluster.kinds import ObjectKind
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.adapters.cluster.wire import APPLY, Answer, ApiRequest, Stream
+from kube_rdma.adapters.cluster.wire import APPLY, STRATEGIC, Answer, ApiRequest, Stream
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_testing.cluster.fields import Document
 from kube_rdma_testing.cluster.select import matches
@@ -129,7 +129,8 @@ class FakeServer:
         if request.content_type == APPLY:
             force = query.get("force") == "true"
             return self.store.apply(key, body, manager, force=force, part=part)
-        return self.store.merge(key, body, manager, part)
+        strategic = request.content_type == STRATEGIC
+        return self.store.merge(key, body, manager, part, strategic=strategic)
 
     def _list(self, resource: ServedResource, request: ApiRequest) -> Document:
         documents = [

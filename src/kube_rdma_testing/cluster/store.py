@@ -35,6 +35,11 @@ class ServedResource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
+    def is_kubernetes_own(self) -> bool:
+        """Whether it is built in, and no custom resource."""
+        return "." not in self.group or self.group.endswith(".k8s.io")
+
+    @property
     def has_status(self) -> bool:
         """Whether status is a subresource."""
         return self.plural != "events"
@@ -123,15 +128,24 @@ class ObjectStore:
         owners = ff.updated(old, new, self._owners.get(key, {}), (manager, "Update", part))
         return self._write(key, new, owners)
 
-    def merge(self, key: Key, patch: Document, manager: str, part: str = "") -> Document:
-        """A merge patch; a resourceVersion in it is a condition, another uid changes nothing."""
+    def merge(
+        self, key: Key, patch: Document, manager: str, part: str = "", *, strategic: bool = False
+    ) -> Document:
+        """A merge patch; a resourceVersion in it is a condition, another uid changes nothing.
+
+        415 for a `strategic` one of a kind that is not Kubernetes' own.
+        """
+        if strategic and not key.resource.is_kubernetes_own:
+            message = "the body of the request was in an unknown format"
+            raise Refusal(415, "UnsupportedMediaType", message)
         old = self.get(key)
         if patch.get("metadata", {}).get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
             message = f'{key.resource.kind} "{key.name}" is invalid: metadata.uid: immutable'
             causes = [{"reason": "FieldValueInvalid", "field": "metadata.uid"}]
             raise Refusal(422, "Invalid", message, {"name": key.name, "causes": causes})
         check_version(key, old, patch.get("metadata", {}))
-        new = self._confine(old, ff.merge(old, patch), part)
+        merged = ff.strategic_merge(old, patch) if strategic else ff.merge(old, patch)
+        new = self._confine(old, merged, part)
         owners = ff.updated(old, new, self._owners.get(key, {}), (manager, "Update", part))
         return self._write(key, new, owners)
 

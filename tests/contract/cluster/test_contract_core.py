@@ -11,16 +11,16 @@ import pytest
 from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.events import About, Events
-from kube_rdma.adapters.cluster.kinds import Where
+from kube_rdma.adapters.cluster.kinds import Wanted, Where
 from kube_rdma.adapters.cluster.networks import NetworkObjects
-from kube_rdma.adapters.cluster.nodes import NODE, Nodes
+from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY, NODE, Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cluster.watching import Deleted
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.node import NodeState, Taint
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.node import NodeCondition, NodeState, Taint
 from kube_rdma.model.pod import PodState
-from tests.kit.api_server import clear_all
+from tests.kit.api_server import TRIAL, Spec, clear_all
 
 
 @pytest.fixture
@@ -98,6 +98,43 @@ async def test_one_taint_of_a_node_is_removed(door, node):
     assert (await nodes.read(node)).taints == (*before, left)
     assert await nodes.remove_taint(node, "example.org/starting", "NoSchedule") is False
     assert await nodes.remove_taint("nobody", "example.org/starting", "NoExecute") is False
+
+
+async def test_one_condition_of_a_node_is_written_and_taken_away(door, node):
+    """Others stay; a transition that is none keeps its time; what is not there may be taken."""
+    nodes = Nodes(door.cluster)
+    well = NodeCondition("True", "CardsHealthy", "2 of 2 cards can be used")
+    seen = await nodes.read(node)
+    assert seen.cards is None
+    await nodes.set_cards(seen, well)
+    first, seen = await times_of(door, node), await nodes.read(node)
+    assert (seen.cards, seen.ready) == (well, False)
+    assert first["lastTransitionTime"]
+    await nodes.set_cards(seen, replace(well, message="3 of 3 cards can be used"))
+    assert (await times_of(door, node))["lastTransitionTime"] == first["lastTransitionTime"]
+    for _ in range(2):
+        await nodes.set_cards(await nodes.read(node), None)
+        assert (await nodes.read(node)).cards is None
+    assert (await nodes.read(node)).ready is False
+    with pytest.raises(Conflict) as lost:
+        await nodes.set_cards(NodeState("nobody"), well)
+    assert lost.value.lost is Lost.GONE
+
+
+async def test_a_strategic_patch_is_for_kubernetes_own_kinds(door, name):
+    """A custom resource is asked for another one."""
+    await door.other.create(TRIAL, Wanted(name, spec=Spec(size=1)))
+    request = wire.ApiRequest("patch", TRIAL.group, TRIAL.version, TRIAL.plural, "", name)
+    with pytest.raises(Refused, match="unknown format"):
+        await door.other.write(with_body(request, {"status": {}}, wire.STRATEGIC))
+
+
+async def times_of(door, node):
+    """Our condition of a node, as on the wire."""
+    request = wire.ApiRequest("get", "", "v1", "nodes", "", node)
+    conditions = msgspec.json.decode(await door.other.write(request))["status"]["conditions"]
+    (ours,) = [one for one in conditions if one["type"] == CARDS_HEALTHY]
+    return ours
 
 
 async def test_a_node_is_watched(door, node):

@@ -186,6 +186,14 @@ def test_the_agents_rights_are_the_same_in_every_example():
     assert rules[0] == rules[1] == rules[2]
 
 
+@pytest.mark.parametrize("folder", NAMESPACES)
+def test_the_right_to_write_a_node_s_status_is_for_its_condition_alone(folder):
+    """One verb of one subresource; the policy in config/admission narrows it down further."""
+    rules = [rule for one in installed(folder) for rule in one.get("rules", ())]
+    (rule,) = (rule for rule in rules if "nodes/status" in rule["resources"])
+    assert rule == {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]}
+
+
 @pytest.mark.parametrize("daemonset", list(daemonsets()))
 def test_a_bad_image_takes_a_tenth_of_the_nodes(daemonset):
     assert daemonset["spec"]["updateStrategy"]["rollingUpdate"] == {"maxUnavailable": "10%"}
@@ -225,6 +233,28 @@ def test_a_node_needs_a_label_only_where_the_seed_has_one(daemonset):
         for term in expressions
         for expression in term["matchExpressions"]
     )
+
+
+def test_seed_s0_s_job_is_its_document_s_but_for_image_and_command():
+    (job,) = documents("s0-ack", "job.yaml")
+    assert (job["kind"], job["metadata"]["name"]) == ("Job", "hps-benchmark")
+    spec = job["spec"]["template"]["spec"]
+    (container,) = spec.pop("containers")
+    assert job["spec"]["parallelism"] == 1
+    shm = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}
+    assert spec == {
+        "restartPolicy": "Never",
+        "volumes": [shm],
+        "hostNetwork": True,
+        "tolerations": [{"operator": "Exists"}],
+    }
+    del container["image"], container["command"]
+    assert container == {
+        "name": "hps-benchmark",
+        "resources": {"limits": {"nvidia.com/gpu": 8, "rdma/hca": 1}},
+        "workingDir": "/root",
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+    }
 
 
 def test_seed_s1_s_installation_brings_the_addresses():

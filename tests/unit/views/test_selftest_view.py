@@ -95,9 +95,17 @@ def test_the_report_is_one_paragraph_with_all_that_is_asked_first():
         "virtual function 0 of ",
         "take passed; function failed (when attached again: ",
         BUSY,
-        "add what `ip link show ens2f0` says of altname.",
     ):
         assert part in words, part
+
+
+def test_the_report_names_a_card_s_altnames():
+    """A name that is taken as an altname hinders a plan, and nothing else shows it."""
+    names = ("enp129s0f0np0", "rdma0")
+    where = replace(scene(card(2)), altnames=(("ens2f0", names), ("ens1f0", ("other",))))
+    text = report(SYSTEM, where, [UntriedCard(card(2), "a reason", TrialKind.TAKE)], 500)
+    assert f"mlx5_2 (ens2f0, {card(2).id}, altname {names[0]}, altname {names[1]}, " in text
+    assert "other" not in text
 
 
 def test_the_report_names_what_stands_on_a_card():

@@ -1,4 +1,4 @@
-"""Nodes of the cluster: read and watched as model values, their labels set, a taint taken off.
+"""Nodes of the cluster: read and watched as model values, a taint taken off, a condition written.
 
 Only a part of a Node is decoded, so its kind cannot be replaced; `Cluster.patch` and `apply` can
 change single labels.
@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
+from datetime import UTC, datetime
 from fractions import Fraction
 
 import msgspec
@@ -19,7 +20,9 @@ from kube_rdma.adapters.cluster.calls import make
 from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
-from kube_rdma.model.node import NodeState, Taint
+from kube_rdma.model.node import NodeCondition, NodeState, Taint
+
+CARDS_HEALTHY = "kube-rdma.io/CardsHealthy"  # type of the condition that is read and written
 
 
 class _Taint(msgspec.Struct):
@@ -38,6 +41,8 @@ class NodeObjectSpec(msgspec.Struct, frozen=True):
 class _Condition(msgspec.Struct):
     type: str
     status: str
+    reason: str = ""
+    message: str = ""
 
 
 class _Info(msgspec.Struct, rename="camel"):
@@ -127,11 +132,38 @@ class Nodes:
         )
         return True
 
+    async def set_cards(self, node: NodeState, condition: NodeCondition | None) -> None:
+        """Write the condition CARDS_HEALTHY of a node as it was seen; None takes it away.
+
+        Other conditions stay as they are. Conflict(GONE) without the node. Needs the verb patch of
+        nodes/status.
+        """
+        body = msgspec.json.encode({"status": {"conditions": [_written(node.cards, condition)]}})
+        request = replace(make("patch", NODE, node.name, ""), subresource="status", query=MANAGED)
+        await self._cluster.write(replace(request, body=body, content_type=wire.STRATEGIC))
+
+
+def _written(before: NodeCondition | None, after: NodeCondition | None) -> dict[str, str]:
+    """The entry of a strategic merge patch; the time of a transition is left alone where none is.
+
+    The directive is that of the API's strategic merge patches for lists with a key.
+    """
+    entry = {"type": CARDS_HEALTHY}
+    if after is None:
+        return entry | {"$patch": "delete"}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    entry |= {"status": after.status, "reason": after.reason, "message": after.message}
+    entry["lastHeartbeatTime"] = now
+    if before is None or before.status != after.status:
+        entry["lastTransitionTime"] = now
+    return entry
+
 
 def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
     """The model value of a Node object."""
     status = node.status or NodeStatus()
-    conditions = {each.type: each.status for each in status.conditions}
+    conditions = {each.type: each for each in status.conditions}
+    ready, cards = conditions.get("Ready"), conditions.get(CARDS_HEALTHY)
     return NodeState(
         name=node.name,
         uid=node.uid,
@@ -142,7 +174,8 @@ def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
         runtime_version=status.node_info.container_runtime_version,
         unschedulable=node.spec.unschedulable,
         taints=tuple(Taint(t.key, t.effect, t.value) for t in node.spec.taints),
-        ready={"True": True, "False": False}.get(conditions.get("Ready", "")),
+        ready={"True": True, "False": False}.get(ready.status) if ready else None,
+        cards=NodeCondition(cards.status, cards.reason, cards.message) if cards else None,
     )
 
 

@@ -19,6 +19,7 @@ from kube_rdma.model.errors import Refused, Unavailable
 FIELD_MANAGER = "kube-rdma"
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"  # lists of Kubernetes' own kinds by their keys
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 
 Named = TypeVar("Named")

@@ -129,6 +129,7 @@ async def _with_node(
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
+    from kube_rdma.programs.agent.node.card_condition import CardCondition
     from kube_rdma.programs.agent.node.online import Online
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 
@@ -141,7 +142,11 @@ async def _with_node(
         return cdi_works(version, await _runtime(options.places.runtime_socket, notices))
 
     events = Events(cluster, options.node)
-    doors = replace(doors, node=Online(cluster, options.node, events))
+    doors = replace(
+        doors,
+        node=Online(cluster, options.node, events),
+        condition=CardCondition(Nodes(cluster)),
+    )
     if options.startup_taint:
         doors = replace(doors, startup=StartupTaint(Nodes(cluster), options.node))
     if options.networks:

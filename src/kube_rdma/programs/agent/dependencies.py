@@ -26,6 +26,7 @@ from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.agent.virtual_functions import Sources
 
 if TYPE_CHECKING:
+    from kube_rdma.programs.agent.node.card_condition import CardCondition
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
     from kube_rdma.programs.agent.pod_networks.service import NodeNetworks
 
@@ -48,3 +49,4 @@ class AgentDependencies:
     applied: OpenJournal | None = None
     rails: NodeRails = field(default_factory=NodeRails)
     startup: StartupTaint | None = None  # None: the agent touches no taint
+    condition: CardCondition | None = None  # None: the Node object says nothing of cards

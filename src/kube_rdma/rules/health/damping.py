@@ -19,7 +19,7 @@ HOLD = 1.0  # seconds that a card has to stay good after its first return; doubl
 LONGEST_HOLD = 30.0
 WINDOW = 60.0  # seconds after which a return is forgotten, and a card that is gone
 
-_VANISHED = "it is gone: dmesg may say whether its driver or the machine has let it go"
+VANISHED = "it is gone: dmesg may say whether its driver or the machine has let it go"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def assess(before: Mapping[CardId, Health], cards: Sequence[Card], now: float) -
         or remembered[card.id].reported is not present[card.id].reported
     ]
     changes += [
-        HealthChange(name, False, (_VANISHED,)) for name in gone if remembered[name].reported
+        HealthChange(name, False, (VANISHED,)) for name in gone if remembered[name].reported
     ]
     held = (health.good_at for health in present.values() if not health.reported)
     waits = [good_at - now for good_at in held if good_at is not None]

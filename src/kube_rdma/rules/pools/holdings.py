@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from kube_rdma.model.card import CardId
 from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Bind, Offer, PoolSpec, ShareId
+from kube_rdma.model.pool import Bind, Offer, Pool, PoolSpec, ShareId
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import terms
 
@@ -44,6 +44,21 @@ def held_cards(
 def pods_of(held: Mapping[str, Mapping[CardId, tuple[str, ...]]], card: CardId) -> tuple[str, ...]:
     """The pods that hold a card by any resource."""
     return tuple(dict.fromkeys(pod for cards in held.values() for pod in cards.get(card, ())))
+
+
+def pods_with(holdings: Sequence[Holding], resources: Collection[str]) -> tuple[str, ...]:
+    """The pods that hold shares of any of the resources."""
+    by_resource = holders(holdings)
+    return tuple(dict.fromkeys(pod for name in resources for pod in by_resource.get(name, ())))
+
+
+def pooled(pools: Sequence[Pool]) -> dict[CardId, tuple[str, ...]]:
+    """By card the resources of which each share stands for all cards of the pool."""
+    resources: dict[CardId, tuple[str, ...]] = {}
+    for pool in pools:
+        for card in pool.cards if terms(pool.spec).bind is Bind.POOL else ():
+            resources[card.id] = (*resources.get(card.id, ()), pool.spec.resource)
+    return resources
 
 
 def card_of(spec: PoolSpec, share: ShareId) -> CardId | None:

@@ -22,8 +22,9 @@ from kube_rdma import __version__
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.holding import Holding
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.pool import Pool, PoolSpec
+from kube_rdma.model.pool import PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin import log_lines
@@ -36,11 +37,13 @@ from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
 from kube_rdma.programs.agent.node.relevance import CardEvents
 from kube_rdma.programs.agent.virtual_functions import VirtualFunctions
 from kube_rdma.programs.logs import write
-from kube_rdma.rules.health.damping import Health, HealthChange
+from kube_rdma.rules.health.condition import CardsState, condition, looked
+from kube_rdma.rules.health.damping import Health
 from kube_rdma.rules.health.discovery import notes
 from kube_rdma.rules.health.evaluate import NodeFacts, NodeVerdict, evaluate, node_cards
+from kube_rdma.rules.health.membership import Holders
 from kube_rdma.rules.late_binding import early
-from kube_rdma.rules.pools.holdings import held_cards, pods_of
+from kube_rdma.rules.pools.holdings import held_cards, pods_of, pods_with, pooled
 from kube_rdma.rules.pools.pools import offer
 from kube_rdma.rules.pools.selection import asked_uses
 
@@ -88,6 +91,7 @@ class _Reported:
 
     survey: Survey | None = None
     names: Mapping[CardId, str] = field(default_factory=dict)  # of the cards in pools
+    pooled: Mapping[CardId, tuple[str, ...]] = field(default_factory=dict)  # see holdings.pooled
     notices: Notices = field(default_factory=Notices)  # by their event
 
 
@@ -102,6 +106,7 @@ class _Plugin:
         self._handlers = Handlers(doors.kubelet, doors.late, doors.device_infos)
         self._staged = Staged(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
         self._health: Mapping[CardId, Health] = {}
+        self._cards = CardsState()
         self._functions: VirtualFunctions | None = None
         self._reported = _Reported()
         self._relevance = CardEvents()
@@ -131,6 +136,8 @@ class _Plugin:
                     tasks.create_task(self._doors.networks.run(self._doors.late))
                 if self._doors.startup:
                     tasks.create_task(self._doors.startup.run())
+                if self._doors.condition:
+                    tasks.create_task(self._doors.condition.run())
                 deaf = len(announcements) < len(self._doors.kernel.announcements)
                 await self._follow(offers, deaf=deaf)
 
@@ -188,12 +195,12 @@ class _Plugin:
             leaving=self._functions.leaving if self._functions else (),
         )
         verdict = evaluate(facts, self._health, asyncio.get_running_loop().time())
-        self._tell_cards(verdict.assessment.changes, verdict.pools, held)
+        self._tell_cards(verdict, held, holdings or ())
         self._tell_once("pool bound early", early.renumbered(specs, survey.namespace_mode))
         self._tell_sentences(verdict)
         self._health = verdict.assessment.health
         offers.publish(verdict.pools)
-        self._tell_startup(verdict.pools, wanted)
+        self._tell_node(verdict, survey, wanted)
         offered = [card for pool in verdict.pools for card in pool.cards]
         idle = holdings is not None and not any(one.shares for one in holdings)
         await self._doors.rails.see(offered, alone, self._wishes.rails, idle=idle)
@@ -209,21 +216,34 @@ class _Plugin:
         """Take note of the Node object: its label is a wish, its allocatable what has arrived."""
         wanted = self._wishes.specs
         self._wishes.label(node)
+        if self._wishes.specs != wanted:
+            self._doubt()
         if self._doors.startup:
-            if self._wishes.specs != wanted:
-                self._doors.startup.offered(None)
             self._doors.startup.seen(node)
+        if self._doors.condition:
+            self._doors.condition.seen(node)
 
-    def _tell_startup(self, pools: Sequence[Pool], wanted: Sequence[PoolSpec]) -> None:
-        """Tell the startup taint what is offered, or that it is not yet all that is wished for."""
-        if not self._doors.startup:
-            return
+    def _doubt(self) -> None:
+        """Tell that what is offered is not yet all that is wished for."""
+        if self._doors.startup:
+            self._doors.startup.offered(None)
+        if self._doors.condition:
+            self._doors.condition.doubted()
+
+    def _tell_node(self, verdict: NodeVerdict, survey: Survey, wanted: Sequence[PoolSpec]) -> None:
+        """Tell what the Node object is compared with: startup taint and condition."""
+        self._cards = looked(self._cards, verdict, self._staged.specs, survey)
         making = self._functions is not None and self._functions.busy
         if making or wanted != self._wishes.specs:
-            self._doors.startup.offered(None)
+            self._doubt()
             return
-        shares = {pool.spec.resource: sum(s.healthy for s in offer(pool).shares) for pool in pools}
-        self._doors.startup.offered(shares)
+        if self._doors.startup:
+            pools = ((pool.spec.resource, offer(pool).shares) for pool in verdict.pools)
+            self._doors.startup.offered(
+                {name: sum(s.healthy for s in some) for name, some in pools}
+            )
+        if self._doors.condition:
+            self._doors.condition.judged(condition(self._cards))
 
     async def _uses(self, survey: Survey) -> Mapping[str, Use]:
         """What the node uses its cards for; the last answer while the kernel gives none."""
@@ -240,15 +260,14 @@ class _Plugin:
         for note in self._reported.notices.news("note", *notes(survey)):
             log.warning("note", text=note)
 
-    def _tell_cards(
-        self,
-        changes: Sequence[HealthChange],
-        pools: Sequence[Pool],
-        held: Mapping[str, Mapping[CardId, tuple[str, ...]]],
-    ) -> None:
+    def _tell_cards(self, verdict: NodeVerdict, held: Holders, holdings: Sequence[Holding]) -> None:
         """Tell what became of the cards that are in pools or were; others are nobody's news."""
-        names = {card.id: card.name for pool in pools for card in pool.cards}
+        changes = verdict.assessment.changes
+        names = {card.id: card.name for pool in verdict.pools for card in pool.cards}
         before, self._reported.names = self._reported.names, names
+        whole_pools = self._reported.pooled
+        self._reported.pooled = pooled(verdict.pools)
+        whole_pools = {**whole_pools, **self._reported.pooled}
         for change in changes:
             seen_before = change.card in self._health
             name = names.get(change.card) or before.get(change.card)
@@ -262,7 +281,9 @@ class _Plugin:
                 ]
             )
             if seen_before or not change.healthy:
-                self._doors.node.card(change, name, pods_of(held, change.card))
+                of_pools = pods_with(holdings, whole_pools.get(change.card, ()))
+                pods = dict.fromkeys((*pods_of(held, change.card), *of_pools))
+                self._doors.node.card(change, name, tuple(pods))
         reported = {change.card for change in changes}
         write(log_lines.of_cards(before, names, reported) if self._health else ())
 
