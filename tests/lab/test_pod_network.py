@@ -138,7 +138,9 @@ def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
 
 @pytest.mark.slow  # for it asks until it gives up
 @pytest.mark.xfail(
-    raises=Unavailable, strict=True, reason="rdma_resolve_addr fails over Soft-RoCE in a pod"
+    raises=Unavailable,
+    strict=True,
+    reason="RDMA_CM takes the card's own Soft-RoCE device (tests/vm/guest/test_rdma_cm.py)",
 )
 def test_the_pods_connect_by_rdma_cm_over_net1(networks):
     """As the seed's first transcript has it; over the cluster's network the same words fail."""

@@ -28,6 +28,7 @@ from kube_rdma_lab.watchdog import awake
 
 NAME = "the bare machine"
 INSIDE = NODE / "bare"
+NODE_FILES = "config/node-files"  # what users install on a node, which the machine installs too
 # How many boots' time the machine may be silent: Python's start takes two, the longest test ten.
 QUIET_BOOTS = 40
 
@@ -123,7 +124,8 @@ def _died(how: str, last: ReportLine | None, console: Path) -> Unavailable:
 def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.ArchiveEntry]:
     """Return what travels with a run: tests, their names, what starts them, the tree `sources`."""
     entries = [entry for entry in cpio.from_folder(sources) if not stat.S_ISDIR(entry.mode)]
-    for path in ("pyproject.toml", *sorted({test.partition("::")[0] for test in tests})):
+    shipped = sorted(f"{path.relative_to(checkout)}" for path in (checkout / NODE_FILES).iterdir())
+    for path in ("pyproject.toml", *shipped, *sorted({test.partition("::")[0] for test in tests})):
         entries += _with_neighbours(checkout, path)
     entries.append(cpio.file("lab/tests.txt", "".join(f"{test}\n" for test in tests).encode()))
     entries.append(cpio.file("lab/inside.py", (INSIDE / "inside.py").read_bytes()))

@@ -16,7 +16,7 @@ from kube_rdma_lab.build.shell import Shell
 from kube_rdma_lab.build.store import Store
 
 TREE = debian.DebianTree("bookworm", "minbase", (
-    # verbs and cards
+    # verbs and cards; rdma-core brings udev along, which tests/vm/guest/test_udev.py starts
     "rdma-core", "ibverbs-utils", "ibverbs-providers", "perftest", "iproute2", "ethtool",
     "pciutils", "kmod",
     # Kubernetes

@@ -1,0 +1,244 @@
+"""The real agent in the folder of other projects' networks, called by the runtime's own libcni.
+
+The lists are those of tests/data/conflists. Of their plugins the first is the lab's bridge under
+another name, and later ones pass on what came before, as portmap does; kubelet, containerd, libcni,
+the shim and the agent are real. tests/unit/adapters/cni/conf shows the same folders to the rules.
+"""
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE, ConfFile
+from kube_rdma.rules.cni_conf.conflist import ENTRY, unplan
+from kube_rdma.rules.cni_conf.files import plugins, type_of
+from kube_rdma_lab import cluster
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.native import node as native_node
+from kube_rdma_lab.waiting import until
+from kube_rdma_testing.cni import cilium
+
+LISTS = Path(__file__).parents[1] / "data/conflists"
+NETWORKS = (
+    "flannel",
+    "calico",
+    "cilium",
+    "azure",
+    "aws",
+    "terway",
+    "cello",
+    "ovn-kubernetes",
+    "kindnet",
+)
+EXAMPLE, NAMESPACE = scc.examples() / "s3-network", "mlnx-network-operator"
+NODE, FOLDER, BINARIES = "node-1", "/etc/cni/net.d", "/opt/cni/bin"
+OWN = "10-lab.conflist"
+REAL = ("bridge", "portmap", PLUGIN)  # plugins that the node has as they are
+STAND_IN = f"""#!/bin/sh
+type=${{0##*/}} given=$(cat)
+echo "$CNI_COMMAND $CNI_CONTAINERID $type $given" >> /run/stand-in.calls
+[ "$type" = "$(cat /run/stand-in.first)" ] && exec {BINARIES}/bridge < /run/stand-in.json
+[ "$CNI_COMMAND" = ADD ] || exit 0
+echo "$given" | awk '{{
+  text = substr($0, index($0, "\\"prevResult\\":") + 13)
+  for (i = 1; i <= length(text); i++) {{
+    deep += (substr(text, i, 1) == "{{") - (substr(text, i, 1) == "}}")
+    if (!deep) {{ print substr(text, 1, i); exit }}
+  }}
+}}'
+"""
+# Runs in the lab's namespaces, and sees the node's folder by its first process.
+CILIUM = """
+import asyncio, pathlib, sys
+from kube_rdma_testing.cni.cilium import FakeCilium
+
+async def main():
+    agent, seen = FakeCilium(pathlib.Path(sys.argv[1])), 0
+    running = asyncio.create_task(agent.run())
+    while not running.done():
+        await agent.until(seen + 1)
+        seen = agent.undone
+        print(seen, flush=True)
+
+asyncio.run(main())
+"""
+REFUSALS = ("events.events.k8s.io", "-A", "--field-selector=reason=NetworkConfigurationRefused")
+HELM_VALUE = "--set cni.exclusive=false"
+PLAIN, ADDRESS = "plain", "192.168.115.7"
+ASKING = {"k8s.v1.cni.cncf.io/networks": PLAIN}
+
+
+@pytest.fixture(scope="module")
+def lab(native):
+    """Native nodes with the agent and the controller of seed S3 and a network of plain macvlan."""
+    scc.install_kinds(native)
+    cluster.label_cards(native)
+    ipam = {"type": "static", "addresses": [{"address": f"{ADDRESS}/24"}]}
+    config = {"cniVersion": "1.0.0", "type": "macvlan", "master": "eth0", "ipam": ipam}
+    definition = {
+        "apiVersion": "k8s.cni.cncf.io/v1",
+        "kind": "NetworkAttachmentDefinition",
+        "metadata": {"name": PLAIN, "namespace": "default"},
+        "spec": {"config": json.dumps(config)},
+    }
+    cluster.apply(native, definition)
+    files = [word for name in ("agent", "controller") for word in ("-f", f"{EXAMPLE}/{name}.yaml")]
+    cluster.kubectl(native, "apply", *files)
+    cluster.rollout(native, "rdma-shared-dp-ds", NAMESPACE)
+    cluster.wait(
+        native, "-n", NAMESPACE, "deployment/kube-rdma-controller", "--for=condition=Available"
+    )
+    cluster.until_on_node(native, NODE, f"grep -q {PLUGIN} {FOLDER}/{OWN}")
+    yield native
+    cluster.kubectl(native, "delete", *files, "--cascade=foreground")
+    cluster.kubectl(native, "delete", "network-attachment-definitions", PLAIN)
+
+
+def node(lab, script):
+    return cluster.shell(lab, NODE, script)
+
+
+def put(lab, path, text, mode=644):
+    """Write a file of the node, in one step."""
+    script = f"cat > {path}~ && chmod {mode} {path}~ && mv {path}~ {path}"
+    words = lab.on_node(NODE, "sh", "-c", script)
+    subprocess.run(words, input=text, text=True, check=True)
+
+
+@contextmanager
+def folder(lab, name):
+    """The node's network is that of a folder of LISTS; yields its files."""
+    files = [ConfFile(path.name, path.read_text()) for path in sorted((LISTS / name).iterdir())]
+    default = json.loads(files[0].text)
+    types = [type_of(plugin) for plugin in plugins(default)]
+    for kind in {*types} - {*REAL}:
+        put(lab, f"{BINARIES}/{kind}", STAND_IN, 755)
+    bridge = json.loads(node(lab, f"cat {FOLDER}/{OWN}"))["plugins"][0]
+    version = {"cniVersion": default["cniVersion"], "name": "lab"}
+    put(lab, "/run/stand-in.json", json.dumps({**bridge, **version}))
+    put(lab, "/run/stand-in.first", types[0])
+    node(lab, f"mv {FOLDER}/{OWN} /run/{OWN}; rm -f /run/stand-in.calls")
+    try:
+        for file in files:
+            put(lab, f"{FOLDER}/{file.name}", file.text)
+        yield tuple(files)
+    finally:
+        node(lab, f"rm -rf {FOLDER}/*; mv /run/{OWN} {FOLDER}/{OWN}")
+        node(lab, f"cd {BINARIES} && rm -f {' '.join({*types} - {*REAL})}")
+
+
+@contextmanager
+def pod(lab, name, **annotations):
+    """A Ready pod on the node, while it is needed; yields it as it is when it is Ready."""
+    container = {
+        "name": "c",
+        "image": "kube-rdma.io/lab/verbs:1",
+        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
+    }
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"nodeName": NODE, "containers": [container]},
+    }
+    cluster.apply(lab, document)
+    try:
+        cluster.ready(lab, name)
+        yield cluster.get(lab, f"pod/{name}")
+    finally:
+        cluster.kubectl(lab, "delete", "pod", name, "--grace-period=1", "--ignore-not-found")
+
+
+def calls(lab):
+    """What libcni gave to the stand-ins: verb, container, type and configuration."""
+    lines = node(lab, "touch /run/stand-in.calls; cat /run/stand-in.calls").splitlines()
+    split = [line.split(" ", 3) for line in lines]
+    return [(verb, container, kind, json.loads(given)) for verb, container, kind, given in split]
+
+
+def shown(lab):
+    """The node's files of configuration."""
+    names = node(lab, f"ls {FOLDER}").split()
+    return tuple(ConfFile(name, node(lab, f"cat {FOLDER}/{name}")) for name in names)
+
+
+@contextmanager
+def exclusive(lab, log):
+    """Cilium's agent with cni.exclusive=true on the node; yields how often it has undone things."""
+    first = native_node.first_process(lab.home, lab.node(NODE))
+    mortal = ("setpriv", "--pdeathsig", "KILL", "--")  # the program ends with nsenter
+    words = [*lab.enter(), *mortal, sys.executable, "-c", CILIUM, f"/proc/{first}/root{FOLDER}"]
+    with log.open("w") as out, subprocess.Popen(words, stdout=out) as agent:
+        try:
+            yield lambda: len(log.read_text().splitlines())
+        finally:
+            agent.kill()
+
+
+def refusals(lab):
+    """What the agent told of the node's configuration, with how often."""
+    told = [event for event in cluster.get(lab, *REFUSALS)["items"] if HELM_VALUE in event["note"]]
+    return [(event["note"], event.get("series", {}).get("count", 1)) for event in told]
+
+
+def test_an_exclusive_cilium_costs_no_running_and_no_plain_pod(lab, tmp_path):
+    """It takes every entry out again; the agent says once what to set, and leaves pods alone.
+
+    First of the file: with each owner that rewrites its list, the agent waits longer.
+    """
+    with folder(lab, "cilium") as before, pod(lab, "running", **ASKING) as running:
+        node(lab, f"printf '{{}}' > {FOLDER}/99-other.conf")
+        cluster.kubectl(lab, "delete", *REFUSALS)
+        with exclusive(lab, tmp_path / "undone") as undone:
+            until(lab, "the agent's words on cni.exclusive", lambda: refusals(lab))
+            tries = undone()
+            until(lab, "one try more, which is no news", lambda: undone() > tries)
+            ((note, times),) = refusals(lab)
+            assert (note.startswith(f"{cilium.FILE}: Cilium"), times) == (True, 1)
+            with pod(lab, "asks-meanwhile", **ASKING) as asks, pod(lab, "plain") as plain:
+                assert plain["status"]["podIP"]
+                for one in (running, asks):
+                    now = cluster.get(lab, f"pod/{one['metadata']['name']}")
+                    assert now["metadata"]["uid"] == one["metadata"]["uid"]
+                    assert now["status"]["phase"] == "Running"
+                    assert "deletionTimestamp" not in now["metadata"]
+            assert before[0].name in (names := node(lab, f"ls {FOLDER}").split())
+            assert f"99-other.conf{SET_ASIDE}" in names
+        put(lab, f"{FOLDER}/{cilium.FILE}", cilium.LIST + "\n")
+        cluster.until_on_node(lab, NODE, f"grep -q '\"{PLUGIN}\"' {FOLDER}/{cilium.FILE}")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_libcni_calls_the_chain_in_a_network_of_another_project(lab, name):
+    """The entry goes in last, a pod gets its network through it, and what is taken out is exact."""
+    with folder(lab, name) as before:
+        listed = plugins(json.loads(before[0].text))
+        kinds = [type_of(plugin) for plugin in listed]
+        cluster.until_on_node(lab, NODE, f"grep -qs '\"{PLUGIN}\"' {FOLDER}/*")
+        after = shown(lab)
+        assert plugins(json.loads(after[0].text)) == [*listed, ENTRY]
+
+        def attached():
+            """Again where containerd has not read the folder yet."""
+            with pod(lab, "asking", **ASKING):
+                seen = calls(lab)
+                return seen and cluster.kubectl(
+                    lab, "exec", "asking", "--", "ip", "-d", "addr", "show", "dev", "net1"
+                )
+
+        assert "macvlan" in (text := until(lab, f"a pod by the list of {name}", attached))
+        assert f"inet {ADDRESS}/24" in text
+        added = [call for call in calls(lab) if call[0] == "ADD"]
+        mine = [call for call in added if call[1] == added[-1][1]]
+        assert [kind for _, _, kind, _ in mine] == [kind for kind in kinds if kind not in REAL]
+        for _, _, kind, given in mine:
+            (plugin,) = [one for one in listed if type_of(one) == kind]
+            kept = {**plugin, "name": json.loads(before[0].text)["name"]}  # libcni puts the list's
+            assert {key: given.get(key) for key in kept} == kept
+        undone = unplan(after)
+        left = {file.name: file for file in (*after, *undone.writes)}
+        assert tuple(left[key] for key in left if key not in undone.removes) == before
