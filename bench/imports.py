@@ -62,9 +62,14 @@ def _nowhere() -> object:
     }
 
 
+def _environment() -> dict[str, str]:
+    """With compiled files, as an image has them; a process without would measure the compiler."""
+    return {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def modules(argv: Sequence[str]) -> frozenset[str]:
     """The modules that a command imports, Python's own first ones among them."""
-    env = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    env = {**_environment(), "PYTHONPROFILEIMPORTTIME": "1"}
     ended = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     lines = [line for line in ended.stderr.splitlines() if line.startswith(_IMPORT)]
     return frozenset(line.rpartition("|")[2].strip() for line in lines)
@@ -72,7 +77,8 @@ def modules(argv: Sequence[str]) -> frozenset[str]:
 
 def cpu_seconds(argv: Sequence[str]) -> float:
     """What the processors spend on one process."""
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    none = subprocess.DEVNULL
+    with subprocess.Popen(argv, env=_environment(), stdout=none, stderr=none) as process:
         _, _, used = os.wait4(process.pid, 0)
         process.returncode = 0
     return used.ru_utime + used.ru_stime

@@ -1,10 +1,11 @@
 """What benchmarks run elsewhere is what they say it is, and what it told is read."""
 
 import json
+import sys
 
 import pytest
 
-from bench import attach_inside, attach_vm
+from bench import attach_inside, attach_vm, imports
 from bench.allocate import MODULES
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab.bare import InnerOutcome, InnerResult
@@ -49,3 +50,12 @@ def test_the_figures_are_medians_of_what_the_rounds_recorded():
 def test_a_machine_that_measured_nothing_says_why(result):
     with pytest.raises(Unavailable, match=result.text if result else "did not begin"):
         attach_vm.rounds("test_nic", result)
+
+
+def test_programs_are_measured_with_compiled_files(monkeypatch, tmp_path):
+    """Whatever the environment of the bench says: else it is the compiler that is measured."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tmp_path / "measured.py").write_text("")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import measured"
+    imports.cpu_seconds([sys.executable, "-c", code])
+    assert list((tmp_path / "__pycache__").iterdir())

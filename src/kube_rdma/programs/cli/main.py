@@ -6,6 +6,7 @@ Subcommands of other packages (the lab) join by the entry point group ``kube_rdm
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from typing import TYPE_CHECKING
@@ -23,6 +24,10 @@ EXIT_CODES: tuple[tuple[type[KubeRdmaError], int], ...] = (
     (Unavailable, 4),
     (Broken, 5),
 )
+
+# Objects made between two looks for garbage. Modules, classes and functions stay for good: at
+# Python's 700 some percent of a start look through them (docs/decisions/0033-starting.md).
+GARBAGE_AFTER = 10_000
 
 # name -> (module, attribute, one line for --help). Importing a module costs; listing must not.
 COMMANDS = {
@@ -95,6 +100,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command and turn a KubeRdmaError into one sentence and its exit code."""
+    gc.set_threshold(GARBAGE_AFTER)
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
