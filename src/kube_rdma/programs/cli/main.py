@@ -26,7 +26,7 @@ EXIT_CODES: tuple[tuple[type[KubeRdmaError], int], ...] = (
 )
 
 # Objects made between two looks for garbage. Modules, classes and functions stay for good: at
-# Python's 700 a tenth of a start went into looking through them (docs/decisions/0033-starting.md).
+# Python's 700 some percent of a start look through them (docs/decisions/0033-starting.md).
 GARBAGE_AFTER = 10_000
 
 # name -> (module, attribute, one line for --help). Importing a module costs; listing must not.
