@@ -82,8 +82,11 @@ class _Claim(IntEnum):
     MADE = 2
 
 
-def _nothing(_: Block | None) -> Bits:
-    return NONE
+def _just(bits: Bits) -> Callable[[Block | None], Bits]:
+    return lambda _: bits
+
+
+_NOTHING = _just(NONE)
 
 
 def enter(desk: IpamAgentState) -> Talk[None]:
@@ -226,7 +229,7 @@ def write(
     desk: IpamAgentState,
     cell: Cell,
     *,
-    claim: Callable[[Block | None], Bits] = _nothing,
+    claim: Callable[[Block | None], Bits] = _NOTHING,
     give: Bits = NONE,
 ) -> Talk[bool]:
     """Write one cell until a write surely succeeds; False: it is busy, or stays in doubt.
@@ -300,7 +303,7 @@ def _claim(desk: IpamAgentState, short: Short, *, ahead: bool) -> Talk[_Claim]:
             block = desk.blocks.get(cell)
             if bit & held(block) & ~holds_of(block, desk.state.node):
                 continue
-            done = yield from write(desk, cell, claim=lambda _, bit=bit: bit)
+            done = yield from write(desk, cell, claim=_just(bit))
             result = max(result, _Claim.MADE if done else _Claim.LOST)
             continue
         count = lack.count
