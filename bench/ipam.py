@@ -51,6 +51,7 @@ class Run:
     pods: int  # of each node
     nics: int = 1
     range: tuple[tuple[str, str], ...] = tuple(WIDE.items())
+    floor: int = 0  # pods for each write of a block, by ipam_floor in place of kube-rdma's nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class Result:
     seconds: float
     times: tuple[float, ...]  # of each request, sorted, in ms
     writes: int
+    cpu_seconds: float  # of all nodes
     duplicates: int
     refusals: int  # requests that were made again
     memory: float  # MiB of one process
@@ -88,19 +90,23 @@ def measure(context: Context) -> tuple[Figure, ...]:
         one_client = run(lab, Run("c1", 1, 1000))
         eight_clients = run(lab, Run("c8", 8, 250))
         many = run(lab, Run("c32", 32, 200))
+        every = max(1, round(1 / max(many.writes_per_address, 0.005)))
+        floor = run(lab, Run("floor", 32, 200, floor=every))
         pods = run(lab, Run("pods", 100, 10, nics=8))
         few = (("subnet", "10.0.0.0/24"), ("start", "10.0.0.1"), ("end", "10.0.0.250"))
         exact = run(lab, Run("exact", 25, 10, range=few))
+        enough = (("subnet", "10.0.0.0/16"), ("start", "10.0.0.1"), ("end", "10.0.3.235"))
+        thousand = run(lab, Run("thousand", 100, 10, range=enough))
         small = run(lab, Run("small", 1, 200, range=(("subnet", "10.0.0.0/24"),)))
         large = run(lab, Run("large", 1, 200))
     return (
         *headline(many, load),
+        *beside(many, floor),
         *figures("clients_1", one_client),
         *figures("clients_8", eight_clients),
         *figures("pods_8_nics", pods),
-        *figures("exact_fit", exact),
-        Figure("exact_fit_seconds", exact.seconds, "s", "", "250 pods, 250 addresses, 25 nodes"),
-        Figure("exact_fit_refusals", exact.refusals, "", "", "waited 5 s, were asked again"),
+        *exact_fit("exact_fit", exact, "", "250 pods, 250 addresses, 25 nodes"),
+        *exact_fit("exact_fit_1000", thousand, "≤ 10", "1000 pods, 1000 addresses, 100 nodes"),
         Figure("size_24_p50_ms", small.at(0.5), "ms", "", "a pool of 254 addresses"),
         Figure("size_10_p50_ms", large.at(0.5), "ms", "as a /24", "one of 4 million"),
         Figure(
@@ -133,6 +139,26 @@ def headline(result: Result, load: str) -> tuple[Figure, ...]:
             f"{PEER_WRITES / max(result.writes_per_address, 1e-9):.0f} times less",
         ),
         Figure("duplicates", result.duplicates, "", "0"),
+    )
+
+
+def beside(result: Result, floor: Result) -> tuple[Figure, ...]:
+    """The same requests to API server and disk without rules, in the same run."""
+    note = f"p50 {floor.at(0.5):.1f} ms, {floor.writes_per_address:.3f} writes per address"
+    ratio = result.at(0.99) / floor.at(0.99)
+    cpu = result.cpu_seconds / floor.cpu_seconds
+    return (
+        Figure("floor_p99_ms", floor.at(0.99), "ms", "", note),
+        Figure("p99_to_floor", ratio, "×", "≤ 2", f"CPU of the nodes: {cpu:.1f} ×"),
+    )
+
+
+def exact_fit(name: str, result: Result, goal: str, note: str) -> tuple[Figure, ...]:
+    """A pool that has just enough."""
+    return (
+        *figures(name, result),
+        Figure(f"{name}_seconds", result.seconds, "s", goal, note),
+        Figure(f"{name}_refusals", result.refusals, "", "0", "waited 5 s, were asked again"),
     )
 
 
@@ -203,6 +229,7 @@ def result(parts: Sequence[dict[str, Any]], written: int) -> Result:
         max(part["end"] for part in parts) - min(part["begin"] for part in parts),
         tuple(sorted(pod["seconds"] * 1000 for pod in pods)),
         written,
+        sum(part["cpu_seconds"] for part in parts),
         len(given) - len(set(given)),
         sum(pod["refusals"] for pod in pods),
         parts[0]["max_rss_kib"] / 1024,
@@ -215,9 +242,12 @@ def client(
 ) -> Iterator[subprocess.Popen[str]]:
     """A process with some nodes, in the lab's network."""
     words = ["--pool", load.name, "--pods", str(load.pods), "--nics", str(load.nics)]
+    module = "kube_rdma.programs.ipam.client"
+    if load.floor:
+        module, words = "bench.ipam_floor", [*words[:4], "--every", str(load.floor)]
     command = [
         *("nsenter", f"--target={lab.state.pid}", "--net", "--", sys.executable),
-        *("-m", "kube_rdma.programs.ipam.client", *words),
+        *("-m", module, *words),
         *("--kubeconfig", f"{lab.home}/pki/admin.kubeconfig", "--journals", str(journals)),
         *names,
     ]

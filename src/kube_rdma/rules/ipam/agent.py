@@ -8,14 +8,17 @@ and from the blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from enum import IntEnum
+from functools import partial
 from itertools import chain
 
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ip import (
     Ask,
     Bits,
+    Block,
     Board,
     Cell,
     ContainerId,
@@ -23,7 +26,19 @@ from kube_rdma.model.ip import (
     NodeLease,
     PoolName,
 )
-from kube_rdma.rules.ipam.blocks import choose, confirmed, held, holds_of, last_of, plan, unsettled
+from kube_rdma.rules.ipam.blocks import (
+    choose,
+    confirmed,
+    forgettable,
+    forgotten,
+    free_of,
+    held,
+    holds_of,
+    last_of,
+    plan,
+    portion,
+    unsettled,
+)
 from kube_rdma.rules.ipam.borrowing import gifts, is_posted, is_wanted, posted, surplus
 from kube_rdma.rules.ipam.cells import NONE, Zone, cell_of, mask
 from kube_rdma.rules.ipam.effects import (
@@ -57,6 +72,21 @@ from kube_rdma.rules.ipam.node_state import (
 
 _TRIES = 4  # of one write, before its cell is left in doubt for the next tick
 _MOMENT = 0.2  # seconds between two looks at a pool that is full
+
+
+class _Claim(IntEnum):
+    """How a claim ended: nothing was free, others were first, it was made."""
+
+    NONE = 0
+    LOST = 1
+    MADE = 2
+
+
+def _just(bits: Bits) -> Callable[[Block | None], Bits]:
+    return lambda _: bits
+
+
+_NOTHING = _just(NONE)
 
 
 def enter(desk: IpamAgentState) -> Talk[None]:
@@ -134,10 +164,13 @@ def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
         if now >= deadline:
             wish, deadline = _less(desk, request, answer, now), now + desk.timing.patience
         ahead = request.container not in desk.lacking
-        if not (yield from _claim(desk, answer, ahead=ahead)):
-            desk.lacking[request.container] = answer.lacks
-            yield from _post(desk, {lack.zone.pool for lack in answer.lacks})
-            yield Pause(_MOMENT)
+        match (yield from _claim(desk, answer, ahead=ahead)):
+            case _Claim.NONE:
+                desk.lacking[request.container] = answer.lacks
+                yield from _post(desk, {lack.zone.pool for lack in answer.lacks})
+                yield Pause(_MOMENT)
+            case _Claim.LOST:
+                yield Pause(_MOMENT)
         now = yield Clock()
 
 
@@ -172,12 +205,15 @@ def tick(desk: IpamAgentState) -> Talk[None]:
     for pool, board in tuple(desk.boards.items()):
         if not desk.lacking and is_posted(board, desk.state.node):
             yield from _post(desk, [pool])
-        for cell, bits in gifts(desk.state, board, desk.catalog.get(pool, ()), bool(desk.lacking)):
-            yield from write(desk, cell, give=bits)
+        if _gifts(desk, pool, board):  # all who have some see the want: the first gift is enough
+            yield Pause(_MOMENT)
+            for cell, bits in _gifts(desk, pool, desk.boards.get(pool, board)):
+                yield from write(desk, cell, give=bits)
     for zone in _used_zones(desk):
         if is_wanted(desk.boards.get(zone.pool), desk.state.node):
             continue
-        if spare(desk.state, zone) < zone.block_size // 2:
+        is_low = spare(desk.state, zone) < zone.block_size // 2
+        if is_low and portion(desk.state, desk.blocks, zone) >= zone.block_size:
             yield from _stock(desk, zone, zone.block_size)
         for cell, bits in surplus(desk.state, zone):
             yield from write(desk, cell, give=bits)
@@ -189,18 +225,33 @@ def settle(desk: IpamAgentState) -> Talk[None]:
         yield from write(desk, cell)
 
 
-def write(desk: IpamAgentState, cell: Cell, *, add: Bits = NONE, give: Bits = NONE) -> Talk[bool]:
-    """Write one cell until a write surely succeeds; False: it is busy, or stays in doubt."""
+def write(
+    desk: IpamAgentState,
+    cell: Cell,
+    *,
+    claim: Callable[[Block | None], Bits] = _NOTHING,
+    give: Bits = NONE,
+) -> Talk[bool]:
+    """Write one cell until a write surely succeeds; False: it is busy, or stays in doubt.
+
+    `claim` says which addresses to take of a block as it was just read; others may have been first.
+    """
     if cell in desk.busy:
         return False
     desk.busy.add(cell)
     try:
         for attempt in range(_TRIES):
             hold = desk.state.holds.get(cell)
+            if attempt > 1:  # many want this cell: who tries again at once only adds to the queue
+                yield Pause(_MOMENT)
             if attempt or (hold and hold.doubt):
                 block = yield ReadBlock(cell)
                 desk.saw(cell, block)
             term = desk.state.term
+            add = claim(desk.blocks.get(cell))
+            if attempt and not add and forgettable(desk.state, cell, desk.blocks.get(cell)):
+                desk.state = forgotten(desk.state, cell)
+                return False
             desk.state, written = plan(desk.state, cell, desk.blocks.get(cell), add=add, give=give)
             block = yield WriteBlock(written)
             if block is None:
@@ -242,9 +293,9 @@ def _less(desk: IpamAgentState, request: Ask, short: Short, now: float) -> Ask:
     return request
 
 
-def _claim(desk: IpamAgentState, short: Short, *, ahead: bool) -> Talk[bool]:
-    """Claim what is lacking, and some more for the next; True when a claim was made."""
-    claimed = False
+def _claim(desk: IpamAgentState, short: Short, *, ahead: bool) -> Talk[_Claim]:
+    """Claim what is lacking, and some more for the next."""
+    result = _Claim.NONE
     for lack in short.lacks:
         zone = lack.zone
         if lack.address:
@@ -252,21 +303,31 @@ def _claim(desk: IpamAgentState, short: Short, *, ahead: bool) -> Talk[bool]:
             block = desk.blocks.get(cell)
             if bit & held(block) & ~holds_of(block, desk.state.node):
                 continue
-            claimed |= yield from write(desk, cell, add=bit)
+            done = yield from write(desk, cell, claim=_just(bit))
+            result = max(result, _Claim.MADE if done else _Claim.LOST)
             continue
         count = lack.count
         if ahead and not is_wanted(desk.boards.get(zone.pool), desk.state.node):
-            count = max(count, zone.block_size)
-        claimed |= yield from _stock(desk, zone, count)
-    return claimed
+            count = max(count, portion(desk.state, desk.blocks, zone))
+        stocked = yield from _stock(desk, zone, count)
+        result = max(result, stocked)
+    return result
 
 
-def _stock(desk: IpamAgentState, zone: Zone, count: int) -> Talk[bool]:
+def _stock(desk: IpamAgentState, zone: Zone, count: int) -> Talk[_Claim]:
     """Claim up to `count` addresses of the zone."""
-    claimed = False
+    result = _Claim.NONE
     for cell, bits in choose(desk.state, desk.blocks, zone, count):
-        claimed |= yield from write(desk, cell, add=bits)
-    return claimed
+        claim = partial(free_of, zone=zone, cell=cell, count=bits.bit_count())
+        done = yield from write(desk, cell, claim=claim)
+        result = max(result, _Claim.MADE if done else _Claim.LOST)
+    return result
+
+
+def _gifts(desk: IpamAgentState, pool: PoolName, board: Board) -> tuple[tuple[Cell, Bits], ...]:
+    """What to give back now for the wants on a board."""
+    pool_zones = desk.catalog.get(pool, ())
+    return gifts(desk.state, board, pool_zones, bool(desk.lacking), desk.blocks)
 
 
 def _retire(desk: IpamAgentState, container: ContainerId) -> Talk[None]:

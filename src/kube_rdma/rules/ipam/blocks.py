@@ -17,6 +17,8 @@ from kube_rdma.model.ip import CELL, Address, Bits, Block, Cell, CellHolding, No
 from kube_rdma.rules.ipam.cells import NONE, Zone, cell_at, cell_of, lowest, mask, start
 from kube_rdma.rules.ipam.node_state import Hold, NodeAddressState
 
+_ROOMY = 256  # blocks: as many nodes may begin at the same time, before they see each other
+_FIRST = 4  # addresses that a node claims first in a smaller pool; then twice what it uses
 _Tenants = Mapping[int, Owner | None]  # who lives at which place of a cell; None: not sticky
 
 Blocks = Mapping[Cell, Block]
@@ -89,6 +91,20 @@ def confirmed(state: NodeAddressState, block: Block) -> NodeAddressState:
     return replace(state, holds=holds)
 
 
+def forgettable(state: NodeAddressState, cell: Cell, block: Block | None) -> bool:
+    """A claim failed where the node has nothing, and the block as just read says so too.
+
+    Nothing is granted there, so nothing has to be settled; a late claim shows up as a holding.
+    """
+    hold = state.holds.get(cell, Hold())
+    return not (hold.mine | hold.used | hold.leaving | holds_of(block, state.node))
+
+
+def forgotten(state: NodeAddressState, cell: Cell) -> NodeAddressState:
+    """The state without the cell."""
+    return replace(state, holds={key: hold for key, hold in state.holds.items() if key != cell})
+
+
 def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[Cell, ...]:
     """Cells to write again: in doubt, or seen to be otherwise than this node believes."""
     owned = {cell for cell, block in blocks.items() if holds_of(block, state.node)}
@@ -112,6 +128,40 @@ def choose(
     return _walk(state, blocks, zone, count, pins=False) or _walk(
         state, blocks, zone, count, pins=True
     )
+
+
+def free_of(block: Block | None, zone: Zone, cell: Cell, count: int) -> Bits:
+    """Up to `count` addresses of the cell that nobody holds, of those nobody's last ones first."""
+    free = mask(zone, cell) & ~held(block)
+    fresh = free & ~pinned(block)
+    return lowest(fresh or free, count)
+
+
+def vacancy(blocks: Blocks, zone: Zone) -> tuple[int, int]:
+    """How many addresses of the zone nobody holds, and how many nodes hold some."""
+    taken, nodes = 0, set()
+    for cell, block in blocks.items():
+        if block.holdings and (given := mask(zone, cell)):
+            for holding in block.holdings:
+                if bits := holding.bits & given:
+                    taken += bits.bit_count()
+                    nodes.add(holding.node)
+    return zone.size - taken, len(nodes)
+
+
+def portion(state: NodeAddressState, blocks: Blocks, zone: Zone) -> int:
+    """How many addresses the node may claim ahead, the block size at most.
+
+    Nobody knows how many nodes will ask. So of what is left a node takes half of an even share, and
+    where many nodes at once could empty the pool with a block each, it begins small. The last
+    addresses of a pool are claimed singly, and none has to be given back.
+    """
+    vacant, nodes = vacancy(blocks, zone)
+    share = min(zone.block_size, vacant // (2 * max(nodes, 1)))
+    if vacant >= _ROOMY * zone.block_size:
+        return share
+    used = sum((hold.used & mask(zone, cell)).bit_count() for cell, hold in state.holds.items())
+    return min(share, max(_FIRST, 2 * used))
 
 
 def last_of(blocks: Blocks, zone: Zone, owner: Owner) -> tuple[Address, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kube_rdma.model.ip import Address, Bits, Board, Cell, NodeName, Want
+from kube_rdma.rules.ipam.blocks import Blocks, vacancy
 from kube_rdma.rules.ipam.cells import Zone, cell_of, lowest, mask, zones_for
 from kube_rdma.rules.ipam.grant import Lack
 from kube_rdma.rules.ipam.node_state import NodeAddressState, spare
@@ -43,10 +44,14 @@ def is_wanted(board: Board | None, node: NodeName) -> bool:
 
 
 def gifts(
-    state: NodeAddressState, board: Board, pool: tuple[Zone, ...], waiting: bool
+    state: NodeAddressState, board: Board, pool: tuple[Zone, ...], waiting: bool, blocks: Blocks
 ) -> tuple[tuple[Cell, Bits], ...]:
-    """What to give back for the wants; a node that is `waiting` itself serves those before it."""
+    """What to give back for the wants; a node that is `waiting` itself serves those before it.
+
+    What nobody holds by now serves them first: all see each want, and one gift for it is enough.
+    """
     given: dict[Cell, int] = {}
+    vacant: dict[tuple[int, int | None], int] = {}
     for want in board.wants:
         if want.node == state.node:
             if waiting:
@@ -54,7 +59,14 @@ def gifts(
             continue
         for zone in zones_for(pool, want.rail):
             if zone.family == want.family:
-                _give(state, given, zone, want.count, want.address)
+                count, key = want.count, (zone.family, zone.rail)
+                if want.address is None:
+                    if key not in vacant:
+                        vacant[key] = vacancy(blocks, zone)[0]
+                    served = min(count, vacant[key])
+                    vacant[key] -= served
+                    count -= served
+                _give(state, given, zone, count, want.address)
     return tuple((cell, Bits(bits)) for cell, bits in given.items())
 
 

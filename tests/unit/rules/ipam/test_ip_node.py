@@ -6,8 +6,18 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.ip import Ask, Block, Cell, CellHolding, Family, IPPool, IPRange, NicAsk
-from kube_rdma.rules.ipam.blocks import choose, confirmed, held, holds_of, plan, unsettled
+from kube_rdma.model.ip import Ask, Block, Cell, CellHolding, Family, IPPool, IPRange, NicAsk, Pin
+from kube_rdma.rules.ipam.blocks import (
+    choose,
+    confirmed,
+    forgettable,
+    free_of,
+    held,
+    holds_of,
+    plan,
+    portion,
+    unsettled,
+)
 from kube_rdma.rules.ipam.cells import zones
 from kube_rdma.rules.ipam.grant import Granted, Short, ask
 from kube_rdma.rules.ipam.node_state import (
@@ -192,3 +202,39 @@ def test_a_claim_in_a_huge_pool_looks_at_few_cells():
         full = {cell: Block(cell, (CellHolding("n2", 2**64 - 1),))}
         ((other, _),) = choose(NodeAddressState("n1"), full, zone, 16)
         assert other != cell
+
+
+def test_a_node_claims_ahead_what_the_pool_has_for_each():
+    """All of a block in a wide pool, little at first in a small one, nothing of the last ones."""
+    (wide,) = zones(IPPool("p", (IPRange(ip_network("10.0.0.0/10")),)))
+    assert portion(NodeAddressState("n1"), {}, wide) == wide.block_size
+    (small,) = CATALOG["p"]
+    assert portion(NodeAddressState("n1"), {}, small) == 4
+    held_by = {
+        CELL0: Block(CELL0, tuple(CellHolding(f"n{n}", 0b111111 << 6 * n) for n in range(1, 9)))
+    }
+    assert portion(NodeAddressState("n1"), held_by, small) == 0
+    state = holding(0b1111110)[0]
+    for number in range(4):
+        state, _ = granted(state, request(f"c{number}"))
+    assert portion(state, {}, small) == 8
+
+
+def test_a_claim_takes_what_is_free_by_now():
+    """Where another node was first, others of the same cell do as well; old pins come last."""
+    (zone,) = CATALOG["p"]
+    assert free_of(None, zone, CELL0, 2) == 0b110
+    taken = Block(CELL0, (CellHolding("n2", 0b110),), (Pin("ns/db-0/net1", 3),))
+    assert free_of(taken, zone, CELL0, 2) == 0b110000
+    last = Block(CELL0, (CellHolding("n2", 2**64 - 1 - 0b1000),), taken.pins)
+    assert free_of(last, zone, CELL0, 2) == 0b1000
+
+
+def test_a_doubt_is_forgotten_only_where_the_node_has_nothing():
+    """Neither by what it believes, nor by what the block says."""
+    doubted, _ = plan(NodeAddressState("n1"), CELL0, None, add=0b110)
+    assert forgettable(doubted, CELL0, Block(CELL0, (CellHolding("n2", 0b110),)))
+    assert not forgettable(doubted, CELL0, Block(CELL0, (CellHolding("n1", 0b110),)))
+    state, block = holding(0b110)
+    leaving, _ = plan(state, CELL0, block, give=0b110)
+    assert not forgettable(leaving, CELL0, Block(CELL0, ()))

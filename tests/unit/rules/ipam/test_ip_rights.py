@@ -40,6 +40,7 @@ from kube_rdma.rules.ipam.reclaim import (
 TIMING = Timing(contact=600.0, margin=60.0, patience=5.0)
 MINE = NodeLease("n1", "journal", "boot-2")
 CELL0 = Cell("default", Family.V4, int(ip_address("10.0.0.0")))
+FULL = {CELL0: Block(CELL0, (CellHolding("n1", 2**64 - 1),))}
 ZONES = zones(IPPool("p", (IPRange(ip_network("10.0.0.0/26")),), block_size=4))
 
 
@@ -147,13 +148,23 @@ def want(node="n2", count=2, address=None):
 def test_a_node_gives_what_is_wanted_and_spare():
     """No more than wanted, just the address that is wanted; a waiting node serves those before."""
     held = state(0b11110)
-    assert gifts(held, Board("p", (want(),)), ZONES, False) == ((CELL0, 0b110),)
+    assert gifts(held, Board("p", (want(),)), ZONES, False, FULL) == ((CELL0, 0b110),)
     only = want(count=1, address=ip_address("10.0.0.4"))
-    assert gifts(held, Board("p", (only,)), ZONES, False) == ((CELL0, 0b10000),)
+    assert gifts(held, Board("p", (only,)), ZONES, False, FULL) == ((CELL0, 0b10000),)
     late = Board("p", (want("n1"), want()))
-    assert gifts(held, late, ZONES, True) == ()
-    assert gifts(held, late, ZONES, False) == ((CELL0, 0b110),)
-    assert gifts(held, Board("p", (replace(want(), family=Family.V6),)), ZONES, False) == ()
+    assert gifts(held, late, ZONES, True, FULL) == ()
+    assert gifts(held, late, ZONES, False, FULL) == ((CELL0, 0b110),)
+    assert gifts(held, Board("p", (replace(want(), family=Family.V6),)), ZONES, False, FULL) == ()
+
+
+def test_what_nobody_holds_serves_wants_first():
+    """Each node that has spare addresses sees a want; what others gave back is not given twice."""
+    held = state(0b11110)
+    taken = 2**64 - 1 - 0b11110
+    for vacant, given in ((0, 0b1110), (1 << 8, 0b110), (3 << 8, 0b10), (7 << 8, 0)):
+        block = Block(CELL0, (CellHolding("n1", 0b11110), CellHolding("n3", taken & ~vacant)))
+        gift = gifts(held, Board("p", (want(), want(count=1))), ZONES, False, {CELL0: block})
+        assert gift == (((CELL0, given),) if given else ())
 
 
 def test_wants_keep_their_place():

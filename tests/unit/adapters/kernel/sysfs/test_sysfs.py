@@ -265,3 +265,21 @@ def test_a_device_that_is_a_pod_s_alone_has_its_device_nodes(tmp_path):
         one.path for one in before.char_devices
     )
     assert read_devices(tmp_path, ["gone"])[0] == ()
+
+
+def test_a_folder_that_goes_while_it_is_looked_for_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel then shows its path as deleted, which is no place and no fault."""
+    (tmp_path / "card").mkdir()
+    opened = os.open
+
+    def open_and_remove(path: str, flags: int) -> int:
+        descriptor = opened(path, flags)
+        (tmp_path / "card").rmdir()
+        return descriptor
+
+    tree = SysfsTree(tmp_path)
+    monkeypatch.setattr(os, "open", open_and_remove)
+    assert tree.place("card") is None
+    assert tree.faults == []

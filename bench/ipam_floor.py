@@ -1,0 +1,156 @@
+"""`python -m bench.ipam_floor`: the same requests as nodes that give addresses, without any rule.
+
+What an address costs at least: a record that is on the disk, and for every so many of them a write
+of a block; leases, watches and processes are as of kube_rdma.programs.ipam.client, whose words this
+program shares. Nothing is decided and nothing is shared: each node has a block of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, IpamObjects
+from kube_rdma.adapters.cluster.kinds import ObjectKind
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.ip import (
+    CELL,
+    Bits,
+    Block,
+    BootId,
+    Cell,
+    CellHolding,
+    Family,
+    JournalId,
+    NetworkName,
+    NodeLease,
+    NodeName,
+)
+
+_NAMESPACE = "default"
+_WATCHED: tuple[ObjectKind[Any, Any], ...] = (IP_POOL, IP_BLOCK)
+
+
+@dataclass(slots=True)
+class Node:
+    """One node's part: where it writes."""
+
+    name: str
+    door: IpamObjects
+    block: Block
+    folder: Path
+
+    async def record(self, number: int) -> None:
+        """Write one record as the journal does: a file with fsync, its name, the folder's fsync."""
+        await asyncio.to_thread(self._record, number)
+
+    async def write(self) -> None:
+        """Write the block again."""
+        wish = replace(self.block, edition=self.block.edition + 1)
+        written = await self.door.write_block(wish)
+        if written is None:
+            raise Unavailable(f"the write of {self.block.cell.name} failed")
+        self.block = written
+
+    def _record(self, number: int) -> None:
+        temporary, path = self.folder / "new", self.folder / str(number)
+        with temporary.open("w") as file:
+            file.write("x" * 300)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+        folder = os.open(self.folder, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+
+
+@click.command()
+@click.argument("nodes", nargs=-1, required=True)
+@click.option("--pool", required=True, help="The network of the blocks.")
+@click.option("--pods", type=int, required=True, help="Of each node.")
+@click.option("--every", type=int, required=True, help="Pods for each write of a block.")
+@click.option("--journals", type=click.Path(path_type=Path), required=True)
+@click.option("--kubeconfig", type=click.Path(path_type=Path), required=True)
+def main(nodes: tuple[str, ...], **load: Any) -> None:
+    """Let NODES send their requests, all at once."""
+    asyncio.run(_run(nodes, load))
+
+
+async def _run(nodes: tuple[str, ...], load: dict[str, Any]) -> None:
+    async with AsyncExitStack() as stack:
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        ready, watching = [], []
+        for name in nodes:
+            cluster = await stack.enter_async_context(connect(load["kubeconfig"]))
+            ready.append(await _node(name, cluster, load))
+            watching += [tasks.create_task(_watch(cluster, kind)) for kind in _WATCHED]
+        click.echo("ready")
+        await asyncio.to_thread(sys.stdin.readline)
+        begin, work = time.monotonic(), time.process_time()
+        every = [_load(node, load["pods"], load["every"]) for node in ready]
+        pods = await asyncio.gather(*every)
+        document = {
+            "begin": begin,
+            "end": time.monotonic(),
+            "cpu_seconds": time.process_time() - work,
+            "max_rss_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+            "pods": [pod for part in pods for pod in part],
+        }
+        click.echo(json.dumps(document))
+        await asyncio.to_thread(sys.stdin.readline)
+        for task in watching:
+            task.cancel()
+
+
+async def _node(name: str, cluster: Cluster, load: dict[str, Any]) -> Node:
+    door = IpamObjects(cluster, _NAMESPACE)
+    number = int(name.rpartition("-")[2])
+    cell = Cell(NetworkName(load["pool"]), Family.V4, int(ip_address("10.0.0.0")) + CELL * number)
+    await door.write_lease(NodeLease(NodeName(name), JournalId(name), BootId(name)))
+    holding = CellHolding(NodeName(name), Bits((1 << CELL) - 2))
+    node = Node(name, door, Block(cell, (holding,)), load["journals"] / name)
+    node.folder.mkdir()
+    await node.write()
+    return node
+
+
+async def _watch(cluster: Cluster, kind: ObjectKind[Any, Any]) -> None:
+    async with aclosing(cluster.watch(kind)) as notices:
+        async for _ in notices:
+            pass
+
+
+async def _load(node: Node, pods: int, every: int) -> list[dict[str, Any]]:
+    """All of a node's requests; writes go beside them, as a node's stock is claimed ahead."""
+    times = []
+    async with asyncio.TaskGroup() as tasks:
+        writing: asyncio.Task[None] | None = None
+        for number in range(pods):
+            begin = time.monotonic()
+            await node.record(number)
+            times.append(time.monotonic() - begin)
+            if number % every == 0:
+                if writing:
+                    await writing
+                writing = tasks.create_task(node.write())
+    return [
+        {"addresses": [f"{node.name}/{number}"], "seconds": seconds, "refusals": 0}
+        for number, seconds in enumerate(times)
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Many nodes that want addresses at the same time, in a time of their own.
+
+The product's generators run as the program runs them (programs/ipam/node, runner): each pod's
+request after the one before, ticks between them, watches that bring news to everybody. The API
+server answers one request after the other, so whoever plans on what it read races with others.
+Nothing is lost here; what this shows is how many requests a rush costs, and who waits for whom.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.ip import Ask, IPPool, NicAsk, NodeLease, Timing
+from kube_rdma.rules.ipam import agent as serve
+from kube_rdma.rules.ipam import effects as talk
+from kube_rdma.rules.ipam.cells import zones
+from kube_rdma.rules.ipam.node_state import load
+
+from .store import Store
+
+_SERVICE = 0.001  # the API server's work on a request, in seconds
+_WAY = 0.001  # to it, from it, and of its news
+_FSYNC = 0.001
+_SPREAD = 0.1  # as runner._SPREAD
+_LEAST = 0.05  # between two ticks of a node, as programs/ipam/node
+_COUNTED = ("WriteBlock", "WriteBoard")
+_READS = (talk.ReadBlock, talk.ReadLease, talk.ReadBoard, talk.ListBlocks)
+
+
+class Crowd:
+    """Nodes, their API server, and the time."""
+
+    def __init__(self, nodes: int, pool: IPPool) -> None:
+        self.random = Random(1)  # noqa: S311 - spreads load
+        self.store = Store(self.random)
+        self.now = 0.0
+        self.requests: Counter[str] = Counter()
+        self.refusals = 0
+        self._idle_at = 0.0
+        self._order, self._events = count(), []
+        self.members = [Member(f"n{number}", self, pool) for number in range(nodes)]
+
+    def at(self, seconds: float, then: Callable[[], None]) -> None:
+        """Call `then` after so many seconds."""
+        heappush(self._events, (self.now + seconds, next(self._order), then))
+
+    def serve(self, pods: int, until: float) -> None:
+        """Let every node ask for `pods` addresses, one after the other; at most so long."""
+        for member in self.members:
+            member.rush(pods)
+        while self._events and any(m.waits for m in self.members) and self.now < until:
+            self.now, _, then = heappop(self._events)
+            then()
+
+    @property
+    def writes(self) -> int:
+        """Of blocks and boards, those too that lost against another."""
+        return sum(n for kind, n in self.requests.items() if kind.startswith(_COUNTED))
+
+    def ask(self, act: talk.Act, answer: Callable[[object], None]) -> None:
+        """A request of a node: it waits for its turn at the server."""
+        self._idle_at = max(self.now + _WAY, self._idle_at) + _SERVICE
+
+        def served() -> None:
+            result = self.store.ask(act, False, 0.0)
+            kind = type(act).__name__
+            self.requests[kind if result or isinstance(act, _READS) else f"{kind} lost"] += 1
+            self.at(_WAY, lambda: answer(result))
+            if result and isinstance(act, talk.WriteBlock | talk.WriteBoard):
+                self.at(_WAY, lambda: self._tell(result))
+
+        self.at(self._idle_at - self.now, served)
+
+    def _tell(self, news: object) -> None:
+        for member in self.members:
+            member.hear(news)
+
+
+class Member:
+    """A node's agent."""
+
+    def __init__(self, name: str, crowd: Crowd, pool: IPPool) -> None:
+        self.crowd, self.pool, self.waits = crowd, pool, True
+        self.given: list[str] = []
+        self.desk = talk.IpamAgentState(
+            NodeLease(name, f"journal-{name}", f"boot-{name}"),
+            load(name, (), 0.0),
+            Timing(),
+            {pool.name: zones(pool)},
+        )
+        self._pauses: list[Callable[[], None]] = []
+        self._ticking = self._low = False
+
+    def rush(self, pods: int) -> None:
+        """Enter, then ask for so many addresses."""
+        self._run(serve.enter(self.desk), lambda _: self._next(pods))
+
+    def hear(self, news: object) -> None:
+        """What the watches bring; old news come too."""
+        if hasattr(news, "cell"):
+            self.desk.saw(news.cell, news)
+        else:
+            self.desk.boards = {**self.desk.boards, news.pool: news}
+            self._tick_soon()
+        self._wake()
+
+    def _next(self, pods: int) -> None:
+        if len(self.given) == pods:
+            self.waits = False
+            self._tick_soon()
+            return
+        container = f"{self.desk.state.node}-{len(self.given)}"
+        ask = Ask(container, f"uid-{container}", (NicAsk("net1", self.pool.name),))
+
+        def answered(result: object) -> None:
+            if isinstance(result, KubeRdmaError):
+                self.crowd.refusals += 1
+                self.crowd.at(0.2, lambda: self._next(pods))
+                return
+            self.given += [str(lease.address) for lease in result.leases]
+            self._tick_soon()
+            self._wake()
+            self._next(pods)
+
+        self._run(serve.add(self.desk, ask), answered)
+
+    def _tick_soon(self) -> None:
+        if self._ticking:
+            self._low = True
+            return
+        self._ticking, self._low = True, False
+
+        def over(_: object) -> None:
+            def again() -> None:
+                self._ticking = False
+                if self._low:
+                    self._tick_soon()
+                else:
+                    self.crowd.at(1.0, self._tick_soon)
+
+            self.crowd.at(_LEAST, again)
+
+        self._run(serve.tick(self.desk), over)
+
+    def _wake(self) -> None:
+        pauses, self._pauses = self._pauses, []
+        for go_on in pauses:
+            self.crowd.at(self.crowd.random.uniform(0, _SPREAD), go_on)
+
+    def _run(self, task: talk.Talk, done: Callable[[object], None]) -> None:
+        def go_on(answer: object) -> None:
+            try:
+                act = task.send(answer)
+            except StopIteration as stop:
+                done(stop.value)
+                return
+            except KubeRdmaError as error:
+                done(error)
+                return
+            match act:
+                case talk.Clock():
+                    go_on(self.crowd.now)
+                case talk.Put() | talk.Remove():
+                    self.crowd.at(_FSYNC, lambda: go_on(None))
+                case talk.Pause(seconds):
+                    self._pause(seconds, lambda: go_on(None))
+                case _:
+                    self.crowd.ask(act, go_on)
+
+        go_on(None)
+
+    def _pause(self, seconds: float, go_on: Callable[[], None]) -> None:
+        over = False
+
+        def once() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                go_on()
+
+        self._pauses.append(once)
+        self.crowd.at(seconds, once)
