@@ -11,6 +11,8 @@ PYTEST := .venv/bin/python -m pytest
 # What needs no lab, on every core. A file's tests stay with one worker: they share fixtures, and some
 # a name on this machine. Folders of tests that passed go at once.
 UNIT := $(PYTEST) -n auto --dist loadfile -o tmp_path_retention_policy=failed
+# The folders of all tests with the mark `lab` (tests/conftest.py): to read the others takes seconds.
+LAB := $(PYTEST) tests/lab tests/vm
 
 help: ## list these words
 	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -24,13 +26,13 @@ demo: ready ## boot the lab, install kube-rdma, run the SCC example, end with a 
 test: ready ## every test but the slow ones: first what needs no lab, then one lab for all others
 	@export KUBE_RDMA_TIMES=$$(mktemp); failed=0; \
 	$(UNIT) -m "not slow and not lab" || failed=1; \
-	$(PYTEST) -m "not slow and lab" || failed=1; \
+	$(LAB) -m "not slow and lab" || failed=1; \
 	rm $$KUBE_RDMA_TIMES; exit $$failed
 
 test-all: ready ## the slow tests too, then the same in a new Debian that holds only git, make and python3
 	@export KUBE_RDMA_TIMES=$$(mktemp); failed=0; \
 	$(UNIT) -m "not lab" || failed=1; \
-	$(PYTEST) -m lab || failed=1; \
+	$(LAB) -m lab || failed=1; \
 	rm $$KUBE_RDMA_TIMES; exit $$failed
 	@tools/fresh-root --full
 

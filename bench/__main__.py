@@ -12,6 +12,7 @@ from bench import (
     attach,
     attach_vm,
     bandwidth,
+    beside,
     devices,
     events,
     imports,
@@ -26,8 +27,8 @@ from bench.context import Context
 from bench.figures import as_json, as_table
 from kube_rdma.model.errors import KubeRdmaError
 
-# Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam` a lab of its own, `lab`
-# the one that the later ones use.
+# Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam` a lab of its own,
+# `beside` one for each of two checkouts, `lab` the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "imports": imports,
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "overload": overload,
     "attach-vm": attach_vm,
     "ipam": ipam,
+    "beside": beside,
     "lab": lab,
     "agent": agent,
     "modes": modes,

@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,16 +62,16 @@ def busy_loop() -> Iterator[None]:
 def measure(lab: Lab) -> tuple[Figure, ...]:
     """Measure a lab that holds seed S2's agent and pods: at rest, then with seed S3 installed."""
     scc.remove_pods(lab)
-    agent = _at_rest(lab, "agent")
+    agent = at_rest(_machines(lab), "agent")
     install_network(lab)
-    network = _at_rest(lab, "s3")
+    network = at_rest(_machines(lab), "s3")
     plain = [_plain_pod_seconds(lab) for _ in range(PODS)]
     networked = [_network_pod_seconds(lab) for _ in range(PODS)]
     return (
         *agent,
         *network,
-        Figure("pod_seconds", statistics.median(plain), "s", note=_spread(plain)),
-        Figure("network_pod_seconds", statistics.median(networked), "s", note=_spread(networked)),
+        Figure("pod_seconds", statistics.median(plain), "s", note=spread(plain)),
+        Figure("network_pod_seconds", statistics.median(networked), "s", note=spread(networked)),
     )
 
 
@@ -86,9 +86,12 @@ def install_network(lab: Lab) -> None:
     cluster.kubectl(lab, "apply", "-f", f"{folder}/rdma-net-ipam.yaml")
 
 
-def _at_rest(lab: Lab, state: str) -> tuple[Figure, ...]:
-    """Return the share of one processor that each node takes."""
-    pids = {node.name: machine_pid(lab, node.name) for node in lab.topology.machines}
+def _machines(lab: Lab) -> Mapping[str, int]:
+    return {node.name: machine_pid(lab.state.pid, node.name) for node in lab.topology.machines}
+
+
+def at_rest(pids: Mapping[str, int], state: str) -> tuple[Figure, ...]:
+    """Return the share of one processor that each of these machines takes, by its node."""
     time.sleep(SETTLE_SECONDS)
     before = {name: cpu_seconds(pid) for name, pid in pids.items()}
     begin = time.monotonic()
@@ -105,9 +108,8 @@ def _at_rest(lab: Lab, state: str) -> tuple[Figure, ...]:
     )
 
 
-def machine_pid(lab: Lab, node: str) -> int:
+def machine_pid(supervisor: int, node: str) -> int:
     """Return the process of a node's machine: the supervisor's child that has the node's name."""
-    supervisor = lab.state.pid
     children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
     for child in children:
         words = Path(f"/proc/{child}/cmdline").read_text().split("\0")
@@ -141,5 +143,6 @@ def _network_pod_seconds(lab: Lab) -> float:
     return seconds
 
 
-def _spread(seconds: list[float]) -> str:
+def spread(seconds: Sequence[float]) -> str:
+    """Return how far runs lay apart, for a figure's note."""
     return f"{min(seconds):.1f} to {max(seconds):.1f} in {len(seconds)} runs"

@@ -22,6 +22,8 @@ settings.load_profile("kube-rdma")
 # For `make check`, which people run all the time; `make test` tries all.
 settings.register_profile("quick", settings.get_profile("kube-rdma"), max_examples=25)
 
+HERE = Path(__file__).parent
+LABS = ("lab", "vm")
 MEMORY = Path("/dev/shm")  # tempfile makes the folders in it
 ROOM = 2 << 30  # a whole run leaves 300 MB, in 100,000 files
 
@@ -44,6 +46,15 @@ if "TMPDIR" not in os.environ and has_room(MEMORY):
 def pytest_xdist_auto_num_workers():
     """More workers than processors, because many tests wait for a moment."""
     return len(os.sched_getaffinity(0)) * 3 // 2
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Refuse the mark `lab` outside of the folders that `make test` looks for it in."""
+    for item in items:
+        inside = any(HERE / name in item.path.parents for name in LABS)
+        if item.get_closest_marker("lab") and not inside:
+            raise pytest.UsageError(f"{item.nodeid}: `lab` is for tests in {' and '.join(LABS)}")
 
 
 def pytest_report_header():

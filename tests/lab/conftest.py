@@ -5,6 +5,7 @@ A test asks for `native` unless it needs verbs, virtual functions or the guest's
 
 import contextlib
 import os
+from enum import IntEnum
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,16 @@ from tests.documents.shell import Shell
 
 NAME = "test"
 NATIVE_NAME = "test-native"
+MACHINES = {"lab", "machine"}  # the fixtures of tests that boot some
+
+
+class Place(IntEnum):
+    """What tests run on, in the order of a run."""
+
+    WITHOUT_LAB = 0
+    NATIVE = 1
+    BARE = 2
+    MACHINES = 3
 
 
 def pytest_collection_modifyitems(items):
@@ -28,15 +39,24 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.lab)
-    # Native nodes come first, before machines want the processors. The documents are followed on a
-    # fresh lab; what other files need is installed behind them.
-    items.sort(
-        key=lambda item: (
-            here in item.path.parents,
-            "native" not in getattr(item, "fixturenames", ()),  # a test of the bare VM has none
-            item.path.name != "test_documents.py",
-        )
-    )
+    items.sort(key=order)
+
+
+def order(item):
+    """Where a test has its place in a run, the smallest first.
+
+    Native nodes come before machines, which want all processors. The bare VM (tests/vm) runs beside
+    native nodes; its results are asked for behind them. The documents are followed on a fresh lab;
+    what other files need is installed behind them.
+    """
+    if item.get_closest_marker("lab") is None:
+        place = Place.WITHOUT_LAB
+    elif Path(__file__).parent not in item.path.parents:
+        place = Place.BARE
+    else:
+        names = set(item.fixturenames)
+        place = Place.MACHINES if "native" not in names and names & MACHINES else Place.NATIVE
+    return place, item.path.name != "test_documents.py"
 
 
 def able(topology):
@@ -73,18 +93,26 @@ def up(name, topology, command, variable):
 
 
 @pytest.fixture(scope="session")
-def lab():
+def before_machines():
+    """What ends when machines boot, for `order` has put the tests that need it before theirs."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def lab(before_machines):
     """Two machines; KUBE_RDMA_TEST_LAB=NAME takes a running lab instead."""
+    before_machines.close()
     with up(NAME, "two-nodes", "kube-rdma lab up", "KUBE_RDMA_TEST_LAB") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def native():
+def native(before_machines):
     """Two native nodes with eight recorded cards each; KUBE_RDMA_TEST_NATIVE=NAME as above."""
     command = "kube-rdma lab up --topology native"
-    with up(NATIVE_NAME, "native", command, "KUBE_RDMA_TEST_NATIVE") as running:
-        yield running
+    running = up(NATIVE_NAME, "native", command, "KUBE_RDMA_TEST_NATIVE")
+    return before_machines.enter_context(running)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
+from tests.kit.pods import sleeping_pod
 
 # Whose agents have rights at the API server, by the folder of the example.
 NAMESPACES = {
@@ -57,14 +58,9 @@ def lab(native):
 
 def holder(node):
     """A pod with the agent's service account on a node."""
-    container = {
-        "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
-        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-    }
-    spec = {"nodeName": node, "serviceAccountName": "kube-rdma-agent", "containers": [container]}
-    metadata = {"name": f"agent-of-{node}", "namespace": OWN}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    return sleeping_pod(
+        f"agent-of-{node}", namespace=OWN, nodeName=node, serviceAccountName="kube-rdma-agent"
+    )
 
 
 def delete(lab, folder):

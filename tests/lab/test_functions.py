@@ -12,6 +12,7 @@ import yaml
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
+from tests.kit.pods import sleeping_pod
 
 pytestmark = pytest.mark.slow  # the kernel's part runs in the bare VM every time
 NODE = "node-2"
@@ -139,20 +140,11 @@ def test_functions_that_are_lost_are_made_again_with_the_same_addresses(maker):
     assert functions(maker) == before
 
 
-def test_another_number_is_made_when_no_pod_holds_a_function(maker, tmp_path):
+def test_another_number_is_made_when_no_pod_holds_a_function(maker):
     wish_for(maker, 7)
     wait_for(maker, 7)
-    container = {
-        "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
-        "command": ["sleep", "3600"],
-        "resources": {"limits": {RESOURCE: 1}},
-    }
-    spec = {"nodeName": NODE, "terminationGracePeriodSeconds": 0, "containers": [container]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "holds-vf"}, "spec": spec}
-    path = tmp_path / "pod.json"
-    path.write_text(json.dumps(pod))
-    cluster.kubectl(maker, "apply", "-f", str(path))
+    pod = sleeping_pod("holds-vf", limits={RESOURCE: 1}, nodeName=NODE)
+    cluster.apply(maker, pod)
     try:
         cluster.ready(maker, "holds-vf")
         wish_for(maker, 2)

@@ -12,6 +12,7 @@ import pytest
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
+from tests.kit.pods import sleeping_pod
 
 EXAMPLE = scc.examples() / "s3-network" / "agent.yaml"
 NAMESPACE, DAEMONSET = "mlnx-network-operator", "rdma-shared-dp-ds"
@@ -52,14 +53,7 @@ def start(networks):
 
     def run(name, **annotations):
         names.append(name)
-        container = {
-            "name": "main",
-            "image": "kube-rdma.io/lab/verbs:1",
-            "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-        }
-        metadata = {"name": name, "annotations": annotations}
-        spec = {"nodeName": NODE, "restartPolicy": "Never", "containers": [container]}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        pod = sleeping_pod(name, annotations=annotations, nodeName=NODE, restartPolicy="Never")
         cluster.apply(networks, pod)
 
     yield run

@@ -14,6 +14,7 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.build import go
 from kube_rdma_lab.build.parts import open_store
 from kube_rdma_lab.demo import scc
+from tests.kit.pods import sleeping_pod
 
 EXAMPLE = scc.examples() / "s3-network" / "agent.yaml"
 NAMESPACE = "mlnx-network-operator"
@@ -92,24 +93,16 @@ def network(name, config):
     return "k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", name, spec
 
 
-def apply(lab, version, kind, name, spec, annotations=()):
-    metadata = {"name": name, "annotations": dict(annotations)}
-    found = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
-    argv = lab.kubectl("apply", "-f", "-")
-    subprocess.run(argv, input=json.dumps(found).encode(), check=True)
+def apply(lab, version, kind, name, spec):
+    document = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    cluster.apply(lab, document)
 
 
 def start(lab, name, shares=0):
     """A pod of PODS on node-1, Ready."""
-    container = {
-        "name": "main",
-        "image": "kube-rdma.io/lab/verbs:1",
-        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-        "resources": {"limits": {RESOURCE: str(shares)} if shares else {}},
-    }
-    spec = {"nodeName": NODE, "containers": [container]}
+    limits = {RESOURCE: str(shares)} if shares else {}
     asked = {"k8s.v1.cni.cncf.io/networks": PODS[name]}
-    apply(lab, "v1", "Pod", name, spec, asked)
+    cluster.apply(lab, sleeping_pod(name, limits=limits, annotations=asked, nodeName=NODE))
     cluster.ready(lab, name)
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
+from tests.kit.pods import sleeping_pod
 
 from .conftest import able, up
 
@@ -108,18 +109,7 @@ def network(older):
 @contextmanager
 def pod(lab, name, limits=None, **annotations):
     """A Ready pod on the node, while it is needed."""
-    container = {
-        "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
-        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-        "resources": {"limits": limits or {}},
-    }
-    document = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {"nodeName": NODE, "containers": [container]},
-    }
+    document = sleeping_pod(name, limits=limits, annotations=annotations, nodeName=NODE)
     cluster.apply(lab, document)
     try:
         cluster.ready(lab, name)

@@ -16,6 +16,7 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import Endpoint, measure, measure_by_cm
 from kube_rdma_lab.waiting import until
+from tests.kit.pods import sleeping_pod
 
 EXAMPLE = scc.examples() / "s3-network"
 NAMESPACE = "mlnx-network-operator"
@@ -208,14 +209,8 @@ def definition(name):
 
 def plain_pod(name, node):
     """A pod with the network of its name and without a share."""
-    container = {
-        "name": "main",
-        "image": "kube-rdma.io/lab/verbs:1",
-        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-    }
-    metadata = {"name": name, "annotations": {"k8s.v1.cni.cncf.io/networks": name}}
-    spec = {"nodeName": node, "restartPolicy": "Never", "containers": [container]}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    asked = {"k8s.v1.cni.cncf.io/networks": name}
+    return sleeping_pod(name, annotations=asked, nodeName=node, restartPolicy="Never")
 
 
 @pytest.fixture(scope="module")

@@ -1,33 +1,20 @@
 """A node that is rebooted with pods on it: nothing of ours is lost, nothing leaks."""
 
-import json
-
 import pytest
 
 from kube_rdma_lab import cluster
 from kube_rdma_lab.waiting import until
+from tests.kit.pods import sleeping_pod
 
 NODE = "node-2"
 RESOURCE = "vke.volcengine.com/rdma"
 LABEL = "vke.node.rdma.mode"
 
 
-def pod(name):
-    """A bare pod that holds a late-bound card."""
-    container = {
-        "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
-        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-        "resources": {"limits": {RESOURCE: 1}},
-    }
-    spec = {"nodeName": NODE, "containers": [container], "terminationGracePeriodSeconds": 1}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-
-
-def start(lab, tmp_path, name):
-    path = tmp_path / f"{name}.json"
-    path.write_text(json.dumps(pod(name)))
-    cluster.kubectl(lab, "apply", "-f", str(path))
+def start(lab, name):
+    """A bare pod that holds a late-bound card, Ready."""
+    pod = sleeping_pod(name, limits={RESOURCE: 1}, nodeName=NODE, terminationGracePeriodSeconds=1)
+    cluster.apply(lab, pod)
     cluster.ready(lab, name)
 
 
@@ -40,12 +27,12 @@ def boot_id(lab):
 
 
 @pytest.mark.slow
-def test_a_reboot_loses_nothing_and_leaks_nothing(vke, tmp_path):
+def test_a_reboot_loses_nothing_and_leaks_nothing(vke):
     """The kubelet may fail a bare pod that it starts before the plugin is back; new pods run."""
     cluster.kubectl(vke, "label", "node", NODE, f"{LABEL}=shared", "--overwrite")
     try:
         cluster.wait_for_resource(vke, RESOURCE, 2, node=NODE)
-        start(vke, tmp_path, "before-reboot")
+        start(vke, "before-reboot")
         before = boot_id(vke)
         cluster.shell(vke, NODE, "(sleep 1; busybox reboot -f) >/dev/null 2>&1 &")
         until(vke, "another boot of the node", lambda: boot_id(vke) not in {"", before})
@@ -55,8 +42,8 @@ def test_a_reboot_loses_nothing_and_leaks_nothing(vke, tmp_path):
         if status["phase"] == "Failed":
             assert status["reason"] == "UnexpectedAdmissionError"
             cluster.kubectl(vke, "delete", "pod", "before-reboot")
-            start(vke, tmp_path, "first")
-        start(vke, tmp_path, "after-reboot")  # both cards can be given away again
+            start(vke, "first")
+        start(vke, "after-reboot")  # both cards can be given away again
         files = cluster.shell(vke, NODE, "ls", "/var/run/cdi").split()
         assert len([file for file in files if file.startswith("kube-rdma-")]) == 2
     finally:

@@ -12,6 +12,7 @@ import yaml
 
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
+from tests.kit.pods import sleeping_pod
 
 pytestmark = pytest.mark.slow  # the kernel's part runs in the bare VM every time
 NODE = "node-2"
@@ -23,7 +24,6 @@ MAC = "02:00:00:00:66:01"
 IPAM = {"type": "static", "addresses": [{"address": "192.168.66.7/24"}]}
 SETTINGS = {"vlan": 66, "vlanQoS": 3, "spoofchk": "off", "trust": "on"}
 NETWORK = {"cniVersion": "1.0.0", "type": "sriov", "ipam": IPAM, **SETTINGS}
-COMMAND = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
 
 
 def agent():
@@ -44,19 +44,15 @@ def definition(name, config):
 
 
 def pod(name, **ask):
-    container = {
-        "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
-        "command": COMMAND,
-        "resources": {"limits": {RESOURCE: 1}},
-    }
+    """A pod with a function and the network on it; `ask` for more than its name."""
     asked = json.dumps([{"name": "tagged", **ask}])
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": {"k8s.v1.cni.cncf.io/networks": asked}},
-        "spec": {"restartPolicy": "Never", "nodeName": NODE, "containers": [container]},
-    }
+    return sleeping_pod(
+        name,
+        limits={RESOURCE: 1},
+        annotations={"k8s.v1.cni.cncf.io/networks": asked},
+        restartPolicy="Never",
+        nodeName=NODE,
+    )
 
 
 @pytest.fixture(scope="module")

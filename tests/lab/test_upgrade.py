@@ -21,6 +21,7 @@ from kube_rdma_lab.build.product import REFERENCE
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.printer import Printer
 from kube_rdma_lab.waiting import until
+from tests.kit.pods import sleeping_pod
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,15 +129,14 @@ def definition(name):
 
 
 def start(lab, name):
-    container = {
-        "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
-        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
-        "resources": {"limits": {SHARED: 1, FUNCTIONS: 1}},
-    }
-    metadata = {"name": name, "annotations": {"k8s.v1.cni.cncf.io/networks": ",".join(NETWORKS)}}
-    spec = {"nodeName": NODE, "terminationGracePeriodSeconds": 1, "containers": [container]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    """A pod with both networks, Ready."""
+    pod = sleeping_pod(
+        name,
+        limits={SHARED: 1, FUNCTIONS: 1},
+        annotations={"k8s.v1.cni.cncf.io/networks": ",".join(NETWORKS)},
+        nodeName=NODE,
+        terminationGracePeriodSeconds=1,
+    )
     cluster.apply(lab, pod)
     cluster.ready(lab, name)
 

@@ -3,7 +3,6 @@
 The real kubelet and API server; the cards are recorded, eight per node.
 """
 
-import json
 from contextlib import contextmanager
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.native.replay import Replay
+from tests.kit.pods import sleeping_pod
 
 RESOURCE = "vke.volcengine.com/rdma"
 LABEL = "vke.node.rdma.mode"
@@ -65,24 +65,12 @@ def events(lab, reason):
 
 
 @contextmanager
-def pod(lab, tmp_path, name, **spec):
+def pod(lab, name, **spec):
     """A pod on the node that holds one share; removed at the end."""
-    container = {
-        "name": "c",
-        "image": "kube-rdma.io/lab/verbs:1",
-        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],  # ends when asked
-        "resources": {"limits": {RESOURCE: "1"} | spec.pop("limits", {})},
-    }
-    document = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": spec.pop("annotations", {})},
-        "spec": {"nodeName": NODE, "containers": [container], "terminationGracePeriodSeconds": 1}
-        | spec,
-    }
-    path = tmp_path / f"{name}.json"
-    path.write_text(json.dumps(document))
-    cluster.kubectl(lab, "apply", "-f", str(path))
+    limits = {RESOURCE: "1"} | spec.pop("limits", {})
+    annotations = spec.pop("annotations", {})
+    spec = {"nodeName": NODE, "terminationGracePeriodSeconds": 1} | spec
+    cluster.apply(lab, sleeping_pod(name, limits=limits, annotations=annotations, **spec))
     try:
         yield name
     finally:
@@ -102,12 +90,12 @@ def test_a_label_alone_makes_the_resource(vke, mode, count):
     wait_for(vke, count)
 
 
-def test_devices_are_bound_late_and_are_exactly_those_of_the_card(vke, tmp_path):
+def test_devices_are_bound_late_and_are_exactly_those_of_the_card(vke):
     """CDI is proven on this runtime, so the container gets its devices by a file of its own."""
     label(vke, "shared")
     wait_for(vke, CARDS)
     assert "devices are given at Allocate" not in agent_log(vke)
-    with pod(vke, tmp_path, "late") as name:
+    with pod(vke, "late") as name:
         ready(vke, name)
         nodes = cluster.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband").split()
         assert len([node for node in nodes if node.startswith("uverbs")]) == 1
@@ -116,20 +104,20 @@ def test_devices_are_bound_late_and_are_exactly_those_of_the_card(vke, tmp_path)
         assert "kube-rdma-start-" in listed
 
 
-def test_a_pod_that_asks_for_a_network_waits_for_it_and_says_why(vke, tmp_path):
+def test_a_pod_that_asks_for_a_network_waits_for_it_and_says_why(vke):
     """Fail closed, with a sentence in the pod's event: its sandbox is not made."""
     label(vke, "shared")
     wait_for(vke, CARDS)
     annotations = {"k8s.v1.cni.cncf.io/networks": "rdma"}
-    with pod(vke, tmp_path, "waiting", annotations=annotations) as name:
+    with pod(vke, "waiting", annotations=annotations) as name:
         cluster.until_event(vke, "FailedCreatePodSandBox", "there is no network default/rdma")
         assert cluster.get(vke, f"pod/{name}")["status"]["phase"] == "Pending"
 
 
-def test_a_change_of_mode_waits_for_a_pod(vke, tmp_path):
+def test_a_change_of_mode_waits_for_a_pod(vke):
     label(vke, "shared")
     wait_for(vke, CARDS)
-    with pod(vke, tmp_path, "holds") as name:
+    with pod(vke, "holds") as name:
         ready(vke, name)
         label(vke, "shared-multi")
         assert f"default/{name}" in cluster.until_event(vke, "ModeChangePending")
@@ -171,13 +159,13 @@ def notes_of(lab, kind, name, reason):
     return [note for one, note in about if (one["kind"], one["name"]) == (kind, name)]
 
 
-def test_a_card_that_fails_is_seen_by_its_job_and_on_its_node(vke, tmp_path):
+def test_a_card_that_fails_is_seen_by_its_job_and_on_its_node(vke):
     """In the pod's own status, as its Event and in the node's condition; then all is well again."""
     label(vke, "shared")
     wait_for(vke, CARDS)
     well = ("True", f"{CARDS} of {CARDS} cards can be used")
     waiting.until(vke, "a condition of the node", lambda: node_says(vke) == well)
-    with pod(vke, tmp_path, "job") as name:
+    with pod(vke, "job") as name:
         ready(vke, name)
         share, health = card_status(vke, name)
         assert health == "Healthy"
@@ -207,11 +195,11 @@ def test_a_card_that_fails_is_seen_by_its_job_and_on_its_node(vke, tmp_path):
     waiting.until(vke, "no condition of a node without cards", lambda: node_says(vke) is None)
 
 
-def test_a_kubelet_killed_at_once_gets_everything_again(vke, tmp_path):
+def test_a_kubelet_killed_at_once_gets_everything_again(vke):
     """SIGKILL leaves its socket behind; what pods hold is still known afterwards."""
     label(vke, "shared")
     wait_for(vke, CARDS)
-    with pod(vke, tmp_path, "outlives") as name:
+    with pod(vke, "outlives") as name:
         ready(vke, name)
         before = agent_log(vke).count("event=registered")
         cluster.shell(vke, NODE, "kill -9 $(pidof kubelet)")
@@ -230,11 +218,11 @@ def wait_for_log(lab, text, count):
     cluster.until_on_node(lab, NODE, f"[ $(cat {log} | grep -c '{text}') -ge {count} ]")
 
 
-def test_an_agent_killed_at_once_knows_its_promises(vke, tmp_path):
+def test_an_agent_killed_at_once_knows_its_promises(vke):
     """The container of a late-bound pod restarts after the agent did, with the same devices."""
     label(vke, "shared")
     wait_for(vke, CARDS)
-    with pod(vke, tmp_path, "promised") as name:
+    with pod(vke, "promised") as name:
         ready(vke, name)
         before = agent_log(vke).count("event=registered")
         cluster.shell(vke, NODE, "pkill", "-KILL", "-f", AGENT)
@@ -249,10 +237,10 @@ def test_an_agent_killed_at_once_knows_its_promises(vke, tmp_path):
     wait_for(vke, CARDS)
 
 
-def test_containerd_may_restart(vke, tmp_path):
+def test_containerd_may_restart(vke):
     label(vke, "shared")
     wait_for(vke, CARDS)
     cluster.shell(vke, NODE, "sv", "-w", "60", "force-restart", "containerd")
-    with pod(vke, tmp_path, "after-containerd") as name:
+    with pod(vke, "after-containerd") as name:
         ready(vke, name)
         assert "uverbs" in cluster.kubectl(vke, "exec", name, "--", "ls", "/dev/infiniband")

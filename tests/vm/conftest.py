@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from .outside import Inside, Machine
+from .outside import Beside, Inside, Machine
 
 GUEST = Path(__file__).parent / "guest"
 MACHINE = pytest.StashKey[Machine]()
@@ -16,6 +17,7 @@ MACHINE = pytest.StashKey[Machine]()
 def pytest_collection_modifyitems(session, config, items):
     """Put an item of ours in the place of each test of guest/, before any is deselected."""
     machine = config.stash.setdefault(MACHINE, Machine(session))
+    config.pluginmanager.register(Beside(machine, len(os.sched_getaffinity(0))))
     for position, item in enumerate(items):
         if GUEST in item.path.parents:
             ours = Inside.from_parent(item.parent, name=item.name, machine=machine)

@@ -10,7 +10,8 @@ import asyncio
 import os
 import stat
 import time
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,38 +45,47 @@ class Progress:
 
 def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, InnerResult]:
     """Run tests to their end and return what came of them, by node id; raises as `progress`."""
-    events = progress(checkout, tests, home)
-    return {event.test: event.result for event in events if event.result}
+
+    async def results() -> Mapping[str, InnerResult]:
+        async with aclosing(progress(checkout, tests, home)) as events:
+            return {event.test: event.result async for event in events if event.result}
+
+    return asyncio.run(results())
 
 
-def progress(checkout: Path, tests: Sequence[str], home: Path) -> Generator[Progress, None, None]:
+async def progress(
+    checkout: Path, tests: Sequence[str], home: Path
+) -> AsyncGenerator[Progress, None]:
     """Run the tests of these node ids in a new machine and yield each beginning and end.
 
     `checkout` is the root of the sources, `home` a folder for what the run leaves: console.log and
-    tests.jsonl. The machine goes on between two calls, and is ended when the iterator is closed.
+    tests.jsonl. The machine goes on between two events. A caller that is cancelled, or closes the
+    iterator, ends it, and the build before it, too.
     Raises Refused where no machine can be built, Unavailable when it does not boot, and when it
     ends or falls silent before the last test.
     """
+    initrd, results, console = _emptied(home)
+    with open_store() as store:  # closed, it ends what the other thread builds
+        parts = await asyncio.to_thread(testroot.build, store, checkout)
+        initrd.write_bytes(
+            parts.initrd.read_bytes() + cpio.archive(files(checkout, tests, parts.sources))
+        )
+        argv = command_line(parts, accelerated(), initrd, results)
+        try:
+            async with aclosing(follow(argv, console, results)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            initrd.unlink()
+
+
+def _emptied(home: Path) -> tuple[Path, Path, Path]:
+    """Return where the machine's initramfs, its results and its console are to be."""
     home.mkdir(parents=True, exist_ok=True)
     initrd, results, console = home / "initrd", home / "tests.jsonl", home / "console.log"
     for path in (results, console):
         path.write_bytes(b"")
-    with open_store() as store, asyncio.Runner() as runner:
-        parts = testroot.build(store, checkout)
-        initrd.write_bytes(
-            parts.initrd.read_bytes() + cpio.archive(files(checkout, tests, parts.sources))
-        )
-        events = follow(command_line(parts, accelerated(), initrd, results), console, results)
-        try:
-            while event := runner.run(_next(events)):
-                yield event
-        finally:
-            runner.run(events.aclose())
-            initrd.unlink()
-
-
-async def _next(events: AsyncGenerator[Progress, None]) -> Progress | None:
-    return await anext(events, None)
+    return initrd, results, console
 
 
 def accelerated() -> tuple[str, ...]:

@@ -1,0 +1,168 @@
+"""What a lab costs in another checkout, and in this one: CPU at rest, seconds until pods run.
+
+KUBE_RDMA_BESIDE names the other checkout (another commit in a clone, with a .venv of its own). Each
+boots its lab by its own command, installs seed S3 from its own examples and is measured; then the
+next. This asks nothing of the other's Python: a lab of any version has a state.json, a kubectl and
+an admin's kubeconfig inside its namespaces.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench import rest
+from bench.context import Context
+from bench.figures import Figure
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import cluster, pace, state
+
+HERE = Path(__file__).parents[1]
+NAME = "beside"
+BESIDE = "beside_"
+NODES = ("node-1", "node-2")  # of the topology two-nodes
+RESOURCE = "rdma/hca_shared_devices_a"
+FOLDER = f"examples/{rest.NETWORK}"
+POD = f"{FOLDER}/rdma-test-pod*1.y*ml"  # its name changed between versions
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutLab:
+    """A lab of a checkout, as far as all versions are alike."""
+
+    checkout: Path
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """What the lab says of itself."""
+        fields = json.loads((state.home(NAME) / "state.json").read_text())
+        return {"pid": int(fields["pid"]), "binaries": str(fields["binaries"])}
+
+    def command(self, *words: str) -> None:
+        """Run `kube-rdma lab` of the checkout, its progress for people to see."""
+        argv = (f"{self.checkout}/.venv/bin/kube-rdma", "lab", *words, "--name", NAME)
+        if subprocess.run(
+            argv, cwd=self.checkout, stdout=subprocess.DEVNULL, check=False
+        ).returncode:
+            raise Unavailable(f"`{' '.join(argv)}` failed")
+
+    def kubectl(self, *words: str, documents: Sequence[Document] = ()) -> str:
+        """Run kubectl inside the lab, where its API server has the same address in each version."""
+        inside = ("nsenter", f"--target={self.state['pid']}", "--net", "--mount", "--pid", "--")
+        admin = f"--kubeconfig={state.home(NAME)}/pki/admin.kubeconfig"
+        items = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)})
+        done = subprocess.run(
+            (*inside, f"{self.state['binaries']}/kubectl", admin, *words),
+            input=items,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise Unavailable(
+                f"`kubectl {' '.join(words)}` failed in {self.checkout}: {done.stderr}"
+            )
+        return done.stdout
+
+    def wait(self, *words: str) -> None:
+        """Wait as `kubectl wait` does, however slow the machine is."""
+        self.kubectl("wait", *words, cluster.ENDLESS)
+
+    def documents(self, *patterns: str) -> list[Document]:
+        """Return what the files of the checkout say that patterns match, in their order."""
+        paths = [path for pattern in patterns for path in sorted(self.checkout.glob(pattern))]
+        return [each for path in paths for each in yaml.safe_load_all(path.read_text()) if each]
+
+
+@contextmanager
+def booted(checkout: Path) -> Iterator[CheckoutLab]:
+    """Have a checkout's lab up for a while; another's of the same name would have its disks."""
+    lab = CheckoutLab(checkout)
+    lab.command("down")
+    try:
+        lab.command("up")
+        yield lab
+    finally:
+        lab.command("down")
+
+
+def install(lab: CheckoutLab) -> None:
+    """Install seed S3 of the checkout: agent, controller, network."""
+    apply = ("apply", "-f", "-")
+    lab.kubectl(*apply, documents=lab.documents("config/crds/*.yaml", "config/foreign/*.yaml"))
+    lab.wait("crd", "--all", "--for=condition=Established")
+    lab.kubectl("label", "node", "--all", "--overwrite", f"{cluster.CARDS_LABEL}=true")
+    agent = lab.documents(f"{FOLDER}/agent.yaml")
+    lab.kubectl(*apply, documents=[*agent, *lab.documents(f"{FOLDER}/controller.yaml")])
+    (place,) = (each["metadata"] for each in agent if each["kind"] == "DaemonSet")
+    target = (f"daemonset/{place['name']}", "-n", place["namespace"])
+    lab.kubectl("rollout", "status", *target, "--timeout=0")
+    path = RESOURCE.replace("/", "\\/")
+    lab.wait("node", "--all", f"--for=jsonpath={{.status.allocatable.{path}}}=1k")
+    lab.kubectl(*apply, documents=lab.documents(f"{FOLDER}/rdma-net-ipam.yaml"))
+
+
+def pod_seconds(lab: CheckoutLab, pod: Document) -> list[float]:
+    """Start a pod several times; return what each took until it was Ready."""
+    name = f"pod/{pod['metadata']['name']}"
+    seconds = []
+    for _ in range(rest.PODS):
+        begin = time.monotonic()
+        lab.kubectl("apply", "-f", "-", documents=[pod])
+        lab.wait(name, "--for=condition=Ready")
+        seconds.append(time.monotonic() - begin)
+        lab.kubectl("delete", name, "--grace-period=1")
+    return seconds
+
+
+def life(checkout: Path) -> tuple[Figure, ...]:
+    """Boot a checkout's lab, install the seed, let it rest, start pods; nothing of it stays."""
+    machine = Figure("machine_pace", pace.measure(), "×", note="1 is the reference; see pace.py")
+    begin = time.monotonic()
+    with booted(checkout) as lab:
+        up = Figure("up_seconds", time.monotonic() - begin, "s")
+        install(lab)
+        pids = {name: rest.machine_pid(lab.state["pid"], name) for name in NODES}
+        at_rest = rest.at_rest(pids, "s3")
+        (networked, *_) = lab.documents(POD)
+        pods = {"pod": rest.PLAIN_POD, "network_pod": networked}
+        seconds = [
+            Figure(f"{key}_seconds", statistics.median(each), "s", note=rest.spread(each))
+            for key, pod in pods.items()
+            for each in [pod_seconds(lab, pod)]
+        ]
+    return (machine, up, *at_rest, *seconds)
+
+
+def ratios(ours: Sequence[Figure], others: Sequence[Figure], note: str) -> tuple[Figure, ...]:
+    """Return our figures as parts of the other's of the same key; below 1 is less."""
+    before = {figure.key: figure.value for figure in others}
+    return tuple(
+        Figure(
+            f"{figure.key.removesuffix('_seconds')}_to_beside", figure.value / value, "×", "", note
+        )
+        for figure in ours
+        if (value := before.get(figure.key))
+    )
+
+
+def measure(context: Context) -> tuple[Figure, ...]:
+    """Measure both, the other first; nothing where no other is named."""
+    del context  # its lab is this checkout's alone
+    if not (beside := os.environ.get("KUBE_RDMA_BESIDE")):
+        return ()
+    other = Path(beside).resolve()
+    others, ours = life(other), life(HERE)
+    named = (replace(figure, key=BESIDE + figure.key) for figure in others)
+    return (*named, *ours, *ratios(ours, others, str(other)))
