@@ -18,6 +18,7 @@ CARD = "mlx5_0"  # of the recorded nodes
 def lab(native):
     """Native nodes: an operator writes objects, and recorded cards are offered."""
     examples, root = scc.examples(), scc.examples().parent
+    cluster.kubectl(native, "label", "node", "--all", f"{cluster.CARDS_LABEL}-")  # of other files
     cluster.kubectl(native, "apply", "-f", f"{root}/config/operator")
     cluster.kubectl(native, "apply", "-f", f"{root}/config/crds")
     cluster.kubectl(native, "apply", "-f", f"{examples}/s3-network/operator.yaml")

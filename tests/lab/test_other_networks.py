@@ -109,6 +109,13 @@ def put(lab, path, text, mode=644):
     subprocess.run(words, input=text, text=True, check=True)
 
 
+def renew_agent(lab):
+    """Let the node's agent begin anew: after other files it would take its time (folder.py)."""
+    chosen = ("-l", "name=rdma-shared-dp-ds", f"--field-selector=spec.nodeName={NODE}")
+    cluster.kubectl(lab, "-n", NAMESPACE, "delete", "pod", *chosen)
+    cluster.rollout(lab, "rdma-shared-dp-ds", NAMESPACE)
+
+
 @contextmanager
 def folder(lab, name):
     """The node's network is that of a folder of LISTS; yields its files."""
@@ -125,6 +132,7 @@ def folder(lab, name):
     try:
         for file in files:
             put(lab, f"{FOLDER}/{file.name}", file.text)
+        renew_agent(lab)
         yield tuple(files)
     finally:
         node(lab, f"rm -rf {FOLDER}/*; mv /run/{OWN} {FOLDER}/{OWN}")
