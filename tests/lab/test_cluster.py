@@ -38,7 +38,19 @@ try:
 except urllib.error.HTTPError as answer:
     print(answer.code)
 """
-FETCH = "import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).status)"
+# Each try is a connection of its own: what began before kube-proxy knew of the Service stays on the
+# wrong way, for the kernel decides by a connection's first packet.
+FETCH = """
+import sys, time, urllib.error, urllib.request
+
+while True:
+    try:
+        print(urllib.request.urlopen(sys.argv[1], timeout=5).status)
+        break
+    except (urllib.error.URLError, TimeoutError) as error:
+        print(error, file=sys.stderr)
+        time.sleep(0.2)
+"""
 
 
 @pytest.fixture(scope="module")

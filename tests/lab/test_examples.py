@@ -43,6 +43,8 @@ def manifests(folder):
 def lab(native):
     """Native nodes with the rights of every example, and the policy for agents."""
     scc.install_kinds(native)
+    cluster.kubectl(native, "apply", "-f", f"{scc.examples().parent}/config/operator")
+    cluster.wait(native, "crd", "--all", "--for=condition=Established")
     for folder in NAMESPACES:
         every = [document for some in manifests(folder).values() for document in some]
         cluster.apply(native, *(one for one in every if one["kind"] not in RUNS))
@@ -52,6 +54,7 @@ def lab(native):
     cluster.ready(native, *(f"agent-of-{node}" for node in NODES), namespace=OWN)
     yield native
     cluster.kubectl(native, "delete", "-f", str(POLICY), "--ignore-not-found")
+    cluster.kubectl(native, "delete", "-f", f"{scc.examples().parent}/config/operator")
     for folder in NAMESPACES:
         delete(native, folder)
 
