@@ -93,7 +93,8 @@ def run(lab: Lab, argv: Sequence[str], *, stdin: str = "", concerns: Collection[
                 process.kill()
                 raise
     if process.returncode:
-        raise Unavailable(f"`{shown}` failed: {errors.strip()}")
+        why = errors.strip() or f"it ended with {process.returncode} and said nothing"
+        raise Unavailable(f"`{shown}` failed: {why}")
     return output
 
 

@@ -52,6 +52,7 @@ from kube_rdma.model.step import (
 # igbvf, ixgbevf and iavf say so when the physical function has not allowed a MAC.
 _NOT_THIS_MAC = frozenset({errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES})
 _NOT_AT_ONCE = frozenset({errno.ENODEV, errno.EOPNOTSUPP})
+_LOOKS = 3  # at a link that gets names from somebody else, too
 _PCI = Path("/sys/bus/pci/devices")
 _OURS = frozenset(kind.value for kind in VirtualKind)  # never a card's own link
 
@@ -324,15 +325,25 @@ def restore_on_node(node: Netlink, undo: GiveBackLink) -> None:
 
 
 def _rename(netlink: Netlink, link: Interface, name: str) -> bool:
-    """Whether it is called so now; somebody may have taken the name since it was looked for."""
-    try:
-        _free_name(netlink, link, name)
-        _send(netlink, rtnl_write.rename_link(link.seen.index, name))
-    except Unavailable as error:
-        if errno_of(error) != errno.EEXIST:
-            raise
-        return False
-    return True
+    """Whether it is called so now; somebody may have taken the name since it was looked for.
+
+    That may be systemd-udevd, which gives the name to this very link, so a refusal is a reason to
+    look again.
+    """
+    for _ in range(_LOOKS):
+        try:
+            _free_name(netlink, link, name)
+            _send(netlink, rtnl_write.rename_link(link.seen.index, name))
+        except Unavailable as error:
+            if errno_of(error) != errno.EEXIST:
+                raise
+        else:
+            return True
+        again = (each for each in interfaces(netlink) if each.seen.index == link.seen.index)
+        link = next(again, link)
+        if not link.is_called(name):
+            return False
+    return False
 
 
 def _free_name(netlink: Netlink, link: Interface, name: str) -> None:
