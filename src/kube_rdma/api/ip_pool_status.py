@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import ConfigDict, field_validator
+from pydantic import field_validator
 
-from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.conditions import Condition, StatusPart, condition
+from kube_rdma.api.dialect import Many
 from kube_rdma.api.ip_words import address as read_address
 from kube_rdma.model.ip import Board, Family, IPPool, NodeName, PoolName, Usage
 from kube_rdma.model.ip import Version as ObjectVersion
@@ -22,13 +23,7 @@ MOST = 2**53 - 1  # a /64 has more; then the number means: at least so many
 FamilyName = Literal["IPv4", "IPv6"]
 
 
-class _StatusPart(Typed):
-    """A part of a status: what a newer version adds is not a fault."""
-
-    model_config = ConfigDict(extra="ignore", validate_by_name=True)
-
-
-class UsageEntry(_StatusPart):
+class UsageEntry(StatusPart):
     """Addresses of one family, for one rail or for all NICs without one of their own."""
 
     family: FamilyName
@@ -39,7 +34,7 @@ class UsageEntry(_StatusPart):
     nodes: int
 
 
-class WantEntry(_StatusPart):
+class WantEntry(StatusPart):
     """A node that cannot serve a pod, and asks the others to give back."""
 
     node: str
@@ -56,17 +51,7 @@ class WantEntry(_StatusPart):
         return text
 
 
-class Condition(_StatusPart):
-    """As meta/v1 Condition."""
-
-    type: str
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str
-    last_transition_time: str
-
-
-class IPPoolStatus(_StatusPart):
+class IPPoolStatus(StatusPart):
     """The whole; `ranges`, `used` and `free` are for the columns of kubectl."""
 
     ranges: str = ""
@@ -175,32 +160,20 @@ def _short(count: int) -> str:
 
 
 def _conditions(old: tuple[Condition, ...], findings: Findings, now: str) -> tuple[Condition, ...]:
-    """Ready and NearlyFull; a time changes only with its status."""
-    before = {each.type: each for each in old}
-    ready = ("True", "Usable", "Nodes give addresses of it.")
+    """Ready and NearlyFull."""
+    ready = ("Usable", "Nodes give addresses of it.")
     if findings.broken:
-        ready = ("False", "Refused", findings.broken)
+        ready = ("Refused", findings.broken)
     elif findings.conflicts:
-        ready = ("False", "Conflict", findings.conflicts[0])
-    full = ("False", "Room", "There is room.")
+        ready = ("Conflict", findings.conflicts[0])
+    full = ("Room", "There is room.")
     if findings.scarce:
-        full = ("True", "Scarce", " ".join(f"{each}." for each in findings.scarce))
-    made = []
-    for kind, (status, reason, message) in {"Ready": ready, "NearlyFull": full}.items():
-        same = kind in before and before[kind].status == status
-        since = before[kind].last_transition_time if same else now
-        made.append(
-            Condition.model_validate(
-                {
-                    "type": kind,
-                    "status": status,
-                    "reason": reason,
-                    "message": message,
-                    "lastTransitionTime": since,
-                }
-            )
-        )
-    return tuple(made)
+        full = ("Scarce", " ".join(f"{each}." for each in findings.scarce))
+    usable = not (findings.broken or findings.conflicts)
+    return (
+        condition(old, now, "Ready", usable, ready),
+        condition(old, now, "NearlyFull", bool(findings.scarce), full),
+    )
 
 
 def _family(name: FamilyName) -> Family:

@@ -102,14 +102,14 @@ def load(data: bytes, source: str) -> ClusterPolicy:
     """What the JSON of a spec means, without name and uid; raise Refused with all its faults."""
     document = of_json(data, source, ("spec",))
     spec = validate(NicClusterPolicySpec, document)
+    spelling = _PLUGIN_SPELLINGS[spec.device_plugin is None]
     plugin = spec.device_plugin or spec.rdma_shared_device_plugin
     faults = list(_both_spellings(spec, document))
     sections = {
         "ofedDriver": spec.ofed_driver,
-        _PLUGIN_SPELLINGS[spec.device_plugin is None]: plugin,
+        spelling: plugin,
         "nvPeerDriver": spec.nv_peer_driver,
     }
-    images: dict[str, ComponentImage] = {}
     for field, section in sections.items():
         for missing in _unsaid(section, spec.global_):
             remedy = f"Add it here, or spec.global.{missing}"
@@ -120,33 +120,29 @@ def load(data: bytes, source: str) -> ClusterPolicy:
                     where=document.where((field, missing)),
                 )
             )
-        if section and not faults:
-            images[field] = _image(section, spec.global_)
-    text = (plugin.config or "") if plugin else ""
     if plugin:
-        faults += _config_faults(
-            text, document.where((_PLUGIN_SPELLINGS[spec.device_plugin is None], "config"))
-        )
+        faults += _config_faults(plugin.config or "", document.where((spelling, "config")))
     if faults:
         raise Refused.all(faults)
-    return _policy(spec, images, text)
+    return _policy(spec)
 
 
-def _policy(
-    spec: NicClusterPolicySpec, images: dict[str, ComponentImage], text: str
-) -> ClusterPolicy:
-    plugin = images.get("devicePlugin") or images.get("rdmaSharedDevicePlugin")
-    peer = spec.nv_peer_driver
-    secrets = [*spec.global_.image_pull_secrets]
-    for section in (spec.ofed_driver, spec.device_plugin, spec.rdma_shared_device_plugin, peer):
+def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
+    """What a spec without faults means."""
+    common, driver, peer = spec.global_, spec.ofed_driver, spec.nv_peer_driver
+    plugin = spec.device_plugin or spec.rdma_shared_device_plugin
+    secrets = [*common.image_pull_secrets]
+    for section in (driver, plugin, peer):
         secrets += section.image_pull_secrets if section else ()
     return ClusterPolicy(
         name="",
         namespace="",
         uid="",
-        driver=images.get("ofedDriver"),
-        device_plugin=DevicePluginSection(plugin, text) if plugin else None,
-        peer_driver=PeerDriverSection(images["nvPeerDriver"], peer.gpu_driver_source_path or "")
+        driver=_image(driver, common) if driver else None,
+        device_plugin=DevicePluginSection(_image(plugin, common), plugin.config or "")
+        if plugin
+        else None,
+        peer_driver=PeerDriverSection(_image(peer, common), peer.gpu_driver_source_path or "")
         if peer
         else None,
         pull_secrets=tuple(dict.fromkeys(secrets)),

@@ -9,27 +9,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import ConfigDict
-
-from kube_rdma.api.dialect import Many, Typed
-from kube_rdma.api.ip_pool_status import Condition
+from kube_rdma.api.conditions import Condition, StatusPart, condition
+from kube_rdma.api.dialect import Many
 from kube_rdma.model.cluster_policy import AppliedState, ComponentName, ComponentStatus
 
 
-class AppliedStateEntry(Typed):
+class AppliedStateEntry(StatusPart):
     """How far one part is."""
-
-    model_config = ConfigDict(extra="ignore", validate_by_name=True)
 
     name: str
     state: Literal["ready", "notReady", "ignore", "error"]
     message: str = ""
 
 
-class NicClusterPolicyStatus(Typed):
+class NicClusterPolicyStatus(StatusPart):
     """The whole."""
-
-    model_config = ConfigDict(extra="ignore", validate_by_name=True)
 
     state: Literal["notReady", "ready", "ignore", "error"] = "notReady"
     reason: str = ""
@@ -63,7 +57,6 @@ def policy_status(
     old: NicClusterPolicyStatus | None, verdict: PolicyVerdict, now: str
 ) -> NicClusterPolicyStatus:
     """The status that says a verdict; `now` (RFC 3339) is the time of conditions that change."""
-    since = {each.type: each for each in (old.conditions if old else ())}
     return NicClusterPolicyStatus(
         state=verdict.state.value,
         reason=verdict.reason,
@@ -73,9 +66,7 @@ def policy_status(
             )
             for part in verdict.parts
         ),
-        conditions=tuple(
-            _dated(condition, since.get(condition.type), now) for condition in _conditions(verdict)
-        ),
+        conditions=tuple(_conditions(old.conditions if old else (), verdict, now)),
     )
 
 
@@ -89,30 +80,17 @@ def encode(status: NicClusterPolicyStatus) -> bytes:
     return status.model_dump_json(by_alias=True).encode()
 
 
-def _conditions(verdict: PolicyVerdict) -> Iterator[Condition]:
+def _conditions(
+    old: tuple[Condition, ...], verdict: PolicyVerdict, now: str
+) -> Iterator[Condition]:
     """Ready, a condition for each part that is wanted, and one where fields have no effect."""
     ready = verdict.state is AppliedState.READY
-    yield _condition("Ready", ready, _READY_REASONS[verdict.state], verdict.reason)
+    words = (_READY_REASONS[verdict.state], verdict.reason)
+    yield condition(old, now, "Ready", ready, words)
     for part in verdict.parts:
         if part.state is not AppliedState.IGNORE:
             ready = part.state is AppliedState.READY
-            yield _condition(_CONDITIONS[part.component], ready, part.reason, part.message)
+            words = (part.reason, part.message)
+            yield condition(old, now, _CONDITIONS[part.component], ready, words)
     if verdict.notes:
-        yield _condition("FieldsIgnored", True, "NotSupported", "; ".join(verdict.notes))
-
-
-def _condition(kind: str, holds: bool, reason: str, message: str) -> Condition:
-    return Condition(
-        type=kind,
-        status="True" if holds else "False",
-        reason=reason,
-        message=message,
-        last_transition_time="",
-    )
-
-
-def _dated(condition: Condition, before: Condition | None, now: str) -> Condition:
-    """Since when its status is this one."""
-    same = before is not None and before.status == condition.status
-    since = before.last_transition_time if before and same else now
-    return condition.model_copy(update={"last_transition_time": since})
+        yield condition(old, now, "FieldsIgnored", True, ("NotSupported", "; ".join(verdict.notes)))

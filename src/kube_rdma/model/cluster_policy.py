@@ -96,6 +96,5 @@ class DaemonSetProgress:
     """What the API server counts of a DaemonSet's pods; `current`: its status is of this spec."""
 
     desired: int = 0
-    updated: int = 0
     available: int = 0
     current: bool = True

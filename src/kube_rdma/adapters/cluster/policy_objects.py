@@ -25,7 +25,6 @@ class _DaemonSetStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The part of status that is read."""
 
     desired_number_scheduled: int = 0
-    updated_number_scheduled: int = 0
     number_available: int = 0
     observed_generation: int = 0
 
@@ -96,7 +95,6 @@ def progress_of(stored: Stored[Json, _DaemonSetStatus]) -> DaemonSetProgress:
     status = stored.status or _DaemonSetStatus()
     return DaemonSetProgress(
         status.desired_number_scheduled,
-        status.updated_number_scheduled,
         status.number_available,
         current=status.observed_generation >= stored.generation,
     )

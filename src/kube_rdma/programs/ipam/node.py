@@ -36,9 +36,9 @@ from kube_rdma.model.ip import (
     PoolName,
 )
 from kube_rdma.programs.ipam.ledger import Ledger
-from kube_rdma.programs.ipam.mirror import Mirror
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Handler, Runner
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.ipam import agent, effects
 from kube_rdma.rules.ipam.cells import Zone, zones, zones_for
 from kube_rdma.rules.ipam.grant import Granted, describe_loss

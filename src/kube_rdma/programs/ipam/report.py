@@ -15,6 +15,7 @@ import structlog
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.api.conditions import moment
 from kube_rdma.api.ip_pool_status import Findings, IPPoolStatus, pool_status
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.ip import Block, IPPool
@@ -50,7 +51,7 @@ class Reporter:
         for stored in (await ipam_objects.see(self._cluster, ipam_objects.IP_POOL)).objects:
             pool = ipam_objects.pool(stored)
             findings = find(pool, blocks)
-            status: IPPoolStatus = pool_status(stored.status, pool, findings, _written(now))
+            status: IPPoolStatus = pool_status(stored.status, pool, findings, moment(now))
             for sentence in findings.scarce:
                 about = About("IPPool", pool.name, api_version="kube-rdma.io/v1alpha1")
                 self._events.tell(about, "NearlyFull", sentence, warning=True)
@@ -79,7 +80,3 @@ def find(pool: IPPool, blocks: tuple[Block, ...]) -> Findings:
         scarce=tuple(text for one in usages if (text := near_dry(one))),
         conflicts=tuple(str(one) for block in mine for one in conflicts(block)),
     )
-
-
-def _written(now: datetime) -> str:
-    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -32,10 +32,11 @@ from kube_rdma.adapters.cluster.policy_objects import (
     progress_of,
 )
 from kube_rdma.adapters.notices import Notices
+from kube_rdma.api.conditions import moment
 from kube_rdma.api.nic_cluster_policy_status import PolicyVerdict, policy_status
 from kube_rdma.model.cluster_policy import AppliedState, ClusterPolicy, ComponentStatus
 from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.programs.ipam.mirror import Mirror
+from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
 from kube_rdma.rules.operator.drift import holds
 from kube_rdma.rules.operator.node_groups import policy_node
@@ -101,21 +102,25 @@ class Operator:
         """Bring the cluster nearer to its policies; False when something could not be written."""
         policies = sorted(self._policies.values.values(), key=lambda p: (p.created, p.name))
         first = next((p for p in policies if not p.deleting), None)
-        well = True
-        for stored in policies:
+        return all([await self._reconcile(stored, first, now) for stored in policies])
+
+    async def _reconcile(
+        self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime
+    ) -> bool:
+        """Write what one policy wants and its status; False when that did not end well."""
+        refused: Refused | None = None
+        try:
             try:
-                try:
-                    verdict = await self._verdict(stored, first)
-                except Refused as refusal:  # by the API server, or for somebody else's object
-                    well = False
-                    verdict = PolicyVerdict(AppliedState.ERROR, str(refusal))
-                await self._tell(stored, verdict, now)
-                self._notices.over(stored.uid)
-            except KubeRdmaError as error:
-                well = False
-                for why in self._notices.news(stored.uid, str(error)):
-                    log.warning("policy not applied", policy=stored.name, why=why)
-        return well
+                verdict = await self._verdict(stored, first)
+            except Refused as refusal:  # by the API server, or for somebody else's object
+                refused, verdict = refusal, PolicyVerdict(AppliedState.ERROR, str(refusal))
+            await self._tell(stored, verdict, now)
+        except KubeRdmaError as error:
+            for why in self._notices.news(stored.uid, str(error)):
+                log.warning("policy not applied", policy=stored.name, why=why)
+            return False
+        self._notices.over(stored.uid)
+        return refused is None
 
     async def _verdict(self, stored: StoredPolicy, first: StoredPolicy | None) -> PolicyVerdict:
         """Write what a policy wants, and say how far it is."""
@@ -179,8 +184,7 @@ class Operator:
 
     async def _tell(self, stored: StoredPolicy, verdict: PolicyVerdict, now: datetime) -> None:
         """Write the status if it is another by now, and an Event when the state changes."""
-        written = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        status = policy_status(stored.status, verdict, written)
+        status = policy_status(stored.status, verdict, moment(now))
         if status == stored.status:
             return
         try:

@@ -36,7 +36,6 @@ from kube_rdma.rules.operator.node_groups import (
 )
 
 FIRST = (ComponentName.DRIVER,)
-SECOND = (ComponentName.DEVICE_PLUGIN, ComponentName.PEER_DRIVER)
 
 
 @dataclass(frozen=True, slots=True)
