@@ -27,6 +27,7 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.model.pool import Offer
 
 _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
+_TURNS_OF_A_CALL = 4  # of the loop: it is seen, taken, made a task, connected
 
 
 @dataclass(frozen=True)
@@ -126,9 +127,15 @@ class Served(ABC):
             self._offer, self._answers, lambda seconds: self._left(service, seconds)
         )
         server = Server([service, *further])
+        # asyncio removes a socket that an earlier process left under this name.
+        starting = asyncio.ensure_future(server.start(path=str(self._socket)))
         try:
-            # asyncio removes a socket that an earlier process left under this name.
-            await server.start(path=str(self._socket))
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with suppress(OSError):  # it listens already, and nobody else would end that
+                await starting
+                server.close()
+            raise
         except OSError as error:
             raise Refused(
                 f"the socket cannot be made ({error.strerror or error})",
@@ -146,6 +153,12 @@ class Served(ABC):
         self._lost = self._anew = False
         if stall is None:
             return
+        if stall.socket and identity(self._socket) == stall.socket:
+            self._socket.unlink(missing_ok=True)
+        # Whoever called until now is the server's some turns of the loop later; one that it does
+        # not know when it closes would hang (asyncio/selector_events.py, _accept_connection2).
+        for _ in range(_TURNS_OF_A_CALL):
+            await asyncio.sleep(0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await stall.service.end()
@@ -153,8 +166,6 @@ class Served(ABC):
         with suppress(TimeoutError):  # from Python 3.12 on it waits for the other side to hang up
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await stall.server.wait_closed()
-        if stall.socket and identity(self._socket) == stall.socket:
-            self._socket.unlink(missing_ok=True)
 
     def _left(self, service: PoolService, seconds: float) -> None:
         """The kubelet ended its only ListAndWatch: without one it gives no share away."""
