@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import ip_interface, ip_network
 from typing import Any
 
@@ -27,6 +27,7 @@ from kube_rdma.api.networks import Guid, Mac, with_colons
 from kube_rdma.model.attachment import AskedAddress, InterfaceAddress, NetworkAsk
 from kube_rdma.model.cni import Call
 from kube_rdma.model.cni_conf import BUILT_IN
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Address
 
 _FIRST_TABLE = 100  # of Cello: the interface at place n of its list has routing table 100 + n
@@ -68,8 +69,7 @@ class _Called(_Loose):
     master: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PodNetworksBlock:
+class PodNetworksBlock(Frozen):
     """A block of ``k8s.volcengine.com/pod-networks``: its network, and what Cello makes of it."""
 
     network: str

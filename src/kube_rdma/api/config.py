@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -18,10 +17,10 @@ from kube_rdma.api.dialect import Config, Typed
 from kube_rdma.api.document import Document, read
 from kube_rdma.api.faults import near, no_fields
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(Frozen):
     """One format: the field that tells it, whose format it is, its module and the model there.
 
     A module is imported when a document needs it, for a node reads one format and models are slow

@@ -6,12 +6,12 @@ the Config that programs take; api/config finds out which dialect a text is writ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Strict
 from pydantic.alias_generators import to_camel
 
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import PoolSpec
 
@@ -31,8 +31,7 @@ class Typed(BaseModel):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Frozen):
     """What a configuration file means."""
 
     pools: tuple[PoolSpec, ...]

@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 import yaml
@@ -27,6 +26,7 @@ from yaml._yaml import Mark as MarkInC
 from yaml.error import Mark
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 
 Path: TypeAlias = tuple[str | int, ...]
 Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"
@@ -46,16 +46,14 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TextPosition:
+class TextPosition(Frozen):
     """A position in a text, both from 1 and in characters, as editors count."""
 
     line: int
     column: int
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(Frozen):
     """A text that was read: its value, and the places of values and of their keys."""
 
     source: str  # name of the file, for messages

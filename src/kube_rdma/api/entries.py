@@ -6,8 +6,6 @@ and a fault reads like ``pod-networks[2].deviceConf.ips[0]``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kube_rdma.api.document import Document, Path, TextPosition, name, read
 from kube_rdma.model.errors import Refused
 
@@ -15,7 +13,6 @@ MOST = 128
 """Networks of a pod: each has a routing table of its own from 101 on, the kernel's begin at 253."""
 
 
-@dataclass(frozen=True)
 class _Entries(Document):
     """The list below a field whose name is written as it is, dashes included."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from inspect import isclass
@@ -22,6 +21,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from kube_rdma.api.document import Document, Path, TextPosition, shown
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 
 Dialect = TypeVar("Dialect", bound=BaseModel)
 Sentences = tuple[str, str]  # what is wrong, what to do about it
@@ -30,8 +30,7 @@ _SLIPS = "slips"
 _MOST_REPORTED = 25  # faults, with their place and remedy
 
 
-@dataclass(frozen=True, slots=True)
-class Slip:
+class Slip(Frozen):
     """A fault that a validator found; `path` leads on from the validated value."""
 
     problem: str

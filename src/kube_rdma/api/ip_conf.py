@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from ipaddress import ip_interface
 
@@ -30,6 +30,7 @@ from kube_rdma.api.ip_conf_models import (
 from kube_rdma.api.ip_words import address, meets, written
 from kube_rdma.model.cni import Dns, LinkAddress, LinkRoute
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
     Address,
     InterfaceName,
@@ -51,8 +52,7 @@ _CLUSTER_WIDE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class IpamConf:
+class IpamConf(Frozen):
     """What the block means. Nothing at all: the interface gets no address.
 
     `pools` are named pools by rail, None for every rail; `pool` is one to be there, made from the

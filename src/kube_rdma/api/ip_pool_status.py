@@ -7,7 +7,6 @@ the rest. Numbers of addresses end at the largest whole number that JSON clients
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import field_validator
@@ -15,6 +14,7 @@ from pydantic import field_validator
 from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.dialect import Many
 from kube_rdma.api.ip_words import address as read_address
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Board, Family, IPPool, NodeName, PoolName, Usage
 from kube_rdma.model.ip import Version as ObjectVersion
 from kube_rdma.model.ip import Want as WantValue
@@ -63,8 +63,7 @@ class IPPoolStatus(StatusPart):
     conflicts: Many[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Findings:
+class Findings(Frozen):
     """What the controller found out about one pool.
 
     Sentences: `broken` why it cannot be used at all, `scarce` which parts are nearly full,

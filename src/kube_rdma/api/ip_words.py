@@ -7,7 +7,6 @@ to its value at once; a text that has another form gets a sentence with an examp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Any, TypeAlias
 
@@ -18,11 +17,11 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from kube_rdma.api.document import shown
 from kube_rdma.api.faults import Slip, slips
 from kube_rdma.api.words import TextForm
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Address, Bits, Cell, Span, Subnet
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(Frozen):
     """A text and its value: how it is read, what it is called, an example.
 
     `read` raises ValueError for another form, or slips where it can say more.

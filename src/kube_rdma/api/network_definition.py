@@ -10,7 +10,7 @@ here with a warning.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from kube_rdma.api import ip_conf
@@ -21,13 +21,13 @@ from kube_rdma.api.network_plugins import CHAINED, COMMON, MAIN, IbSriov, Plugin
 from kube_rdma.api.words import partition
 from kube_rdma.model.attachment import InterfaceAddress, Network, NetworkKind, NetworkRoute
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen, field
 
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 """The annotation that ties a network to shares."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkDefinition:
+class NetworkDefinition(Frozen):
     """What the object means; `ipam` says which addresses to ask for, `warnings` are sentences."""
 
     network: Network
@@ -35,7 +35,6 @@ class NetworkDefinition:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
 class _Part(Document):
     """One plugin of a list, with the places of the whole text."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import ip_interface
 from typing import Annotated, Any, TypeAlias
 
@@ -28,6 +28,7 @@ from kube_rdma.api.ip_words import IpAddress, Label, Word, address
 from kube_rdma.api.words import TextForm
 from kube_rdma.model.attachment import AskedAddress, NetworkAsk
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import InterfaceName
 
 ANNOTATION = "k8s.v1.cni.cncf.io/networks"
@@ -160,8 +161,7 @@ class NetworkList(Typed):
         return networks
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Frozen):
     """What the annotation says; `warnings` are sentences."""
 
     asks: tuple[NetworkAsk, ...] = ()

@@ -6,12 +6,12 @@ Written by the operator alone, by server-side apply of the whole.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.dialect import Many
 from kube_rdma.model.cluster_policy import AppliedState, ComponentName, ComponentStatus
+from kube_rdma.model.frozen import Frozen
 
 
 class AppliedStateEntry(StatusPart):
@@ -43,8 +43,7 @@ _CONDITIONS = {  # as later releases of the operator call them
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyVerdict:
+class PolicyVerdict(Frozen):
     """What the operator says of a policy: its parts in their order, and the whole."""
 
     state: AppliedState

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from kube_rdma.api.document import Document, Path, TextPosition, Value, name
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import field
 
 
-@dataclass(frozen=True)
 class ObjectDocument(Document):
     """`source` says which object, if that is known; `base` is where in it the value stands."""
 

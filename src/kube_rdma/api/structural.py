@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import yaml
 from pydantic import BaseModel
+
+from kube_rdma.model.frozen import Frozen
 
 GROUP = "kube-rdma.io"
 VERSION = "v1alpha1"
@@ -29,8 +30,7 @@ _KEPT = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Frozen):
     """A column of kubectl; `path` leads to one value."""
 
     name: str
@@ -38,8 +38,7 @@ class Column:
     type: str = "string"
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceDefinition:
+class ResourceDefinition(Frozen):
     """One kind of the group. A model with a status gets the subresource."""
 
     model: type[BaseModel]

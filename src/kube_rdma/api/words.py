@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -18,12 +17,12 @@ from pydantic_core import CoreSchema, core_schema
 from kube_rdma.api.document import shown
 from kube_rdma.api.faults import Slip, slips
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import ExtraInfo, FunctionRange
 from kube_rdma.model.resource_name import NAME, PREFIX, RESOURCE
 
 
-@dataclass(frozen=True)
-class TextForm:
+class TextForm(Frozen):
     """The form of a text: the pattern of the whole of it, what that is called, an example."""
 
     pattern: str

@@ -8,13 +8,13 @@ status out of Attached.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kube_rdma.model.binding import ContainerId, HeldShare, PodName
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.cni import Dns
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ip import Address, InterfaceName, PoolName, Subnet
 from kube_rdma.model.pool import Bind, Mode, ShareId
@@ -38,8 +38,7 @@ class NetworkKind(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceAddress:
+class InterfaceAddress(Frozen):
     """An address of an interface in the pod, with the length and the gateway of its subnet.
 
     A network's document gives it, a pool, or a card that brings it along.
@@ -50,8 +49,7 @@ class InterfaceAddress:
     gateway: Address | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkRoute:
+class NetworkRoute(Frozen):
     """A route that is wanted; without `via` the gateway of the address.
 
     `onlink`: the next hop is on the interface's network although no subnet of it says so.
@@ -74,8 +72,7 @@ class CardAddresses(StrEnum):
     REQUIRED = "required"
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
+class Network(Frozen):
     """One network as its document describes it.
 
     `master` is the interface of the node that virtual links sit on; None: that of the granted card.
@@ -118,16 +115,14 @@ class Network:
     ipam_plugin: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AskedAddress:
+class AskedAddress(Frozen):
     """An address that a pod asks for; the pool knows the length better, if there is one."""
 
     address: Address
     prefix: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkAsk:
+class NetworkAsk(Frozen):
     """One entry of a pod's annotation; `source` names the entry, ``networks[2]``.
 
     `capabilities` are what only other plugins can do (``portMappings``, ``bandwidth``), as JSON.
@@ -153,16 +148,14 @@ class NetworkAsk:
     capabilities: tuple[tuple[str, bytes], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Wish:
+class Wish(Frozen):
     """An entry with the network that it means."""
 
     ask: NetworkAsk
     network: Network
 
 
-@dataclass(frozen=True, slots=True)
-class HostLink:
+class HostLink(Frozen):
     """An interface of the node now. `default_route`: the node itself is reached through it.
 
     `addresses` are those that somebody gave it, with their length; what the kernel makes itself
@@ -186,8 +179,7 @@ class HostLink:
     bonded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HostNetwork:
+class HostNetwork(Frozen):
     """The node as planning needs it.
 
     `soft` is the kind of RDMA link to make on cards without an RDMA device of their own (rxe, siw);
@@ -204,8 +196,7 @@ class HostNetwork:
     inside: tuple[tuple[str, PciAddress | None, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GrantedShare:
+class GrantedShare(Frozen):
     """One share that a container of the pod holds, and what it stands for.
 
     `early`: its device nodes were given to the container before the pod had a network, and stay;
@@ -236,8 +227,7 @@ class Way(StrEnum):
     IPOIB = "ipoib"
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkSeat:
+class NetworkSeat(Frozen):
     """A wish with its place on the node, before it has addresses.
 
     `number` is its place in the annotation, from 1. `card` and `share` are None where the pod holds
@@ -256,8 +246,7 @@ class NetworkSeat:
     ipam: CallPlugin | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sandbox:
+class Sandbox(Frozen):
     """Where an attachment goes; the inode tells one namespace from a later one at its path."""
 
     container: ContainerId
@@ -267,8 +256,7 @@ class Sandbox:
     netns_inode: int
 
 
-@dataclass(frozen=True, slots=True)
-class AttachmentKey:
+class AttachmentKey(Frozen):
     """What one ADD made, and what its DEL ends.
 
     `interface` is the one that the caller asked for; None: all networks of the pod, in one call.
@@ -278,8 +266,7 @@ class AttachmentKey:
     interface: InterfaceName | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GidTable:
+class GidTable(Frozen):
     """How full a device's table is. An address takes an entry of each RoCE version it speaks."""
 
     device: str
@@ -288,8 +275,7 @@ class GidTable:
     versions: int = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(Frozen):
     """What IPAM gave to one interface; routes and `probe` are those of its pool."""
 
     interface: InterfaceName
@@ -298,8 +284,7 @@ class Given:
     probe: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Frozen):
     """All Steps of one interface, in order: what the journal holds before the first one is run.
 
     `held` is the share that this interface belongs to, and with it the container.
@@ -313,8 +298,7 @@ class Plan:
     held: HeldShare | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PluginResult:
+class PluginResult(Frozen):
     """What other plugins answered to the ADD of an interface, as JSON: CHECK and DEL need it."""
 
     interface: InterfaceName
@@ -322,8 +306,7 @@ class PluginResult:
     dns: Dns | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Frozen):
     """All of kube-rdma in one sandbox. `complete` once every step was run and ADD answered."""
 
     sandbox: Sandbox
@@ -332,8 +315,7 @@ class Attachment:
     results: tuple[PluginResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Attached:
+class Attached(Frozen):
     """One interface as it is in the pod, for the status annotations.
 
     `pci` is the card's function, `physical` the physical one of a virtual function.

@@ -9,10 +9,10 @@ rules/late_binding/binding decides about them, adapters/runtime writes the CDI f
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NewType
 
 from kube_rdma.model.card import CardId
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import ShareId
 
 Nonce = NewType("Nonce", str)
@@ -42,8 +42,7 @@ def at_start(nonce: Nonce) -> ContainerId:
     return ContainerId(f"start-{nonce}")
 
 
-@dataclass(frozen=True, slots=True)
-class PodName:
+class PodName(Frozen):
     """A pod as pod resources name it: without its UID."""
 
     namespace: str
@@ -54,8 +53,7 @@ class PodName:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(Frozen):
     """What one Allocate answered: a CDI device that will stand for these shares.
 
     `replaces`: promises of the same shares that were bound by then. The kubelet allocates for all
@@ -76,8 +74,7 @@ class Promise:
         return frozenset((self.resource, share) for share in self.shares)
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(Frozen):
     """A promise kept in one sandbox. It holds all it needs, the promise may be forgotten first."""
 
     nonce: Nonce
@@ -97,16 +94,14 @@ class Binding:
         return frozenset((self.resource, share) for share in self.shares)
 
 
-@dataclass(frozen=True, slots=True)
-class FileMount:
+class FileMount(Frozen):
     """A file of the host that the container sees, read-only."""
 
     host_path: str
     container_path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Edits:
+class Edits(Frozen):
     """What a CDI device adds to its container; device nodes keep the paths of the host."""
 
     char_paths: tuple[str, ...] = ()
@@ -114,8 +109,7 @@ class Edits:
     mounts: tuple[FileMount, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CdiFile:
+class CdiFile(Frozen):
     """A CDI file of kube-rdma, known to be there `since` then (monotonic clock, seconds)."""
 
     nonce: Nonce

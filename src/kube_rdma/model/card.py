@@ -8,10 +8,10 @@ rules/pools/cards makes Cards out of a Survey.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NewType
 
 from kube_rdma.model.device import Device, PciAddress, PciSeat
+from kube_rdma.model.frozen import Frozen
 
 CardId = NewType("CardId", str)
 """What outlives renames, moves between namespaces and reboots (DESIGN, decision 4).
@@ -24,8 +24,7 @@ USER_SPACE = frozenset({"vfio-pci", "uio_pci_generic", "igb_uio"})
 """Drivers that hand a function to a program or a virtual machine: no interface, no RDMA device."""
 
 
-@dataclass(frozen=True, slots=True)
-class Netdev:
+class Netdev(Frozen):
     """A network interface of a function, as its own namespace shows it."""
 
     name: str
@@ -38,8 +37,7 @@ class Netdev:
     use: Use | None = None  # None: nobody asked, or it is not surely the node's own
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Frozen):
     """What an interface of the node is used for; nothing at all: it is merely up.
 
     Addresses and routes of its own link (fe80::) do not count, for they come by themselves.
@@ -54,8 +52,7 @@ class Use:
     storage: tuple[str, ...] = ()  # servers of mounted storage that are reached through it
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Frozen):
     """A PCI function of class 02 (network), with or without a driver, interface or RDMA device."""
 
     seat: PciSeat
@@ -67,8 +64,7 @@ class Function:
     vf_index: int | None = None  # its number among the virtual functions of its physical one
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Frozen):
     """One function with its devices; `reasons` are empty exactly when it can be given away now."""
 
     id: CardId

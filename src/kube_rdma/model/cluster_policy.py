@@ -6,8 +6,9 @@ programs/operator writes what came of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from kube_rdma.model.frozen import Frozen
 
 
 class ComponentName(StrEnum):
@@ -27,8 +28,7 @@ class AppliedState(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentImage:
+class ComponentImage(Frozen):
     """An image as a policy names it: the three parts of which each component makes its tag."""
 
     repository: str
@@ -36,24 +36,21 @@ class ComponentImage:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class DevicePluginSection:
+class DevicePluginSection(Frozen):
     """The device plugin; `config` is the text of its configuration, checked already."""
 
     image: ComponentImage
     config: str
 
 
-@dataclass(frozen=True, slots=True)
-class PeerDriverSection:
+class PeerDriverSection(Frozen):
     """The peer-memory driver; `gpu_driver_path` is where the GPU driver's files are on a node."""
 
     image: ComponentImage
     gpu_driver_path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPolicy:
+class ClusterPolicy(Frozen):
     """One policy. A section that is None is not wanted; `notes` name fields without effect."""
 
     name: str
@@ -68,8 +65,7 @@ class ClusterPolicy:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyNode:
+class PolicyNode(Frozen):
     """A node as its labels tell it: a driver's image is chosen by them; "" where one is missing."""
 
     name: str
@@ -81,8 +77,7 @@ class PolicyNode:
     has_gpus: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ComponentStatus:
+class ComponentStatus(Frozen):
     """How far one part of a policy is; `reason` is a word for programs, `message` a sentence."""
 
     component: ComponentName
@@ -91,8 +86,7 @@ class ComponentStatus:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonSetProgress:
+class DaemonSetProgress(Frozen):
     """What the API server counts of a DaemonSet's pods; `current`: its status is of this spec."""
 
     desired: int = 0

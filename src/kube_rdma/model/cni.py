@@ -6,7 +6,6 @@ for the versions 0.3.0 to 1.1.0 of the specification. Names are those of the spe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from ipaddress import (
     IPv4Address,
@@ -19,6 +18,7 @@ from ipaddress import (
 
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.cni_conf import PLUGIN
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import InterfaceName
 
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
@@ -47,8 +47,7 @@ class Code(IntEnum):
     FAULT = 101  # an internal error; the agent's log has more
 
 
-@dataclass(frozen=True, slots=True)
-class CniInterface:
+class CniInterface(Frozen):
     """An interface, of the host if without `sandbox`; `mtu` and what follows is of 1.1.0."""
 
     name: str
@@ -59,8 +58,7 @@ class CniInterface:
     pci: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkAddress:
+class LinkAddress(Frozen):
     """An address; `link` is the place of its interface among the result's, if it has one."""
 
     address: IPv4Interface | IPv6Interface
@@ -68,8 +66,7 @@ class LinkAddress:
     link: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRoute:
+class LinkRoute(Frozen):
     """A route; what is None is not said. All but the first two are of 1.1.0."""
 
     to: IPv4Network | IPv6Network
@@ -81,8 +78,7 @@ class LinkRoute:
     scope: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Dns:
+class Dns(Frozen):
     """How the container should resolve names."""
 
     nameservers: tuple[str, ...] = ()
@@ -91,8 +87,7 @@ class Dns:
     options: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CniResult:
+class CniResult(Frozen):
     """What an ADD made. As an answer it holds only what kube-rdma made.
 
     The encoder puts it behind the previous result, of which every field is kept as it was.
@@ -104,16 +99,14 @@ class CniResult:
     dns: Dns | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CniAttachment:
+class CniAttachment(Frozen):
     """One interface of one sandbox: what DEL removes, and what GC is told to leave."""
 
     container: ContainerId
     interface: InterfaceName
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Frozen):
     """One call. What a verb has no use for is empty: GC and STATUS are about no container.
 
     `netns` is a descriptor of the pod's network namespace, checked to be one, and open for as long
@@ -143,8 +136,7 @@ class Call:
     annotations: tuple[tuple[str, str], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HookCall:
+class HookCall(Frozen):
     """The runtime made a container and has not started it (OCI createRuntime).
 
     `pid` is its first process as the host counts, `state` the whole OCI state as it came.

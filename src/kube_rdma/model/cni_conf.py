@@ -5,8 +5,9 @@ adapters/cni_conf reads and writes the folder, rules/cni_conf/conflist decides w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from kube_rdma.model.frozen import Frozen
 
 PLUGIN = "kube-rdma"  # its type in a configuration, and so the name of the binary on the host
 IPAM_PLUGIN = "kube-rdma-ipam"  # its type in an ``ipam`` block: the same binary by a second name
@@ -27,16 +28,14 @@ class Wiring(StrEnum):
     NONE = "none"  # nobody yet: the cluster's network is not installed
 
 
-@dataclass(frozen=True, slots=True)
-class ConfFile:
+class ConfFile(Frozen):
     """One file of the folder by its name, without the folder."""
 
     name: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfPlan:
+class ConfPlan(Frozen):
     """What the folder should become. `default` is the file that the runtime takes before it.
 
     Nothing to write and nothing to remove: all is as it should be. `readers` are the annotations
@@ -64,8 +63,7 @@ class ConfPlan:
 SET_ASIDE = ".cilium_bak"  # what Cilium puts behind the name of a file that no runtime shall read
 
 
-@dataclass(frozen=True, slots=True)
-class Undone:
+class Undone(Frozen):
     """What became of kube-rdma's writes to the folder.
 
     `at_once` counts those, in a row, that somebody undid within a second; `set_aside` are files of

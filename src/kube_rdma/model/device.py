@@ -7,9 +7,10 @@ Terms follow the kernel's RDMA core (include/rdma/ib_verbs.h) and the InfiniBand
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
+
+from kube_rdma.model.frozen import Frozen
 
 _PCI = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
@@ -76,8 +77,7 @@ class CharKind(StrEnum):
     RDMA_CM = "rdma_cm"
 
 
-@dataclass(frozen=True, slots=True)
-class Gid:
+class Gid(Frozen):
     """One used entry of a port's GID table; all-zero entries are not kept."""
 
     index: int
@@ -86,8 +86,7 @@ class Gid:
     netdev: str | None  # None on InfiniBand, or when the kernel no longer knows it
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(Frozen):
     """One port of a device."""
 
     number: int
@@ -103,8 +102,7 @@ class Port:
     pkey: int | None = None  # partition key at index 0, 16 bits; None off InfiniBand
 
 
-@dataclass(frozen=True, slots=True)
-class CharDevice:
+class CharDevice(Frozen):
     """A character device, named by the path that devtmpfs gives it (uevent DEVNAME)."""
 
     kind: CharKind
@@ -113,8 +111,7 @@ class CharDevice:
     minor: int
 
 
-@dataclass(frozen=True, slots=True)
-class PciSeat:
+class PciSeat(Frozen):
     """Where a PCI function sits in the machine.
 
     `path` leads from the root complex down to the function itself, bridges and switches included:
@@ -132,8 +129,7 @@ class PciSeat:
     sriov_total: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Frozen):
     """An accelerator by its PCI class, 03xx (display) or 12xx (processing accelerator)."""
 
     seat: PciSeat
@@ -143,8 +139,7 @@ class Gpu:
     driver: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Frozen):
     """One RDMA device (struct ib_device) with everything read about it.
 
     `identity` outlives renames and moves between namespaces: the PCI address, else the auxiliary

@@ -6,15 +6,13 @@ and adapters/kernel/sriov/functions runs what it plans: a SetFunctions for each 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import Selector
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionsWish:
+class FunctionsWish(Frozen):
     """How many virtual functions each physical one that any selector chooses should have.
 
     `autoprobe`: the kernel binds a driver to each new one. `force`: also where the node's default
@@ -29,8 +27,7 @@ class FunctionsWish:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetFunctions:
+class SetFunctions(Frozen):
     """Give a physical function `wanted` virtual ones in place of the `now` that it has.
 
     The kernel takes a number only where there is none (sriov_numvfs_store, drivers/pci/iov.c), so
@@ -48,8 +45,7 @@ class SetFunctions:
         return f"{self.name} gets {self.wanted} virtual functions in place of {self.now}"
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionsPlan:
+class FunctionsPlan(Frozen):
     """What follows from the wishes now.
 
     `acts` can be done, `waits` are sentences about what cannot yet, `refusals` what a person has to
@@ -62,8 +58,7 @@ class FunctionsPlan:
     kept: tuple[PciAddress, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MadeFunctions:
+class MadeFunctions(Frozen):
     """A record of the agent: since this boot, it answers for the virtual functions of a card.
 
     `begun`: it has begun to make them, and they may have no drivers yet.

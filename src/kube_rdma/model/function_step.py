@@ -7,10 +7,10 @@ Steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.link import PlannedHostLink
 
 
@@ -29,8 +29,7 @@ class LinkState(StrEnum):
     DISABLE = "disable"
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSettings:
+class FunctionSettings(Frozen):
     """What a physical function decides about a virtual one. None: to be left, or not told.
 
     `mac` is the administrative one; all zeros where none is set. `qos` and `protocol` belong to
@@ -51,8 +50,7 @@ class FunctionSettings:
     port_guid: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionPlace:
+class FunctionPlace(Frozen):
     """A virtual function by its number, from 0, at its physical one.
 
     `physical` stays on the node; `pci` is the address of the physical function, which finds that
@@ -64,8 +62,7 @@ class FunctionPlace:
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetFunction:
+class SetFunction(Frozen):
     """Set up a virtual function through its physical one, which stays on the node.
 
     `previous` has the same fields as `wanted`, as they were before. Done when the physical function
@@ -77,8 +74,7 @@ class SetFunction:
     previous: FunctionSettings
 
 
-@dataclass(frozen=True, slots=True)
-class ResetFunction:
+class ResetFunction(Frozen):
     """Give a virtual function its previous settings back.
 
     Nothing to do where the physical function has none of this number: settings go with it.
@@ -88,8 +84,7 @@ class ResetFunction:
     previous: FunctionSettings
 
 
-@dataclass(frozen=True, slots=True)
-class RebindFunction:
+class RebindFunction(Frozen):
     """Bind the driver of a virtual function anew, so that it takes the GUIDs that it was given.
 
     Its RDMA device and its link, wherever they are, end with the binding and are made anew on the

@@ -7,21 +7,18 @@ no more of a GPU than its NUMA nodes, so the seat can be missing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kube_rdma.model.device import PciSeat
+from kube_rdma.model.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class FreeGpu:
+class FreeGpu(Frozen):
     """A GPU that no container holds."""
 
     numa_nodes: tuple[int, ...]
     seat: PciSeat | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeldGpu:
+class HeldGpu(Frozen):
     """A GPU of a container; `name` is its PCI address, else what its own plugin calls it."""
 
     name: str

@@ -6,13 +6,11 @@ not name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import ShareId
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Frozen):
     """What one container holds of one resource; `shares` and `numa_nodes` are sorted."""
 
     namespace: str
@@ -23,8 +21,7 @@ class Holding:
     numa_nodes: tuple[int, ...] = ()  # those that the shares are near to
 
 
-@dataclass(frozen=True, slots=True)
-class Allocatable:
+class Allocatable(Frozen):
     """A healthy device of this node, given away or not; `numa_nodes` are sorted."""
 
     resource: str

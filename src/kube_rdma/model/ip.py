@@ -14,6 +14,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import NewType
 
 from kube_rdma.model.binding import ContainerId as ContainerId  # noqa: PLC0414  the same for IPAM
+from kube_rdma.model.frozen import Frozen
 
 NodeName = NewType("NodeName", str)
 PoolName = NewType("PoolName", str)
@@ -58,16 +59,14 @@ class Family(IntEnum):
     V6 = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Frozen):
     """Addresses from `first` to `last`, both ends in it."""
 
     first: Address
     last: Address
 
 
-@dataclass(frozen=True, slots=True)
-class IPRange:
+class IPRange(Frozen):
     """A part of a subnet that a pool gives from.
 
     Without `first` and `last` it is the subnet. `rail`: only for the NIC of this index. `source` is
@@ -82,16 +81,14 @@ class IPRange:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Frozen):
     """A route of the pod; without `via` it is the gateway of the address's range."""
 
     to: Subnet
     via: Address | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IPPool:
+class IPPool(Frozen):
     """What people wish for: every NIC that names the pool gets one address of each family in it.
 
     `block_size` is how many addresses a node claims at once, `rest` how many seconds an address is
@@ -108,8 +105,7 @@ class IPPool:
     probe: bool = False
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Cell:
+class Cell(Frozen, order=True):
     """CELL addresses of one network, aligned: the grid that all pools of a network share.
 
     Overlapping pools meet in the same cells, so an address has one place where it is held.
@@ -134,24 +130,21 @@ class Cell:
         return IPv4Address(number) if self.family is Family.V4 else IPv6Address(number)
 
 
-@dataclass(frozen=True, slots=True)
-class CellHolding:
+class CellHolding(Frozen):
     """What one node holds of a cell: nobody else may give these addresses away."""
 
     node: NodeName
     bits: Bits
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Frozen):
     """The address that `owner` had last; free for others only when nothing else is."""
 
     owner: Owner
     place: int
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Frozen):
     """A cell's object: who holds what in it. What nobody holds is free.
 
     Every write raises `edition`, so that no two writes are equal and each that succeeds makes all
@@ -165,8 +158,7 @@ class Block:
     version: Version | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLease:
+class NodeLease(Frozen):
     """A node's right to grant, renewed by its agent (coordination.k8s.io Lease).
 
     `journal` says who renews it: a rebuilt node has another journal. `duration` is T in seconds, as
@@ -182,8 +174,7 @@ class NodeLease:
     version: Version | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(Frozen):
     """A node cannot serve a pod: others give back `count` spare addresses, or just `address`."""
 
     node: NodeName
@@ -193,8 +184,7 @@ class Want:
     address: Address | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(Frozen):
     """The wants of one pool, oldest first; kept in the pool's status."""
 
     pool: PoolName
@@ -202,8 +192,7 @@ class Board:
     version: Version | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Frozen):
     """The seconds that nodes and controller agree on; every one is measured by one clock alone."""
 
     contact: float = 600.0  # T: how long a node grants after the last renewal that it began
@@ -216,8 +205,7 @@ class Timing:
         return self.contact + self.margin
 
 
-@dataclass(frozen=True, slots=True)
-class NicAsk:
+class NicAsk(Frozen):
     """Addresses for one interface, one of each family that the pool has for the rail.
 
     `addresses` are static: just these, or nothing. `owner` keeps its address while it is spare:
@@ -232,8 +220,7 @@ class NicAsk:
     prefer: tuple[Address, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Frozen):
     """All NICs of one container's request: it gets all addresses or none."""
 
     container: ContainerId
@@ -241,8 +228,7 @@ class Ask:
     nics: tuple[NicAsk, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Frozen):
     """One address that a container has; with the booking its key is network, pod, container, NIC.
 
     `resting`: released, but not yet given to others; `rest` is for how many seconds.
@@ -278,15 +264,13 @@ class Booking:
         return tuple(lease for lease in self.leases if not lease.resting)
 
 
-@dataclass(frozen=True, slots=True)
-class JournalIdentity:
+class JournalIdentity(Frozen):
     """The record that is made with an empty journal of bookings and never changed."""
 
     journal: JournalId
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Frozen):
     """How full a pool is, for its status: addresses of one family and rail."""
 
     pool: PoolName

@@ -6,21 +6,18 @@ interface does there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedHostLink:
+class PlannedHostLink(Frozen):
     """A link of the node at the moment of planning; `index` is the kernel's, `name` for people."""
 
     index: int
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodLink:
+class PodLink(Frozen):
     """An interface inside a pod. `pci` is the function it belongs to, None for a virtual one."""
 
     name: str

@@ -5,11 +5,10 @@ adapters/cluster reads it, programs compare it with what the kernel and the kube
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kube_rdma.model.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(Frozen):
     """What keeps pods away; `effect` is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
@@ -17,8 +16,7 @@ class Taint:
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCondition:
+class NodeCondition(Frozen):
     """What one condition of a node says; `status` is True, False or Unknown."""
 
     status: str
@@ -26,8 +24,7 @@ class NodeCondition:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(Frozen):
     """One Node object. Labels, annotations and allocatable are sorted by name.
 
     `allocatable` counts whole units of the resource: cores, bytes, shares; a fraction is cut off.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kube_rdma.model.frozen import Frozen
 
 MIRROR = "kubernetes.io/config.mirror"  # what the kubelet writes at the object of a static pod
 
 
-@dataclass(frozen=True, slots=True)
-class PodState:
+class PodState(Frozen):
     """One Pod object. Labels and annotations are sorted by name.
 
     A pod that was deleted and made anew has the same name and another `uid`.

@@ -5,9 +5,8 @@ adapters/kernel takes it, rules/attach/undo says which Steps are still done in i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ip import Address, InterfaceName, Subnet
 from kube_rdma.model.step import VirtualKind
@@ -15,8 +14,7 @@ from kube_rdma.model.step import VirtualKind
 _VIRTUAL = frozenset(kind.value for kind in VirtualKind)
 
 
-@dataclass(frozen=True, slots=True)
-class SeenLink:
+class SeenLink(Frozen):
     """An interface. `kind` is the kernel's (IFLA_INFO_KIND), "" for a card's own link.
 
     `parent` is the index of the link that it sits on (IFLA_LINK), which is one of the node, or one
@@ -44,8 +42,7 @@ class SeenLink:
         return self.kind in _VIRTUAL and (self.kind != VirtualKind.IPOIB or bool(self.parent))
 
 
-@dataclass(frozen=True, slots=True)
-class SeenRoute:
+class SeenRoute(Frozen):
     """A unicast route; `table` None is the main one, `via` None means on-link."""
 
     name: InterfaceName
@@ -54,8 +51,7 @@ class SeenRoute:
     table: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SeenRule:
+class SeenRule(Frozen):
     """A rule that sends what comes from an address to a table."""
 
     source: Address
@@ -63,8 +59,7 @@ class SeenRule:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class SeenRdma:
+class SeenRdma(Frozen):
     """An RDMA device that can be used there.
 
     `netdev` is the interface of its port, if that is one of the pod's. `gids` are the addresses of
@@ -79,8 +74,7 @@ class SeenRdma:
     guid: str | None = None  # of its node, as FunctionSettings has it
 
 
-@dataclass(frozen=True, slots=True)
-class PodView:
+class PodView(Frozen):
     """The namespace; `sysctls` holds those that were asked about, path and value.
 
     So does `functions`, of virtual functions; their settings are the node's, wherever their

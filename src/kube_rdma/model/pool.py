@@ -8,7 +8,6 @@ rules/pools/allocation answers with a Grant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -16,6 +15,7 @@ from typing import NewType
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import Frozen
 
 ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it allows 63 characters
 
@@ -70,8 +70,7 @@ class Variables(StrEnum):
     PCIDEVICE = "pcidevice"
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionRange:
+class FunctionRange(Frozen):
     """Virtual functions of a physical one: ``ens2f0#0,2-7``.
 
     `parent` is the interface or the PCI address of the physical function, `indexes` are ranges with
@@ -87,8 +86,7 @@ class FunctionRange:
         return f"{self.parent}#{','.join(spans)}" if self.indexes else self.parent
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(Frozen):
     """Which cards: each field that is set must hold, each is a choice of values.
 
     Vendors, devices: four hexadecimal digits in lower case. `source` is the selector's place in its
@@ -111,16 +109,14 @@ class Selector:
     rdma: bool | None = None  # whether it must have an RDMA device
 
 
-@dataclass(frozen=True, slots=True)
-class ExtraInfo:
+class ExtraInfo(Frozen):
     """Facts that a document adds to what its containers are told; `card` "*" means every one."""
 
     card: str
     facts: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PoolSpec:
+class PoolSpec(Frozen):
     """A pool as it is wished for; what it leaves unsaid (None) is said by the mode.
 
     `source` is where the wish was written (file, line), for messages. Without selectors every card
@@ -142,8 +138,7 @@ class PoolSpec:
     host_network: bool = False  # its pods use the node's own network namespace
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedPools:
+class AppliedPools(Frozen):
     """A record of the agent: the wishes that are met, by which the shares that pods hold were made.
 
     Also those that nobody has any more, as long as pods hold shares of them.
@@ -152,8 +147,7 @@ class AppliedPools:
     specs: tuple[PoolSpec, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Frozen):
     """One unit that the kubelet can give away; `card` is None where it stands for the pool."""
 
     id: ShareId
@@ -162,8 +156,7 @@ class Share:
     card: CardId | None = None
 
 
-@dataclass(frozen=True)
-class Pool:
+class Pool(Frozen, dict=True):
     """A pool as it is: the wish met with one Survey. Cards are sorted by id."""
 
     spec: PoolSpec
@@ -182,8 +175,7 @@ class Pool:
         return tuple(card for card in self.cards if not card.usable)
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Frozen):
     """What the kubelet is told about a resource.
 
     `prefers`: it should ask which free shares to take. `gated`: it should ask before the start of
@@ -196,8 +188,7 @@ class Offer:
     gated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Frozen):
     """What one container holds: shares of one pool, their device nodes and variables.
 
     `cards` are those that the shares stand for, every card of the pool where they stand for it.
@@ -212,8 +203,7 @@ class Grant:
     cards: tuple[CardId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceInfo:
+class DeviceInfo(Frozen):
     """What a granted function tells to CNI plugins; `physical` is set for a virtual one."""
 
     pci: PciAddress

@@ -6,13 +6,11 @@ pools of addresses have ranges by rail.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kube_rdma.model.card import CardId
+from kube_rdma.model.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class RailRecord:
+class RailRecord(Frozen):
     """A record of the agent: the physical cards that ever had a rail, in the order of their rails.
 
     A card that is gone, or in a pod, keeps its place. `names` are the interfaces by which a policy

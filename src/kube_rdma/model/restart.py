@@ -6,14 +6,13 @@ is what an agent may write: an eviction is the controller's (docs/decisions/0025
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kube_rdma.model.frozen import Frozen
 
 RESTART = "kube-rdma.io/needs-restart"
 """Label (with the value "true") and annotation."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartRequest:
+class RestartRequest(Frozen):
     """Which node's agent asks, when it did so last in seconds of the Unix epoch, and why."""
 
     node: str

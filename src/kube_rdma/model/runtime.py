@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(Frozen):
     """What makes containers here.
 
     `cdi`: whether it injects CDI devices, None when it does not say. `cdi_dirs`: where it looks for
@@ -24,8 +22,7 @@ class Runtime:
     cni_binaries: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PodSandbox:
+class PodSandbox(Frozen):
     """A sandbox of a pod. One that is not `ready` was stopped, or was never made to the end.
 
     `created`: nanoseconds of the wall clock, good to tell the newest of one pod.

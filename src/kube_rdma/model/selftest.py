@@ -7,11 +7,11 @@ programs/selftest runs a Trial, views/selftest shows Results.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kube_rdma.model.attachment import HostLink, HostNetwork, Plan
 from kube_rdma.model.card import Card
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.step import Step, Undo
 
@@ -35,16 +35,14 @@ class TrialKind(StrEnum):
         return self in (TrialKind.TAKE, TrialKind.FUNCTION)
 
 
-@dataclass(frozen=True, slots=True)
-class SelftestRequest:
+class SelftestRequest(Frozen):
     """What a person chose: cards by name or PCI address, kinds; all that is idle where empty."""
 
     cards: tuple[str, ...] = ()
     kinds: tuple[TrialKind, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SelftestScene:
+class SelftestScene(Frozen):
     """The node at one moment.
 
     `functions` are the settings of virtual functions, `routed` the interfaces with a default route,
@@ -61,8 +59,7 @@ class SelftestScene:
     altnames: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SelftestSystem:
+class SelftestSystem(Frozen):
     """What ran: kube-rdma's version, the kernel's release and machine as `uname` has them."""
 
     version: str
@@ -70,8 +67,7 @@ class SelftestSystem:
     machine: str
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Frozen):
     """One plan for one card, whose interface on the node is `link`."""
 
     card: Card
@@ -80,8 +76,7 @@ class Trial:
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
-class UntriedCard:
+class UntriedCard(Frozen):
     """A card, or one kind on it, that is not tried; `reason` is a sentence without its stop."""
 
     card: Card
@@ -98,8 +93,7 @@ class TrialStage(StrEnum):
     END = "end"
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Frozen):
     """Something that went wrong. `act` failed with `message`; None: a look showed it.
 
     `left`: the node is not as it was before.
@@ -111,8 +105,7 @@ class Trouble:
     left: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TrialResult:
+class TrialResult(Frozen):
     """What came of a Trial.
 
     `milliseconds` are those of the plan's first run, None where it did not come to its end.

@@ -8,11 +8,11 @@ Every one may be run again after it was done, and undone although it was never r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType
 
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function_step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ip import Address, InterfaceName, Subnet
 from kube_rdma.model.link import PlannedHostLink
@@ -29,8 +29,7 @@ class VirtualKind(StrEnum):
     IPOIB = "ipoib"
 
 
-@dataclass(frozen=True, slots=True)
-class MakeLink:
+class MakeLink(Frozen):
     """Make a virtual link inside the pod, in one message: parent, kind, name, MTU, MAC, mark.
 
     `mode` is the kind's own word (bridge, private, vepa, passthru; l2, l3, l3s). `pkey` is for
@@ -49,8 +48,7 @@ class MakeLink:
     inside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TakeLink:
+class TakeLink(Frozen):
     """Move a card's own link into the pod and rename it, in one message.
 
     The state it was found in is what undoing restores: name, MTU, MAC, up or down, and the
@@ -74,8 +72,7 @@ class TakeLink:
     active: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetLink:
+class SetLink(Frozen):
     """Set MTU and MAC (None: leave) of a link in the pod, then bring it up."""
 
     name: InterfaceName
@@ -83,8 +80,7 @@ class SetLink:
     mac: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Frozen):
     """Ask the network of an Ethernet link whether somebody has an address that the pod will get.
 
     Before AddAddress. Not undone. Refused with the MAC that answers; silence for 300 ms is consent
@@ -95,8 +91,7 @@ class Probe:
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class AddAddress:
+class AddAddress(Frozen):
     """Give an address to a link in the pod, without duplicate address detection."""
 
     name: InterfaceName
@@ -104,8 +99,7 @@ class AddAddress:
     prefix: int
 
 
-@dataclass(frozen=True, slots=True)
-class AddRoute:
+class AddRoute(Frozen):
     """Add a route in the pod; `table` None is the main one, `via` None means on-link.
 
     `onlink`: `via` is reached through the link although it is in no subnet of it.
@@ -122,8 +116,7 @@ class AddRoute:
     onlink: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AddRule:
+class AddRule(Frozen):
     """Send what comes from an address to a routing table of its own."""
 
     source: Address
@@ -131,16 +124,14 @@ class AddRule:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetSysctl:
+class SetSysctl(Frozen):
     """Write a network sysctl of the pod: ``net/ipv4/conf/net1/arp_ignore``."""
 
     path: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class MakeRdma:
+class MakeRdma(Frozen):
     """Make a soft RDMA link on a link in the pod; its name is unique on the node.
 
     Done when a device of this name is there. It goes with its interface; undone by removing it.
@@ -151,16 +142,14 @@ class MakeRdma:
     on: InterfaceName
 
 
-@dataclass(frozen=True, slots=True)
-class MoveRdma:
+class MoveRdma(Frozen):
     """Move an RDMA device into the pod's namespace (RDMA namespace mode exclusive)."""
 
     device: str
     pci: PciAddress | None
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitPartition:
+class AwaitPartition(Frozen):
     """Wait, bounded, until the RDMA device of a function is a member of an InfiniBand partition.
 
     `pkey` is without the bit for full members. Not undone. Refused when the subnet manager has not
@@ -171,8 +160,7 @@ class AwaitPartition:
     pkey: int
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitGid:
+class AwaitGid(Frozen):
     """Wait, bounded, until a device lists a GID for an address: without it verbs cannot use it.
 
     Not undone. Refused with N of M when the device's table is full.
@@ -183,8 +171,7 @@ class AwaitGid:
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(Frozen):
     """Tell the neighbours who has the address now: gratuitous ARP, unsolicited advertisement.
 
     Not undone, and never refused: whoever missed it asks.
@@ -194,8 +181,7 @@ class Announce:
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class PluginConf:
+class PluginConf(Frozen):
     """One plugin of the host's CNI folder, with all of its configuration but the previous result.
 
     `type` is the name of its binary, `config` the JSON that it is given.
@@ -205,8 +191,7 @@ class PluginConf:
     config: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class CallPlugin:
+class CallPlugin(Frozen):
     """Have other CNI plugins make an interface of the pod: ADD of each, in this order.
 
     Done when the pod has a link of this name. Undone by DEL of each, in reverse; only then may it
@@ -242,16 +227,14 @@ Step = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveLink:
+class RemoveLink(Frozen):
     """Remove a link of this name from the pod if it has `mark`; what stands on it goes too."""
 
     name: InterfaceName
     mark: Mark
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveLinks:
+class RemoveLinks(Frozen):
     """Remove several at once, each as RemoveLink says; one by one takes some 20 ms for each.
 
     In one message where no other link of kube-rdma is in the pod.
@@ -260,8 +243,7 @@ class RemoveLinks:
     links: tuple[RemoveLink, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GiveBackLink:
+class GiveBackLink(Frozen):
     """Bring a card's link back to the node with the name, MTU, MAC and state it was found in.
 
     `name` is what it is called in the pod, `link` what it was on the node. It may be on the node
@@ -279,8 +261,7 @@ class GiveBackLink:
     addresses: tuple[tuple[Address, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreRdma:
+class RestoreRdma(Frozen):
     """Make a soft RDMA link again that stood on a link of the node before it was taken.
 
     After GiveBackLink: `link` is the node's, by its name then. Nothing to do where it is there.
@@ -291,8 +272,7 @@ class RestoreRdma:
     link: PlannedHostLink
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveRule:
+class RemoveRule(Frozen):
     """Remove what AddRule added: rules do not go with a link."""
 
     source: Address
@@ -300,23 +280,20 @@ class RemoveRule:
     priority: int
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveRdma:
+class RemoveRdma(Frozen):
     """Remove a soft RDMA link by its name."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class GiveBackRdma:
+class GiveBackRdma(Frozen):
     """Bring an RDMA device back to the node's namespace; `pci` finds it under another name too."""
 
     device: str
     pci: PciAddress | None
 
 
-@dataclass(frozen=True, slots=True)
-class EndPlugin:
+class EndPlugin(Frozen):
     """Have other CNI plugins take back what they made: DEL of each, the last one first."""
 
     call: CallPlugin

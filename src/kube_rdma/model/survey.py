@@ -6,11 +6,12 @@ adapters/kernel takes it, rules/health/discovery judges it, views/devices shows 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from kube_rdma.model.card import Function, Use
 from kube_rdma.model.device import CharDevice, Device, Gpu
+from kube_rdma.model.frozen import Frozen
 
 
 class NamespaceMode(StrEnum):
@@ -24,16 +25,14 @@ class NamespaceMode(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Frozen):
     """Something that could not be read: a fact about the node, not an error of kube-rdma."""
 
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Frozen):
     """RDMA devices of one node at one moment, sorted by name."""
 
     devices: tuple[Device, ...]
@@ -48,8 +47,7 @@ class Survey:
         return replace(self, functions=tuple(_with_uses(one, uses) for one in self.functions))
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Frozen):
     """Whether a device can be given to a pod; `reasons` are empty exactly when it can."""
 
     device: Device

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import structlog
 
@@ -22,13 +21,13 @@ from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts, request_of
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.attach.restarts import AT_ONCE, evictable
 
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionTiming:
+class EvictionTiming(Frozen):
     """Seconds between two rounds; `clock` is the wall clock, as agents write its time."""
 
     every: float = 10.0

@@ -15,7 +15,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from kube_rdma import __version__
@@ -29,6 +28,7 @@ from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function_step import SetFunction
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.selftest import (
@@ -55,8 +55,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Tell = Callable[[TrialResult | UntriedCard], None]
 
 
-@dataclass(frozen=True)
-class SelftestDependencies:
+class SelftestDependencies(Frozen):
     """What the self-test asks and does; everything blocks.
 
     `stopped` says whether somebody wants it to end. `patience` bounds, in seconds, how long the

@@ -6,7 +6,7 @@ taken by a job a program is late and well, and to end it would only cost more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kube_rdma.model.frozen import Frozen
 
 TICK = 10.0  # seconds between two looks
 # Seconds of silence after which a program hangs. Its longest step, imports on a slow emulated
@@ -14,8 +14,7 @@ TICK = 10.0  # seconds between two looks
 PATIENCE = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Spent:
+class Spent(Frozen):
     """How a program's seconds went between two looks, its threads added up."""
 
     passed: float  # of the clock

@@ -8,12 +8,13 @@ watched from its first day. Faults are left out: a card that leaves while it is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from kube_rdma.model.device import CharDevice, Device, Gpu, PciSeat, Port
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.survey import Survey
 from kube_rdma.views.documents import plain
 
@@ -45,8 +46,7 @@ class ChangeKind(StrEnum):
     NODE = "node"
 
 
-@dataclass(frozen=True, slots=True)
-class SurveyChange:
+class SurveyChange(Frozen):
     """One difference. `before` and `after` are values of the model, None where there was none."""
 
     kind: ChangeKind

@@ -6,8 +6,8 @@ The last step of these commands; what is counted and found wrong comes from rule
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Board, IPPool, NodeName, Usage
 from kube_rdma.views.text import aligned, widths, wrapped
 
@@ -20,8 +20,7 @@ _HOLDERS_RIGHT = frozenset({1})
 _KEPT = ("ADDRESS", "NETWORK", "POD", "INTERFACE", "NODE", "POOLS")
 
 
-@dataclass(frozen=True, slots=True)
-class PoolState:
+class PoolState(Frozen):
     """A pool, how full it is, who holds what of it, who is short.
 
     `notes` are sentences about it; `holders` are sorted by node.
@@ -34,8 +33,7 @@ class PoolState:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Frozen):
     """What a node holds of a pool, as texts like ``10.0.0.5-10.0.0.9``."""
 
     node: NodeName
@@ -44,8 +42,7 @@ class Holder:
     is_gone: bool = False  # there is no such node
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Frozen):
     """Something that is not as it should be; a warning asks for nothing now."""
 
     kind: str
@@ -53,8 +50,7 @@ class Finding:
     is_warning: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(Frozen):
     """What a migration does or did: a row for each pool and each address that stays."""
 
     pools: tuple[tuple[str, str], ...]  # name, "create" or "update"

@@ -7,10 +7,10 @@ comes from rules/pools/pools and rules/pools/selection.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from kube_rdma.model.card import Card
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import (
     Bind,
@@ -47,16 +47,14 @@ _FIELDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PoollessCard:
+class PoollessCard(Frozen):
     """A card in no pool, and why not, pool by pool."""
 
     card: Card
     reasons: tuple[tuple[str, str], ...]  # resource, sentence about the card
 
 
-@dataclass(frozen=True, slots=True)
-class OnNode:
+class OnNode(Frozen):
     """What the wishes are on one node.
 
     Sentences: `clashes` about cards that two pools mean and only one can have, `warnings` about

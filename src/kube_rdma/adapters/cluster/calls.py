@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kube_rdma.adapters.backoff import full_jitter
@@ -20,14 +20,14 @@ from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.errors import Conflict, failure
 from kube_rdma.adapters.cluster.kinds import ObjectKind, Where
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 
 _SILENCE = 10.0  # seconds that the server may be late in ending a watch
 _BUSY = 30.0  # seconds in all that one call waits for a server that is too busy
 _SPREAD = 1.25  # times what it says, at most: or all clients come back in step
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTiming:
+class RequestTiming(Frozen):
     """The clocks of a door; tests have their own.
 
     `clock` is monotonic, in seconds. `pause` says how long to wait after so many failures, counted

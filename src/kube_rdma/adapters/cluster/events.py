@@ -22,6 +22,7 @@ from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 
 CAPACITY = 256  # different sentences that wait, and as many that are remembered for repeats
 _REPEAT = timedelta(seconds=30)  # repeats are written no more often
@@ -31,8 +32,7 @@ _CONTROLLER = "kube-rdma.io/agent"
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(Frozen):
     """The object that an Event is about; an empty namespace is an object of the cluster."""
 
     kind: str
@@ -42,8 +42,7 @@ class About:
     api_version: str = "v1"
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
+class _Sentence(Frozen):
     about: About
     reason: str
     note: str

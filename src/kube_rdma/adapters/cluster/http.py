@@ -12,13 +12,13 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 
 import h11
 
 from kube_rdma.adapters.cluster.kinds import Pairs
 from kube_rdma.adapters.cluster.route import ServerRoute
 from kube_rdma.adapters.cluster.silence import Silence
+from kube_rdma.model.frozen import Frozen
 
 ANSWER_TICKS = 30  # of silence before an answer is given up; client-go gives a connection as many
 NOTICE_TICKS = 5  # of silence before people are told
@@ -37,8 +37,7 @@ _KEEPALIVE = (
 _NEVER = 86400.0  # seconds; asyncio limits a handshake by the clock, which Silence replaces
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Frozen):
     """One request: its target is path and query."""
 
     method: str
@@ -47,8 +46,7 @@ class HttpRequest:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpAnswer(Frozen):
     """The head of an answer, and its body as it comes. Names of headers are in lower case."""
 
     status: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from kube_rdma.adapters.cluster.kinds import (
@@ -27,6 +27,7 @@ from kube_rdma.adapters.cluster.watching import Changed, Cut, Muddled, Synced
 from kube_rdma.api import ip_objects, ip_pool, ip_pool_status
 from kube_rdma.api.ip_pool_status import IPPoolStatus
 from kube_rdma.model.errors import Broken, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
     Block,
     Board,
@@ -101,8 +102,7 @@ def lease(stored: Stored[LeaseSpec, None]) -> NodeLease:
     return ip_objects.lease(stored.name, stored.spec, notes, Version(stored.version))
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedObjects:
+class ParsedObjects(Frozen):
     """Objects of one kind that were understood, and a sentence for each that was not."""
 
     objects: tuple[Stored[Any, Any], ...]

@@ -9,10 +9,11 @@ with pydantic, `Codec.of(T)` for a dataclass whose fields are named as on the wi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, Self, TypeVar
 
 import msgspec
+
+from kube_rdma.model.frozen import Frozen
 
 S = TypeVar("S")  # of the spec
 U = TypeVar("U")  # of the status
@@ -22,8 +23,7 @@ Pairs = tuple[tuple[str, str], ...]
 """Labels or annotations, sorted by key."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectCodec(Generic[T]):
+class ObjectCodec(Frozen, Generic[T]):
     """JSON ↔ value, of one part of an object.
 
     `decode` raises ValueError or Refused for what it does not understand. Without `encode` the part
@@ -44,8 +44,7 @@ NOTHING: ObjectCodec[None] = ObjectCodec(lambda _: None)
 """Of a part that nobody wants to see."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKind(Generic[S, U]):
+class ObjectKind(Frozen, Generic[S, U]):
     """One kind of object, as the API server names it, with the codecs of its two parts."""
 
     group: str  # "" for the core group
@@ -63,8 +62,7 @@ class ObjectKind(Generic[S, U]):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(Frozen):
     """The object that this one goes away with (metadata.ownerReferences)."""
 
     api_version: str
@@ -75,8 +73,7 @@ class Owner:
     block_owner_deletion: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stored(Generic[S, U]):
+class Stored(Frozen, Generic[S, U]):
     """An object as the API server holds it.
 
     `spec` is decoded from an empty document where the object has none, `status` is None then.
@@ -106,8 +103,7 @@ class Stored(Generic[S, U]):
         return dict(self.annotations).get(key)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted(Generic[S]):
+class Wanted(Frozen, Generic[S]):
     """An object to create, or kube-rdma's part of one, to apply; without `spec` none is sent."""
 
     name: str
@@ -119,8 +115,7 @@ class Wanted(Generic[S]):
     finalizers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(Frozen):
     """Which objects of a kind: all that are set must hold.
 
     `labels` and `fields` are written as for kubectl: ``a=b,c``, ``spec.nodeName=node-1``. Of

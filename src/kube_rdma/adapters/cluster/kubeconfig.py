@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -21,6 +20,7 @@ import msgspec
 import yaml
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REMEDY = "Name a kubeconfig with a current context, or give the pod a service account"
@@ -79,8 +79,7 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
         return "UserEntry(…)"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Frozen):
     """What a context means: a server, who asks it, and which file says so."""
 
     server: ServerEntry
@@ -115,8 +114,7 @@ class _KubeconfigFile(msgspec.Struct, frozen=True, rename="kebab"):
     current_context: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Merged:
+class _Merged(Frozen):
     """All files as one: for each name the entry, and the file that it is from."""
 
     servers: Mapping[str, tuple[ServerEntry, Path]]

@@ -6,13 +6,12 @@ which api/network_definition compiles.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pod import PodState
 
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
@@ -35,8 +34,7 @@ DEFINITION = ObjectKind(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkObject:
+class NetworkObject(Frozen):
     """One object: the CNI configuration in it, and the resource that it belongs to."""
 
     config: bytes

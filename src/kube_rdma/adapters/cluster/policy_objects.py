@@ -6,7 +6,7 @@ documents too: whether one differs is a matter of all its fields.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from kube_rdma.api import nic_cluster_policy, nic_cluster_policy_status
 from kube_rdma.api.nic_cluster_policy_status import NicClusterPolicyStatus
 from kube_rdma.model.cluster_policy import ClusterPolicy, DaemonSetProgress
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 
 Json = dict[str, Any]
 
@@ -29,8 +30,7 @@ class _DaemonSetStatus(msgspec.Struct, frozen=True, rename="camel"):
     observed_generation: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyText:
+class PolicyText(Frozen):
     """The spec of a policy as it was written: the policy, or why it is refused."""
 
     policy: ClusterPolicy | None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from kube_rdma.adapters.cluster import wire
@@ -19,6 +18,7 @@ from kube_rdma.adapters.cluster.calls import ApiRequests
 from kube_rdma.adapters.cluster.errors import Expired, failure
 from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored, Where
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 
 S = TypeVar("S")
 U = TypeVar("U")
@@ -26,15 +26,13 @@ U = TypeVar("U")
 _HELD = 10.0  # seconds; a round that lasted so long was no failure
 
 
-@dataclass(frozen=True, slots=True)
-class Changed(Generic[S, U]):
+class Changed(Frozen, Generic[S, U]):
     """The object is there, and is like this."""
 
     object: Stored[S, U]
 
 
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(Frozen):
     """The object is no more, or no longer belongs to the selection."""
 
     name: str
@@ -42,8 +40,7 @@ class Deleted:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class Muddled:
+class Muddled(Frozen):
     """The object is there, but the codec does not understand it; `why` is a sentence."""
 
     name: str
@@ -51,15 +48,13 @@ class Muddled:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(Frozen):
     """All that was there at `contact` (Pace.clock) has been reported. Comes with every round."""
 
     contact: float
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Frozen):
     """Nothing is known of changes until the next Synced; reported once per outage."""
 
     why: str

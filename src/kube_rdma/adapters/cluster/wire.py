@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from kube_rdma.adapters.cluster.kinds import ObjectKind, Owner, Pairs, Stored, Wanted, Where
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 
 FIELD_MANAGER = "kube-rdma"
 JSON = "application/json"
@@ -25,8 +25,7 @@ APPLY = "application/apply-patch+yaml"  # JSON is YAML
 Named = TypeVar("Named")
 
 
-@dataclass(frozen=True, slots=True)
-class ApiRequest:
+class ApiRequest(Frozen):
     """One call. `verb` is the one of RBAC, `name` is empty for a whole collection."""
 
     verb: str  # get, list, watch, create, update, patch, delete
@@ -75,8 +74,7 @@ _METHODS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Frozen):
     """What came back."""
 
     status: int
@@ -97,8 +95,7 @@ class Transport(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Frozen):
     """The answer to a watch: the lines when `failure` is None."""
 
     lines: AsyncIterator[bytes]
@@ -156,8 +153,7 @@ class _Code(msgspec.Struct):
     code: int = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Frozen):
     """Which object, and which state of it."""
 
     namespace: str

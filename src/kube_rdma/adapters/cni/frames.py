@@ -10,8 +10,9 @@ the first byte. The shim never closes its half before it has the answer.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
+
+from kube_rdma.model.frozen import Frozen
 
 MAX_INPUT = 2 << 20  # a pod's annotations are in it, up to 256 KiB with much to escape
 MAX_ENVIRONMENT = 1 << 16
@@ -30,8 +31,7 @@ class ShimMode(IntEnum):
     CREATE_RUNTIME = 1
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
+class RequestHead(Frozen):
     """What a request announces of itself; lengths in bytes."""
 
     mode: ShimMode

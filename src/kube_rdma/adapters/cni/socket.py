@@ -28,6 +28,7 @@ from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.adapters.cni.turns import CALLER, Caller, Turns
 from kube_rdma.model.cni import Call, CniResult, HookCall, Verb
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 
 SOCKET = Path("/run/kube-rdma/agent.sock")
 
@@ -39,8 +40,7 @@ Handler = Callable[[Call], Awaitable[CniResult]]
 Hook = Callable[[HookCall], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Frozen):
     """`running` calls at once, `adding` of them ADDs; `waiting` connections with them; seconds to
     send or take bytes.
 

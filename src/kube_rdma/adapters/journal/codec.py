@@ -1,7 +1,7 @@
 """Model values to JSON and back, by a table of what each class is called on disk (format.py).
 
-Model values are frozen dataclasses of plain types, and know no library. On disk a dataclass is an
-object with its tag beside its keys; both stand in a Form, so that a class or a field may be renamed
+Model values are frozen, of plain types, and know nothing of a disk. There, a dataclass is an object
+with its tag beside its keys; both stand in a Form, so that a class or a field may be renamed
 and the disk never hears of it. A key that no Form has is a later version's: decoding passes it by,
 and `carry` brings it back when the record is written again. What else is not as it was written (a
 tag, a word, a type, a key that is missing) makes the whole record one that is not understood.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from ipaddress import (
     IPv4Address,
@@ -22,6 +22,8 @@ from ipaddress import (
     ip_network,
 )
 from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from kube_rdma.model.frozen import Frozen
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 T = TypeVar("T")
@@ -40,8 +42,7 @@ _TEXTS: dict[type, Callable[[str], object]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RecordForm:
+class RecordForm(Frozen):
     """What a dataclass is called on disk, and each of its fields, by key.
 
     `identity` are the keys that tell a value from the others in its list; none: all of them.
@@ -67,8 +68,7 @@ def form(of: type, tag: str, keys: str, identity: str = "") -> RecordForm:
     return RecordForm(of, tag, names, tuple(identity.split()), later)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(Frozen):
     """A form, with the type of what each of its keys holds, and the keys that must be there."""
 
     form: RecordForm

@@ -15,7 +15,6 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, Generic, Self, TypeVar
 
@@ -25,6 +24,7 @@ from kube_rdma.adapters.journal.codec import RecordCodec
 from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.adapters.journal.format import CODEC
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 
 VERSION = 1
 
@@ -35,8 +35,7 @@ _ENVELOPE = frozenset({"version", "kind", "data"})
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded(Generic[T]):
+class Loaded(Frozen, Generic[T]):
     """Every record by name, sorted, and a fault for each that is not among them.
 
     `broken` are no records, or halves; `foreign` are whole, and not understood.

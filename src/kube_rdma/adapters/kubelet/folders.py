@@ -8,11 +8,11 @@ change. So each is looked for by itself, and a socket that is there beats a mere
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET, identity
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 
 FIXED = Path("/var/lib/kubelet")  # device-plugins is in there, whatever the root is
 
@@ -29,8 +29,7 @@ PLUGINS_REGISTRY = "plugins_registry"
 POD_RESOURCES = "pod-resources"
 
 
-@dataclass(frozen=True, slots=True)
-class Folders:
+class Folders(Frozen):
     """Where the kubelet is reached; None is what this process does not see."""
 
     device_plugins: Path

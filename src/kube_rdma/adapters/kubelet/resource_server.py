@@ -12,7 +12,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -24,14 +23,14 @@ from kube_rdma.adapters.kubelet.directory import Identity, identity, watching
 from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import RegistrationBase
 from kube_rdma.adapters.kubelet.service import Answers, PoolService
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import Offer
 
 _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
 _TURNS_OF_A_CALL = 4  # of the loop: it is seen, taken, made a task, connected
 
 
-@dataclass(frozen=True)
-class _Stall:
+class _Stall(Frozen):
     """A server on a socket of its own."""
 
     server: Server

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from grpclib import GRPCError, Status
 from grpclib.server import Stream
@@ -18,11 +17,11 @@ from kube_rdma.adapters.kubelet import wire
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginBase
 from kube_rdma.adapters.kubelet.rpc import Requests
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import Grant, Offer, ShareId
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Frozen):
     """What GetPreferredAllocation asks for one container: `size` shares out of `available`.
 
     Those of `must` are given in any case; the kubelet names them among the available ones.
@@ -33,8 +32,7 @@ class Choice:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Frozen):
     """Who answers the kubelet's calls about one resource; each raises KubeRdmaError.
 
     `prefer` and `start` are needed where the Offer says `prefers` and `gated`.

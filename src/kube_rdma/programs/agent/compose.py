@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_runtime
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.pool import AppliedPools
 from kube_rdma.model.rails import RailRecord
@@ -65,8 +66,7 @@ _SRIOV = SriovCards(give=give_addresses)
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class AgentPlaces:
+class AgentPlaces(Frozen):
     """Files and folders of the host, at the paths that this process sees."""
 
     kubelet_root: Path | None  # None: it is looked for
@@ -77,8 +77,7 @@ class AgentPlaces:
     host: Path  # the host's root
 
 
-@dataclass(frozen=True)
-class AgentOptions:
+class AgentOptions(Frozen):
     """The options of the command."""
 
     config: Path | None

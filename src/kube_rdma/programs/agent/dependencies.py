@@ -9,13 +9,13 @@ process knows nothing of the earlier modes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.adapters.kubelet.service import Answers
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pool import Offer
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.mode_changes import OpenJournal
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 Serve = Callable[[Offer, Answers], Served]
 
 
-@dataclass(frozen=True)
-class AgentDependencies:
+class AgentDependencies(Frozen):
     """Where each neighbour is reached."""
 
     config: Path | None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -21,6 +20,7 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function import FunctionsPlan, FunctionsWish, MadeFunctions, SetFunctions
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Pool
@@ -40,8 +40,7 @@ RETRY_SECONDS = 30.0  # after an act that failed
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class Sources:
+class Sources(Frozen):
     """What it works with: `make` blocks, and raises KubeRdmaError; `boot` is the kernel's boot_id.
 
     `journal` opens the record of cards whose functions the agent answers for, and raises

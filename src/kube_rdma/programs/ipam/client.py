@@ -14,7 +14,6 @@ import resource
 import sys
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import click
 from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
     Ask,
     BootId,
@@ -40,8 +40,7 @@ _READY = 60.0  # seconds until all nodes have their right
 _TRIES = 5  # for one pod
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Frozen):
     """What every node asks for, one pod after the other."""
 
     pool: Pool

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -22,6 +21,7 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
     Ask,
     Block,
@@ -51,8 +51,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class IpamDependencies:
+class IpamDependencies(Frozen):
     """Whom the node needs. `namespace` is where the leases of the nodes are, `disk` the journal's
     folder, /var/lib/kube-rdma/addresses."""
 
@@ -61,8 +60,7 @@ class IpamDependencies:
     disk: Disk
 
 
-@dataclass(frozen=True, slots=True)
-class _Pool:
+class _Pool(Frozen):
     value: IPPool
     zones: tuple[Zone, ...]
     board: Board

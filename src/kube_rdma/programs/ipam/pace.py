@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from kube_rdma.adapters.backoff import full_jitter
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.ip import Timing
 
 
@@ -15,8 +15,7 @@ def boot_time() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-@dataclass(frozen=True, slots=True)
-class IpamTiming:
+class IpamTiming(Frozen):
     """Tests have their own.
 
     `tick` is how often a node looks after what no request waits for, `patrol` how often the

@@ -6,19 +6,19 @@ as a machine that was thrown away while the controller was down. Compare-and-swa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, block
 from kube_rdma.adapters.cluster.kinds import Stored
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Address, Bits, Block, NetworkName, NodeName
 from kube_rdma.rules.ipam.cells import cell_of
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Frozen):
     """An address, its block as it was read and the nodes that hold it; `risk` says what may be."""
 
     address: Address

@@ -6,13 +6,13 @@ For `kube-rdma ip`: objects are read once, garbled ones are told and left out, r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api.ip_words import spans_of
 from kube_rdma.model.errors import KubeRdmaError, Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
     Bits,
     Block,
@@ -28,8 +28,7 @@ from kube_rdma.rules.ipam.reclaim import conflicts, near_dry, outside, usage
 from kube_rdma.views.ip import Finding, Holder, PoolState
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Frozen):
     """All of it. `zones` lacks pools that cannot be used; `faults` are sentences, with kinds."""
 
     pools: Mapping[PoolName, IPPool]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +35,7 @@ from kube_rdma.api.conditions import moment
 from kube_rdma.api.nic_cluster_policy_status import PolicyVerdict, policy_status
 from kube_rdma.model.cluster_policy import AppliedState, ClusterPolicy, ComponentStatus
 from kube_rdma.model.errors import KubeRdmaError, Refused
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
 from kube_rdma.rules.operator.drift import holds
@@ -48,8 +48,7 @@ Json = dict[str, Any]
 StoredPolicy = Stored[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorTiming:
+class OperatorTiming(Frozen):
     """Seconds: `gather` from a change to the look, `every` between two looks without one."""
 
     gather: float = 0.2

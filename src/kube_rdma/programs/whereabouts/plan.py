@@ -13,7 +13,7 @@ name from a network's, so an address is kept in every network of the attachments
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from ipaddress import ip_interface
 
 import msgspec
@@ -29,6 +29,7 @@ from kube_rdma.api.document import Value
 from kube_rdma.api.ip_words import address as read_address
 from kube_rdma.api.object_document import of_value
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.ip import (
     Address,
     Block,
@@ -47,8 +48,7 @@ _UNNAMED = NetworkName("default")
 _OVER = frozenset(("Succeeded", "Failed"))
 
 
-@dataclass(frozen=True, slots=True)
-class Allocated:
+class Allocated(Frozen):
     """An address that whereabouts gave."""
 
     network: NetworkName
@@ -58,8 +58,7 @@ class Allocated:
     source: str  # the object that says so
 
 
-@dataclass(frozen=True, slots=True)
-class KeptAddress:
+class KeptAddress(Frozen):
     """An address that stays with its pod, and so is given to nobody else."""
 
     address: Address
@@ -70,8 +69,7 @@ class KeptAddress:
     pools: tuple[PoolName, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Legacy:
+class Legacy(Frozen):
     """What was read; `faults` are sentences about what was not understood."""
 
     pools: tuple[IPPool, ...] = ()
@@ -80,8 +78,7 @@ class Legacy:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
+class Present(Frozen):
     """What kube-rdma has already: pools, what earlier migrations excluded from each, blocks."""
 
     pools: Mapping[PoolName, IPPool] = field(default_factory=dict)
@@ -89,8 +86,7 @@ class Present:
     blocks: Sequence[Block] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PoolChange:
+class PoolChange(Frozen):
     """A pool to write, and the addresses that are excluded from it for pods of whereabouts."""
 
     pool: IPPool
@@ -98,8 +94,7 @@ class PoolChange:
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationPlan:
+class MigrationPlan(Frozen):
     """What the migration does. Sentences: `over` needs no care any more, `unmapped` needs some."""
 
     changes: tuple[PoolChange, ...] = ()

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
 from kube_rdma.model.attachment import Attachment
 from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.rules.attach.requests import is_asking
@@ -45,8 +46,7 @@ _OVER = ("Succeeded", "Failed")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
-class RepairView:
+class RepairView(Frozen):
     """One look: the sandboxes were listed before the attachments were read.
 
     `pods` are those of the node, none while others give pods their networks. `gone`: containers
@@ -61,8 +61,7 @@ class RepairView:
     foreign: Collection[ContainerId] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
+class Tried(Frozen):
     """Repairs of one sandbox that came to nothing, in a row."""
 
     refusals: int
@@ -70,8 +69,7 @@ class Tried:
     due: float  # of the next one
 
 
-@dataclass(frozen=True, slots=True)
-class RepairState:
+class RepairState(Frozen):
     """What has to be known from one look to the next, by container.
 
     `lacking`: since when it lacks its networks, `absent`: since when the runtime does not know it,
@@ -84,8 +82,7 @@ class RepairState:
     content: frozenset[ContainerId] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(Frozen):
     """What to do now: give `missing` their networks, end the attachments of `orphans`."""
 
     missing: tuple[PodSandbox, ...]

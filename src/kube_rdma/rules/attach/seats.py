@@ -9,7 +9,7 @@ network that names an interface or a device gets the share of that very card.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kube_rdma.model.attachment import (
     Attachment,
@@ -24,6 +24,7 @@ from kube_rdma.model.attachment import (
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import Device
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import Bind
 from kube_rdma.model.step import TakeLink
 from kube_rdma.model.survey import NamespaceMode
@@ -116,8 +117,7 @@ def base_of(link: HostLink, way: Way, node: HostNetwork) -> HostLink:
     return next((one for one in node.links if one.name == link.master), link)
 
 
-@dataclass(frozen=True, slots=True)
-class _Desk:
+class _Desk(Frozen):
     """Gives the shares out; `used` are places of those that count one by one."""
 
     granted: Sequence[GrantedShare]

@@ -8,9 +8,10 @@ takes whole attachments back by these rows, and checks them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function_step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma
@@ -48,8 +49,7 @@ def _nothing(_: Any) -> tuple[Undo, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class StepRow:
+class StepRow(Frozen):
     """`lacks`: what is not, or no longer, as the Step made it, without a stop; "" when it is done.
 
     `undone`: what takes it back, in this order.

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from kube_rdma.model.cni_conf import BUILT_IN, PLUGIN, ConfFile
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.pod_networks import RESOURCE
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
@@ -25,8 +25,7 @@ from kube_rdma.rules.cni_conf.files import Document, Network, plugins, type_of
 from kube_rdma.rules.phrases import listed
 
 
-@dataclass(frozen=True, slots=True)
-class MetaPlugin:
+class MetaPlugin(Frozen):
     """A product, and the annotation of a pod that it reads."""
 
     product: str
@@ -54,8 +53,7 @@ RDMA = "rdma"
 CELLO_RDMA = "cello-rdma"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfiguredMetaPlugin:
+class ConfiguredMetaPlugin(Frozen):
     """A meta-plugin that is called for each pod, and the file that it stands in."""
 
     plugin: MetaPlugin

@@ -8,10 +8,10 @@ follow the API conventions for conditions, so whoever heals nodes by conditions 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.node import NodeCondition
 from kube_rdma.model.pool import PoolSpec
 from kube_rdma.model.survey import Survey
@@ -21,8 +21,7 @@ from kube_rdma.rules.health.evaluate import LEAVING, NodeVerdict
 LONGEST = 1024  # bytes of a message, as of an Event's note
 
 
-@dataclass(frozen=True, slots=True)
-class PoolCard:
+class PoolCard(Frozen):
     """A card that a pool has or had; `physical` is the function that it is a virtual one of."""
 
     name: str
@@ -30,8 +29,7 @@ class PoolCard:
     physical: PciAddress | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CardsState:
+class CardsState(Frozen):
     """The cards of the pools at one look, and what is wrong with some of them."""
 
     specs: tuple[PoolSpec, ...] = ()

@@ -9,9 +9,10 @@ links inside pods.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.link import PodLink
 from kube_rdma.rules.phrases import no_carrier
 
@@ -22,8 +23,7 @@ WINDOW = 60.0  # seconds after which a return is forgotten, and a card that is g
 VANISHED = "it is gone: dmesg may say whether its driver or the machine has let it go"
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Frozen):
     """What is known of one card; times are seconds of one clock that never goes back.
 
     `reported` is what was last said of it. `good_at` is when it may be called good if it stays so,
@@ -36,8 +36,7 @@ class Health:
     gone_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HealthChange:
+class HealthChange(Frozen):
     """What is new about a card: a line in the log, an Event, another list for the kubelet."""
 
     card: CardId
@@ -45,8 +44,7 @@ class HealthChange:
     reasons: tuple[str, ...]  # none exactly when it is healthy
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(Frozen):
     """How the cards are to be told, and what to hand in the next time.
 
     `again` is in how many seconds to look once more although nothing was announced, None: never.

@@ -9,10 +9,11 @@ then who has it already; pools are made of what is left.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pool import Pool, PoolSpec
@@ -36,8 +37,7 @@ UNMANAGED = "config/node-files/10-kube-rdma-unmanaged.rules"  # of the repositor
 LEAVING = "its card is to have another number of virtual functions"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeFacts(Frozen):
     """What is known of a node at one moment.
 
     `cards` are those of the survey (node_cards). Outside the agent only `specs` and
@@ -58,8 +58,7 @@ class NodeFacts:
     leaving: Collection[CardId] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeVerdict:
+class NodeVerdict(Frozen):
     """What a node comes to.
 
     `cards` are all of it, each with what is wrong with it for the pool that has it, before that is

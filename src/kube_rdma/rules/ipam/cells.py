@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
     CELL,
     Address,
@@ -33,8 +33,7 @@ _ALL = (1 << CELL) - 1
 _ZERO_EVERY = 256  # IPv4 addresses that end in .0 are never given, as whereabouts does
 
 
-@dataclass(frozen=True, slots=True)
-class Zone:
+class Zone(Frozen):
     """What a pool gives of one family for one rail (None: for NICs that name none).
 
     `spans` are sorted, disjoint and apart. `runs` are the cells they touch, as first and last cell

@@ -17,6 +17,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
     Block,
     Board,
@@ -33,88 +34,75 @@ from kube_rdma.rules.ipam.grant import Catalog, Lack
 from kube_rdma.rules.ipam.node_state import NodeAddressState
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Frozen):
     """→ float: seconds of a clock that only goes on, suspended or not (CLOCK_BOOTTIME)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Frozen):
     """→ None: the booking is in the journal and survives a loss of power (fsync)."""
 
     booking: Booking
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(Frozen):
     """→ None: the journal durably has no record of the container."""
 
     container: ContainerId
 
 
-@dataclass(frozen=True, slots=True)
-class ListBlocks:
+class ListBlocks(Frozen):
     """→ dict[Cell, Block]: all blocks, as the API server has them now (no cache)."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBlock:
+class ReadBlock(Frozen):
     """→ Block | None: as the API server has it now."""
 
     cell: Cell
 
 
-@dataclass(frozen=True, slots=True)
-class WriteBlock:
+class WriteBlock(Frozen):
     """→ Block | None: create where `version` is None, else replace exactly that version."""
 
     block: Block
 
 
-@dataclass(frozen=True, slots=True)
-class DropBlock:
+class DropBlock(Frozen):
     """→ None: delete exactly this version, if it is still there."""
 
     block: Block
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLease:
+class ReadLease(Frozen):
     """→ NodeLease | None: as the API server has it now."""
 
     node: NodeName
 
 
-@dataclass(frozen=True, slots=True)
-class WriteLease:
+class WriteLease(Frozen):
     """→ NodeLease | None: like WriteBlock."""
 
     lease: NodeLease
 
 
-@dataclass(frozen=True, slots=True)
-class DropLease:
+class DropLease(Frozen):
     """→ None: like DropBlock."""
 
     lease: NodeLease
 
 
-@dataclass(frozen=True, slots=True)
-class ReadBoard:
+class ReadBoard(Frozen):
     """→ Board: as the API server has it now; empty where the pool has no wants."""
 
     pool: PoolName
 
 
-@dataclass(frozen=True, slots=True)
-class WriteBoard:
+class WriteBoard(Frozen):
     """→ Board | None: like WriteBlock."""
 
     board: Board
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Frozen):
     """→ None: go on after `seconds`, or earlier when a block or board changed."""
 
     seconds: float

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Block, Board, Cell, NodeLease, NodeName, Timing
 from kube_rdma.rules.ipam.effects import (
     Clock,
@@ -35,8 +36,7 @@ from kube_rdma.rules.ipam.reclaim import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterView(Frozen):
     """What the controller's watches show; it may be late.
 
     `serving` are the nodes that exist and lack the out-of-service taint.

@@ -8,9 +8,10 @@ or none is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Address, Ask, Booking, Cell, Lease, NicAsk, Owner, PoolName
 from kube_rdma.rules.ipam.cells import Zone, cell_of, mask, places, range_of, zones_for
 from kube_rdma.rules.ipam.node_state import Hold, NodeAddressState, is_lost, used
@@ -19,8 +20,7 @@ Catalog = Mapping[PoolName, tuple[Zone, ...]]
 """Every pool, compiled by cells.zones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lack:
+class Lack(Frozen):
     """What is missing for a request: `count` addresses of a zone, or just `address`."""
 
     zone: Zone
@@ -34,16 +34,14 @@ class Lack:
         return self.address is not None and self.owner is None
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(Frozen):
     """The answer; valid once `booking` is in the journal and the right still holds."""
 
     leases: tuple[Lease, ...]
     booking: Booking
 
 
-@dataclass(frozen=True, slots=True)
-class Short:
+class Short(Frozen):
     """The node holds too little; claims have to come first."""
 
     lacks: tuple[Lack, ...]

@@ -9,9 +9,10 @@ the journal has it: `release` and `retire` change nothing, `stored` and `removed
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.ip import (
     Bits,
     Booking,
@@ -24,8 +25,7 @@ from kube_rdma.model.ip import (
 from kube_rdma.rules.ipam.cells import NONE, Zone, cell_of, mask
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Frozen):
     """What the node knows of its part of one cell.
 
     `mine` is what its last write that surely succeeded says. `used` are the addresses of bookings,
@@ -45,8 +45,7 @@ class Hold:
         return Bits(self.mine & ~self.used & ~self.leaving)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAddressState:
+class NodeAddressState(Frozen):
     """All that a node's agent knows of addresses.
 
     `ends` says when a container's rests are over. The right to grant ends at `right_until`; `term`

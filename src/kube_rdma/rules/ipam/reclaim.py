@@ -8,10 +8,11 @@ controller itself, from when it first saw them: a restart of the controller only
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 from kube_rdma.model.errors import Broken
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
     Bits,
     Block,
@@ -28,8 +29,7 @@ from kube_rdma.rules.ipam.cells import Zone, mask, places
 _NEAR_DRY = 0.9  # of a pool, from which on its status warns
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(Frozen):
     """A node lease as last seen, since when it is so, and since when its node is gone."""
 
     lease: NodeLease | None
@@ -37,8 +37,7 @@ class Sighting:
     gone_since: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Frozen):
     """What the controller remembers between two looks; it begins empty with each process."""
 
     nodes: Mapping[NodeName, Sighting]

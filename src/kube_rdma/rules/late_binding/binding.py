@@ -11,7 +11,6 @@ CDI name make the runtime drop both, so a promise is bound in one sandbox at a t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kube_rdma.model.binding import (
     Binding,
@@ -24,6 +23,7 @@ from kube_rdma.model.binding import (
     cdi_name,
 )
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Grant, ShareId
 
@@ -34,8 +34,7 @@ GRACE = 60.0
 """Seconds for which pod resources must leave a share out before its promise is forgotten."""
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Frozen):
     """What is known of this node's promises, at one moment.
 
     Read the files before the bindings: a binding is journalled before its file is written, so a
@@ -49,28 +48,24 @@ class Known:
     gone: Collection[ContainerId]
 
 
-@dataclass(frozen=True, slots=True)
-class BindDecision:
+class BindDecision(Frozen):
     """What CNI ADD does: `outdated` ends first, with its files, then `promises` are bound."""
 
     promises: tuple[Promise, ...]
     outdated: tuple[Binding, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Frozen):
     """The container may start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Frozen):
     """Ask again after so many seconds: the runtime may not have seen the files yet."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Frozen):
     """Bind these promises now, each in the sandbox ``at_start(nonce)``, then ask again."""
 
     pod: PodName
@@ -80,8 +75,7 @@ class Write:
 Gate = Start | Wait | Write
 
 
-@dataclass(frozen=True, slots=True)
-class Stale:
+class Stale(Frozen):
     """What to forget, in this order: files, bindings with what they attached, promises.
 
     `absent` says since when something has been missing; hand it to the next call.

@@ -7,7 +7,6 @@ and people find what they know; what differs stands beside the line.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeAlias
 
@@ -17,6 +16,7 @@ from kube_rdma.model.cluster_policy import (
     ComponentName,
     PeerDriverSection,
 )
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.operator.names import label_value, legal_names
 from kube_rdma.rules.operator.node_groups import CARDS_LABEL, GPUS_LABEL, NodeGroup
 
@@ -30,8 +30,7 @@ DRIVER_READY = "/.driver-ready"  # a driver's image makes this file when its mod
 DRIVER_FILES = "/run/mellanox/drivers"  # headers and modules, for the peer-memory driver
 
 
-@dataclass(frozen=True, slots=True)
-class WantedObjects:
+class WantedObjects(Frozen):
     """All objects of one component; the ConfigMap is None where there is none."""
 
     daemon_sets: tuple[Json, ...] = ()

@@ -7,9 +7,9 @@ node alone and gave its image to all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from kube_rdma.model.cluster_policy import PolicyNode
+from kube_rdma.model.frozen import Frozen
 
 _FEATURE = "feature.node.kubernetes.io"
 CARDS_LABEL = f"{_FEATURE}/pci-15b3.present"
@@ -20,8 +20,7 @@ RELEASE_LABEL = f"{_FEATURE}/system-os_release.VERSION_ID"
 ARCHITECTURE_LABEL = "kubernetes.io/arch"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class NodeGroup:
+class NodeGroup(Frozen, order=True):
     """What one driver image is built for; `kernel` is empty where it does not matter."""
 
     architecture: str
@@ -46,8 +45,7 @@ class NodeGroup:
         return labels | ({KERNEL_LABEL: self.kernel} if self.kernel else {})
 
 
-@dataclass(frozen=True, slots=True)
-class Grouping:
+class Grouping(Frozen):
     """The groups, sorted, and a sentence about nodes that are in none ("": all are in one)."""
 
     groups: tuple[NodeGroup, ...]

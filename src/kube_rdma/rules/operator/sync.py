@@ -10,7 +10,6 @@ ready, or nobody wants it. Their objects of before stay meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kube_rdma.model.cluster_policy import (
     AppliedState,
@@ -20,6 +19,7 @@ from kube_rdma.model.cluster_policy import (
     DaemonSetProgress,
     PolicyNode,
 )
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.operator.daemon_sets import (
     WantedObjects,
     driver_objects,
@@ -38,8 +38,7 @@ from kube_rdma.rules.operator.node_groups import (
 FIRST = (ComponentName.DRIVER,)
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(Frozen):
     """One part of a policy: its objects, and why they are not all that there should be ("")."""
 
     name: ComponentName

@@ -8,11 +8,11 @@ report.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciSeat
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.gpu_use import HeldGpu
 from kube_rdma.rules.pools.topology import Nearness, nearness
 
@@ -27,8 +27,7 @@ class Side(StrEnum):
 Way = Nearness | Side | None  # None: nothing is known
 
 
-@dataclass(frozen=True, slots=True)
-class Distance:
+class Distance(Frozen):
     """One card's way to the nearest and to the farthest GPU of its container."""
 
     card: CardId

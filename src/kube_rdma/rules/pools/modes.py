@@ -10,11 +10,12 @@ device plugin's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 
 from kube_rdma.model.device import CharKind
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Preference
 
 
@@ -27,8 +28,7 @@ class Takes(StrEnum):
     FUNCTION = "virtual functions, and physical ones that have none, that the node can do without"
 
 
-@dataclass(frozen=True, slots=True)
-class ModeRow:
+class ModeRow(Frozen):
     """One mode. The texts are the sentences that people read about it."""
 
     takes: Takes

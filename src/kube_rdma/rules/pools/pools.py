@@ -8,9 +8,9 @@ changed and compare.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import Attach, Bind, Offer, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.pools.modes import ModeRow, terms
@@ -19,8 +19,7 @@ from kube_rdma.rules.pools.selection import Functions, why_not
 Held = Mapping[str, Collection[CardId]]  # which cards pods hold, by resource
 
 
-@dataclass(frozen=True, slots=True)
-class Clash:
+class Clash(Frozen):
     """A card that two wishes mean; `first` alone has it when it is `fatal`, else both have it."""
 
     card: Card

@@ -11,10 +11,10 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.gpu_use import FreeGpu
 from kube_rdma.model.pool import Pool, Preference, Share, ShareId
 from kube_rdma.rules.phrases import listed
@@ -22,8 +22,7 @@ from kube_rdma.rules.pools.distance import rank, way
 from kube_rdma.rules.pools.modes import terms
 
 
-@dataclass(frozen=True, slots=True)
-class _Rail:
+class _Rail(Frozen):
     """A physical card: the virtual functions of one are one rail, for one port carries them."""
 
     used: int  # shares of it that other containers have

@@ -15,8 +15,8 @@ offered.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Bind, Mode, PoolSpec, ShareId
 from kube_rdma.rules.phrases import listed
@@ -28,8 +28,7 @@ _NOT_WRITTEN = "it can be written down; the log says what is wrong with the jour
 _MODES: Collection[str] = frozenset(Mode)
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Frozen):
     """A wish that waits until something has happened; `now` None: its resource is not offered."""
 
     now: PoolSpec | None
@@ -46,8 +45,7 @@ class Pending:
         return f"{name} stays in {before}, {after} ({source}) waits until {self.until}"
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Frozen):
     """A change of mode that is made now."""
 
     before: PoolSpec
@@ -59,8 +57,7 @@ class Applied:
         return f"{self.now.resource} is in {after} ({self.now.source}) now, it was in {before}"
 
 
-@dataclass(frozen=True, slots=True)
-class StagedPools:
+class StagedPools(Frozen):
     """What holds now, what waits and what has just changed.
 
     `kept` are earlier wishes that nobody has any more and whose shares pods may hold.

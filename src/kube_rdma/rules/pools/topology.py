@@ -8,11 +8,11 @@ each of its ports as one of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
 
 from kube_rdma.model.device import PciSeat
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.survey import Survey
 
 # What may lie between the last shared bridge and a function of the same switch: a downstream port.
@@ -64,8 +64,7 @@ def matrix(survey: Survey) -> tuple[tuple[Nearness | None, ...], ...]:
     return tuple(tuple(Nearness.SELF if a is b else _between(a, b) for b in places) for a in places)
 
 
-@dataclass(frozen=True, slots=True)
-class _PciPlace:
+class _PciPlace(Frozen):
     seat: PciSeat | None
     numa_node: int | None
 

@@ -12,7 +12,6 @@ import asyncio
 import stat
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from asyncinotify import Event, Inotify, Mask
@@ -24,6 +23,7 @@ from kube_rdma.adapters.inotify import open_inotify
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.cni_conf import ConfFile, ConfPlan, Undone, Wiring
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 
 ENDINGS = (".conf", ".conflist", ".json")  # what a runtime looks at
 LARGEST = 1 << 20  # bytes of a file; a larger one is not a configuration
@@ -39,8 +39,7 @@ Decide = Callable[[Files, frozenset[str]], ConfPlan]
 ShutOut = Callable[[ConfPlan, Undone], Refused | None]
 
 
-@dataclass(frozen=True, slots=True)
-class FolderTiming:
+class FolderTiming(Frozen):
     """Seconds: from a change to the look at it, between rounds of a quarrel, and until it is over.
 
     `look` is how long at most until the next round: no runtime announces that it looks elsewhere.
@@ -55,8 +54,7 @@ class FolderTiming:
     proof: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class FolderRound:
+class FolderRound(Frozen):
     """What a round came to. `quarrel` counts how often in a row others undid its writes."""
 
     plan: ConfPlan | None = None
@@ -113,8 +111,7 @@ class ConfFolder:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Keeper:
+class Keeper(Frozen):
     """Keeps one host wired: the binary first, then the configuration that names it.
 
     `host` is the host's root as the agent sees it. `find` says where its runtime looks, which may

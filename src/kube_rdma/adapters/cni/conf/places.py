@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 
 _LINKS = 40  # as many as the kernel follows
 
 
-@dataclass(frozen=True, slots=True)
-class CniPlaces:
+class CniPlaces(Frozen):
     """Folders as the host names them; `source` tells who said so.
 
     The runtime looks for binaries in `binaries` first, and then in `more`.
@@ -109,8 +108,7 @@ def _candidates(host: Path) -> Iterator[CniPlaces]:
             yield places(conf, (binaries,), "the list of usual folders")
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
+class _Settings(Frozen):
     """What a configuration sets, as far as it does."""
 
     conf: str = ""

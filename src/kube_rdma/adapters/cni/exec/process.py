@@ -13,12 +13,12 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import IO
 
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 MOST = 1 << 20  # bytes of output
@@ -28,8 +28,7 @@ CHROOT_FAILED, CANNOT_RUN, NOT_FOUND = 125, 126, 127  # of chroot(1); 126 and 12
 _PIECE = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessOutcome:
+class ProcessOutcome(Frozen):
     """How a run ended; a `code` below 0 is the signal that ended it."""
 
     code: int

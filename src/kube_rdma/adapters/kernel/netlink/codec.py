@@ -13,12 +13,12 @@ import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from types import TracebackType
 from typing import Self
 
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
@@ -60,8 +60,7 @@ _INTERRUPTED = int(Flag.DUMP_INTR)
 _ENDS = frozenset(map(int, (Control.ERROR, Control.DONE)))
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Frozen):
     """One netlink message; `payload` excludes the header and the padding."""
 
     type: int
@@ -70,8 +69,7 @@ class Message:
     payload: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Attribute:
+class Attribute(Frozen):
     """One attribute; `type` without the flag bits."""
 
     type: int

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from kube_rdma.adapters.kernel.netlink.codec import (
@@ -22,6 +22,7 @@ from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
 from kube_rdma.adapters.kernel.sysfs.netdev import soft_identity
 from kube_rdma.model.device import Device, PhysicalState, Port, PortState
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.survey import Fault, NamespaceMode, Survey
 
 NETLINK_RDMA = 20  # include/uapi/linux/netlink.h
@@ -71,8 +72,7 @@ _PHYSICAL_STATES: dict[int | None, PhysicalState] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LinkPort:
+class LinkPort(Frozen):
     """A port in the kernel's words; None where the answer has no such attribute."""
 
     number: int
@@ -81,8 +81,7 @@ class LinkPort:
     netdev: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class LinkDevice:
+class LinkDevice(Frozen):
     """A device in the kernel's words; `index` is what further requests name it by."""
 
     index: int
@@ -92,8 +91,7 @@ class LinkDevice:
     guid: str | None = None  # of the node, as FunctionSettings has it
 
 
-@dataclass(frozen=True, slots=True)
-class LinkView:
+class LinkView(Frozen):
     """Everything one look through RDMA netlink shows."""
 
     devices: tuple[LinkDevice, ...]

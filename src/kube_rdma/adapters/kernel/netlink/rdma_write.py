@@ -16,7 +16,7 @@ import errno
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.kernel import locks
@@ -38,6 +38,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.step import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
 
 _NLDEV = 5 << 10  # RDMA_NL_NLDEV
@@ -94,8 +95,7 @@ def make_device(netlink: Netlink, step: MakeRdma | RestoreRdma) -> None:
         raise rdma_taken(step.name, on, others[0] if others else None) from error
 
 
-@dataclass(frozen=True, slots=True)
-class PodRdma:
+class PodRdma(Frozen):
     """The RDMA devices of the node and of one pod: a socket bound to the namespace of each.
 
     `pci_of` says on which function a device sits, wherever it is: its name is another one since its

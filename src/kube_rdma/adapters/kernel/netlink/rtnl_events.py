@@ -12,13 +12,13 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from kube_rdma.adapters.kernel.netlink.codec import decode as messages
 from kube_rdma.adapters.kernel.netlink.codec import values_by_type
 from kube_rdma.adapters.kernel.netlink.multicast import FakeListener, Listener
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 
 _GROUPS = 0x1 | 0x10 | 0x100  # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
 _LINK_SIZE = 16  # of struct ifinfomsg
@@ -39,8 +39,7 @@ class News(StrEnum):
 _TYPES = {16: News.LINK, 17: News.LINK_GONE, 20: News.ADDRESS, 21: News.ADDRESS_GONE}
 
 
-@dataclass(frozen=True, slots=True)
-class RtnlEvent:
+class RtnlEvent(Frozen):
     """One announcement about the interface with this index (0: about none in particular).
 
     Of a link also its name and kind (IFLA_INFO_KIND), as far as they are told.

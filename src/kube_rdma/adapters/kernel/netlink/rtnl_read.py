@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from socket import AF_INET, AF_INET6
 
@@ -26,6 +26,7 @@ from kube_rdma.adapters.kernel.netlink.codec import (
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, by_name
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Address, InterfaceName, Subnet
 from kube_rdma.model.pod_view import SeenLink, SeenRoute, SeenRule
 
@@ -52,8 +53,7 @@ _SKIP_STATS = encode_attributes([Attribute(_EXT_MASK, _U32.pack(1 << 3))])
 _Attributes = Mapping[int, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Interface:
+class Interface(Frozen):
     """A link with what only this adapter asks: its hardware type, group and permanent MAC.
 
     `alternative_names` are further names (``ip link property``), each of which is taken for every
@@ -209,8 +209,7 @@ def is_permanent(payload: bytes) -> bool:
     return bool((number(attributes, _IFA_FLAGS) or flags) & _IFA_F_PERMANENT)
 
 
-@dataclass(frozen=True, slots=True)
-class UnicastRoute:
+class UnicastRoute(Frozen):
     """A route as an answer to GETROUTE has it; `out` is the index of its interface, 0 for none."""
 
     family: int

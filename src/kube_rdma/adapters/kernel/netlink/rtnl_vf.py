@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kube_rdma.adapters.kernel.netlink.codec import (
@@ -30,6 +29,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     setting_refused,
 )
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function_step import (
     FunctionPlace,
     FunctionSettings,
@@ -64,8 +64,7 @@ _PROTOCOLS = {VlanProtocol.CUSTOMER: b"\x81\x00", VlanProtocol.PROVIDER: b"\x88\
 _STATES = (LinkState.AUTO, LinkState.ENABLE, LinkState.DISABLE)  # IFLA_VF_LINK_STATE_*
 
 
-@dataclass(frozen=True, slots=True)
-class Physical:
+class Physical(Frozen):
     """The interface of a physical function with its virtual ones, by number.
 
     `seated`: the kernel says what it sits on, which it does since Linux 5.14.
@@ -76,8 +75,7 @@ class Physical:
     seated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Frozen):
     """One message: what it sets, in words, and the request."""
 
     what: str

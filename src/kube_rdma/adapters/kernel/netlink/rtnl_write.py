@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from socket import AF_INET, AF_INET6
 
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Address, InterfaceName
 from kube_rdma.model.step import (
     AddAddress,
@@ -72,8 +72,7 @@ def interim_name(mark: Mark) -> InterfaceName:
     return InterfaceName(f"kr{hashlib.blake2b(mark.encode(), digest_size=6).hexdigest()}")
 
 
-@dataclass(frozen=True, slots=True)
-class NetlinkRequest:
+class NetlinkRequest(Frozen):
     """What Netlink.ask is given: the kind of message, its own flags, what follows the header."""
 
     kind: int

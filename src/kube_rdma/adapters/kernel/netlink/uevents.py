@@ -7,9 +7,8 @@ beyond what tells RDMA apart. Format: lib/kobject_uevent.c; nothing is polled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kube_rdma.adapters.kernel.netlink.multicast import FakeListener, Listener
+from kube_rdma.model.frozen import Frozen
 
 _NETLINK_KOBJECT_UEVENT = 15  # include/uapi/linux/netlink.h
 _KERNEL_GROUP = 1  # group 2 carries what udev sends on
@@ -20,8 +19,7 @@ _RDMA_CM = "infiniband/rdma_cm"
 LOST = "lost"  # not an action of the kernel: events were dropped, anything may have changed
 
 
-@dataclass(frozen=True, slots=True)
-class Uevent:
+class Uevent(Frozen):
     """One announcement: `action` is the kernel's word (add, remove, change, move …) or LOST."""
 
     action: str

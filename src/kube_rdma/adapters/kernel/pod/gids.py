@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from ipaddress import IPv6Address
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.pod.errors import no_device, no_gid, table_full
 from kube_rdma.model.attachment import GidTable
 from kube_rdma.model.device import GidType, PciAddress
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Address, gid_of
 from kube_rdma.model.step import AwaitGid
 
@@ -29,8 +29,7 @@ _VERSIONS = 2  # of RoCE at most, each has its entry of an address
 _EVERY = 4  # so often a look goes to the table's very end all the same
 
 
-@dataclass(frozen=True, slots=True)
-class GidEntry:
+class GidEntry(Frozen):
     """A used entry of a GID table; the interface is named as its own namespace names it."""
 
     value: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.netlink import rtnl_write
@@ -34,6 +34,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     old_name_taken,
 )
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.step import (
     AddAddress,
@@ -57,8 +58,7 @@ _PCI = Path("/sys/bus/pci/devices")
 _OURS = frozenset(kind.value for kind in VirtualKind)  # never a card's own link
 
 
-@dataclass(frozen=True, slots=True)
-class PodLinks:
+class PodLinks(Frozen):
     """`namespace` and `home` are descriptors of the pod's and the node's namespace."""
 
     node: Netlink

@@ -9,11 +9,11 @@ pointed at the card of their interface, which is why rxe's `parent` file is aske
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PciSeat, Port
+from kube_rdma.model.frozen import Frozen
 
 _NETDEV = re.compile(r"[^/\s]{1,15}")  # dev_valid_name(), net/core/dev.c
 _AUXILIARY = re.compile(r"[^.]+\..+\.\d+")  # module.name.id, drivers/base/auxiliary.c
@@ -21,16 +21,14 @@ _NO_PARENT = "(null)"  # rxe prints this when its interface is gone
 _LOWER, _UPPER = "lower_", "upper_"  # netdev_adjacent_sysfs_add(), net/core/dev.c
 
 
-@dataclass(frozen=True, slots=True)
-class SysfsNetdev:
+class SysfsNetdev(Frozen):
     """An interface beside an RDMA device; `dev_port` counts the ports of one function from 0."""
 
     name: str
     dev_port: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceSite:
+class DeviceSite(Frozen):
     """The place of one RDMA device in the machine; `seat` is None without a PCI function.
 
     A `soft` device sits on no function of its own: the seat is its interface's.

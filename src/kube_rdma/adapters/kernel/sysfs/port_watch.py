@@ -9,16 +9,15 @@ they differ from the last one's.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES, port_states
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PhysicalState, PortState
+from kube_rdma.model.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class PortReading:
+class PortReading(Frozen):
     """The states of one port; UNKNOWN of a port that is not there any more."""
 
     device: str

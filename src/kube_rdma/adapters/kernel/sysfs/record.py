@@ -17,13 +17,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, LinkView
 from kube_rdma.model.device import PciAddress, PhysicalState, PortState
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.survey import Fault, NamespaceMode
 
 _Answer = TypeVar("_Answer")
@@ -37,8 +38,7 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNUSED_GID = b"0000:0000:0000:0000:0000:0000:0000:0000"
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Frozen):
     """What is copied of a folder: names of files and, with the rule for what is in it, of folders.
 
     A name is a regular expression. A link is copied, and what it leads to if a folder's name it is.

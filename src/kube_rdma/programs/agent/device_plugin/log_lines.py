@@ -6,16 +6,15 @@ Pure: two states in, lines out, so that the log says each thing once and nothing
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from kube_rdma.model.card import CardId
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.health.damping import HealthChange
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Frozen):
     """One line: its level (`info` or `warning`), the event and the facts."""
 
     level: str

@@ -11,7 +11,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from kube_rdma.model.binding import (
 )
 from kube_rdma.model.card import Card
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pod import PodState
@@ -70,8 +71,7 @@ async def always(_: PodState) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class BinderDependencies:
+class BinderDependencies(Frozen):
     """Whom the binder needs.
 
     `networks`: pods get networks from the agent. `links_inside` shows a namespace's links, blocks

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -18,6 +17,7 @@ from kube_rdma.adapters.kernel.sysfs.port_watch import PortReading
 from kube_rdma.model.card import Use
 from kube_rdma.model.device import LinkLayer
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.node.debounce import Debounce
@@ -27,8 +27,7 @@ log = structlog.get_logger()
 Announcements = Callable[[], AbstractAsyncContextManager[AsyncIterator[object]]]
 
 
-@dataclass(frozen=True)
-class KernelSources:
+class KernelSources(Frozen):
     """What is asked of the kernel; the functions block and are called in a thread.
 
     `announcements` by what they are about; one may raise OSError when it is entered. `missing`

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -35,6 +35,7 @@ from kube_rdma.model.attachment import (
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.cni import Call, CniResult
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.ip import Ask, NicAsk
 from kube_rdma.model.pod_view import PodView
@@ -72,8 +73,7 @@ log = structlog.get_logger()
 _FAILED = {True: "network attachment failed", False: "address request failed"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttachDependencies:
+class AttachDependencies(Frozen, kw_only=True):
     """Whom the procedure and its doors need; `inode` is of the namespace behind a descriptor."""
 
     node: NetworkNode
@@ -83,8 +83,7 @@ class AttachDependencies:
     inode: Callable[[int], int]
 
 
-@dataclass(frozen=True, slots=True)
-class PodPlace:
+class PodPlace(Frozen):
     """What a request gets, and where: all that is known before anything is taken for it.
 
     `called` is what other plugins make, `beside` what the sandbox has besides.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -30,6 +30,7 @@ from kube_rdma.model.attachment import (
 )
 from kube_rdma.model.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import PodUid, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import DeviceInfo
@@ -160,8 +161,7 @@ class CalledNetwork:
         return (delegate.seat(wish, granted, beside, host, table),)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Frozen):
     """The network's name with its namespace, and its resource where it is tied to one.
 
     `table`: the caller leads what comes from the interface's addresses through this routing table.

@@ -8,7 +8,6 @@ addresses alone). Each says what a call asks for and where the result goes; rout
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,6 +26,7 @@ from kube_rdma.model.attachment import (
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni import Call, CniResult
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import NicAsk, PodUid
 from kube_rdma.model.pod import PodState
 
@@ -42,8 +42,7 @@ class Again(Enum):
     KEPT = auto()  # the addresses that it has it gets again
 
 
-@dataclass(frozen=True, slots=True)
-class AskedNetworks:
+class AskedNetworks(Frozen):
     """The entries of a request, and their networks by namespace/name.
 
     `table`: the caller leads what comes from the interface's addresses through this routing table.
@@ -74,8 +73,7 @@ class NetworkSource(Protocol):
         """Where each goes; `beside` has some of the shares already. Raise Refused."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttachRequest:
+class AttachRequest(Frozen, kw_only=True):
     """What one ADD asks for, and in which namespace (`netns` is open).
 
     `uid` is the pod's as its addresses are booked. Without `networks` no interface is made: `nics`
@@ -92,8 +90,7 @@ class AttachRequest:
     nics: tuple[NicAsk, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AttachResult:
+class AttachResult(Frozen):
     """What became of a request: addresses, what kube-rdma planned, all interfaces as they are.
 
     `beside` are the plans of the sandbox's other interfaces.

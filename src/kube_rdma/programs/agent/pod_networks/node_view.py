@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ from kube_rdma.model.cni import Call
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import Device, PciAddress
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.ip import InterfaceName, IPPool, PoolName
@@ -74,8 +75,7 @@ AskFunctions = Callable[
 ]
 
 
-@dataclass(frozen=True)
-class NodeViewDependencies:
+class NodeViewDependencies(Frozen):
     """The neighbours. `watched` is an IPPool as the watch shows it, None where it shows none;
     `rail` is the number of a card's rail (rules/pools/rails). What blocks is called in a thread:
     `survey`, `links`, the interfaces of the node's namespace, those of these names or all (None),

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 
 from kube_rdma.adapters.cluster.kinds import Where
@@ -25,6 +24,7 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
@@ -35,8 +35,7 @@ from kube_rdma.rules.attach.requests import is_asking, names_networks, refuse_ho
 _OVER = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True)
-class PodWatchDependencies:
+class PodWatchDependencies(Frozen):
     """Whom the watch of the pods needs. `state` is the agent's folder on the host's disk. `tell`
     says something about a pod: a word for it, a sentence, and whether it is a warning."""
 

@@ -17,7 +17,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -28,6 +27,7 @@ from kube_rdma.model.attachment import Attachment
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.cni import VERSIONS, Call, Verb
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.restart import RESTART
@@ -66,8 +66,7 @@ def open_netns(path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-@dataclass(frozen=True)
-class RepairDependencies:
+class RepairDependencies(Frozen):
     """Whom the rounds need.
 
     `listed` are the sandboxes of the runtime, `netns` is the path of one's network namespace; both
@@ -92,8 +91,7 @@ class RepairDependencies:
     opened: Callable[[str], AbstractContextManager[int]] = open_netns
 
 
-@dataclass(frozen=True, slots=True)
-class RepairTiming:
+class RepairTiming(Frozen):
     """Seconds: between two rounds at least and at most; `clock` is monotonic."""
 
     least: float = 1.0

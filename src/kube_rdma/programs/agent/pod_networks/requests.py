@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,6 +21,7 @@ from kube_rdma.api import network_status, pod_networks_status
 from kube_rdma.model.attachment import Attached, GrantedShare, NetworkAsk, Wish
 from kube_rdma.model.cni import Call
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.pod_networks import refuse_count, refuse_traffic, unknown
@@ -51,8 +52,7 @@ def _load(text: str, namespace: str) -> Found:
     return networks.load(text, namespace)
 
 
-@dataclass(frozen=True)
-class Asking:
+class Asking(Frozen):
     """What the annotation of a pod says."""
 
     annotation: str

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +38,7 @@ from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import KubeRdmaError, Refused
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ip import BootId, NodeName
 from kube_rdma.model.pod import PodState
@@ -80,8 +80,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class NetworkSite:
+class NetworkSite(Frozen):
     """Where this node's networks are: `host` is the host's root as the agent sees it."""
 
     node: str
@@ -110,8 +109,7 @@ def _inode(descriptor: int) -> int:
     return os.fstat(descriptor).st_ino
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(Frozen):
     """What is below the agent, made up in tests. `shim` is the binary that the host gets, `infos`
     the folder in which meta-plugins find device info files, `look` the seconds between two looks
     whether addresses can be given, `conf` the pace of the folder of CNI configuration, `rails` are
