@@ -155,7 +155,7 @@ class Served(ABC):
         if stall.socket and identity(self._socket) == stall.socket:
             self._socket.unlink(missing_ok=True)
         # Whoever called until now is the server's some turns of the loop later; one that it does
-        # not know when it closes would hang (asyncio/selector_events.py, _accept_connection2).
+        # not know when it closes would hang (_accept_connection2 of asyncio).
         for _ in range(_TURNS_OF_A_CALL):
             await asyncio.sleep(0)
         with suppress(TimeoutError):
