@@ -50,6 +50,7 @@ class Served(ABC):
         self._offer = offer
         self._wake = asyncio.Event()
         self._stall: _Stall | None = None
+        self._ending: _Stall | None = None  # is being closed, perhaps by a call that was cancelled
         self._lost = False  # the last ListAndWatch on the socket has ended
         self._anew = False
         self._failures = 0
@@ -147,10 +148,10 @@ class Served(ABC):
         self._stall = _Stall(server, service, identity(self._socket))
 
     async def _close(self) -> None:
-        """Stop serving and remove the socket, if it is still its own."""
-        stall, self._stall = self._stall, None
+        """Stop serving and remove the socket, if it is still its own; once more when cancelled."""
+        self._ending, self._stall = self._ending or self._stall, None
         self._lost = self._anew = False
-        if stall is None:
+        if (stall := self._ending) is None:
             return
         if stall.socket and identity(self._socket) == stall.socket:
             self._socket.unlink(missing_ok=True)
@@ -165,6 +166,7 @@ class Served(ABC):
         with suppress(TimeoutError):  # from Python 3.12 on it waits for the other side to hang up
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await stall.server.wait_closed()
+        self._ending = None
 
     def _left(self, service: PoolService, seconds: float) -> None:
         """The kubelet ended its only ListAndWatch: without one it gives no share away."""

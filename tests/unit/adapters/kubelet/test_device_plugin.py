@@ -279,10 +279,14 @@ async def test_a_registration_without_an_answer_ends_nothing_else(directory, mon
             await kubelet.until(lambda: len(kubelet.registrations) > registered)
 
 
+@pytest.mark.parametrize("back", [False, True], ids=["first", "kubelet is back"])
 @pytest.mark.parametrize("turns", range(40))
-async def test_an_end_at_any_moment_leaves_no_socket_open(directory, turns):
-    """While it begins to listen, and while the kubelet calls back: asyncio forgets both."""
-    async with FakeKubelet(directory), running(directory, make_offer(count=2)):
+async def test_an_end_at_any_moment_leaves_no_socket_open(directory, turns, back):
+    """While it begins to listen, is called, or closes what the last kubelet knew."""
+    async with FakeKubelet(directory) as kubelet, running(directory, make_offer(count=2)):
+        if back:
+            await kubelet.until(lambda: kubelet.healthy(HCA) == 2)
+            await kubelet.restart()
         for _ in range(turns):
             await asyncio.sleep(0)
     async with asyncio.timeout(30):
