@@ -45,6 +45,11 @@ COMMANDS = {
         "network",
         "Take a node's pod networks out of service.",
     ),
+    "render": (
+        "kube_rdma.programs.cli.render",
+        "render",
+        "Print an installation as plain manifests.",
+    ),
     "verify": (
         "kube_rdma.programs.cli.verify",
         "verify",
