@@ -51,7 +51,7 @@ class CardEntry(StatusPart):
     numa_node: int | None = None
     ports: Annotated[Many[PortEntry], Field(max_length=16)] = ()
     reasons: Annotated[Many[Sentence], Field(max_length=8)] = ()
-    gone: bool = False
+    gone: bool | None = None
 
 
 class PoolEntry(StatusPart):
@@ -75,8 +75,8 @@ class PendingEntry(StatusPart):
 class SummaryEntry(StatusPart):
     """The columns of kubectl."""
 
-    cards: int = 0
-    healthy: int = 0
+    cards: int
+    healthy: int
     pools: Word = ""
     mode: Word = ""
     pending: Word = ""
@@ -161,7 +161,7 @@ def decode(data: bytes) -> NodeReportStatus:
 
 def encode(status: NodeReportStatus) -> bytes:
     """Write a status, without what is not said."""
-    return status.model_dump_json(by_alias=True, exclude_none=True).encode()
+    return status.model_dump_json(by_alias=True, exclude_defaults=True).encode()
 
 
 def cut(text: str, longest: int = LONGEST) -> str:
@@ -187,7 +187,7 @@ def _card_entry(card: ReportedCard) -> CardEntry:
             for port in card.ports[:16]
         ),
         reasons=tuple(map(cut, card.reasons[:8])),
-        gone=card.gone,
+        gone=card.gone or None,
     )
 
 
@@ -203,7 +203,7 @@ def _card(entry: CardEntry) -> ReportedCard:
         entry.numa_node,
         tuple(ports),
         entry.reasons,
-        entry.gone,
+        bool(entry.gone),
     )
 
 

@@ -45,6 +45,11 @@ COMMANDS = {
         "network",
         "Take a node's pod networks out of service.",
     ),
+    "status": (
+        "kube_rdma.programs.cli.status",
+        "status",
+        "Show how the cluster is, and what to do next.",
+    ),
     "verify": (
         "kube_rdma.programs.cli.verify",
         "verify",

@@ -74,6 +74,7 @@ class NodeReporter:
         self._report: NodeReport | None = None
         self._stored: StoredReport | None = None
         self._synced = False  # so `_stored` is what the API server has
+        self._heard = 0  # notices: one that comes during a write may be newer than its answer
         self._changes = Debounce(self._pace.quiet, self._pace.longest)
         self._notices = Notices()
 
@@ -107,6 +108,7 @@ class NodeReporter:
                 await asyncio.sleep(self._pace.after(error, 0))
 
     def _take(self, notice: object) -> None:
+        self._heard += 1
         match notice:
             case Changed(stored):
                 self._stored = stored
@@ -125,8 +127,9 @@ class NodeReporter:
             due = self._due()
             if due is None:
                 continue
+            heard = self._heard
             try:
-                self._stored = await self._reports.write(due[0], self._stored, due[1])
+                written = await self._reports.write(due[0], self._stored, due[1])
             except KubeRdmaError as error:
                 self._tell(error)
                 if isinstance(error, Conflict):
@@ -136,6 +139,8 @@ class NodeReporter:
                 self._changes.touch()
                 continue
             failures = 0
+            if heard == self._heard:
+                self._stored = written
             if self._notices.over("report"):
                 log.info("node report written again", node=due[0].name)
             await asyncio.sleep(self._pace.spacing)

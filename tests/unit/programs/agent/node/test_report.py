@@ -1,6 +1,7 @@
 """The report of a node: as its last look was, written when it changes, back when it is deleted."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -60,6 +61,13 @@ class ReportWorld(World):
             self.doors(config), report=NodeReporter(NodeReports(cluster, NODE_NAME), pace)
         )
 
+    @asynccontextmanager
+    async def serving(self, doors):
+        """As ever, from the moment on when the kubelet lists what the agent registered."""
+        async with super().serving(doors) as task:
+            await self.kubelet.until(lambda: any(self.kubelet.devices.values()))
+            yield task
+
     async def again(self, count):
         """Let the agent look so many times more."""
         for _ in range(count):
@@ -107,7 +115,9 @@ async def test_a_card_that_fails_or_goes_shows_with_its_reason(world):
         world.change(*CARDS[:3])
         world.functions(*world.survey.functions[:3])
         world.change(*CARDS[:3])
-        await until(lambda: [c["name"] for c in world.status["cards"] if c["gone"]] == ["mlx5_3"])
+        await until(
+            lambda: [c["name"] for c in world.status["cards"] if c.get("gone")] == ["mlx5_3"]
+        )
 
 
 async def test_a_deleted_or_edited_report_comes_again(world):
