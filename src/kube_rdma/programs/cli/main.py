@@ -50,6 +50,11 @@ COMMANDS = {
         "render",
         "Print an installation as plain manifests.",
     ),
+    "status": (
+        "kube_rdma.programs.cli.status",
+        "status",
+        "Show how the cluster is, and what to do next.",
+    ),
     "verify": (
         "kube_rdma.programs.cli.verify",
         "verify",
