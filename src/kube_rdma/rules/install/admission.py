@@ -53,7 +53,7 @@ def policy() -> tuple[Json, Json]:
             "metadata": {"name": _NAME},
             "spec": {
                 "failurePolicy": "Fail",
-                "matchConstraints": {"resourceRules": [_core(), _leases()]},
+                "matchConstraints": {"resourceRules": [_core(), _leases(), _reports()]},
                 "matchConditions": [
                     {
                         "name": "agent",
@@ -92,6 +92,15 @@ def _leases() -> Json:
         "apiVersions": ["v1"],
         "operations": ["CREATE", "UPDATE"],
         "resources": ["leases"],
+    }
+
+
+def _reports() -> Json:
+    return {
+        "apiGroups": ["kube-rdma.io"],
+        "apiVersions": ["v1alpha1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["nodereports", "nodereports/status"],
     }
 
 

@@ -25,6 +25,8 @@ def _rule(group: str, resource: str, verbs: str) -> Json:
 AGENT_RULES: Sequence[Node] = (
     _rule("", "nodes", "get list watch"),
     _rule("", "nodes/status", "patch"),  # the condition kube-rdma.io/CardsHealthy
+    _rule("kube-rdma.io", "nodereports", "get list watch create patch"),
+    _rule("kube-rdma.io", "nodereports/status", "patch"),
     When("agent.startupTaint", _rule("", "nodes", "patch")),
     _rule("", "pods", "get list watch patch"),
     _rule("k8s.cni.cncf.io", "network-attachment-definitions", "get"),
