@@ -1,12 +1,11 @@
 """The chart in the hands of the real Helm, 4 and 3: it prints what `kube-rdma render` prints.
 
 Both are built from their Go modules (helm/, helm-3/) as the lab builds Kubernetes. Nothing here
-needs a cluster.
+needs a cluster; test_install.py has one.
 """
 
+import functools
 import json
-import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
@@ -16,13 +15,11 @@ from hypothesis import strategies as st
 from kube_rdma.api import document
 from kube_rdma.programs.installation import objects
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
-from kube_rdma_lab.build import go
-from kube_rdma_lab.build.parts import open_store
+from tests.kit import helm as kit
+from tests.kit.helm import CHART
 
-ROOT = Path(__file__).parents[2]
-CHART = ROOT / "charts/kube-rdma"
 RELEASE = ("rdma", str(CHART), "--kube-version", "1.36.0")
-NOTES = {"helm.sh/resource-policy", "helm.sh/hook", "helm.sh/hook-delete-policy"}
+POLICY, HOOK = "helm.sh/resource-policy", "helm.sh/hook"
 
 switches = st.booleans()
 resources = st.fixed_dictionaries({"limits": st.fixed_dictionaries({"memory": st.just("1Gi")})})
@@ -71,27 +68,15 @@ values = some(
 
 @pytest.fixture(scope="module")
 def helms():
-    """Helm 4 and 3."""
-    with open_store() as store:
-        here = Path(__file__).parent
-        yield {name: go.build_module(store, name, here) / "helm" for name in ("helm", "helm-3")}
+    with kit.built(kit.NEWEST, kit.OLDER) as programs:
+        yield programs
 
 
-@pytest.fixture(params=["helm", "helm-3"])
+@pytest.fixture(params=[kit.NEWEST, kit.OLDER])
 def helm(request, helms, tmp_path_factory):
-    """A function that calls one of them; it has no cluster and no settings of the user."""
-    home = str(tmp_path_factory.getbasetemp())
-
-    def call(*arguments):
-        return subprocess.run(
-            [helms[request.param], *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={"HOME": home},
-        )
-
-    return call
+    """A function that calls one of them; it has no cluster."""
+    home = tmp_path_factory.getbasetemp()
+    return functools.partial(kit.run, helms[request.param], home)
 
 
 def key(made):
@@ -104,14 +89,14 @@ def templated(helm, preset, given, tmp_path):
     path.write_text(json.dumps({"preset": preset, **given}))
     outcome = helm("template", *RELEASE, "--values", str(path))
     assert outcome.returncode == 0, outcome.stderr
-    listed = [each for each in yaml.safe_load_all(outcome.stdout) if each]
-    for made in listed:
-        annotations = made["metadata"].pop("annotations", {})
-        assert annotations.keys() <= NOTES
-        assert (annotations.get("helm.sh/resource-policy") == "keep") is (
-            made["kind"] == "CustomResourceDefinition"
-        )
-        assert ("helm.sh/hook" in annotations) is (made["kind"] == "IPPool")
+    listed = []
+    for made in filter(None, yaml.safe_load_all(outcome.stdout)):
+        notes = made["metadata"].pop("annotations", {})
+        kept = made["kind"] == "CustomResourceDefinition"
+        assert notes.get(POLICY) == ("keep" if kept else None)
+        assert (notes.get(HOOK) == "post-install") is (made["kind"] == "IPPool")
+        if notes.get(HOOK) != "pre-delete":  # the uninstall's own
+            listed.append(made)
     return sorted(listed, key=key)
 
 

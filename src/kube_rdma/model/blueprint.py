@@ -54,13 +54,15 @@ class Blueprint:
     """An object of the installation.
 
     It is part of one where all values of `conditions` are neither false nor empty; with `over`
-    once for each entry of that list. `notes` are annotations for Helm, which render leaves out.
+    once for each entry of that list. `notes` are annotations for Helm, which render leaves out, as
+    it does the whole object where it is `for_helm` alone.
     """
 
     body: Json
     conditions: tuple[str, ...] = ()
     over: str = ""
     notes: Mapping[str, str] = field(default_factory=dict)
+    for_helm: bool = False
 
 
 def joined(*parts: str | Hole) -> Joined:

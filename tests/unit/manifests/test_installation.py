@@ -126,7 +126,10 @@ def test_the_chart_is_what_tools_chart_writes():
 
 
 def test_every_part_can_be_asked_for():
-    assert tuple(blueprints()) == PARTS
+    printed = [
+        name for name, listed in blueprints().items() if not all(each.for_helm for each in listed)
+    ]
+    assert tuple(printed) == PARTS
 
 
 def fields(node, parts):

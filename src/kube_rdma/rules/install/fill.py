@@ -12,9 +12,9 @@ from kube_rdma.model.blueprint import ABSENT, Blueprint, Hole, Joined, Json, Nod
 
 
 def filled(blueprints: Sequence[Blueprint], values: Values) -> Iterator[Json]:
-    """The objects that the blueprints mean for these values, in their order."""
+    """The objects that the blueprints mean for these values, in their order, but Helm's own."""
     for blueprint in blueprints:
-        if not all(_at(path, values) for path in blueprint.conditions):
+        if blueprint.for_helm or not all(_at(path, values) for path in blueprint.conditions):
             continue
         entries = _at(blueprint.over, values) if blueprint.over else [{}]
         for entry in entries:

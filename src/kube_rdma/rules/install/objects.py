@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from kube_rdma.model.blueprint import Blueprint, Hole, Json
 from kube_rdma.rules.install.admission import policy
+from kube_rdma.rules.install.retirement import retirement
 from kube_rdma.rules.install.rights import NAMESPACE, agent_rights, controller_rights
 from kube_rdma.rules.install.workloads import workloads
 
@@ -34,6 +35,7 @@ def parts(definitions: Sequence[Json], operator: Sequence[Json]) -> Mapping[str,
         "rights": [*agent_rights(), *controller_rights()],
         "pools": [Blueprint(_pool(), over="pools", notes=_ONCE)],
         "workloads": list(workloads()),
+        "retirement": list(retirement()),
     }
 
 

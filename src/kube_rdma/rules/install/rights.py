@@ -18,46 +18,47 @@ _RBAC = "rbac.authorization.k8s.io"
 _PRIVILEGED = "system:openshift:scc:privileged"  # OpenShift has a role for each constraint
 
 
-def _rule(group: str, resource: str, verbs: str) -> Json:
+def rule(group: str, resource: str, verbs: str) -> Json:
+    """A rule of a role for one resource; `verbs` stand between blanks."""
     return {"apiGroups": [group], "resources": [resource], "verbs": verbs.split()}
 
 
 AGENT_RULES: Sequence[Node] = (
-    _rule("", "nodes", "get list watch"),
-    _rule("", "nodes/status", "patch"),  # the condition kube-rdma.io/CardsHealthy
-    _rule("kube-rdma.io", "nodereports", "get list watch create patch"),
-    _rule("kube-rdma.io", "nodereports/status", "patch"),
-    When("agent.startupTaint", _rule("", "nodes", "patch")),
-    _rule("", "pods", "get list watch patch"),
-    _rule("k8s.cni.cncf.io", "network-attachment-definitions", "get"),
-    _rule("kube-rdma.io", "ippools", "get list watch create"),
-    _rule("kube-rdma.io", "ippools/status", "get update patch"),
-    _rule("kube-rdma.io", "ipblocks", "get list watch create update delete"),
-    _rule("events.k8s.io", "events", "create patch"),
+    rule("", "nodes", "get list watch"),
+    rule("", "nodes/status", "patch"),  # the condition kube-rdma.io/CardsHealthy
+    rule("kube-rdma.io", "nodereports", "get list watch create patch"),
+    rule("kube-rdma.io", "nodereports/status", "patch"),
+    When("agent.startupTaint", rule("", "nodes", "patch")),
+    rule("", "pods", "get list watch patch"),
+    rule("k8s.cni.cncf.io", "network-attachment-definitions", "get"),
+    rule("kube-rdma.io", "ippools", "get list watch create"),
+    rule("kube-rdma.io", "ippools/status", "get update patch"),
+    rule("kube-rdma.io", "ipblocks", "get list watch create update delete"),
+    rule("events.k8s.io", "events", "create patch"),
 )
 AGENT_LEASES: Sequence[Node] = (
-    _rule("coordination.k8s.io", "leases", "get list watch create update"),
+    rule("coordination.k8s.io", "leases", "get list watch create update"),
 )
 CONTROLLER_RULES: Sequence[Node] = (
-    _rule("", "nodes", "get list watch"),
-    _rule("", "pods", "list"),
-    _rule("", "pods/eviction", "create"),
-    _rule("kube-rdma.io", "ippools", "get list watch"),
-    _rule("kube-rdma.io", "ippools/status", "update"),
-    _rule("kube-rdma.io", "ipblocks", "get list watch update delete"),
-    _rule("events.k8s.io", "events", "create patch"),
+    rule("", "nodes", "get list watch"),
+    rule("", "pods", "list"),
+    rule("", "pods/eviction", "create"),
+    rule("kube-rdma.io", "ippools", "get list watch"),
+    rule("kube-rdma.io", "ippools/status", "update"),
+    rule("kube-rdma.io", "ipblocks", "get list watch update delete"),
+    rule("events.k8s.io", "events", "create patch"),
 )
 _OPERATOR_RULES = (
-    _rule("mellanox.com", "nicclusterpolicies", "get list watch"),
-    _rule("mellanox.com", "nicclusterpolicies/status", "patch"),
+    rule("mellanox.com", "nicclusterpolicies", "get list watch"),
+    rule("mellanox.com", "nicclusterpolicies/status", "patch"),
     # An owner that blocks its own deletion has to be allowed to.
-    _rule("mellanox.com", "nicclusterpolicies/finalizers", "update"),
-    _rule("apps", "daemonsets", "get list watch create patch delete"),
-    _rule("", "configmaps", "get list watch create patch delete"),
+    rule("mellanox.com", "nicclusterpolicies/finalizers", "update"),
+    rule("apps", "daemonsets", "get list watch create patch delete"),
+    rule("", "configmaps", "get list watch create patch delete"),
 )
 NAMESPACE_RULES: Sequence[Node] = (
-    _rule("coordination.k8s.io", "leases", "get list watch update delete"),
-    *(When("seed.operator", rule) for rule in _OPERATOR_RULES),
+    rule("coordination.k8s.io", "leases", "get list watch update delete"),
+    *(When("seed.operator", further) for further in _OPERATOR_RULES),
 )
 
 
@@ -66,11 +67,11 @@ def agent_rights() -> tuple[Blueprint, ...]:
     networks = ("agent.enabled", "seed.networks")
     cluster = joined(NAMESPACE, "-agent")
     return (
-        Blueprint(_account(AGENT), ("agent.enabled", "seed.account")),
-        Blueprint(_role("ClusterRole", cluster, AGENT_RULES), networks),
-        Blueprint(_role("Role", AGENT, AGENT_LEASES), networks),
-        Blueprint(_binding("Role", AGENT, AGENT), networks),
-        Blueprint(_binding("ClusterRole", cluster, AGENT), networks),
+        Blueprint(account(AGENT), ("agent.enabled", "seed.account")),
+        Blueprint(role("ClusterRole", cluster, AGENT_RULES), networks),
+        Blueprint(role("Role", AGENT, AGENT_LEASES), networks),
+        Blueprint(binding("Role", AGENT, AGENT), networks),
+        Blueprint(binding("ClusterRole", cluster, AGENT), networks),
         Blueprint(_constraint(), ("agent.enabled", "seed.constraints")),
     )
 
@@ -81,20 +82,22 @@ def controller_rights() -> tuple[Blueprint, ...]:
     # The operator's role is called as that of 0.1.0, whatever its namespace.
     cluster = When("seed.operator", CONTROLLER, joined(NAMESPACE, "-controller"))
     return (
-        Blueprint(_account(CONTROLLER), enabled),
-        Blueprint(_role("ClusterRole", cluster, CONTROLLER_RULES), enabled),
-        Blueprint(_binding("ClusterRole", cluster, CONTROLLER), enabled),
-        Blueprint(_role("Role", CONTROLLER, NAMESPACE_RULES), enabled),
-        Blueprint(_binding("Role", CONTROLLER, CONTROLLER), enabled),
+        Blueprint(account(CONTROLLER), enabled),
+        Blueprint(role("ClusterRole", cluster, CONTROLLER_RULES), enabled),
+        Blueprint(binding("ClusterRole", cluster, CONTROLLER), enabled),
+        Blueprint(role("Role", CONTROLLER, NAMESPACE_RULES), enabled),
+        Blueprint(binding("Role", CONTROLLER, CONTROLLER), enabled),
     )
 
 
-def _account(name: Node) -> Json:
+def account(name: Node) -> Json:
+    """A service account of the namespace."""
     metadata = {"name": name, "namespace": NAMESPACE}
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 
 
-def _role(kind: str, name: Node, rules: Sequence[Node]) -> Json:
+def role(kind: str, name: Node, rules: Sequence[Node]) -> Json:
+    """A Role of the namespace or a ClusterRole."""
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": kind,
@@ -103,13 +106,14 @@ def _role(kind: str, name: Node, rules: Sequence[Node]) -> Json:
     }
 
 
-def _binding(kind: str, name: Node, account: Node) -> Json:
+def binding(kind: str, name: Node, who: Node) -> Json:
+    """The binding of a role to an account of the namespace, or of a ClusterRole."""
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": f"{kind}Binding",
         "metadata": _metadata(kind, name),
         "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
-        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
+        "subjects": [{"kind": "ServiceAccount", "name": who, "namespace": NAMESPACE}],
     }
 
 
@@ -119,8 +123,6 @@ def _metadata(kind: str, name: Node) -> Json:
 
 def _constraint() -> Json:
     """What `oc adm policy add-scc-to-user privileged -z kube-rdma-agent` makes."""
-    role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": _PRIVILEGED}
-    return {
-        **_binding("Role", f"{AGENT}-{_PRIVILEGED.rpartition(':')[2]}", AGENT),
-        "roleRef": role,
-    }
+    reference = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": _PRIVILEGED}
+    name = f"{AGENT}-{_PRIVILEGED.rpartition(':')[2]}"
+    return {**binding("Role", name, AGENT), "roleRef": reference}

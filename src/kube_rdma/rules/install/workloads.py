@@ -19,13 +19,21 @@ from kube_rdma.rules.install.rights import AGENT, CONTROLLER, NAMESPACE
 
 NETWORKS, CONFIG = "seed.networks", "seed.configMap"
 FOREIGN, FUNCTIONS, INFORMATION = "agent.otherPlugins", "agent.virtualFunctions", "agent.deviceInfo"
-_IMAGE = When(
+IMAGE = When(
     "image.digest",
     joined(Hole("image.repository"), "@", Hole("image.digest")),
     joined(Hole("image.repository"), ":", Hole("image.tag")),
 )
 _POLICY = Hole("image.pullPolicy")
-_SECRETS = When("image.pullSecrets", Hole("image.pullSecrets"))
+SECRETS = When("image.pullSecrets", Hole("image.pullSecrets"))
+UNPRIVILEGED = {
+    "runAsUser": 65532,
+    "runAsNonRoot": True,
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 _CONF, _BINARIES = Hole("host.cniConf"), Hole("host.cniBinaries")
 _RUNTIME, _KUBELET = Hole("host.runtime"), Hole("host.kubelet")
 _NODE = "/var/run/netns"
@@ -78,7 +86,7 @@ def _agent_pod() -> Json:
         "hostPID": When(NETWORKS, When(FOREIGN, True)),
         "serviceAccountName": When("seed.account", AGENT),
         "automountServiceAccountToken": unless(NETWORKS, False),
-        "imagePullSecrets": _SECRETS,
+        "imagePullSecrets": SECRETS,
         "priorityClassName": "system-node-critical",
         "tolerations": When("agent.tolerations", Hole("agent.tolerations")),
         "nodeSelector": When("agent.nodeSelector", Hole("agent.nodeSelector")),
@@ -92,7 +100,7 @@ def _agent_pod() -> Json:
 def _agent_container() -> Json:
     file = joined("--config=", Hole("seed.configFolder"), "/", Hole("seed.configFile"))
     return {
-        "image": _IMAGE,
+        "image": IMAGE,
         "name": Hole("seed.container"),
         "args": [
             "agent",
@@ -187,24 +195,17 @@ def _volumes() -> list[Node]:
 def _deployment() -> Json:
     labels = {"name": CONTROLLER}
     container = {
-        "image": _IMAGE,
+        "image": IMAGE,
         "name": "controller",
         "args": ["controller", When("seed.operator", "--policies")],
         "imagePullPolicy": _POLICY,
         "env": [_field("POD_NAMESPACE", "metadata.namespace")],
         "resources": Hole("controller.resources"),
-        "securityContext": {
-            "runAsUser": 65532,
-            "runAsNonRoot": True,
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": UNPRIVILEGED,
     }
     pod = {
         "serviceAccountName": CONTROLLER,
-        "imagePullSecrets": _SECRETS,
+        "imagePullSecrets": SECRETS,
         "containers": [container],
     }
     return {
