@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from kube_rdma.adapters.backoff import full_jitter
 from kube_rdma.adapters.cluster import wire
@@ -49,8 +49,7 @@ class _Sentence(Frozen):
     warning: bool
 
 
-@dataclass(slots=True)
-class _SentenceCount:
+class _SentenceCount(Struct):
     """What is known of a sentence: how often it was told, and what of that is written."""
 
     name: str

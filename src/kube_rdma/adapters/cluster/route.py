@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from kube_rdma.adapters.cluster.kinds import Pairs
 from kube_rdma.adapters.cluster.kubeconfig import ServerEntry, read_url
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -29,8 +30,7 @@ class ProxyServer:
     proof: Pairs = field(default=(), repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerRoute:
+class ServerRoute(Frozen):
     """A server's address, the name in its certificate, and what its paths begin with."""
 
     host: str

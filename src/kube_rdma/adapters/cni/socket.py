@@ -16,12 +16,12 @@ import stat
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import structlog
+from msgspec import Struct, field
 
 from kube_rdma.adapters.cni import frames
 from kube_rdma.adapters.cni import protocol as wire
@@ -54,8 +54,7 @@ class Limits(Frozen):
     seconds: float = 10.0
 
 
-@dataclass(slots=True)
-class _Request:
+class _Request(Struct):
     mode: frames.ShimMode
     environment: bytes
     input: bytes

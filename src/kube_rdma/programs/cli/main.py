@@ -6,6 +6,7 @@ Subcommands of other packages (the lab) join by the entry point group ``kube_rdm
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import sys
@@ -111,6 +112,9 @@ def cli() -> None:
 def main() -> None:
     """Run the command and turn a KubeRdmaError into one sentence and its exit code."""
     gc.set_threshold(GARBAGE_AFTER)
+    atexit.register(
+        gc.freeze
+    )  # else Python looks for garbage thrice more, in all that ends with it
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:

@@ -14,8 +14,9 @@ raises: its result is the object as stored, or None for everything that is not a
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
@@ -128,8 +129,7 @@ T = TypeVar("T")
 Talk = Generator[Act, Any, T]
 
 
-@dataclass(slots=True)
-class IpamAgentState:
+class IpamAgentState(Struct):
     """The one thing that changes: what a node's agent knows now. Its generators share it.
 
     The program puts in `catalog`, `blocks` and `boards` what its watches tell, which may be late.

@@ -9,7 +9,8 @@ the two writes of a block fails.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Block, Board, Cell, NodeLease, NodeName, Timing
@@ -48,8 +49,7 @@ class ClusterView(Frozen):
     serving: frozenset[NodeName]
 
 
-@dataclass(slots=True)
-class Post:
+class Post(Struct):
     """The one thing that changes: what the patrol remembers. `rest`: the longest of any pool."""
 
     rest: float

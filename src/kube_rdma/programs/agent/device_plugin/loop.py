@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 
 import structlog
+from msgspec import Struct, field
 
 from kube_rdma import __version__
 from kube_rdma.adapters.notices import Notices
@@ -86,8 +86,7 @@ def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
     return error
 
 
-@dataclass
-class _Reported:
+class _Reported(Struct):
     """What was reported already, so that it is reported once."""
 
     survey: Survey | None = None

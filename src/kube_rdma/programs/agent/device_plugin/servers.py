@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.model.pool import Offer, Pool
@@ -21,8 +22,7 @@ from kube_rdma.rules.pools.pools import offer
 Serve = Callable[[Offer, Callable[[], Pool]], Served]
 
 
-@dataclass
-class _Server:
+class _Server(Struct):
     plugin: Served
     pool: Pool
     task: asyncio.Task[None]

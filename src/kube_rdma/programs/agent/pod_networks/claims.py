@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
+
+from msgspec import Struct, field
 
 from kube_rdma.model.attachment import AttachmentKey, HostNetwork, NetworkSeat, Sandbox
 from kube_rdma.model.binding import ContainerId
@@ -21,8 +22,7 @@ from kube_rdma.rules.attach import guids
 from kube_rdma.rules.attach.infiniband import refuse_taken
 
 
-@dataclass
-class _Turn:
+class _Turn(Struct, weakref=True):
     """`borrowing` is held by one of those for whom the turn is lent."""
 
     held: asyncio.Lock = field(default_factory=asyncio.Lock)

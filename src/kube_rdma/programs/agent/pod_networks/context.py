@@ -7,14 +7,14 @@ is offered, cni_wiring.py who calls the agent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.pool import Pool
 
 
-@dataclass
-class NodeContext:
+class NodeContext(Struct):
     """The state of one node.
 
     `pools` are those that the kubelet is offered, by resource, None until the node was looked at;
