@@ -86,7 +86,7 @@ async def test_a_node_that_is_registered_anew_loses_it_anew(world):
 
 
 class Registering:
-    """A way to the server on which the node is registered anew while its first patch is answered."""
+    """A way to the server; the node is registered anew while the first patch is answered."""
 
     def __init__(self, line, register):
         self.line, self.register = line, register
