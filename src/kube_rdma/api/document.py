@@ -4,26 +4,17 @@ First step of every dialect in api: bytes become plain values plus a place for e
 whoever judges the values can point at the line. All faults that do not stop the reading are kept
 and reported together.
 
-One reader serves both languages, because people mix them up anyway and JSON is YAML, but for tabs
-in front of its first bracket, which are read as blanks, and what no configuration needs: characters
-outside of the first Unicode plane written as two escapes, unescaped line separators (U+0085,
-U+2028, U+2029) in a text, a name of more than 1024 characters. YAML's own liberties, such as a
-comma after the last entry, are taken from JSON too.
-
-Values follow YAML 1.2 and JSON, not YAML 1.1: `yes` is a word and 1:30 is not 90. What turns a
-short text into a surprise is refused: aliases, tags, a key given twice, a second document.
+People mix both languages up, and JSON is YAML, but for tabs in front of its first bracket, which
+are read as blanks. What is JSON to the letter is read here; api/yaml_text reads all else, and says
+what is wrong with it. So YAML's liberties, such as a comma after the last entry, are taken from
+JSON too, and a process that meets no YAML loads no parser for it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import NoReturn, TypeAlias
-
-import yaml
-from yaml._yaml import Mark as MarkInC
-from yaml.error import Mark
+from typing import TypeAlias
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
@@ -35,8 +26,12 @@ MAX_BYTES = 1 << 20  # a ConfigMap cannot hold more
 MAX_DEPTH = 32  # no dialect comes near; a deeper text would only exhaust the stack
 _SHOWN = 40  # characters of a foreign text that a sentence repeats
 
-_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # C where PyYAML was built with it
 _BEFORE_JSON = re.compile(r"[ \t\r\n]*(?=[\[{])")
+_SIGN = re.compile(  # of JSON, behind blanks
+    r'[ \t\n]*([{}\[\],:]|"[^"\\]*(?:\\.[^"\\]*)*"|true|false|null'
+    r"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)"
+)
+_LONGEST_NAME = 1000  # characters; YAML's limit is near, and its reader says so
 _INT = re.compile(r"[-+]?[0-9]{1,300}")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _WORDS = {
@@ -63,7 +58,7 @@ class Document(Frozen):
 
     def where(self, path: Path, *, key: bool = False) -> str:
         """``file:line:column: field`` of a value or of its key."""
-        return _where(self.source, self.place(path, key=key), self._written(path))
+        return located(self.source, self.place(path, key=key), self._written(path))
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:
         """Where a value or its key stands; for one that is not there, the nearest that holds it."""
@@ -94,18 +89,15 @@ def read(data: bytes, source: str) -> Document:
     Raise Refused, with all faults found, when it cannot be read as one JSON or YAML document.
     """
     text = _decode(data, source)
-    reader = _Reader(source, text)
-    try:
-        value = reader.document()
-    except yaml.MarkedYAMLError as error:
-        reader.faults.append(_syntax(error, source, text))
-    except yaml.reader.ReaderError as error:
-        reader.faults.append(_character(error, source, data))
-    except Refused as fault:
-        reader.faults.append(fault)
-    if reader.faults:
-        raise Refused.all(reader.faults)
-    return Document(source, value, reader.values, reader.keys)
+    if text.lstrip()[:1] in {"{", "["}:
+        reader = _JsonReader(text)
+        try:
+            return Document(source, reader.document(), reader.values, reader.keys)
+        except _NotPlainError:
+            pass
+    from kube_rdma.api import yaml_text  # late: see above
+
+    return yaml_text.read(text, data, source)
 
 
 def unreadable(source: str, error: OSError) -> Refused:
@@ -137,94 +129,106 @@ def name(path: Path) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def _where(source: str, place: TextPosition, path: Path = ()) -> str:
+def located(source: str, place: TextPosition, path: Path = ()) -> str:
+    """``file:line:column: field``; nothing of a field for the whole document."""
     field = f": {name(path)}" if path else ""
     return f"{source}:{place.line}:{place.column}{field}"
 
 
-def _place(mark: Mark | MarkInC | None) -> TextPosition:
-    return TextPosition(mark.line + 1, mark.column + 1) if mark else TextPosition(1, 1)
+class _NotPlainError(Exception):
+    """The text is not JSON to the letter, or has something that YAML's reader is to judge."""
 
 
-class _Reader:
-    """Walks the parser's events.
+class _JsonReader:
+    """Reads a text from sign to sign: brackets, commas, colons, texts, words and numbers."""
 
-    Not yaml.compose: its recursion in C ends the process on a text of many brackets.
-    """
-
-    def __init__(self, source: str, text: str) -> None:
-        self.source = source
-        self.faults: list[Refused] = []
+    def __init__(self, text: str) -> None:
         self.values: dict[Path, TextPosition] = {}
         self.keys: dict[Path, TextPosition] = {}
-        self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
+        self._text = text
+        self._start = self._end = 0  # of the sign
+        self._line, self._begin = 1, 0  # in which the sign stands, and where that begins
 
     def document(self) -> Value:
-        """The only document of the text, None when there is nothing but blanks and comments."""
-        next(self._events)  # start of the stream
-        if isinstance(next(self._events), yaml.StreamEndEvent):
-            self.values[()] = TextPosition(1, 1)
-            return None
-        value = self._value(next(self._events), ())
-        next(self._events)  # end of the document
-        after = next(self._events)
-        if not isinstance(after, yaml.StreamEndEvent):
-            problem = "a second document begins here"
-            self._stop(after, (), problem, "Keep one document and no line of three dashes")
+        """The value that is the whole text."""
+        value = self._value(self._next(), ())
+        if self._text[self._end :].strip(" \n"):
+            raise _NotPlainError
         return value
 
-    def _value(self, event: yaml.Event, path: Path) -> Value:
-        self.values[path] = _place(event.start_mark)
-        if len(path) > MAX_DEPTH:
-            problem = f"the document is nested more than {MAX_DEPTH} levels deep"
-            self._stop(event, (), problem, "Remove the needless brackets or indentation")
-        if isinstance(event, yaml.AliasEvent):
-            self._fault(event, path, "aliases (*name) are not read", "Write the value out here")
-            return None
-        tag = getattr(event, "tag", None)
-        if tag is not None:
-            self._fault(event, path, f"tags ({shown(tag)}) are not read", "Leave the tag out")
-        if isinstance(event, yaml.MappingStartEvent):
+    def _next(self) -> str:
+        match = _SIGN.match(self._text, self._end)
+        if match is None:
+            raise _NotPlainError
+        before, self._start = self._end, match.start(1)
+        if breaks := self._text.count("\n", before, self._start):
+            self._line += breaks
+            self._begin = self._text.rindex("\n", before, self._start) + 1
+        self._end = match.end()
+        return match[1]
+
+    def _place(self) -> TextPosition:
+        return TextPosition(self._line, self._start - self._begin + 1)
+
+    def _value(self, sign: str, path: Path) -> Value:
+        self.values[path] = self._place()
+        if sign in {"]", "}", ",", ":"} or len(path) > MAX_DEPTH:
+            raise _NotPlainError
+        if sign == "{":
             return self._mapping(path)
-        if isinstance(event, yaml.SequenceStartEvent):
+        if sign == "[":
             return self._sequence(path)
-        assert isinstance(event, yaml.ScalarEvent)
-        return event.value if event.style else _plain(event.value)
+        return _string(sign) if sign[0] == '"' else plain(sign)
 
     def _mapping(self, path: Path) -> dict[str, Value]:
         mapping: dict[str, Value] = {}
-        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            if not isinstance(event, yaml.ScalarEvent):
-                self._stop(event, path, "a key must be a word", "Write a name before the colon")
-            key = event.value
+        sign = self._next()
+        while sign != "}":
+            key = _string(sign)
             inside = (*path, key)
-            if key in mapping:
-                first = self.keys[inside].line
-                remedy = f"Keep one of them, the first is in line {first}"
-                self._fault(event, inside, "the field is given twice", remedy)
-            else:
-                self.keys[inside] = _place(event.start_mark)
-            mapping[key] = self._value(next(self._events), inside)
+            self.keys[inside] = place = self._place()
+            if key in mapping or len(sign) > _LONGEST_NAME:
+                raise _NotPlainError
+            if self._next() != ":" or self._line != place.line:
+                raise _NotPlainError
+            mapping[key] = self._value(self._next(), inside)
+            sign = self._further("}")
         return mapping
 
     def _sequence(self, path: Path) -> list[Value]:
         sequence: list[Value] = []
-        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            sequence.append(self._value(event, (*path, len(sequence))))
+        sign = self._next()
+        while sign != "]":
+            sequence.append(self._value(sign, (*path, len(sequence))))
+            sign = self._further("]")
         return sequence
 
-    def _fault(self, event: yaml.Event, path: Path, problem: str, remedy: str) -> None:
-        """Note a fault and go on."""
-        where = _where(self.source, _place(event.start_mark), path)
-        self.faults.append(Refused(problem, remedy=remedy, where=where))
+    def _further(self, end: str) -> str:
+        """The end, or what follows a comma."""
+        sign = self._next()
+        if sign == ",":
+            sign = self._next()
+            if sign != end:
+                return sign
+        elif sign == end:
+            return sign
+        raise _NotPlainError
 
-    def _stop(self, event: yaml.Event, path: Path, problem: str, remedy: str) -> NoReturn:
-        """Raise a fault that leaves nothing sensible to read."""
-        where = _where(self.source, _place(event.start_mark), path)
-        raise Refused(problem, remedy=remedy, where=where)
+
+def _string(sign: str) -> str:
+    """A text in quotes; one that YAML reads in another way is left to YAML."""
+    if sign[0] != '"' or not sign.isprintable() or "\\ud" in sign.lower():
+        raise _NotPlainError
+    if "\\" not in sign:
+        return sign[1:-1]
+    try:
+        text: str = json.loads(sign)
+    except ValueError:
+        raise _NotPlainError from None
+    return text
 
 
-def _plain(word: str) -> Value:
+def plain(word: str) -> Value:
     """The value of a word without quotes."""
     if word in _WORDS:
         return _WORDS[word]
@@ -245,25 +249,3 @@ def _decode(data: bytes, source: str) -> str:
         raise Refused(problem, remedy=remedy, where=source) from None
     blanks = _BEFORE_JSON.match(text)
     return blanks[0].replace("\t", " ") + text[blanks.end() :] if blanks else text
-
-
-def _syntax(error: yaml.MarkedYAMLError, source: str, text: str) -> Refused:
-    place = _place(error.problem_mark)
-    lines = text.split("\n")
-    line = lines[place.line - 1] if place.line <= len(lines) else ""
-    if "\t" in line[: place.column]:
-        problem = "a tab stands where only spaces may stand"
-        remedy = "Replace it with spaces"
-    else:
-        problem = f"this is neither JSON nor YAML: {error.problem}"
-        remedy = "Look at brackets, quotes, commas and colons up to this place"
-    return Refused(problem, remedy=remedy, where=_where(source, place))
-
-
-def _character(error: yaml.reader.ReaderError, source: str, data: bytes) -> Refused:
-    """For a character that no text holds; the parser counts bytes."""
-    before = data[: error.position].decode(errors="ignore").split("\n")
-    place = TextPosition(len(before), len(before[-1]) + 1)
-    problem = "a control character stands here"
-    remedy = "Remove it, or name the right file"
-    return Refused(problem, remedy=remedy, where=_where(source, place))

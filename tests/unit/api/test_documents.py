@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kube_rdma.api import yaml_text
 from kube_rdma.api.config import parse
 from kube_rdma.api.document import MAX_DEPTH, Document, TextPosition, read
 from kube_rdma.model.errors import Refused
@@ -25,6 +26,7 @@ JSON = st.recursive(
 )
 MODES = st.sampled_from(["hca", "HCA", "sriov", None, 1])
 NEARLY = st.dictionaries(st.sampled_from(["mode", "Mode", "x"]), MODES | JSON, max_size=3)
+PIECES = st.sampled_from([*'{}[]:,"\\ 1-.eé', "true", "null", '"a"', '"b":', "\n", "[]]", "{}]"])
 GARBAGE = st.text(st.sampled_from("{}[]:,\"' \n\t-#&*!?|>%@`\\\x00éhca")).map(str.encode)
 
 
@@ -68,6 +70,40 @@ def test_json_is_read_as_json_reads_it(value, indent, before):
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     text = before + text if text[0] in "[{" else text
     assert read(text.encode(), "file").value == json.loads(text)
+
+
+def both(text):
+    """The document by way of JSON, if it is JSON, and by the parser of YAML."""
+    results = []
+    for reader in (read, lambda data, source: yaml_text.read(data.decode(), data, source)):
+        try:
+            results.append(reader(text.encode(), "file"))
+        except Refused as refused:
+            results.append(str(refused))
+    return results
+
+
+@given(JSON, st.sampled_from([None, 1, 3]), st.booleans())
+@example({"a\\b": ["\n", "é", 1e22, {"b": [[], {}]}]}, 1, True)
+def test_json_has_the_values_and_places_of_yaml(value, indent, ascii_only):
+    """Two readers, one document: nobody sees which of them read it."""
+    json_reader, parser = both(json.dumps([value], indent=indent, ensure_ascii=ascii_only))
+    assert json_reader == parser
+
+
+@given(st.lists(PIECES).map("".join))
+@example('{"a" : 1}')
+@example('{"a": 1,}')
+@example('{"a"\n: 1}')
+@example('{"a": 1, "a": 2}')
+@example('["\\ud83d\\ude00"]')
+@example('["\\x41"]')
+@example("[1] x")
+@example("[1]\t")
+def test_what_is_nearly_json_is_read_and_refused_as_yaml(text):
+    """The same document, or the same words."""
+    json_reader, parser = both(f"[{text}")
+    assert json_reader == parser
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ NEEDLESS = {
     "bare_python": (),
     "devices": (*API, *DOCUMENTS, *GRPC, *LOOP, "rich", "importlib.metadata", "email"),
     "lab": (*API, *DOCUMENTS, *GRPC, "structlog", "rich"),
-    "agent": (*API, *LATER, *NETWORKS, *PEOPLE, "http.client", "urllib.request"),
-    "agent_networks": (*LATER, *PEOPLE, "http.client", "urllib.request", "anyio"),
+    "agent": (*API, *LATER, *NETWORKS, *PEOPLE, "http.client", "urllib.request", "yaml"),
+    "agent_networks": (*LATER, *PEOPLE, "http.client", "urllib.request", "anyio", "yaml"),
 }
 
 
