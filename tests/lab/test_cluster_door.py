@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ("tests/contract/cluster/test_contract.py", "tests/contract/cluster/test_contract_core.py")
+NAMES = ("test_contract.py", "test_contract_core.py", "test_election.py")
+TESTS = tuple(f"tests/contract/cluster/{name}" for name in NAMES)
 
 
 @pytest.fixture(scope="module")

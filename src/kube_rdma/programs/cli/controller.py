@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+LEASE = "kube-rdma-controller"  # of the copy that works
+
 
 @click.command()
 @click.option(
@@ -34,14 +36,17 @@ def controller(kubeconfig: Path | None, namespace: str, *, policies: bool) -> No
 
     Evict pods that run without their networks, whose agents ask for it.
 
-    Runs until SIGTERM or SIGINT. Two at a time do no harm.
+    Of several copies one works, by the Lease kube-rdma-controller of this namespace. Runs until
+    SIGTERM or SIGINT.
     """
     from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.adapters.cluster.election import ElectionLease
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.programs import logs
     from kube_rdma.programs.evictions import Evictions
     from kube_rdma.programs.ipam.gc import run_patrol
     from kube_rdma.programs.ipam.report import Reporter
+    from kube_rdma.programs.leadership import Leadership, own_identity
     from kube_rdma.programs.operator.reconcile import Operator
     from kube_rdma.programs.process import until_signal
 
@@ -49,11 +54,17 @@ def controller(kubeconfig: Path | None, namespace: str, *, policies: bool) -> No
         async with connect(kubeconfig) as cluster, asyncio.TaskGroup() as tasks:
             events = Events(cluster, socket.gethostname())
             tasks.create_task(events.run())
-            tasks.create_task(run_patrol(cluster, namespace))
-            tasks.create_task(Reporter(cluster, events).run())
-            tasks.create_task(Evictions(cluster, events).run())
-            if policies:
-                tasks.create_task(Operator(cluster, namespace, events).run())
+
+            async def work() -> None:
+                async with asyncio.TaskGroup() as leading:
+                    leading.create_task(run_patrol(cluster, namespace))
+                    leading.create_task(Reporter(cluster, events).run())
+                    leading.create_task(Evictions(cluster, events).run())
+                    if policies:
+                        leading.create_task(Operator(cluster, namespace, events).run())
+
+            lease = ElectionLease(cluster, LEASE, namespace)
+            await Leadership(lease, own_identity()).run(work)
 
     logs.configure()
     asyncio.run(until_signal(run()))

@@ -57,7 +57,7 @@ _OPERATOR_RULES = (
     rule("", "configmaps", "get list watch create patch delete"),
 )
 NAMESPACE_RULES: Sequence[Node] = (
-    rule("coordination.k8s.io", "leases", "get list watch update delete"),
+    rule("coordination.k8s.io", "leases", "get list watch create update delete"),
     *(When("seed.operator", further) for further in _OPERATOR_RULES),
 )
 
