@@ -85,3 +85,24 @@ def test_a_policy_becomes_shares_of_the_nodes_and_stays_so(lab):
 
     cluster.kubectl(lab, "-n", NAMESPACE, "delete", POLICY, "--wait")
     cluster.kubectl(lab, "-n", NAMESPACE, "wait", PLUGIN, "--for=delete", cluster.ENDLESS)
+
+
+def leader(lab):
+    """The pod that the Lease names, empty while it names none."""
+    lease = cluster.get(lab, "-n", NAMESPACE, "lease/kube-rdma-controller")
+    return lease["spec"].get("holderIdentity", "").rpartition("_")[0]
+
+
+def test_another_operator_goes_on_when_the_first_is_killed(lab):
+    """The kubelet sends SIGKILL at once, so nothing is given back."""
+    operator = "deployment/network-operator"
+    cluster.kubectl(lab, "-n", NAMESPACE, "scale", operator, "--replicas=2")
+    cluster.kubectl(lab, "-n", NAMESPACE, "rollout", "status", operator, "--timeout=0")
+    first = leader(lab)
+    cluster.kubectl(lab, "-n", NAMESPACE, "delete", "pod", first, "--grace-period=0", "--force")
+    waiting.until(lab, "another holder of the Lease", lambda: leader(lab) not in ("", first))
+    cluster.label_cards(lab)
+    cluster.apply(lab, policy(lab))
+    cluster.wait(lab, "-n", NAMESPACE, POLICY, "--for=jsonpath={.status.state}=ready")
+    cluster.kubectl(lab, "-n", NAMESPACE, "delete", POLICY, "--wait")
+    cluster.kubectl(lab, "-n", NAMESPACE, "wait", PLUGIN, "--for=delete", cluster.ENDLESS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from kube_rdma.api.ip_objects import IPBlockObject
 from kube_rdma.api.ip_pool import IPPoolObject
 from kube_rdma.api.nic_cluster_policy import NicClusterPolicyObject
+from kube_rdma.api.node_policy import NodePolicy
 from kube_rdma.api.node_report import NodeReportObject
 from kube_rdma.api.structural import Column, ResourceDefinition
 
@@ -34,6 +35,11 @@ DEFINITIONS = (
             Column("Edition", ".spec.edition", "integer"),
             _AGE,
         ),
+    ),
+    ResourceDefinition(
+        NodePolicy,
+        "nodepolicies",
+        columns=(Column("Priority", ".spec.priority", "integer"), _AGE),
     ),
     ResourceDefinition(
         NodeReportObject,

@@ -1,20 +1,23 @@
 """The dialect ``kind: NodePolicy`` (kube-rdma.io/v1alpha1): in it everything can be said.
 
 The other dialects can say parts of it. As an object of the cluster it names the nodes that it is
-for; a file on a node is for that node, whatever it says about others.
+for; a file on a node is for that node, whatever it says about others. What the validators here say
+of several fields together, the object's definition says in CEL: lists have an end, or the API
+server would find the rules too dear.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationInfo, field_validator
 
 from kube_rdma.api.dialect import HOST_NETWORK, MOST_SHARES, Config, Many, Typed
-from kube_rdma.api.document import Document
+from kube_rdma.api.document import Document, Path
 from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.object_document import of_json
 from kube_rdma.api.words import (
     DeviceId,
     Driver,
@@ -36,21 +39,43 @@ from kube_rdma.api.words import (
 )
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.function import FunctionsWish
+from kube_rdma.model.node_policy import ClusterNodePolicy
 from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Preference, Selector
 
 MOST_FUNCTIONS = 0xFFFF  # of one card: sriov_numvfs has 16 bits
 
+MOST = 64  # entries of a list; a node of more cards chooses them by what they have in common
+
+# What the pattern of a resource says, in the words of CEL: Go's expressions look neither way.
+_RESOURCE_RULE = (
+    "self.resource.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/"
+    "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') && !self.resource.startsWith('requests.') && "
+    "!self.resource.contains('kubernetes.io/')"
+)
+
 _Named = Strict(strict=False)  # a choice is written by its name
+_Few = Field(max_length=MOST)
+
+
+def _chooses(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """The rule of `_all_choose` for the API server: a selector says something."""
+    fields = {info.alias or name: info for name, info in model.model_fields.items()}
+    lists = [f"has(self.{name}) && size(self.{name}) > 0" for name in fields if name != "rdma"]
+    rule = " || ".join([*lists, *(["has(self.rdma)"] if "rdma" in fields else [])])
+    message = "this selector chooses nothing: remove it, or add a field that chooses"
+    schema["x-kubernetes-validations"] = [{"rule": rule, "message": message}]
 
 
 class CardSelector(Typed):
     """Which physical functions: any value of a list, every field that is given."""
 
-    vendors: Many[Vendor] = ()
-    device_ids: Many[DeviceId] = Field((), alias="deviceIDs")
-    drivers: Many[Driver] = ()
-    interfaces: Many[Interface] = ()
-    pci_addresses: Many[Pci] = ()
+    model_config = ConfigDict(json_schema_extra=_chooses)
+
+    vendors: Annotated[Many[Vendor], _Few] = ()
+    device_ids: Annotated[Many[DeviceId], _Few] = Field((), alias="deviceIDs")
+    drivers: Annotated[Many[Driver], _Few] = ()
+    interfaces: Annotated[Many[Interface], _Few] = ()
+    pci_addresses: Annotated[Many[Pci], _Few] = ()
 
     @property
     def empty(self) -> bool:
@@ -61,12 +86,12 @@ class CardSelector(Typed):
 class PoolSelector(CardSelector):
     """Which cards: any value of a list, every field that is given."""
 
-    link_types: Many[LinkType] = ()
-    acpi_indexes: Many[Annotated[int, Field(ge=0)]] = ()
-    physical_functions: Many[PhysicalFunction] = ()
-    root_devices: Many[RootDevice] = ()
-    rdma_devices: Many[RdmaDevice] = ()
-    p_keys: Many[PKey] = ()
+    link_types: Annotated[Many[LinkType], _Few] = ()
+    acpi_indexes: Annotated[Many[Annotated[int, Field(ge=0)]], _Few] = ()
+    physical_functions: Annotated[Many[PhysicalFunction], _Few] = ()
+    root_devices: Annotated[Many[RootDevice], _Few] = ()
+    rdma_devices: Annotated[Many[RdmaDevice], _Few] = ()
+    p_keys: Annotated[Many[PKey], _Few] = ()
     rdma: bool | None = None
 
 
@@ -87,9 +112,26 @@ def _all_choose(selectors: tuple[_Selectors, ...], remedy: str) -> tuple[_Select
 class PolicyPool(Typed):
     """One resource; what is left out is said by the mode (docs/modes.md)."""
 
-    resource: Resource = Field(examples=["rdma/hca"])
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": _RESOURCE_RULE,
+                    "message": "a resource is named like rdma/hca, below a domain that is not "
+                    "kubernetes.io",
+                },
+                {
+                    "rule": "!has(self.bind) || self.bind != 'pool' || self.mode == 'hca'",
+                    "message": "only in mode hca a share stands for the pool: "
+                    "leave bind out, or write per-card",
+                },
+            ]
+        }
+    )
+
+    resource: Annotated[Resource, Field(max_length=317)] = Field(examples=["rdma/hca"])
     mode: Annotated[Mode, _Named]
-    selectors: Many[PoolSelector] = ()
+    selectors: Annotated[Many[PoolSelector], _Few] = ()
     shares: int | None = Field(None, ge=1, le=MOST_SHARES)
     bind: Annotated[Bind, _Named] | None = None
     attach: Annotated[Attach, _Named] | None = None
@@ -118,7 +160,9 @@ class PolicyPool(Typed):
 class PolicyFunctions(Typed):
     """How many virtual functions each physical one that a selector chooses should have."""
 
-    selectors: Many[CardSelector] = Field(min_length=1, examples=[[{"interfaces": ["ens2f0"]}]])
+    selectors: Many[CardSelector] = Field(
+        min_length=1, max_length=MOST, examples=[[{"interfaces": ["ens2f0"]}]]
+    )
     count: int = Field(ge=0, le=MOST_FUNCTIONS, examples=[8])
     autoprobe: bool = Field(True, description="Whether the kernel binds a driver to each.")
     force: bool = Field(
@@ -136,14 +180,31 @@ class PolicyFunctions(Typed):
 class PolicySpec(Typed):
     """For which nodes, and what they offer; a higher priority wins on a node of two policies."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "self.pools.all(a, self.pools.exists_one(b, a.resource == b.resource))",
+                    "message": "a resource has one pool: give the others another name",
+                },
+                {
+                    "rule": "!has(self.rails) || "
+                    "self.rails.all(a, self.rails.exists_one(b, a == b))",
+                    "message": "a card has one rail: write each card once",
+                },
+            ]
+        }
+    )
+
     node_selector: dict[str, str] = Field(default_factory=dict)
     priority: int = 0
     pools: Many[PolicyPool] = Field(
-        min_length=1, examples=[[{"resource": "rdma/hca", "mode": "hca"}]]
+        min_length=1, max_length=MOST, examples=[[{"resource": "rdma/hca", "mode": "hca"}]]
     )
-    virtual_functions: Many[PolicyFunctions] = ()
-    rails: Many[PhysicalCard] = Field(
+    virtual_functions: Annotated[Many[PolicyFunctions], _Few] = ()
+    rails: Many[Annotated[PhysicalCard, Field(max_length=16)]] = Field(
         (),
+        max_length=MOST,
         examples=[["0000:1a:00.0", "ens2f0"]],
         description="The physical cards in the order of their rails, by PCI address or interface; "
         "others have no rail.",
@@ -178,17 +239,31 @@ class NodePolicy(Typed):
 
 def load(document: Document) -> Config:
     """What the document means; raise Refused with all of its faults."""
-    policy = validate(NodePolicy, document)
+    spec = validate(NodePolicy, document).spec
     return Config(
-        tuple(_pools(policy, document)),
-        functions=tuple(_functions(policy, document)),
-        rails=policy.spec.rails,
+        tuple(_pools(spec, document, ("spec",))),
+        functions=tuple(_functions(spec, document, ("spec",))),
+        rails=spec.rails,
     )
 
 
-def _functions(policy: NodePolicy, document: Document) -> Iterator[FunctionsWish]:
-    for index, functions in enumerate(policy.spec.virtual_functions):
-        path = ("spec", "virtualFunctions", index)
+def load_object(data: bytes, name: str) -> ClusterNodePolicy:
+    """What the JSON of an object's spec means; raise Refused with all of its faults."""
+    document = of_json(data, f"NodePolicy {name}", ("spec",))
+    spec = validate(PolicySpec, document)
+    return ClusterNodePolicy(
+        name,
+        tuple(sorted(spec.node_selector.items())),
+        spec.priority,
+        tuple(_pools(spec, document, ())),
+        tuple(_functions(spec, document, ())),
+        spec.rails,
+    )
+
+
+def _functions(spec: PolicySpec, document: Document, base: Path) -> Iterator[FunctionsWish]:
+    for index, functions in enumerate(spec.virtual_functions):
+        path = (*base, "virtualFunctions", index)
         yield FunctionsWish(
             tuple(
                 _cards(each, document.where((*path, "selectors", n)))
@@ -201,9 +276,9 @@ def _functions(policy: NodePolicy, document: Document) -> Iterator[FunctionsWish
         )
 
 
-def _pools(policy: NodePolicy, document: Document) -> Iterator[PoolSpec]:
-    for index, pool in enumerate(policy.spec.pools):
-        path = ("spec", "pools", index)
+def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[PoolSpec]:
+    for index, pool in enumerate(spec.pools):
+        path = (*base, "pools", index)
         yield PoolSpec(
             pool.resource,
             pool.mode,

@@ -9,6 +9,7 @@ api/definitions lists the kinds, tools/crds writes config/crds. The rules are Ku
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -25,9 +26,12 @@ Json: TypeAlias = dict[str, Any]
 _KEPT = frozenset(
     (
         *("type", "description", "pattern", "enum", "format", "nullable", "required", "default"),
-        *("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"),
+        *("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "maxProperties"),
     )
 )
+
+
+_LOOKAROUND = re.compile(r"\(\?<?[=!]")
 
 
 class Column(Frozen):
@@ -136,6 +140,8 @@ def _own_keywords(schema: Mapping[str, Any]) -> Json:
         for key, value in schema.items()
         if key in _KEPT or key.startswith("x-kubernetes-")
     }
+    if _LOOKAROUND.search(keywords.get("pattern", "")):
+        del keywords["pattern"]  # Go's expressions have none; the model has a rule in CEL for it
     if keywords.get("default", 0) in (None, "", []):
         del keywords["default"]
     if "const" in schema:

@@ -128,9 +128,11 @@ async def _with_node(
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
+    from kube_rdma.adapters.cluster.policy_watch import watch_policies
     from kube_rdma.adapters.cluster.report_objects import NodeReports
     from kube_rdma.programs.agent.node.card_condition import CardCondition
     from kube_rdma.programs.agent.node.online import Online
+    from kube_rdma.programs.agent.node.policies import NodePolicies
     from kube_rdma.programs.agent.node.report import NodeReporter
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 
@@ -147,6 +149,7 @@ async def _with_node(
         doors,
         node=Online(cluster, options.node, events),
         condition=CardCondition(Nodes(cluster)),
+        policies=NodePolicies(partial(watch_policies, cluster)),
         report=NodeReporter(NodeReports(cluster, options.node)),
     )
     if options.startup_taint:

@@ -36,6 +36,7 @@ class AgentLook:
     cards: CardsState
     pending: Sequence[Pending] = ()
     refusals: Sequence[str] = ()
+    overlaps: Sequence[str] = ()  # of policies
 
 
 def node_report(look: AgentLook) -> NodeReport:
@@ -64,7 +65,9 @@ def node_report(look: AgentLook) -> NodeReport:
             PendingMode(each.wanted.resource, each.wanted.mode, str(each)) for each in look.pending
         ),
         refusals=tuple(sorted(look.refusals)),
-        troubles=tuple(sorted((*map(str, look.verdict.clashes), *look.verdict.beyond))),
+        troubles=tuple(
+            sorted((*look.overlaps, *map(str, look.verdict.clashes), *look.verdict.beyond))
+        ),
         omitted=len(important) + len(rejected) - len(kept) - len(rejected[:_REJECTED]),
     )
 

@@ -19,6 +19,7 @@ from kube_rdma.api.node_label import LABEL, label_pools
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.node import NodeState
+from kube_rdma.model.node_policy import NodeWishes
 from kube_rdma.model.pool import PoolSpec
 from kube_rdma.programs.config import read_config
 
@@ -46,6 +47,7 @@ class Wishes:
         self._functions: tuple[FunctionsWish, ...] = ()
         self._rails: tuple[str, ...] = ()
         self._notices = Notices()  # refusals
+        self._of_cluster = NodeWishes()
         self._refusals: dict[str, str] = {}  # those that stand, by what they are about
 
     @property
@@ -55,19 +57,27 @@ class Wishes:
 
     @property
     def specs(self) -> tuple[PoolSpec, ...]:
-        """Every wanted pool; the file's come first and win a resource that both name."""
+        """Every wanted pool; a resource is the file's, else the policies', else the label's."""
         named = {spec.resource for spec in self._of_file}
-        return (*self._of_file, *(s for s in self._of_label if s.resource not in named))
+        others: dict[str, PoolSpec] = {}
+        for spec in (*self._of_cluster.pools, *self._of_label):
+            others.setdefault(spec.resource, spec)
+        return (*self._of_file, *(s for s in others.values() if s.resource not in named))
 
     @property
     def functions(self) -> tuple[FunctionsWish, ...]:
-        """The wanted virtual functions; only the file can say them."""
-        return self._functions
+        """The wanted virtual functions: the file's, else the policies'."""
+        return self._functions or self._of_cluster.functions
 
     @property
     def rails(self) -> tuple[str, ...]:
-        """The cards in the order of their rails, where the file lists them."""
-        return self._rails
+        """The cards in the order of their rails: the file's, else the policies'."""
+        return self._rails or self._of_cluster.rails
+
+    @property
+    def overlaps(self) -> tuple[str, ...]:
+        """Where policies disagree and nobody has decided, in sentences."""
+        return self._of_cluster.overlaps
 
     @property
     def rescan(self) -> float | None:
@@ -99,6 +109,18 @@ class Wishes:
         self._understood("label")
         if pools != self._of_label:
             self._of_label = pools
+            self._changed()
+
+    def policies(self, wishes: NodeWishes, refusals: tuple[Refused, ...]) -> None:
+        """Take note of what the cluster's policies wish, and of those that are not understood."""
+        for error in refusals:
+            self._tell(f"policy {error.where}", error)
+        standing = {f"policy {error.where}" for error in refusals}
+        for about in [about for about in self._refusals if about.startswith("policy ")]:
+            if about not in standing:
+                self._understood(about)
+        if wishes != self._of_cluster:
+            self._of_cluster = wishes
             self._changed()
 
     def _again(self) -> None:

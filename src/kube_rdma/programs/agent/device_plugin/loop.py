@@ -21,9 +21,10 @@ from msgspec import Struct, field
 from kube_rdma import __version__
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import CardId, Use
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.node import NodeState
+from kube_rdma.model.node_policy import NodeWishes
 from kube_rdma.model.pool import PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.dependencies import AgentDependencies
@@ -140,6 +141,8 @@ class _Plugin:
                     tasks.create_task(self._doors.condition.run())
                 if self._doors.report:
                     tasks.create_task(self._doors.report.run())
+                if self._doors.policies:
+                    tasks.create_task(self._doors.policies.follow(self._policies_seen))
                 deaf = len(announcements) < len(self._doors.kernel.announcements)
                 await self._follow(offers, deaf=deaf)
 
@@ -226,6 +229,19 @@ class _Plugin:
             self._doors.condition.seen(node)
         if self._doors.report:
             self._doors.report.seen(node)
+        if self._doors.policies:
+            self._doors.policies.seen(node)
+
+    def _policies_seen(self, wishes: NodeWishes, refusals: tuple[Refused, ...]) -> None:
+        """Take note of the cluster's policies for this node, and of those that disagree."""
+        wanted = self._wishes.specs
+        self._wishes.policies(wishes, refusals)
+        for sentence in self._reported.notices.news("policies overlap", *wishes.overlaps):
+            log.warning("policies overlap", what=sentence)
+            self._doors.node.overlap(sentence)
+        if self._wishes.specs != wanted:
+            self._doubt()
+        self._changes.touch()
 
     def _doubt(self) -> None:
         """Tell that what is offered is not yet all that is wished for."""
@@ -239,10 +255,12 @@ class _Plugin:
         self._cards = looked(self._cards, verdict, self._staged.specs, survey)
         if self._doors.report:
             staged, refusals = self._staged, self._wishes.refusals
-            look = AgentLook(__version__, verdict, self._cards, staged.pending, refusals)
+            overlaps = self._wishes.overlaps
+            look = AgentLook(__version__, verdict, self._cards, staged.pending, refusals, overlaps)
             self._doors.report.looked(node_report(look))
         making = self._functions is not None and self._functions.busy
-        if making or wanted != self._wishes.specs:
+        unknown = self._doors.policies is not None and not self._doors.policies.are_known
+        if making or unknown or wanted != self._wishes.specs:
             self._doubt()
             return
         if self._doors.startup:

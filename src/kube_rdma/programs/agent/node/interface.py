@@ -23,6 +23,9 @@ class NodeSide(Protocol):
     def refused(self, error: Refused) -> None:
         """Tell that a configuration is not understood."""
 
+    def overlap(self, sentence: str) -> None:
+        """Tell that policies disagree."""
+
     def card(self, change: HealthChange, name: str, pods: Sequence[str]) -> None:
         """Tell that a card became ill or well, to the node and the pods that hold it."""
 
@@ -46,6 +49,9 @@ class Alone:
         """Do nothing."""
 
     def refused(self, error: Refused) -> None:
+        """Do nothing."""
+
+    def overlap(self, sentence: str) -> None:
         """Do nothing."""
 
     def card(self, change: HealthChange, name: str, pods: Sequence[str]) -> None:

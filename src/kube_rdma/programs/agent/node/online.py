@@ -51,6 +51,10 @@ class Online:
         """Tell the node that its configuration is not understood."""
         self._events.tell(self._about, "ConfigurationRefused", str(error), warning=True)
 
+    def overlap(self, sentence: str) -> None:
+        """Tell the node that policies disagree and nobody has decided."""
+        self._events.tell(self._about, "PoliciesOverlap", sentence, warning=True)
+
     def card(self, change: HealthChange, name: str, pods: Sequence[str]) -> None:
         """Tell the node and the pods that hold the card how it is now."""
         reason = "RDMACardHealthy" if change.healthy else "RDMACardUnhealthy"

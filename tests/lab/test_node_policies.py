@@ -1,0 +1,126 @@
+"""NodePolicies on a real API server: what its schema refuses, and what agents make of the rest."""
+
+import json
+
+import pytest
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab.demo import scc
+
+EXAMPLE = scc.examples() / "s1-vke" / "daemonset.yaml"
+CRDS = scc.examples().parent / "config/crds"
+NAMESPACE = "kube-rdma-vke"
+RESOURCE = "example.org/hca"
+POOL = {"resource": RESOURCE, "mode": "hca", "shares": 10}
+
+
+@pytest.fixture(scope="module")
+def installed(native):
+    """The definitions, served; they stay, others may use them."""
+    cluster.kubectl(native, "apply", "-f", str(CRDS))
+    cluster.wait(native, "-f", str(CRDS), "--for=condition=Established")
+    return native
+
+
+@pytest.fixture(scope="module")
+def lab(installed):
+    """Native nodes with seed S1's agents, whose nodes have no label."""
+    scc.install_kinds(installed)
+    cluster.kubectl(installed, "apply", "-f", str(EXAMPLE))
+    cluster.rollout(installed, "rdma-device-plugin", NAMESPACE)
+    yield installed
+    cluster.kubectl(installed, "delete", "nodepolicies", "--all")
+    cluster.kubectl(installed, "delete", "-f", str(EXAMPLE), "--cascade=foreground")
+    cluster.kubectl(installed, "delete", "nodereports", "--all")
+
+
+def policy(name, *pools, **spec):
+    return {
+        "apiVersion": "kube-rdma.io/v1alpha1",
+        "kind": "NodePolicy",
+        "metadata": {"name": name},
+        "spec": {"pools": list(pools), **spec},
+    }
+
+
+def test_a_whole_policy_is_taken_and_columns_are_shown(installed):
+    """With every kind of field that it can have."""
+    selectors = [{"vendors": ["15b3"], "pKeys": ["0x8001"], "rdma": True}]
+    facts = {"*": {"fabric": "a"}}
+    whole = policy(
+        "whole",
+        POOL | {"bind": "pool", "attach": "none", "selectors": selectors, "extraInfo": facts},
+        {"resource": "rdma/vf", "mode": "sriov", "bind": "per-card"},
+        nodeSelector={"no": "node"},
+        priority=7,
+        virtualFunctions=[{"selectors": [{"interfaces": ["ens1"]}], "count": 8}],
+        rails=["0000:1a:00.0", "ens2f0"],
+    )
+    text = json.dumps(whole)
+    cluster.kubectl(installed, "create", "--validate=strict", "-f", "-", stdin=text)
+    try:
+        head, row = cluster.kubectl(installed, "get", "nodepolicies", "whole").splitlines()
+        assert head.split() == ["NAME", "PRIORITY", "AGE"]
+        assert row.split()[:2] == ["whole", "7"]
+    finally:
+        cluster.kubectl(installed, "delete", "nodepolicy", "whole")
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        (policy("a"), "spec.pools"),
+        (policy("a", POOL | {"mode": "hcas"}), "spec.pools[0].mode"),
+        (policy("a", POOL | {"shares": 0}), "spec.pools[0].shares"),
+        (policy("a", POOL | {"shared": 1}), 'unknown field "spec.pools[0].shared"'),
+        (policy("a", POOL | {"resource": "hca"}), "a resource is named like rdma/hca"),
+        (policy("a", POOL | {"resource": "kubernetes.io/a"}), "not kubernetes.io"),
+        (policy("a", POOL | {"resource": "requests.a/b"}), "a resource is named like"),
+        (policy("a", POOL, POOL | {"mode": "shared"}), "a resource has one pool"),
+        (policy("a", POOL | {"mode": "shared", "bind": "pool"}), "only in mode hca"),
+        (policy("a", POOL | {"selectors": [{}]}), "this selector chooses nothing"),
+        (policy("a", POOL | {"selectors": [{"vendors": []}]}), "this selector chooses nothing"),
+        (policy("a", POOL, rails=["ens1", "ens1"]), "a card has one rail"),
+        (policy("a", POOL, virtualFunctions=[{"selectors": [], "count": 1}]), "selectors"),
+        (policy("a", *[POOL | {"resource": f"a/{n}"} for n in range(65)]), "at most 64"),
+    ],
+)
+def test_what_the_schema_can_say_is_said_by_the_api_server(installed, spec, says):
+    """Before any agent reads it."""
+    with pytest.raises(Unavailable) as caught:
+        cluster.kubectl(installed, "create", "--validate=strict", "-f", "-", stdin=json.dumps(spec))
+    assert says in str(caught.value)
+
+
+def troubles(lab, node):
+    report = cluster.get(lab, f"nodereport/{node}")
+    return report["status"].get("troubles", [])
+
+
+def test_a_policy_reaches_the_nodes_that_it_selects_and_no_others(lab):
+    """By its label; another mode for all nodes loses against a higher priority."""
+    selector = {"kubernetes.io/hostname": "node-1"}
+    cluster.apply(lab, policy("first", POOL, nodeSelector=selector, priority=1))
+    cluster.wait_for_resource(lab, RESOURCE, 10, node="node-1")
+    shown = cluster.get(lab, "node/node-2")["status"]["allocatable"]
+    assert shown.get(RESOURCE, "0") == "0"
+
+    cluster.apply(lab, policy("second", POOL | {"shares": 20}))
+    cluster.wait_for_resource(lab, RESOURCE, 20, node="node-2")
+    assert cluster.get(lab, "node/node-1")["status"]["allocatable"][RESOURCE] == "10"
+    assert troubles(lab, "node-1") == []
+
+    cluster.apply(lab, policy("second", POOL | {"shares": 20}, priority=1))
+    waiting.until(
+        lab,
+        "the overlap in the report",
+        lambda: any("NodePolicy first and NodePolicy second" in t for t in troubles(lab, "node-1")),
+    )
+    assert "second" in cluster.until_event(lab, "PoliciesOverlap")
+    assert troubles(lab, "node-2") == []
+
+    cluster.kubectl(lab, "delete", "nodepolicy", "first")
+    cluster.wait_for_resource(lab, RESOURCE, 20, node="node-1")
+    cluster.kubectl(lab, "delete", "nodepolicy", "second")
+    cluster.wait_for_resource(lab, RESOURCE, 0, node="node-1")

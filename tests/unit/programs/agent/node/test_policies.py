@@ -1,0 +1,131 @@
+"""NodePolicies of the cluster: wishes of the nodes that they select, beside file and label."""
+
+from dataclasses import replace
+
+import pytest
+
+from kube_rdma.adapters.cluster.calls import RequestTiming
+from kube_rdma.adapters.cluster.nodes import NODE
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, watch_policies
+from kube_rdma.programs.agent.node.policies import NodePolicies
+from kube_rdma_testing.cluster.server import FakeServer
+from tests.unit.programs.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
+
+CARDS = [hard_card(n) for n in range(4)]
+EAGER = RequestTiming(pause=lambda _: 0.0)
+
+
+class PolicyWorld(World):
+    """A node whose API server knows policies."""
+
+    def serve(self, *kinds):
+        self.server = FakeServer(kinds)
+        self.label(None)
+
+    def label(self, mode, **more):
+        labels = ({LABEL: mode} if mode else {}) | more
+        meta = {"name": NODE_NAME, "labels": labels}
+        self.server.put(NODE, {"metadata": meta, "spec": {}, "status": {}})
+
+    def policy(self, name, *pools, **spec):
+        """A policy as somebody writes it; a pool is a resource and a mode."""
+        entries = [{"resource": resource, "mode": mode} for resource, mode in pools]
+        document = {"metadata": {"name": name}, "spec": {"pools": entries, **spec}}
+        self.server.put(NODE_POLICY, document)
+
+    def following(self, config=None):
+        """The agent's doors with the policies of the cluster."""
+        cluster = Cluster(self.server.line(), EAGER)
+        policies = NodePolicies(lambda: watch_policies(cluster), wait=lambda *_: 0.0)
+        return replace(self.doors(config), policies=policies)
+
+    def offers(self):
+        """The healthy shares of each resource at the kubelet."""
+        return {name: self.kubelet.healthy(name) for name in self.kubelet.devices}
+
+
+@pytest.fixture
+def world(tmp_path_factory):
+    world = PolicyWorld(tmp_path_factory.mktemp("w"), *CARDS)
+    world.serve(NODE_POLICY)
+    return world
+
+
+async def test_a_policy_makes_a_resource_and_its_end_takes_it_away(world):
+    world.policy("a", ("rdma/hca", "hca"))
+    async with world.serving(world.following()):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+        world.server.remove(NODE_POLICY, "a")
+        await world.kubelet.until(lambda: not world.kubelet.healthy("rdma/hca"))
+
+
+async def test_it_is_for_the_nodes_that_it_selects(world):
+    """A label that comes makes the resource."""
+    world.policy("a", ("rdma/hca", "hca"), nodeSelector={"gpu": "yes"})
+    world.policy("b", ("rdma/all", "hca"))
+    async with world.serving(world.following()):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/all") == 1000)
+        assert "rdma/hca" not in world.offers()
+        world.label(None, gpu="yes")
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+
+
+async def test_a_resource_is_the_file_s_then_the_policy_s_then_the_label_s(world, tmp_path):
+    """A card of two wishes would be another matter: all modes here share cards."""
+    config = tmp_path / "config.json"
+    config.write_text('{"mode": "hca"}')
+    world.label("shared")
+    world.policy("a", ("rdma/hca", "shared"), (VKE, "shared-multi"))
+    async with world.serving(world.following(config)):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 64)
+        world.server.remove(NODE_POLICY, "a")
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+
+
+async def test_two_of_equal_priority_are_told_in_an_event(world):
+    world.policy("a", ("rdma/hca", "hca"))
+    world.policy("b", ("rdma/hca", "shared"))
+    async with world.serving(world.following()):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+        await until(lambda: world.events_of("PoliciesOverlap"))
+        assert "NodePolicy a and NodePolicy b both name" in world.events_of("PoliciesOverlap")[0]
+        world.policy("b", ("rdma/hca", "shared"), priority=1)
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 4)
+
+
+async def test_one_that_is_not_understood_keeps_its_last_good_state(world):
+    """And is named with its field; corrected, it counts again."""
+    world.policy("a", ("rdma/hca", "hca"))
+    async with world.serving(world.following()):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+        world.policy("a", ("rdma/hca", "hcas"))
+        await until(lambda: world.events_of("ConfigurationRefused"))
+        assert "NodePolicy a: spec.pools[0].mode" in world.events_of("ConfigurationRefused")[0]
+        assert world.kubelet.healthy("rdma/hca") == 1000
+        world.policy("a", ("rdma/other", "hca"))
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/other") == 1000)
+
+
+async def test_without_the_kind_the_node_serves_and_follows_it_later(world, recording):
+    world.serve()
+    world.label("shared")
+    async with world.serving(world.following()):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+        await until(lambda: len(recording.of("node policies not followed")) == 1)
+        world.server.add(NODE_POLICY)
+        world.policy("a", ("rdma/hca", "hca"))
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+
+
+async def test_an_api_server_that_is_away_takes_no_wish_along(world):
+    world.policy("a", ("rdma/hca", "hca"))
+    async with world.serving(world.following()):
+        await world.kubelet.until(lambda: world.kubelet.healthy("rdma/hca") == 1000)
+        for line in world.server.lines:
+            line.cut()
+        looks = world.looks
+        world.change(*CARDS)
+        await until(lambda: world.looks > looks)
+        assert world.kubelet.healthy("rdma/hca") == 1000
