@@ -5,14 +5,12 @@ api/node_policy reads one, rules/pools/node_policies puts those of a node togeth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import PoolSpec
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterNodePolicy:
+class ClusterNodePolicy(Frozen):
     """One policy. Its selector is a set of labels that a node has to have, all of them."""
 
     name: str
@@ -23,8 +21,7 @@ class ClusterNodePolicy:
     rails: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeWishes:
+class NodeWishes(Frozen):
     """What the policies of one node come to; `overlaps` are sentences about those that disagree."""
 
     pools: tuple[PoolSpec, ...] = ()

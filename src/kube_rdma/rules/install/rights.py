@@ -26,6 +26,7 @@ def rule(group: str, resource: str, verbs: str) -> Json:
 AGENT_RULES: Sequence[Node] = (
     rule("", "nodes", "get list watch"),
     rule("", "nodes/status", "patch"),  # the condition kube-rdma.io/CardsHealthy
+    rule("kube-rdma.io", "nodepolicies", "get list watch"),
     rule("kube-rdma.io", "nodereports", "get list watch create patch"),
     rule("kube-rdma.io", "nodereports/status", "patch"),
     When("agent.startupTaint", rule("", "nodes", "patch")),
