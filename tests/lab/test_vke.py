@@ -120,7 +120,7 @@ def test_a_change_of_mode_waits_for_a_pod(vke):
     with pod(vke, "holds") as name:
         ready(vke, name)
         label(vke, "shared-multi")
-        assert f"default/{name}" in cluster.until_event(vke, "ModeChangePending")
+        cluster.until_event(vke, "ModeChangePending", f"default/{name}")
     wait_for(vke, 16 * CARDS)
 
 

@@ -53,6 +53,10 @@ class ConditionWorld(World):
         condition = CardCondition(nodes, wait=lambda *_: 0.0)
         return replace(self.doors(config), condition=condition)
 
+    async def listed(self):
+        """Wait until the kubelet has the list: an agent that ends before leaves a socket."""
+        await self.kubelet.until(lambda: self.kubelet.healthy(VKE) == 4)
+
     async def again(self, count):
         """Let the agent look so many times more."""
         for _ in range(count):
@@ -101,6 +105,7 @@ async def test_a_transition_has_its_time_and_other_words_keep_it(world):
 async def test_an_agent_that_ends_takes_its_condition_along(world):
     async with world.serving(world.telling()):
         await until(lambda: world.cards)
+        await world.listed()
     assert world.conditions == {"Ready": READY}
 
 
@@ -111,6 +116,7 @@ async def test_one_whose_last_answer_was_lost_takes_it_along_too(world):
         line.lose = 10**6
         await until(lambda: world.cards)
         line.lose = 0
+        await world.listed()
     assert world.cards is None
 
 
@@ -120,6 +126,7 @@ async def test_what_a_killed_agent_left_is_mended_without_a_gap(world):
     async with world.serving(world.telling()):
         await until(lambda: world.cards == ("True", "4 of 4 cards can be used"))
         assert [patch.get("$patch") for patch in world.patches] == [None]
+        await world.listed()
 
 
 async def test_a_node_without_cards_has_no_condition(world):
@@ -139,6 +146,7 @@ async def test_somebody_else_s_change_is_mended(world):
         await until(lambda: world.cards[0] == "True")
         world.register()
         await until(lambda: world.cards)
+        await world.listed()
 
 
 async def test_an_agent_with_the_rights_of_before_serves_and_says_once_what_it_lacks(
