@@ -13,7 +13,7 @@ from contextlib import aclosing
 from kube_rdma.adapters.cluster.kinds import Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
-from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
+from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET, progress_of
 from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
 from kube_rdma.api.network_status import OWN_ANNOTATION
 from kube_rdma.model.frozen import Frozen
@@ -59,3 +59,15 @@ class Retirement(Frozen):
                         synced = True
                 if synced and not uids:
                     return
+
+
+async def available(cluster: Cluster, namespace: str, daemon_set: str) -> None:
+    """Wait until every pod that a DaemonSet wants is available; none is wanted on no node."""
+    where = Where(namespace=namespace, fields=f"metadata.name={daemon_set}")
+    async with aclosing(cluster.watch(DAEMON_SET, where)) as notices:
+        async for notice in notices:
+            match notice:
+                case Changed(stored) if stored.status is not None:
+                    progress = progress_of(stored)
+                    if progress.current and progress.available == progress.desired:
+                        return

@@ -9,7 +9,7 @@ from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
 from kube_rdma.api.network_status import OWN_ANNOTATION
 from kube_rdma.model.errors import Refused
-from kube_rdma.programs.retirement import Retirement
+from kube_rdma.programs.retirement import Retirement, available
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import until
 
@@ -72,3 +72,31 @@ async def test_it_may_be_repeated(world):
     world.pod("training", "team", annotations={OWN_ANNOTATION: "[]"})
     world.server.remove(DAEMON_SET, NAME, NAMESPACE)
     await world.retirement.run()
+
+
+def count(world, desired, ready, *, behind=0):
+    """The controller of DaemonSets counts, of the current version or of one before it."""
+    (document,) = world.daemon_sets
+    counts = {
+        "desiredNumberScheduled": desired,
+        "numberAvailable": ready,
+        "observedGeneration": document["metadata"].get("generation", 0) - behind,
+    }
+    world.server.put(DAEMON_SET, {**document, "status": counts})
+
+
+async def test_every_node_is_waited_for(world):
+    """Counts of before the controller has seen it are none."""
+    count(world, 0, 0, behind=1)
+    task = asyncio.create_task(available(Cluster(world.line), NAMESPACE, NAME))
+    await until(lambda: world.line.watching == 1)
+    count(world, 2, 1)
+    await until(lambda: world.line.watching == 1)
+    assert not task.done()
+    count(world, 2, 2)
+    await task
+
+
+async def test_no_node_is_soon_left(world):
+    count(world, 0, 0)
+    await available(Cluster(world.line), NAMESPACE, NAME)

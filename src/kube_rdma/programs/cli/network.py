@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 AGENT = PurePosixPath("/run/kube-rdma/agent.sock")
+STATE = PurePosixPath("/var/lib/kube-rdma")
 
 
 @click.group()
@@ -29,19 +34,37 @@ def network() -> None:
     show_default=True,
     help="The host's root, as it is mounted here.",
 )
-def uninstall(host: Path) -> None:
+@click.option("--records", is_flag=True, help="Also remove what agents kept about the node.")
+@click.option("--stay", is_flag=True, help="Wait for SIGTERM then, as the pod of a DaemonSet does.")
+def uninstall(host: Path, *, records: bool, stay: bool) -> None:
     """Take kube-rdma out of the node's CNI configuration and remove its binaries.
 
     The last act on a node, after the agent's DaemonSet was deleted: an agent that runs would put
-    both back. Says what it did; can be repeated.
+    both back. Says what it did; can be repeated. Records of pods whose networks were never taken
+    back stay, with all others.
     """
+    import asyncio
+
+    from kube_rdma.programs.process import until_signal
+
+    click.echo("\n".join(_uninstalled(host, records=records)))
+    if stay:
+        asyncio.run(until_signal(asyncio.sleep(float("inf"))))
+
+
+def _uninstalled(host: Path, *, records: bool) -> list[str]:
+    """Do it; a sentence for each thing that was done or left."""
+    import asyncio
+
     from kube_rdma.adapters.cni.conf import binary
     from kube_rdma.adapters.cni.conf.folder import ConfFolder
-    from kube_rdma.adapters.cni.conf.places import find, inside
+    from kube_rdma.adapters.cni.conf.places import inside
+    from kube_rdma.adapters.runtime.cri import find_socket
+    from kube_rdma.programs.agent.pod_networks.host_places import HostPlaces
     from kube_rdma.rules.cni_conf.conflist import unplan
 
     _refuse_agent(inside(host, AGENT))
-    places = find(host)
+    places = asyncio.run(HostPlaces(host, find_socket()).find())
     folder, binaries = ConfFolder(inside(host, places.conf)), inside(host, places.binaries)
     while True:  # until nobody else wrote a file meanwhile
         seen = folder.read()
@@ -56,7 +79,21 @@ def uninstall(host: Path) -> None:
         *(f"{places.conf}: {note}" for note in plan.notes),
         *(f"{places.binaries / name}: removed" for name in installed),
     ]
-    click.echo("\n".join(done or [f"Nothing of kube-rdma is in {places.conf} any more."]))
+    done = done or [f"Nothing of kube-rdma is in {places.conf} any more."]
+    return [*done, *_forgotten(host)] if records else done
+
+
+def _forgotten(host: Path) -> Iterator[str]:
+    """Remove the agent's records; a sentence for each folder."""
+    from kube_rdma.adapters.cni.conf.places import inside
+    from kube_rdma.adapters.journal.removal import needed, remove
+
+    if left := needed(inside(host, STATE)):
+        yield f"{STATE}: stays, {len(left)} records of networks are left in it, such as {left[0]}"
+        return
+    for folder in (STATE, AGENT.parent):
+        if remove(inside(host, folder)):
+            yield f"{folder}: records removed"
 
 
 @network.command()
@@ -90,6 +127,32 @@ def retire(daemonset: str, namespace: str, kubeconfig: Path | None, *, force: bo
 
     asyncio.run(run())
     click.echo(f"The agents of {namespace}/{daemonset} have ended.")
+
+
+@network.command()
+@click.argument("daemonset")
+@click.option(
+    "--namespace",
+    envvar="POD_NAMESPACE",
+    required=True,
+    help="That of the DaemonSet.  [env: POD_NAMESPACE]",
+)
+def left(daemonset: str, namespace: str) -> None:
+    """Wait until all pods of DAEMONSET are available: those that uninstall on each node.
+
+    Inside of a pod, where Helm runs it.
+    """
+    import asyncio
+
+    from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.programs.retirement import available
+
+    async def run() -> None:
+        async with connect(None) as cluster:
+            await available(cluster, namespace, daemonset)
+
+    asyncio.run(run())
+    click.echo(f"{namespace}/{daemonset} has left every node.")
 
 
 def _refuse_agent(path: Path) -> None:

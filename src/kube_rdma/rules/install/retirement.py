@@ -7,22 +7,33 @@ agent can take back. Plain manifests have no hook: who deletes them runs `kube-r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, joined
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.install.rights import NAMESPACE, account, binding, role, rule
-from kube_rdma.rules.install.workloads import IMAGE, SECRETS, UNPRIVILEGED
+from kube_rdma.rules.install.workloads import (
+    IMAGE,
+    SECRETS,
+    UNPRIVILEGED,
+    leaving_mounts,
+    leaving_pod,
+)
 
-NAME = "kube-rdma-retirement"
+NAME, LEAVING = "kube-rdma-retirement", "kube-rdma-leaving"
 _ENDED = frozenset(("Succeeded", "Failed"))
-_HOOK = {
-    "helm.sh/hook": "pre-delete",
-    "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
-}
-_RIGHTS = {**_HOOK, "helm.sh/hook-weight": "-1"}
-_JOB = {**_HOOK, "helm.sh/hook-output-log-policy": "hook-failed"}
+_CONDITIONS = ("agent.enabled", "seed.networks")
+
+
+def _hook(weight: int, **more: str) -> Mapping[str, str]:
+    """Helm's notes for a part of the hook; those of smaller weight come first."""
+    return {
+        "helm.sh/hook": "pre-delete",
+        "helm.sh/hook-weight": str(weight),
+        "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+        **more,
+    }
 
 
 def still_needed(pods: Iterable[PodState], annotation: str) -> Refused | None:
@@ -42,9 +53,15 @@ def still_needed(pods: Iterable[PodState], annotation: str) -> Refused | None:
 
 
 def retirement() -> tuple[Blueprint, ...]:
-    """The hook with rights that exist only while it runs."""
+    """The hook: agents end, each node is cleaned, and only then Helm goes on.
+
+    Its rights exist while it runs.
+    """
     cluster: Node = [rule("", "pods", "list")]
-    own: Node = [rule("apps", "daemonsets", "get delete"), rule("", "pods", "list watch")]
+    own: Node = [
+        rule("apps", "daemonsets", "get list watch delete"),
+        rule("", "pods", "list watch"),
+    ]
     name = joined(NAMESPACE, "-retirement")
     rights = (
         account(NAME),
@@ -53,18 +70,24 @@ def retirement() -> tuple[Blueprint, ...]:
         role("Role", NAME, own),
         binding("Role", NAME, NAME),
     )
-    conditions = ("agent.enabled", "seed.networks")
+    loud = {"helm.sh/hook-output-log-policy": "hook-failed"}
+    retire, left = (["network", word] for word in ("retire", "left"))
+    steps = (
+        (_job(NAME, [*retire, Hole("seed.daemonSet")]), _hook(0, **loud)),
+        (_leaving(), _hook(1)),
+        (_job(f"{NAME}-left", [*left, LEAVING]), _hook(2, **loud)),
+    )
     return (
-        *(Blueprint(body, conditions, notes=_RIGHTS, for_helm=True) for body in rights),
-        Blueprint(_job(), conditions, notes=_JOB, for_helm=True),
+        *(Blueprint(body, _CONDITIONS, notes=_hook(-1), for_helm=True) for body in rights),
+        *(Blueprint(body, _CONDITIONS, notes=notes, for_helm=True) for body, notes in steps),
     )
 
 
-def _job() -> Json:
+def _job(name: str, arguments: list[Node]) -> Json:
     container = {
         "image": IMAGE,
         "name": "retirement",
-        "args": ["network", "retire", Hole("seed.daemonSet")],
+        "args": arguments,
         "imagePullPolicy": Hole("image.pullPolicy"),
         "env": [
             {
@@ -84,9 +107,48 @@ def _job() -> Json:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": NAME, "namespace": NAMESPACE},
+        "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
             "backoffLimit": 0,
-            "template": {"metadata": {"labels": {"name": NAME}}, "spec": pod},
+            "template": {"metadata": {"labels": {"name": name}}, "spec": pod},
         },
+    }
+
+
+def _leaving() -> Json:
+    """What takes shim, entry and records off each node, on the nodes that agents were on."""
+    labels = {"name": LEAVING}
+    command = ["network", "uninstall", "--host=/host", "--records"]
+    pod = {
+        **leaving_pod(),
+        "initContainers": [_cleaner("leave", command)],
+        # A DaemonSet's pods have to stay to count.
+        "containers": [_cleaner("stay", [*command, "--stay"])],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": LEAVING, "namespace": NAMESPACE},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _cleaner(name: str, arguments: list[Node]) -> Json:
+    return {
+        "image": IMAGE,
+        "name": name,
+        "args": arguments,
+        "imagePullPolicy": Hole("image.pullPolicy"),
+        "resources": Hole("agent.resources"),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "seLinuxOptions": {"type": "spc_t"},
+        },
+        "volumeMounts": leaving_mounts(),
     }

@@ -78,8 +78,6 @@ def _daemon_set() -> Json:
 
 
 def _agent_pod() -> Json:
-    terms = [{"matchExpressions": [_OPT_OUT]}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return {
         "hostNetwork": True,
         # Other CNI plugins look themselves up in the host's /proc.
@@ -88,13 +86,50 @@ def _agent_pod() -> Json:
         "automountServiceAccountToken": unless(NETWORKS, False),
         "imagePullSecrets": SECRETS,
         "priorityClassName": "system-node-critical",
+        **_nodes(),
+        "containers": [_agent_container()],
+        "volumes": _volumes(),
+    }
+
+
+def _nodes() -> Json:
+    """Which nodes have agents."""
+    terms = [{"matchExpressions": [_OPT_OUT]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {
         "tolerations": When("agent.tolerations", Hole("agent.tolerations")),
         "nodeSelector": When("agent.nodeSelector", Hole("agent.nodeSelector")),
         # Every node that nobody has taken out by this label.
         "affinity": When("seed.optOut", {"nodeAffinity": required}),
-        "containers": [_agent_container()],
-        "volumes": _volumes(),
     }
+
+
+def leaving_pod() -> Json:
+    """What a pod has that cleans a node after its agent; its containers come from who asks."""
+    return {
+        "serviceAccountName": AGENT,
+        "automountServiceAccountToken": False,
+        "imagePullSecrets": SECRETS,
+        **_nodes(),
+        "volumes": [
+            _folder("cni-conf", _CONF),
+            _folder("cni-bin", _BINARIES),
+            _folder("runtime", _RUNTIME),
+            _made("run", "/run/kube-rdma"),
+            _made("state", "/var/lib/kube-rdma"),
+        ],
+    }
+
+
+def leaving_mounts() -> list[Node]:
+    """The same folders where `kube-rdma network uninstall` looks for them."""
+    return [
+        _mount("cni-conf", joined("/host", _CONF)),
+        _mount("cni-bin", joined("/host", _BINARIES)),
+        _mount("runtime", _RUNTIME, readOnly=True),
+        _mount("run", "/host/run/kube-rdma"),
+        _mount("state", "/host/var/lib/kube-rdma"),
+    ]
 
 
 def _agent_container() -> Json:

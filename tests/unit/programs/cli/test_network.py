@@ -115,3 +115,35 @@ def test_an_agent_that_runs_is_not_fought(host):
     assert "Delete its DaemonSet first" in str(result.exception)
     assert content(host) == before
     assert uninstall(host).exit_code == 0
+
+
+def forgotten(host):
+    return CliRunner().invoke(cli, ["network", "uninstall", "--host", str(host), "--records"])
+
+
+def test_records_go_on_demand(host):
+    """Without the option they stay: the agent may come back."""
+    (host / "var/lib/kube-rdma/pools").mkdir(parents=True)
+    (host / "run/kube-rdma/missed").mkdir()
+    wired(host, "10-cbr0.conflist", LIST)
+    uninstall(host)
+    assert (host / "var/lib/kube-rdma/pools").exists()
+    assert forgotten(host).output.splitlines() == [
+        "Nothing of kube-rdma is in /etc/cni/net.d any more.",
+        "/var/lib/kube-rdma: records removed",
+        "/run/kube-rdma: records removed",
+    ]
+    assert not (host / "var/lib/kube-rdma").exists()
+
+
+def test_records_stay_while_a_network_is_among_them(host):
+    """They say what is to be put back on a card."""
+    record = host / "var/lib/kube-rdma/attachments/c1@net1.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    wired(host, "10-cbr0.conflist", LIST)
+    result = forgotten(host)
+    assert (
+        "stays, 1 records of networks are left in it, such as attachments/c1@net1" in result.output
+    )
+    assert record.exists()
