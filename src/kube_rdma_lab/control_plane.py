@@ -24,6 +24,7 @@ from kube_rdma_lab.topology import API_PORT, CONTROL_PLANE_IP, POD_CIDR, SERVICE
 ETCD = "https://127.0.0.1:2379"
 # First address of the Service range: the Service `kubernetes` of namespace default.
 SERVICE_IP = "10.96.0.1"
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +166,16 @@ def scheduler(binaries: Path, pki: Path) -> list[str | Path]:
     return _client(binaries, pki, "scheduler")
 
 
+def _admits_pods(client: ApiClient) -> bool:
+    """Whether the default namespace has its service account, without which pods are refused."""
+    return any(each["metadata"]["name"] == "default" for each in client.items(ACCOUNTS))
+
+
 @contextlib.asynccontextmanager
 async def control_plane(
     binaries: Path, state: Path, host: socket.socket, slowness: float
 ) -> AsyncIterator[ControlPlane]:
-    """Run a control plane until the scope closes; entered once API server and names are ready.
+    """Run a control plane until the scope closes; entered once pods can be made and names asked.
 
     `state` is the lab's folder: keys go to pki/, etcd's data to etcd/, output to logs/. The API
     server is reachable at `host` too, a listening socket of the host (relay.py). `slowness` is this
@@ -195,4 +201,5 @@ async def control_plane(
         (state / "Corefile").write_text(dns.corefile(pki / "coredns.kubeconfig"))
         names = await start("coredns", dns.command_line(binaries, state / "Corefile"))
         await names.until(lambda: asyncio.to_thread(dns.ready), Patience(slowness))
+        await manager.until(lambda: asyncio.to_thread(_admits_pods, client), Patience(slowness))
         yield ControlPlane(authority, (database, server, manager, chooser, names))

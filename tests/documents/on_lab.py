@@ -1,7 +1,7 @@
 """Following a page on a lab: to its end, or up to where it takes away what it made.
 
 For tests/lab: test_documents.py follows whole pages; a file that proves more of an example stops
-before the page's last block, which runs behind its tests.
+before the page's last blocks, which run behind its tests.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ def on_lab(page: str, kind: Runs = Runs.LAB) -> tuple[Block, ...]:
 
 
 @contextmanager
-def followed(lab: Lab, page: str, kind: Runs = Runs.LAB) -> Iterator[None]:
-    """Follow a page to its last block, and through that at the end; then nothing of it is left."""
-    *first, last = on_lab(page, kind)
+def followed(lab: Lab, page: str, kind: Runs = Runs.LAB, *, behind: int = 1) -> Iterator[None]:
+    """Follow a page up to its last blocks, `behind` of them, and through these at the end.
+
+    Then nothing of it is left.
+    """
+    listed = on_lab(page, kind)
+    first, last = listed[:-behind], listed[-behind:]
     before = _standing(lab)
     # Which lab is meant; and for commands on other clusters, kubectl and where the cluster is.
     person = {"KUBE_RDMA_LAB": lab.state.name, "KUBECONFIG": str(lab.kubeconfig)}
@@ -35,7 +39,7 @@ def followed(lab: Lab, page: str, kind: Runs = Runs.LAB) -> Iterator[None]:
             _walk(lab, shell, first)
             yield
         finally:
-            _walk(lab, shell, [last])
+            _walk(lab, shell, last)
     left = _standing(lab) - before
     missing = before - _standing(lab)
     assert not left | missing, f"{page} leaves {left} and takes away {missing}"

@@ -28,8 +28,8 @@ from .pages import COMMANDS, INDENTED, OUTPUT, ROOT, Block, Command
 
 LANGUAGES = {COMMANDS, OUTPUT, "json", "yaml", "text"}
 OURS = {"kube-rdma", ".venv/bin/kube-rdma"}
-# Of the shell, and what comes with a cluster.
-NO_FILE_HERE = {"export", "kubectl"}
+# Of the shell, what comes with a cluster, and what whoever installs has on a machine of theirs.
+NO_FILE_HERE = {"export", "kubectl", "helm", "docker", "skopeo", "ctr"}
 BIN = Path(sys.executable).parent
 LOOKS_LIKE_A_COMMAND = re.compile(
     r"(?m)^ *(?:\$ )?(?:\S*/)?(?:kube-rdma|kubectl|make|pytest|python) "

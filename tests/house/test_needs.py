@@ -11,6 +11,7 @@ from .tree import ROOT
 SOURCES = ROOT / "src/kube_rdma"
 # Since when Kubernetes serves an API, as minor versions (API deprecation guide of Kubernetes).
 SINCE = {
+    ("apps", "v1"): 9,
     ("coordination.k8s.io", "v1"): 14,
     ("events.k8s.io", "v1"): 19,
     ("policy", "v1"): 22,

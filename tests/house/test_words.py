@@ -23,6 +23,8 @@ ALLOWED = {
     "src/kube_rdma/adapters/cni/conf/places.py": "GKE has its CNI binaries in such a folder",
     "tests/unit/adapters/cni/conf/test_places.py": "the same folder",
     "config/distributions/gke.yaml": "the same folder",
+    "src/kube_rdma/rules/install/presets.py": "the same folder",
+    "charts/kube-rdma/files/layers.json": "the same folder",
     "docs/agent.md": "the same folder",
     "src/kube_rdma_lab/node/root/": "files of a lab node, a machine of ours where root has a home",
 }

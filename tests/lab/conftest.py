@@ -46,17 +46,18 @@ def order(item):
     """Where a test has its place in a run, the smallest first.
 
     Native nodes come before machines, which want all processors. The bare VM (tests/vm) runs beside
-    native nodes; its results are asked for behind them. The documents are followed on a fresh lab;
-    what other files need is installed behind them.
+    native nodes; its results are asked for behind them. Pages are followed on fresh nodes: on
+    machines README comes behind the others, for it installs what the files behind it need.
     """
     if item.get_closest_marker("lab") is None:
-        place = Place.WITHOUT_LAB
-    elif Path(__file__).parent not in item.path.parents:
-        place = Place.BARE
-    else:
-        names = set(item.fixturenames)
-        place = Place.MACHINES if "native" not in names and names & MACHINES else Place.NATIVE
-    return place, item.path.name != "test_documents.py"
+        return Place.WITHOUT_LAB, 0
+    if Path(__file__).parent not in item.path.parents:
+        return Place.BARE, 0
+    names = set(item.fixturenames)
+    pages = item.path.name == "test_documents.py"
+    if "native" in names or not names & MACHINES:
+        return Place.NATIVE, not pages
+    return Place.MACHINES, 2 if "proof" in names else pages
 
 
 def able(topology):

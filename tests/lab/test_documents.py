@@ -1,7 +1,7 @@
 """Each page with commands for a lab, followed line by line to its end, as a stranger would.
 
-The first file of the run (conftest.py), on labs where nothing is installed. What a page makes it
-takes away again. README comes last: it begins where `make demo` ends.
+On labs where nothing is installed (conftest.py). What a page makes it takes away again. README
+comes last: it begins where `make demo` ends.
 """
 
 from pathlib import Path
@@ -14,7 +14,12 @@ from tests.documents.rules import Runs
 
 README = "README.md"
 # Followed by a file that proves more of the example while it stands.
-BY_OTHERS = {"examples/s4-infiniband/README.md": "test_training.py"}
+BY_OTHERS = {
+    "examples/s0-ack/README.md": "test_ack.py",
+    "examples/s1-vke/README.md": "test_vke_network.py",
+    "examples/s3-network/README.md": "test_pod_network.py",
+    "examples/s4-infiniband/README.md": "test_training.py",
+}
 # The examples first: there is something to see then for the pages about one part of it.
 HERE = sorted(
     (page for page in pages() if on_lab(page) and page not in BY_OTHERS),
@@ -39,4 +44,4 @@ def test_what_needs_no_machine_is_followed_on_native_nodes(native, page):
 @pytest.mark.parametrize("page", BY_OTHERS)
 def test_a_page_is_followed_by_the_file_that_says_so(page):
     text = (Path(__file__).parent / BY_OTHERS[page]).read_text()
-    assert f'followed(lab, "{page}")' in text
+    assert f'followed(lab, "{page}"' in text

@@ -12,8 +12,11 @@ import yaml
 
 from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.connect import connect
-from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY
+from kube_rdma.adapters.cluster.nodes import CARDS_HEALTHY, Nodes
+from kube_rdma.adapters.cluster.report_objects import NodeReports
+from kube_rdma.api.node_report import report_status
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.node_report import NodeReport
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
@@ -192,6 +195,16 @@ async def test_an_agent_writes_nothing_else_by_way_of_its_node_s_status(as_agent
     """Although its role allows that as a whole, and the API server lets it change labels."""
     with pytest.raises(Refused, match="nothing of its node's status but the condition"):
         await write_status(config_of(pod_of(NODES[0])), NODES[0], **patch)
+
+
+async def test_an_agent_writes_the_report_of_its_own_node(as_agent, config_of):
+    """Object and status, although its role knows no nodes."""
+    status = report_status(None, NodeReport("1"), "2026-01-01T00:00:00Z")
+    async with connect(config_of(pod_of(NODES[0]))) as cluster:
+        own, other = [await Nodes(cluster).read(name) for name in NODES]
+        await NodeReports(cluster, own.name).write(own, None, status)
+        with pytest.raises(Refused, match="node-1 may not change nodereports of node node-2"):
+            await NodeReports(cluster, other.name).write(other, None, status)
 
 
 def test_an_agent_writes_no_lease_of_another_node(lab, as_agent, tmp_path):

@@ -13,16 +13,12 @@ import pytest
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.rules.cni_conf.conflist import without
 from kube_rdma_lab import cluster
-from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import Endpoint, measure, measure_by_cm
 from kube_rdma_lab.waiting import until
+from tests.documents.on_lab import followed
 from tests.kit.pods import sleeping_pod
 
-EXAMPLE = scc.examples() / "s3-network"
-NAMESPACE = "mlnx-network-operator"
 PODS = ("rdma-test-pod-1", "rdma-test-pod-2")
-INSTALLED = ("rdma-net-ipam", "controller", "agent")
-RESOURCE = "rdma/hca_shared_devices_a"
 STATUS = "k8s.v1.cni.cncf.io/network-status"
 OWN = "kube-rdma.io/network-status"
 # Each pod names its own device and GID: left to itself, perftest takes the node's and "works" too.
@@ -56,27 +52,11 @@ NETWORKS = {
 
 
 @pytest.fixture(scope="module")
-def networks(lab, proof):
-    """The lab with the agent of seed S3's example, its network and its two pods on two nodes.
-
-    Seed S2's pods have a namespace of their own, so the names are as the document has them.
-    """
-    scc.install_kinds(lab)
-    cluster.label_cards(lab)
-    cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/agent.yaml")
-    cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/controller.yaml")
-    cluster.rollout(lab, "rdma-shared-dp-ds", NAMESPACE)
-    cluster.wait_for_resource(lab, RESOURCE, "1k")
-    cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/rdma-net-ipam.yaml")
-    try:
-        for number in (1, 2):
-            cluster.kubectl(lab, "apply", "-f", f"{EXAMPLE}/rdma-test-pod{number}.yml")
-        cluster.ready(lab, *PODS)
+def networks(lab):
+    """The lab as the example's page makes it: its network, and its two pods on two nodes."""
+    # Behind the tests: what takes this away, and the same by a policy.
+    with followed(lab, "examples/s3-network/README.md", behind=2):
         yield lab
-    finally:
-        remove(lab, *PODS)
-        names = [word for name in INSTALLED for word in ("-f", f"{EXAMPLE}/{name}.yaml")]
-        cluster.kubectl(lab, "delete", *names, "--ignore-not-found")
 
 
 def remove(lab, *pods):

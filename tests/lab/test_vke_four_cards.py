@@ -2,10 +2,12 @@
 
 import pytest
 
+from kube_rdma_lab import cluster
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab.printer import Printer
 
 from .test_vke_network import *  # noqa: F403  the same tests, and their fixtures
+from .test_vke_network import EXAMPLE, NODES, switch
 
 pytestmark = pytest.mark.slow
 NAME = "test-four"
@@ -24,3 +26,14 @@ def lab(machine):
 @pytest.fixture(scope="module")
 def proof():
     """No demo on this lab."""
+
+
+@pytest.fixture(scope="module")
+def example(vke):
+    """What the example's page makes, whose figures are those of two cards per node."""
+    manifest = f"{EXAMPLE}/deployment.yaml"
+    switch(vke, "shared", *NODES)
+    cluster.kubectl(vke, "apply", "-f", manifest)
+    cluster.wait(vke, "deployment/rdma", "--for=condition=Available")
+    yield vke
+    cluster.kubectl(vke, "delete", "-f", manifest, "--cascade=foreground")

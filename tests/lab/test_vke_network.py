@@ -15,6 +15,7 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import Endpoint, measure
 from kube_rdma_lab.waiting import until
+from tests.documents.on_lab import followed
 
 EXAMPLE = scc.examples() / "s1-vke"
 RESOURCE = "vke.volcengine.com/rdma"
@@ -32,11 +33,18 @@ def cards(lab):
 
 
 @pytest.fixture(scope="module")
-def s1(vke):
-    """The lab with the example's agent, which brings its addresses along."""
-    yield vke
-    for node in NODES:
-        cluster.kubectl(vke, "label", "node", node, f"{LABEL}-")
+def example(lab):
+    """The lab as the example's page makes it: agent, addresses, mode and Deployment."""
+    with followed(lab, "examples/s1-vke/README.md"):
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def s1(example):
+    """The example's lab when the Deployment has no pods any more, for these hold the cards."""
+    cluster.kubectl(example, "scale", "deployment/rdma", "--replicas=0")
+    cluster.kubectl(example, "wait", "pod", "-l", "app=rdma", "--for=delete", "--timeout=10m")
+    return example
 
 
 def switch(lab, mode, *nodes):
@@ -129,6 +137,21 @@ def rdma_links(lab, node):
     return sorted(re.findall(r"link (\S+)/1 .* netdev (\S+)", shown))
 
 
+def test_a_deployment_has_a_card_and_an_address_in_each_of_its_pods(example):
+    """The document's way to run a workload; its pods come back by themselves."""
+    # Without those that the kubelet refused while a card was just coming back (see admit).
+    running = ("-l", "app=rdma", "--field-selector=status.phase=Running")
+    pods = cluster.get(example, "pods", *running)["items"]
+    assert {pod["spec"]["nodeName"] for pod in pods} == set(NODES)
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        (own,) = annotation(example, name, OWN)
+        assert own["interface"] == "eth1"
+        shown = inside(example, name, "ip", "-4", "-o", "address", "show", "dev", "eth1")
+        (address,) = re.findall(r"inet ([\d.]+)/24", shown)
+        assert ipaddress.ip_address(address) in GATEWAY_FREE
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_each_block_has_a_card_an_address_and_a_gid(s1, start, mode):
     node = NODES[0]
@@ -162,28 +185,6 @@ def test_two_blocks_and_one_card_are_refused_with_both_numbers(s1, start):
     cluster.wait(s1, f"pod/{name}", f"--for=jsonpath={path}")
     until(s1, "an event with '2 blocks'", lambda: [n for n in notes(s1, name) if "2 blocks" in n])
     assert any("hold 1 of it" in note for note in notes(s1, name))
-
-
-def test_a_deployment_has_a_card_and_an_address_in_each_of_its_pods(s1):
-    """The document's way to run a workload; its pods come back by themselves."""
-    manifest = f"{EXAMPLE}/deployment.yaml"
-    switch(s1, "shared", *NODES)
-    cluster.kubectl(s1, "apply", "-f", manifest)
-    try:
-        cluster.wait(s1, "deployment/rdma", "--for=condition=Available")
-        # Without those that the kubelet refused while a card was just coming back (see admit).
-        running = ("-l", "app=rdma", "--field-selector=status.phase=Running")
-        pods = cluster.get(s1, "pods", *running)["items"]
-        assert {pod["spec"]["nodeName"] for pod in pods} == set(NODES)
-        for pod in pods:
-            name = pod["metadata"]["name"]
-            (own,) = annotation(s1, name, OWN)
-            assert own["interface"] == "eth1"
-            shown = inside(s1, name, "ip", "-4", "-o", "address", "show", "dev", "eth1")
-            (address,) = re.findall(r"inet ([\d.]+)/24", shown)
-            assert ipaddress.ip_address(address) in GATEWAY_FREE
-    finally:
-        cluster.kubectl(s1, "delete", "-f", manifest, "--cascade=foreground")
 
 
 @pytest.mark.parametrize("mode", ["exclusive", pytest.param("shared", marks=pytest.mark.slow)])

@@ -49,3 +49,5 @@ def pytest_terminal_summary(terminalreporter, config):
             f"first test after {machine.seconds[0]:.1f} s, all after {machine.seconds[-1]:.1f} s"
         )
         terminalreporter.write_line(f"bare machine: {figures}; {machine.home}")
+        for text in machine.silent:
+            terminalreporter.write_line(f"{text}\nAnother machine went on from there.", yellow=True)

@@ -35,7 +35,8 @@ class Machine:
         self._news = SimpleQueue()
         self._over = None
         self._results = {}
-        self.seconds = []  # of each test's beginning and end, since the machine's start
+        self.seconds = []  # of each test's beginning and end, since its machine's start
+        self.silent = []  # what is to be told of machines that stood still
         self.home = None
 
     @property
@@ -83,6 +84,7 @@ class Machine:
                     self._over = error
                 case event:
                     self.seconds.append(event.seconds)
+                    self.silent += [event.silent] if event.silent else []
                     if event.result:
                         self._results[event.test] = event.result
         return self._results[test]

@@ -13,7 +13,7 @@ import pytest
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma_lab.bare import InnerOutcome, InnerResult, Progress
 from kube_rdma_lab.bare.machine import command_line
-from kube_rdma_lab.bare.run import files, follow
+from kube_rdma_lab.bare.run import Silent, files, follow, with_another
 from kube_rdma_lab.build.qemu import Qemu
 from kube_rdma_lab.build.testroot import BareParts, select
 
@@ -78,6 +78,57 @@ def test_a_machine_that_falls_silent_names_its_test(followed):
     """How long it may be silent is measured by its boot."""
     with pytest.raises(Unavailable, match="said nothing for 0 s during x"):
         followed(f"say '{BEGUN}'; {BOOT}; cat heard; exec sleep 600", quiet_boots=0)
+
+
+def test_a_machine_that_falls_silent_tells_where_it_stood(followed):
+    """From the line on with which it began to; else only the console's last lines."""
+    lines = "; ".join(f"echo line {number}" for number in range(50))
+    script = f"say '{BEGUN}'; {BOOT}; cat heard; echo x runs longer than 15 starts; {lines}"
+    with pytest.raises(Unavailable, match=r"(?s)x runs longer than 15 starts\nline 0\n.*line 49"):
+        followed(f"{script}; exec sleep 600", quiet_boots=0)
+
+
+class Machines:
+    """Machines that stand still in these tests, each once; `runs` is what they were given."""
+
+    def __init__(self, *still):
+        self._still = list(still)
+        self.runs = []
+
+    async def __call__(self, tests, home):
+        self.runs.append((list(tests), home))
+        for test in tests:
+            yield Progress(0, test, None)
+            if test in self._still:
+                self._still.remove(test)
+                raise Silent(f"stood still in {test}")
+            yield Progress(1, test, PASSED)
+
+
+def lived_by(machines, home):
+    """What comes of running three tests."""
+
+    async def collect():
+        events = with_another(machines, ["a", "b", "c"], home)
+        return [(e.test, e.result, e.silent) async for e in events]
+
+    return asyncio.run(collect())
+
+
+def test_another_machine_goes_on_where_one_stood_still(tmp_path):
+    """It begins with the test that had begun, and says why."""
+    machines = Machines("b")
+    events = lived_by(machines, tmp_path)
+    assert [(test, silent) for test, result, silent in events if result is None] == [
+        ("a", ""), ("b", ""), ("b", "stood still in b"), ("c", "")
+    ]  # fmt: skip
+    assert [test for test, result, _ in events if result] == ["a", "b", "c"]
+    assert machines.runs == [(["a", "b", "c"], tmp_path), (["b", "c"], tmp_path / "again")]
+
+
+def test_a_second_machine_that_stands_still_is_the_end(tmp_path):
+    with pytest.raises(Silent, match="in c"):
+        lived_by(Machines("b", "c"), tmp_path)
 
 
 @pytest.fixture

@@ -95,9 +95,13 @@ def parse(data: bytes, source: str) -> Config:
 
 def schema(name: str) -> str:
     """The JSON Schema of a dialect as text, for editors; KeyError when there is no such dialect."""
-    made = DIALECTS[name].model.model_json_schema(schema_generator=_WithoutTitles)
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json.dumps(head | made, indent=2)
+    return json.dumps(head | untitled(DIALECTS[name].model), indent=2)
+
+
+def untitled(model: type[Typed]) -> dict[str, Any]:
+    """The JSON Schema of a model, without titles that say nothing."""
+    return model.model_json_schema(schema_generator=_WithoutTitles)
 
 
 class _WithoutTitles(GenerateJsonSchema):

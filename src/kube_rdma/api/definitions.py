@@ -9,6 +9,7 @@ from __future__ import annotations
 from kube_rdma.api.ip_objects import IPBlockObject
 from kube_rdma.api.ip_pool import IPPoolObject
 from kube_rdma.api.nic_cluster_policy import NicClusterPolicyObject
+from kube_rdma.api.node_report import NodeReportObject
 from kube_rdma.api.structural import Column, ResourceDefinition
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
@@ -31,6 +32,19 @@ DEFINITIONS = (
             Column("Network", ".spec.network"),
             Column("First", ".spec.first"),
             Column("Edition", ".spec.edition", "integer"),
+            _AGE,
+        ),
+    ),
+    ResourceDefinition(
+        NodeReportObject,
+        "nodereports",
+        columns=(
+            Column("Cards", ".status.summary.cards", "integer"),
+            Column("Healthy", ".status.summary.healthy", "integer"),
+            Column("Pools", ".status.summary.pools"),
+            Column("Mode", ".status.summary.mode"),
+            Column("Pending", ".status.summary.pending"),
+            Column("Problems", ".status.summary.problems"),
             _AGE,
         ),
     ),

@@ -66,7 +66,10 @@ def definition(resource: ResourceDefinition) -> Json:
     parts = schema["properties"]
     parts["apiVersion"], parts["kind"] = {"type": "string"}, {"type": "string"}
     parts["metadata"] = _metadata(parts.get("metadata", {}))
-    schema["required"] = ["spec"]
+    if "spec" in parts:
+        schema["required"] = ["spec"]
+    else:  # a report, whose metadata is all that somebody may write by hand
+        del schema["required"]
     has_status = "status" in parts
     if has_status:
         parts["status"].pop("nullable", None)

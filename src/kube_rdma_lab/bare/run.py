@@ -10,9 +10,10 @@ import asyncio
 import os
 import stat
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from kube_rdma.model.errors import Unavailable
@@ -32,15 +33,29 @@ INSIDE = NODE / "bare"
 NODE_FILES = "config/node-files"  # what users install on a node, which the machine installs too
 # How many boots' time the machine may be silent: Python's start takes two, the longest test ten.
 QUIET_BOOTS = 40
+# What the machine writes before it tells where a test stands (node/bare/inside.py).
+STANDS = "runs longer than"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A test begins (no result yet) or has ended, so many seconds after the machine's start."""
+    """A test begins (no result yet) or has ended, so many seconds after its machine's start.
+
+    `silent` tells of the machine before this one, which stood still: the test begins again.
+    """
 
     seconds: float
     test: str
     result: InnerResult | None
+    silent: str = ""
+
+
+# Runs tests and leaves files in a folder.
+RunsTests = Callable[[Sequence[str], Path], AsyncGenerator[Progress, None]]
+
+
+class Silent(Unavailable):
+    """The machine said nothing for too long: its kernel or the emulator stands still."""
 
 
 def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, InnerResult]:
@@ -61,9 +76,43 @@ async def progress(
     `checkout` is the root of the sources, `home` a folder for what the run leaves: console.log and
     tests.jsonl. The machine goes on between two events. A caller that is cancelled, or closes the
     iterator, ends it, and the build before it, too.
-    Raises Refused where no machine can be built, Unavailable when it does not boot, and when it
-    ends or falls silent before the last test.
+    Raises Refused where no machine can be built, Unavailable when it does not boot, when it ends
+    before the last test, and when it and another in its place stood still.
     """
+    async with aclosing(with_another(partial(_machine, checkout), tests, home)) as events:
+        async for event in events:
+            yield event
+
+
+async def with_another(
+    machine: RunsTests, tests: Sequence[str], home: Path
+) -> AsyncGenerator[Progress, None]:
+    """Run tests as `machine` does; where it stands still, run what is left in a second one.
+
+    That begins with the test that had begun, and leaves its files in the folder `again`.
+    """
+    left, silent = list(tests), ""
+    try:
+        async with aclosing(machine(tests, home)) as events:
+            async for event in events:
+                yield event
+                if event.result:
+                    left.remove(event.test)
+    except Silent as error:
+        if not left:
+            raise
+        silent = str(error)
+    if silent:
+        async with aclosing(machine(left, home / "again")) as events:
+            async for event in events:
+                yield replace(event, silent=silent)
+                silent = ""
+
+
+async def _machine(
+    checkout: Path, tests: Sequence[str], home: Path
+) -> AsyncGenerator[Progress, None]:
+    """Run tests in one machine."""
     initrd, results, console = _emptied(home)
     with open_store() as store:  # closed, it ends what the other thread builds
         parts = await asyncio.to_thread(testroot.build, store, checkout)
@@ -116,19 +165,21 @@ async def follow(
                 if last.test:
                     yield Progress(time.monotonic() - begin, last.test, last.result)
             if patience.lost([(reader.size, program.log.stat().st_size)]):
-                raise _died(f"said nothing for {patience.seconds:.0f} s", last, console)
+                raise Silent(_death(f"said nothing for {patience.seconds:.0f} s", last, console))
             await asyncio.sleep(POLL_SECONDS)
     if last is None or last.test:
-        raise _died("ended", last, console)
+        raise Unavailable(_death("ended", last, console))
 
 
-def _died(how: str, last: ReportLine | None, console: Path) -> Unavailable:
-    """Return what to tell of a machine that was not done, and with which test it was busy."""
+def _death(how: str, last: ReportLine | None, console: Path) -> str:
+    """Return what to tell of a machine that was not done, and where it stood with which test."""
     if last is None:
         when = "before the first test"
     else:
         when = f"{'after' if last.result else 'during'} {last.test}"
-    return Unavailable(f"{NAME} {how} {when}; {console}:\n{tail(console)}")
+    before, mark, stands = console.read_text(errors="replace").rpartition(STANDS)
+    shown = f"{before.splitlines()[-1]}{mark}{stands}" if mark else tail(console)
+    return f"{NAME} {how} {when}; {console}:\n{shown}"
 
 
 def files(checkout: Path, tests: Iterable[str], sources: Path) -> list[cpio.ArchiveEntry]:

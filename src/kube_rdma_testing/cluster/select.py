@@ -11,6 +11,7 @@ from kube_rdma_testing.cluster.store import Refusal, ServedResource
 _FIELDS = {
     "": ("metadata.name", "metadata.namespace"),
     "pods": ("metadata.name", "metadata.namespace", "spec.nodeName", "status.phase"),
+    "events": ("metadata.name", "metadata.namespace", "reason", "reportingComponent"),
     "nodes": ("metadata.name", "spec.unschedulable"),
 }
 _TERM = re.compile(r"(!?)([\w./-]+)(?:(==|=|!=)([\w./-]*)|\s+(in|notin)\s+\(([^)]*)\))?")
@@ -39,8 +40,8 @@ def _terms(query: dict[str, str], name: str) -> list[str]:
 
 
 def _value(document: Document, name: str) -> str:
-    part, last = name.split(".")
-    field_value = document.get(part, {}).get(last, "")
+    part, _, last = name.rpartition(".")
+    field_value = (document.get(part, {}) if part else document).get(last, "")
     return str(field_value).lower() if isinstance(field_value, bool) else str(field_value)
 
 

@@ -48,6 +48,11 @@ class FakeServer:
         self.lines: list[ClientLine] = []
         self.store = ObjectStore(self._tell)
 
+    def add(self, kind: ObjectKind[Any, Any]) -> None:
+        """Serve one more kind from now on, as after its definition was installed."""
+        resource = _resource(kind)
+        self._resources[resource.group, resource.version, resource.plural] = resource
+
     def line(self) -> ClientLine:
         """The way of one more client."""
         line = ClientLine(self)

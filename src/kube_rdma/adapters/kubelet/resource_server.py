@@ -27,6 +27,7 @@ from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import Offer
 
 _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
+_TURNS_OF_A_CALL = 4  # of the loop: it is seen, taken, made a task, connected
 
 
 class _Stall(Frozen):
@@ -49,6 +50,7 @@ class Served(ABC):
         self._offer = offer
         self._wake = asyncio.Event()
         self._stall: _Stall | None = None
+        self._ending: _Stall | None = None  # is being closed, perhaps by a call that was cancelled
         self._lost = False  # the last ListAndWatch on the socket has ended
         self._anew = False
         self._failures = 0
@@ -125,9 +127,15 @@ class Served(ABC):
             self._offer, self._answers, lambda seconds: self._left(service, seconds)
         )
         server = Server([service, *further])
+        # asyncio removes a socket that an earlier process left under this name.
+        starting = asyncio.ensure_future(server.start(path=str(self._socket)))
         try:
-            # asyncio removes a socket that an earlier process left under this name.
-            await server.start(path=str(self._socket))
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with suppress(OSError):  # it listens already, and nobody else would end that
+                await starting
+                server.close()
+            raise
         except OSError as error:
             raise Refused(
                 f"the socket cannot be made ({error.strerror or error})",
@@ -140,11 +148,17 @@ class Served(ABC):
         self._stall = _Stall(server, service, identity(self._socket))
 
     async def _close(self) -> None:
-        """Stop serving and remove the socket, if it is still its own."""
-        stall, self._stall = self._stall, None
+        """Stop serving and remove the socket, if it is still its own; once more when cancelled."""
+        self._ending, self._stall = self._ending or self._stall, None
         self._lost = self._anew = False
-        if stall is None:
+        if (stall := self._ending) is None:
             return
+        if stall.socket and identity(self._socket) == stall.socket:
+            self._socket.unlink(missing_ok=True)
+        # Whoever called until now is the server's some turns of the loop later; one that it does
+        # not know when it closes would hang (_accept_connection2 of asyncio).
+        for _ in range(_TURNS_OF_A_CALL):
+            await asyncio.sleep(0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await stall.service.end()
@@ -152,8 +166,7 @@ class Served(ABC):
         with suppress(TimeoutError):  # from Python 3.12 on it waits for the other side to hang up
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await stall.server.wait_closed()
-        if stall.socket and identity(self._socket) == stall.socket:
-            self._socket.unlink(missing_ok=True)
+        self._ending = None
 
     def _left(self, service: PoolService, seconds: float) -> None:
         """The kubelet ended its only ListAndWatch: without one it gives no share away."""

@@ -128,8 +128,10 @@ async def _with_node(
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
+    from kube_rdma.adapters.cluster.report_objects import NodeReports
     from kube_rdma.programs.agent.node.card_condition import CardCondition
     from kube_rdma.programs.agent.node.online import Online
+    from kube_rdma.programs.agent.node.report import NodeReporter
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 
     assert options.node
@@ -145,6 +147,7 @@ async def _with_node(
         doors,
         node=Online(cluster, options.node, events),
         condition=CardCondition(Nodes(cluster)),
+        report=NodeReporter(NodeReports(cluster, options.node)),
     )
     if options.startup_taint:
         doors = replace(doors, startup=StartupTaint(Nodes(cluster), options.node))

@@ -46,6 +46,16 @@ COMMANDS = {
         "network",
         "Take a node's pod networks out of service.",
     ),
+    "render": (
+        "kube_rdma.programs.cli.render",
+        "render",
+        "Print an installation as plain manifests.",
+    ),
+    "status": (
+        "kube_rdma.programs.cli.status",
+        "status",
+        "Show how the cluster is, and what to do next.",
+    ),
     "verify": (
         "kube_rdma.programs.cli.verify",
         "verify",

@@ -1,7 +1,8 @@
 """`kube-rdma network`: what a person does to a node's pod networks from outside of the agent.
 
 Only their end for now. The agent installs itself and keeps what it installed (adapters/cni_conf);
-when it ends it leaves all of it behind, since most ends are updates.
+when it ends it leaves all of it behind, since most ends are updates. `retire` ends all agents of a
+cluster, `uninstall` is the last act on each of its nodes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ AGENT = PurePosixPath("/run/kube-rdma/agent.sock")
 
 @click.group()
 def network() -> None:
-    """Take a node's pod networks out of service."""
+    """Take pod networks out of service, on a node or in the cluster."""
 
 
 @network.command()
@@ -56,6 +57,39 @@ def uninstall(host: Path) -> None:
         *(f"{places.binaries / name}: removed" for name in installed),
     ]
     click.echo("\n".join(done or [f"Nothing of kube-rdma is in {places.conf} any more."]))
+
+
+@network.command()
+@click.argument("daemonset")
+@click.option(
+    "--namespace",
+    envvar="POD_NAMESPACE",
+    required=True,
+    help="That of the DaemonSet.  [env: POD_NAMESPACE]",
+)
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Access to the API server outside of a pod.",
+)
+@click.option("--force", is_flag=True, help="Also while pods have networks of kube-rdma.")
+def retire(daemonset: str, namespace: str, kubeconfig: Path | None, *, force: bool) -> None:
+    """End the agents of DAEMONSET and wait for them, before anybody takes their rights.
+
+    The first act of an uninstall, which Helm does itself. Exits with 3 while pods have networks.
+    """
+    import asyncio
+
+    from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.programs.retirement import Retirement
+
+    async def run() -> None:
+        async with connect(kubeconfig) as cluster:
+            await Retirement(cluster, namespace, daemonset).run(force=force)
+
+    asyncio.run(run())
+    click.echo(f"The agents of {namespace}/{daemonset} have ended.")
 
 
 def _refuse_agent(path: Path) -> None:

@@ -3,15 +3,20 @@
 Into the file `results`, the machine's second serial line, it writes one JSON object for each test
 that begins, one with the result when it has ended, and one without a name at the very end;
 kube_rdma_lab/bare/results.py reads them. Before the first test it waits for the file `modules`.
+Of a test that does not end it tells where Python and the kernel stand, before the outer run gives
+the machine up.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -19,7 +24,13 @@ import pytest
 RUN = Path(os.environ["LAB_RUN"])  # where node/bare/init has put both files
 WORST_LAST = ("passed", "skipped", "failed")
 
+# How many times as long as from the kernel's start to here a test may last before its stacks are
+# told: the outer run waits for 40 boots (bare/run.py), and to here it is more than one.
+LONG_STARTS = 15.0
+STARTED = float(Path("/proc/uptime").read_text().split()[0])
+
 parts: list[pytest.TestReport] = []  # of the test that runs now: its setup, call and teardown
+ended = [Event()]  # set when the test that runs now has ended
 
 
 def say(**fields: Any) -> None:
@@ -38,6 +49,8 @@ def pytest_runtest_logstart(nodeid: str) -> None:
     """A test begins."""
     parts.clear()
     say(test=nodeid)
+    ended[0] = Event()
+    Thread(target=tell_when_long, args=(nodeid, ended[0]), daemon=True).start()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -47,6 +60,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_runtest_logfinish(nodeid: str) -> None:
     """It has ended: the worst of its parts counts."""
+    ended[0].set()
     outcome = max((part.outcome for part in parts), key=WORST_LAST.index)
     say(
         test=nodeid,
@@ -55,6 +69,23 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
         text="\n".join(why(part) for part in parts if part.outcome == outcome != "passed"),
         facts={name: str(value) for name, value in parts[-1].user_properties},
     )
+
+
+def tell_when_long(test: str, end: Event) -> None:
+    """Write to the console, once, where a test stands that does not end."""
+    if end.wait(LONG_STARTS * STARTED):
+        return
+    with Path("/dev/console").open("w") as console:
+        print(f"\n{test} runs longer than {LONG_STARTS:.0f} starts", file=console, flush=True)
+        faulthandler.dump_traceback(console)
+        for task in Path("/proc").glob("[0-9]*/task/[0-9]*"):
+            with suppress(OSError):  # it has ended meanwhile
+                state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+                # The kernel's own tasks have no words; idle, they explain nothing.
+                if state in "DR" or Path(f"/proc/{task.name}/cmdline").read_bytes():
+                    name = (task / "comm").read_text().strip()
+                    print(f"{task.name} {name} {state}", file=console)
+                    print((task / "stack").read_text(), file=console, flush=True)
 
 
 def why(part: pytest.TestReport) -> str:

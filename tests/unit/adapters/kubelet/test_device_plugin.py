@@ -1,6 +1,7 @@
 """The contract with the kubelet, and what happens when the kubelet does not keep to it."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from grpclib import GRPCError, Status
@@ -14,6 +15,8 @@ from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 from .conftest import PATHS, Desk, make_offer, running
+
+SOCKETS = Path("/proc/net/unix")  # those of this process's network, with their paths
 
 HCA = "rdma/hca"
 SOCKET = "kube-rdma-rdma_hca.sock"
@@ -274,3 +277,23 @@ async def test_a_registration_without_an_answer_ends_nothing_else(directory, mon
             registered = len(kubelet.registrations)
             kubelet.hang_up(HCA)  # so that the plugin waits for its next try, and has to end that
             await kubelet.until(lambda: len(kubelet.registrations) > registered)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["first", "kubelet is back"])
+@pytest.mark.parametrize("turns", range(40))
+async def test_an_end_at_any_moment_leaves_no_socket_open(directory, turns, back):
+    """While it begins to listen, is called, or closes what the last kubelet knew."""
+    async with FakeKubelet(directory) as kubelet, running(directory, make_offer(count=2)):
+        if back:
+            await kubelet.until(lambda: kubelet.healthy(HCA) == 2)
+            await kubelet.restart()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        while open_in(directory):  # noqa: ASYNC110  what it looks at has no event
+            await asyncio.sleep(0.005)
+
+
+def open_in(directory):
+    """Whether this process has a socket open whose name is in a folder."""
+    return f"{directory}/" in SOCKETS.read_text()

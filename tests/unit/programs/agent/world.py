@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.nodes import NODE
@@ -32,6 +33,7 @@ from .conftest import Node, card
 NODE_NAME = "node-1"
 VKE = "vke.volcengine.com/rdma"
 LABEL = "vke.node.rdma.mode"
+SOCKETS = Path("/proc/net/unix")  # those of this process's network, with their paths
 
 
 def seat(number):
@@ -117,6 +119,8 @@ class World(Node):
         """The agent in the background, with the kubelet up."""
         async with self.kubelet, running(doors) as task:
             yield task
+        # Each side sees the other's end a few turns of the loop later, and more on a busy machine.
+        await until(lambda: f"{self.folder}/" not in SOCKETS.read_text())
 
 
 @asynccontextmanager

@@ -46,6 +46,12 @@ class Wishes:
         self._functions: tuple[FunctionsWish, ...] = ()
         self._rails: tuple[str, ...] = ()
         self._notices = Notices()  # refusals
+        self._refusals: dict[str, str] = {}  # those that stand, by what they are about
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Why documents of now are not understood."""
+        return tuple(self._refusals.values())
 
     @property
     def specs(self) -> tuple[PoolSpec, ...]:
@@ -90,7 +96,7 @@ class Wishes:
         except Refused as error:
             self._tell("label", error)
             return
-        self._notices.over("label")
+        self._understood("label")
         if pools != self._of_label:
             self._of_label = pools
             self._changed()
@@ -102,7 +108,7 @@ class Wishes:
         except Refused as error:
             self._tell("file", error)
             return
-        self._notices.over("file")
+        self._understood("file")
         before = (self._of_file, self._functions, self._rails)
         if (config.pools, config.functions, config.rails) == before:
             self._rescan = config.rescan
@@ -121,3 +127,10 @@ class Wishes:
         for why in self._notices.news(about, str(error)):
             log.error("configuration rejected", why=why)
             self._refused(error)
+            self._refusals[about] = why
+            self._changed()
+
+    def _understood(self, about: str) -> None:
+        if self._notices.over(about):
+            del self._refusals[about]
+            self._changed()

@@ -46,6 +46,7 @@ from kube_rdma.rules.late_binding import early
 from kube_rdma.rules.pools.holdings import held_cards, pods_of, pods_with, pooled
 from kube_rdma.rules.pools.pools import offer
 from kube_rdma.rules.pools.selection import asked_uses
+from kube_rdma.rules.reports.node_report import AgentLook, node_report
 
 # While a change of mode waits for pods, the kubelet is asked so often whether they have ended: it
 # announces nothing. A mode change on an idle node is to take 5 s at most.
@@ -137,6 +138,8 @@ class _Plugin:
                     tasks.create_task(self._doors.startup.run())
                 if self._doors.condition:
                     tasks.create_task(self._doors.condition.run())
+                if self._doors.report:
+                    tasks.create_task(self._doors.report.run())
                 deaf = len(announcements) < len(self._doors.kernel.announcements)
                 await self._follow(offers, deaf=deaf)
 
@@ -221,6 +224,8 @@ class _Plugin:
             self._doors.startup.seen(node)
         if self._doors.condition:
             self._doors.condition.seen(node)
+        if self._doors.report:
+            self._doors.report.seen(node)
 
     def _doubt(self) -> None:
         """Tell that what is offered is not yet all that is wished for."""
@@ -232,6 +237,10 @@ class _Plugin:
     def _tell_node(self, verdict: NodeVerdict, survey: Survey, wanted: Sequence[PoolSpec]) -> None:
         """Tell what the Node object is compared with: startup taint and condition."""
         self._cards = looked(self._cards, verdict, self._staged.specs, survey)
+        if self._doors.report:
+            staged, refusals = self._staged, self._wishes.refusals
+            look = AgentLook(__version__, verdict, self._cards, staged.pending, refusals)
+            self._doors.report.looked(node_report(look))
         making = self._functions is not None and self._functions.busy
         if making or wanted != self._wishes.specs:
             self._doubt()

@@ -22,7 +22,7 @@ from kube_rdma.programs.agent.late_binding.late import Late
 from kube_rdma.programs.agent.node.interface import NodeSide
 from kube_rdma.programs.records import Records
 from kube_rdma.rules.pools.modes import terms
-from kube_rdma.rules.pools.staging import StagedPools, stage
+from kube_rdma.rules.pools.staging import Pending, StagedPools, stage
 
 _RECORD = "pools"
 
@@ -64,6 +64,11 @@ class Staged:
     def kept(self) -> tuple[PoolSpec, ...]:
         """Those that nobody has any more and whose shares pods hold."""
         return self._stage.kept
+
+    @property
+    def pending(self) -> tuple[Pending, ...]:
+        """The wishes that wait."""
+        return self._stage.pending
 
     async def meet(
         self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None, *, soft: bool

@@ -54,6 +54,7 @@ class StartupTaint:
             self._wake.clear()
             if not self._is_due():
                 continue
+            node = self._node
             try:
                 removed = await self._nodes.remove_taint(self._name, STARTING, EFFECT)
             except KubeRdmaError as error:
@@ -63,7 +64,9 @@ class StartupTaint:
                 failures += 1
                 self._wake.set()
                 continue
-            failures, self._node = 0, None  # as it was before; the watch shows what it is now
+            failures = 0
+            if self._node is node:  # as it was before; the watch shows what it is now
+                self._node = None
             self._notices.over("taint")
             if removed:
                 log.info("startup taint removed", node=self._name, taint=f"{STARTING}:{EFFECT}")

@@ -85,6 +85,31 @@ async def test_a_node_that_is_registered_anew_loses_it_anew(world):
         await until(lambda: world.taints == [])
 
 
+class Registering:
+    """A way to the server; the node is registered anew while the first patch is answered."""
+
+    def __init__(self, line, register):
+        self.line, self.register = line, register
+
+    async def send(self, request):
+        answer = await self.line.send(request)
+        if request.verb == "patch" and self.register:
+            self.register()
+            self.register = None
+            for _ in range(20):  # the watch shows it before the answer is here
+                await asyncio.sleep(0)
+        return answer
+
+
+async def test_what_the_watch_shows_while_the_answer_is_on_its_way_is_newer(world):
+    """Nothing else would bring the agent to look again."""
+    world.register(OURS, allocatable=4)
+    line = Registering(world.server.line(), lambda: world.register(OURS, allocatable=4))
+    async with world.serving(world.starting(line)):
+        await until(lambda: line.register is None)
+        await until(lambda: world.taints == [])
+
+
 async def test_without_the_option_it_stays(world):
     """Nobody gave the agent the right."""
     world.register(OURS, allocatable=4)

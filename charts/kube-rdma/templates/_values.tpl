@@ -1,0 +1,23 @@
+{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}
+{{- define "kube-rdma.over" }}
+{{- $values := deepCopy .below }}
+{{- range $name, $value := .above }}
+{{- if and (kindIs "map" $value) (kindIs "map" (get $values $name)) }}
+{{- $inner := dict "below" (get $values $name) "above" $value }}
+{{- $value = include "kube-rdma.over" $inner | fromJson }}
+{{- end }}
+{{- $_ := set $values $name $value }}
+{{- end }}
+{{- toJson $values }}
+{{- end }}
+{{- define "kube-rdma.values" }}
+{{- $layers := .Files.Get "files/layers.json" | fromJson }}
+{{- $values := $layers.defaults }}
+{{- $preset := get $layers.presets .Values.preset }}
+{{- $distribution := get $layers.distributions
+    (.Values.distribution | default "kubernetes") }}
+{{- range $layer := list $preset $distribution (omit .Values "global") }}
+{{- $values = include "kube-rdma.over" (dict "below" $values "above" $layer) | fromJson }}
+{{- end }}
+{{- toJson $values }}
+{{- end }}

@@ -1,0 +1,68 @@
+"""NodeReports at the API server: an agent follows and writes that of its node, others read all.
+
+An object has nothing but a status and the Node as its owner, so it goes when the node does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kube_rdma.adapters.cluster.kinds import (
+    NOTHING,
+    ObjectCodec,
+    ObjectKind,
+    Owner,
+    Stored,
+    Wanted,
+    Where,
+)
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.watching import Notice
+from kube_rdma.adapters.cluster.wire import Unreadable
+from kube_rdma.api import node_report
+from kube_rdma.api.node_report import NodeReportStatus
+from kube_rdma.model.node import NodeState
+
+NODE_REPORT: ObjectKind[None, NodeReportStatus] = ObjectKind(
+    "kube-rdma.io",
+    "v1alpha1",
+    "NodeReport",
+    "nodereports",
+    namespaced=False,
+    spec=NOTHING,
+    status=ObjectCodec(node_report.decode, node_report.encode),
+)
+
+StoredReport: TypeAlias = Stored[None, NodeReportStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReports:
+    """The door of one agent: the report of the node of this name."""
+
+    cluster: Cluster
+    node: str
+
+    def watch(self) -> AsyncGenerator[Notice[None, NodeReportStatus], None]:
+        """The report now and whenever it changes; raise Refused when its kind is not served."""
+        return self.cluster.watch(NODE_REPORT, Where(name=self.node))
+
+    async def write(
+        self, node: NodeState, seen: StoredReport | None, status: NodeReportStatus
+    ) -> StoredReport:
+        """Write the status; the object is made first if none, or none of this Node, was `seen`."""
+        if seen is None or not is_owned(seen, node):
+            owner = Owner("v1", "Node", node.name, node.uid)
+            with suppress(Unreadable):  # what another version wrote is about to be replaced
+                await self.cluster.apply(
+                    NODE_REPORT, Wanted(node.name, owners=(owner,)), force=True
+                )
+        return await self.cluster.apply_status(NODE_REPORT, node.name, "", status, force=True)
+
+
+def is_owned(report: StoredReport, node: NodeState) -> bool:
+    """Whether a report belongs to this very Node object, which may have been made anew."""
+    return any(owner.uid == node.uid for owner in report.owners)

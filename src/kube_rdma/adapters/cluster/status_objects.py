@@ -1,0 +1,363 @@
+"""What `kube-rdma status` reads of the API server, as values of model/cluster_health.
+
+Each function is one kind, one or a few requests, and needs the verb list (of the binding get). Only
+the fields that are judged are decoded, so an object that somebody garbled hides no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from kube_rdma.adapters.cluster import ipam_objects, wire
+from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Where
+from kube_rdma.adapters.cluster.nodes import NODE, node_state
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.policy_objects import NIC_CLUSTER_POLICY
+from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_rdma.api import networks, pod_networks
+from kube_rdma.api.conditions import Condition
+from kube_rdma.api.ip_pool_status import IPPoolStatus
+from kube_rdma.api.nic_cluster_policy_status import NicClusterPolicyStatus
+from kube_rdma.api.node_report import node_report
+from kube_rdma.model.cluster_health import (
+    AddressPool,
+    ClusterEvent,
+    PolicyState,
+    ProgramPod,
+    ProgramTemplate,
+    WaitingPod,
+)
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.node_report import NodeReport
+
+GUARD = "agents-own-node.kube-rdma.io"  # of config/admission
+_LONGEST = 300  # characters of a reason that a container gives
+_EVENTS = (  # the last ones are signed so by adapters/cluster/events
+    "reason=FailedScheduling",
+    "reason=FailedCreatePodSandBox",
+    "reportingComponent=kube-rdma.io/agent",
+)
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    limits: dict[str, str | int] = {}
+    requests: dict[str, str | int] = {}
+
+
+class _Container(msgspec.Struct, frozen=True):
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    resources: _Resources = _Resources()
+
+
+class _Template(msgspec.Struct, frozen=True):
+    class Spec(msgspec.Struct, frozen=True):
+        containers: tuple[_Container, ...] = ()
+
+    spec: Spec = Spec()
+
+
+class _Selector(msgspec.Struct, frozen=True, rename="camel"):
+    match_labels: dict[str, str] = {}
+
+
+class WorkloadSpec(msgspec.Struct, frozen=True):
+    """The part of spec that is read of a DaemonSet and a Deployment."""
+
+    template: _Template = _Template()
+    selector: _Selector = _Selector()
+    replicas: int = 1
+
+
+class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The counts of both kinds."""
+
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    updated_number_scheduled: int = 0
+    ready_replicas: int = 0
+    updated_replicas: int = 0
+
+
+class _State(msgspec.Struct, frozen=True):
+    class Why(msgspec.Struct, frozen=True):
+        reason: str = ""
+        message: str = ""
+
+    waiting: Why | None = None
+    terminated: Why | None = None
+
+
+class _ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):
+    ready: bool = False
+    restart_count: int = 0
+    state: _State = _State()
+    last_state: _State = _State()
+
+
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    containers: tuple[_Container, ...] = ()
+
+
+class _PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    container_statuses: tuple[_ContainerStatus, ...] = ()
+
+
+class _About(msgspec.Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class _Series(msgspec.Struct, frozen=True, rename="camel"):
+    last_observed_time: str = ""
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    involved_object: _About = _About()
+    reason: str = ""
+    message: str = ""
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: _Series | None = None
+
+
+_SPEC: ObjectCodec[WorkloadSpec] = ObjectCodec.of(WorkloadSpec, writes=False)
+_COUNTS: ObjectCodec[WorkloadStatus] = ObjectCodec.of(WorkloadStatus, writes=False)
+DAEMON_SETS = ObjectKind(
+    "apps", "v1", "DaemonSet", "daemonsets", namespaced=True, spec=_SPEC, status=_COUNTS
+)
+DEPLOYMENTS = ObjectKind(
+    "apps", "v1", "Deployment", "deployments", namespaced=True, spec=_SPEC, status=_COUNTS
+)
+POD_STATE = ObjectKind(
+    "",
+    "v1",
+    "Pod",
+    "pods",
+    namespaced=True,
+    spec=ObjectCodec.of(_PodSpec, writes=False),
+    status=ObjectCodec.of(_PodStatus, writes=False),
+)
+EVENT = ObjectKind("", "v1", "Event", "events", namespaced=True, spec=NOTHING, status=NOTHING)
+BINDING = ObjectKind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+    namespaced=False,
+    spec=NOTHING,
+    status=NOTHING,
+)
+
+
+# Their status alone: a spec that somebody garbled is named in it.
+_POLICY = ObjectKind(
+    NIC_CLUSTER_POLICY.group,
+    NIC_CLUSTER_POLICY.version,
+    NIC_CLUSTER_POLICY.kind,
+    NIC_CLUSTER_POLICY.plural,
+    namespaced=True,
+    spec=NOTHING,
+    status=NIC_CLUSTER_POLICY.status,
+)
+_POOL = ObjectKind(
+    ipam_objects.IP_POOL.group,
+    ipam_objects.IP_POOL.version,
+    ipam_objects.IP_POOL.kind,
+    ipam_objects.IP_POOL.plural,
+    namespaced=False,
+    spec=NOTHING,
+    status=ipam_objects.IP_POOL.status,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadCounts:
+    """Pods of a workload: how many there are to be, are ready, are of the present template."""
+
+    desired: int
+    ready: int
+    updated: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWorkload:
+    """A DaemonSet or Deployment with its first container; `labels` choose its pods."""
+
+    namespace: str
+    name: str
+    template: ProgramTemplate
+    counts: WorkloadCounts
+    labels: tuple[tuple[str, str], ...]
+
+
+async def nodes(cluster: Cluster) -> tuple[NodeState, ...]:
+    """All nodes."""
+    return tuple(map(node_state, await cluster.list(NODE)))
+
+
+async def workloads(cluster: Cluster) -> tuple[SeenWorkload, ...]:
+    """All DaemonSets and Deployments of the cluster, whoever they are of."""
+    sets = map(_daemon_set, await cluster.list(DAEMON_SETS))
+    return (*sets, *map(_deployment, await cluster.list(DEPLOYMENTS)))
+
+
+async def pods_of(cluster: Cluster, workload: SeenWorkload) -> tuple[ProgramPod, ...]:
+    """The pods of a workload."""
+    labels = ",".join(f"{key}={value}" for key, value in workload.labels)
+    where = Where(namespace=workload.namespace, labels=labels)
+    title = f"{workload.namespace}/{workload.name}"
+    return tuple(_program_pod(each, title) for each in await cluster.list(POD_STATE, where))
+
+
+async def reports(cluster: Cluster) -> Mapping[str, NodeReport]:
+    """The reports of all nodes; one that is not understood counts as none."""
+    parsed = await ipam_objects.see(cluster, NODE_REPORT)
+    return {each.name: node_report(each.status) for each in parsed.objects if each.status}
+
+
+async def policies(cluster: Cluster) -> tuple[PolicyState, ...]:
+    """The NicClusterPolicies of all namespaces."""
+    parsed = await ipam_objects.see(cluster, _POLICY)
+    return tuple(map(_policy, parsed.objects))
+
+
+async def pools(cluster: Cluster) -> tuple[AddressPool, ...]:
+    """The IPPools."""
+    parsed = await ipam_objects.see(cluster, _POOL)
+    return tuple(map(_pool, parsed.objects))
+
+
+async def waiting(cluster: Cluster) -> tuple[WaitingPod, ...]:
+    """The pods that have not started."""
+    stored = await cluster.list(POD_STATE, Where(fields="status.phase=Pending"))
+    return tuple(map(_waiting, stored))
+
+
+async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:
+    """What the scheduler, the kubelets and agents told of pods and nodes within the last hour.
+
+    Events are read by what the server can choose, for a cluster may have tens of thousands.
+    """
+    every: list[ClusterEvent] = []
+    for choice in _EVENTS:
+        request = wire.ApiRequest("list", "", "v1", "events", query=(("fieldSelector", choice),))
+        _, documents = wire.items(await cluster.write(request))
+        every += [_event(wire.parse(each, _Event)) for each in documents]
+    return tuple(every)
+
+
+async def guarded(cluster: Cluster) -> bool:
+    """Whether agents are held to their own nodes."""
+    return await cluster.get(BINDING, GUARD) is not None
+
+
+def _daemon_set(stored: Stored[WorkloadSpec, WorkloadStatus]) -> SeenWorkload:
+    status = stored.status or WorkloadStatus()
+    counts = (status.desired_number_scheduled, status.number_ready, status.updated_number_scheduled)
+    return _seen(stored, *counts)
+
+
+def _deployment(stored: Stored[WorkloadSpec, WorkloadStatus]) -> SeenWorkload:
+    status = stored.status or WorkloadStatus()
+    return _seen(stored, stored.spec.replicas, status.ready_replicas, status.updated_replicas)
+
+
+def _seen(
+    stored: Stored[WorkloadSpec, WorkloadStatus], desired: int, ready: int, updated: int
+) -> SeenWorkload:
+    container = next(iter(stored.spec.template.spec.containers), _Container())
+    return SeenWorkload(
+        stored.namespace,
+        stored.name,
+        ProgramTemplate(stored.name, container.image, (*container.command, *container.args)),
+        WorkloadCounts(desired, ready, updated),
+        tuple(sorted(stored.spec.selector.match_labels.items())),
+    )
+
+
+def _program_pod(stored: Stored[_PodSpec, _PodStatus], title: str) -> ProgramPod:
+    status = stored.status or _PodStatus()
+    states = status.container_statuses
+    ready = bool(states) and all(each.ready for each in states) and not stored.deleting
+    why = next((text for each in states if (text := _why(each))), "")
+    return ProgramPod(
+        title,
+        stored.namespace,
+        stored.name,
+        stored.spec.node_name,
+        ready,
+        "" if ready else why or status.phase,
+        sum(each.restart_count for each in states),
+    )
+
+
+def _why(container: _ContainerStatus) -> str:
+    """What a container waits for, or why it ended."""
+    if container.ready:
+        return ""
+    ends = (container.state.waiting, container.state.terminated, container.last_state.terminated)
+    for end in ends:
+        if end and end.reason:
+            text = f"{end.reason}: {end.message}" if end.message else end.reason
+            return " ".join(text.split())[:_LONGEST]
+    return ""
+
+
+def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> PolicyState:
+    status = stored.status
+    notes = _unmet(status.conditions) if status else ()
+    return PolicyState(
+        f"{stored.namespace}/{stored.name}",
+        status.state if status else "",
+        status.reason if status else "",
+        tuple(notes),
+    )
+
+
+def _unmet(conditions: Sequence[Condition]) -> Iterator[str]:
+    """What the conditions of parts say that do not hold."""
+    for part in conditions:
+        if part.status == "False" and part.type != "Ready":
+            yield f"{part.type}: {part.message}"
+
+
+def _pool(stored: Stored[None, IPPoolStatus]) -> AddressPool:
+    status = stored.status or IPPoolStatus()
+    conditions = {each.type: each for each in status.conditions}
+    ready, full = conditions.get("Ready"), conditions.get("NearlyFull")
+    return AddressPool(
+        stored.name,
+        status.ranges,
+        status.used,
+        status.free,
+        ready.message if ready and ready.status == "False" else "",
+        full.message if full and full.status == "True" else "",
+        tuple(sorted({want.node for want in status.wants})),
+    )
+
+
+def _waiting(stored: Stored[_PodSpec, _PodStatus]) -> WaitingPod:
+    names = {
+        name: None
+        for container in stored.spec.containers
+        for name in (*container.resources.limits, *container.resources.requests)
+        if "/" in name
+    }
+    asks = any(stored.annotation(key) for key in (networks.ANNOTATION, pod_networks.ANNOTATION))
+    return WaitingPod(stored.namespace, stored.name, stored.spec.node_name, tuple(names), asks)
+
+
+def _event(event: _Event) -> ClusterEvent:
+    about, series = event.involved_object, event.series
+    last = (series and series.last_observed_time) or event.last_timestamp or event.event_time
+    return ClusterEvent(
+        about.kind, about.namespace, about.name, event.reason, event.message, last or ""
+    )

@@ -1,0 +1,164 @@
+"""The values of an installation as people write them: for `kube-rdma render` and the Helm chart.
+
+Everything but the preset has a value of the preset's or of everyone's (rules/install/presets), so
+that a file holds only what differs. The chart's values.schema.json is made from these models; here
+the same values are read with the place of each fault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
+
+from kube_rdma.api.config import untitled
+from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.document import Document
+from kube_rdma.api.faults import validate
+from kube_rdma.api.ip_pool import IPPoolSpec
+from kube_rdma.api.ip_words import Label
+from kube_rdma.api.words import TextForm
+
+_REPOSITORY = TextForm(
+    r"[a-z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)+",
+    "a registry with a repository, without a tag",
+    "registry.example.com/rdma/kube-rdma",
+)
+_TAG = TextForm(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}", "a tag of an image", "0.1.0")
+_DIGEST = TextForm(r"sha256:[0-9a-f]{64}", "a digest of an image", f"sha256:{'0' * 64}")
+_FOLDER = TextForm(r"/[^\s:]*[^\s:/]", "a folder of the host", "/opt/cni/bin")
+
+Folder: TypeAlias = Annotated[str, _FOLDER]
+Replicas: TypeAlias = Annotated[int, Field(ge=1, le=9)]
+Object: TypeAlias = dict[str, Any]  # as Kubernetes has it, which checks it itself
+
+
+class PullSecret(Typed):
+    """The name of a Secret of type kubernetes.io/dockerconfigjson."""
+
+    name: str = Field(examples=["registry"])
+
+
+class InstalledImage(Typed):
+    """The node image. A digest counts more than a tag; pull secrets are of the namespace."""
+
+    repository: Annotated[str, _REPOSITORY] = ""
+    tag: Annotated[str, _TAG] = ""
+    digest: Annotated[str, _DIGEST] = ""
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    pull_secrets: Many[PullSecret] = ()
+
+
+class InstalledNamespace(Typed):
+    """Where the objects are, whatever namespace Helm is told; `create` it with its label."""
+
+    name: Label = ""
+    create: bool = False
+
+
+class InstalledAgent(Typed):
+    """The agents, one on each node.
+
+    `config` is the text of their configuration (docs/config.md). `otherPlugins`: networks of other
+    CNI plugins; `deviceInfo`: tell Multus which device a share is; `virtualFunctions`: make them;
+    `startupTaint`: take the taint kube-rdma.io/starting off the node (docs/agent.md).
+    """
+
+    enabled: bool = True
+    config: str = ""
+    node_selector: dict[str, str] = Field(default_factory=dict, examples=[{"pool": "rdma"}])
+    tolerations: Many[Object] = ()
+    resources: Object = Field(default_factory=dict)
+    other_plugins: bool = False
+    device_info: bool = False
+    virtual_functions: bool = False
+    startup_taint: bool = False
+
+
+class InstalledController(Typed):
+    """The controller, which keeps the cluster's addresses in order. Two at a time do no harm."""
+
+    enabled: bool = True
+    replicas: Replicas = 1
+    resources: Object = Field(default_factory=dict)
+
+
+class InstalledPool(Typed):
+    """A pool of addresses; see docs/ip.md. Helm makes it once and never changes it."""
+
+    name: Label = Field(examples=["rdma"])
+    spec: IPPoolSpec = Field(examples=[{"ranges": [{"subnet": "10.0.0.0/24"}]}])
+
+
+class InstalledDefinitions(Typed):
+    """Definitions of resources. Uninstalling keeps them.
+
+    `networkAttachmentDefinitions` is another project's, which Multus brings too.
+    """
+
+    install: bool = True
+    network_attachment_definitions: bool = False
+
+
+class InstalledPolicy(Typed):
+    """The admission policy that holds each agent to its own node, from Kubernetes 1.30 on."""
+
+    install: bool = True
+
+
+class HostFolders(Typed):
+    """Where the nodes have the kubelet, CNI and the runtime's socket, if not where most have."""
+
+    kubelet: Folder = "/var/lib/kubelet"
+    cni_conf: Folder = "/etc/cni/net.d"
+    cni_binaries: Folder = "/opt/cni/bin"
+    runtime: Folder = "/run/containerd"
+
+
+class Installation(Typed):
+    """All values of an installation. A preset has the names and habits of a seed's document."""
+
+    preset: Literal["ack", "vke", "scc", "nvidia", "nvidia-operator", "ib"]
+    distribution: Literal["kubernetes", "gke", "k3s", "rke2", "openshift"] = "kubernetes"
+    image: InstalledImage = InstalledImage()
+    namespace: InstalledNamespace = InstalledNamespace()
+    agent: InstalledAgent = InstalledAgent()
+    controller: InstalledController = InstalledController()
+    pools: Many[InstalledPool] = ()
+    crds: InstalledDefinitions = InstalledDefinitions()
+    admission: InstalledPolicy = InstalledPolicy()
+    host: HostFolders = HostFolders()
+
+
+def load(document: Document) -> Mapping[str, Any]:
+    """The values that the document gives; raise Refused with all of its faults."""
+    validate(Installation, document)
+    assert isinstance(document.value, dict)
+    return document.value
+
+
+def schema() -> str:
+    """The JSON Schema of the values as Helm wants it, which adds a value `global` of its own."""
+    made = untitled(Installation)
+    made["properties"]["global"] = {"type": "object"}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(head | _bare(made), indent=2) + "\n"
+
+
+def _bare(node: Any) -> Any:
+    """A schema without defaults, which are a preset's, and without null, which is no value."""
+    if isinstance(node, list):
+        return [_bare(value) for value in node]
+    if not isinstance(node, dict):
+        return node
+    choices = [value for value in node.get("anyOf", ()) if value != {"type": "null"}]
+    if len(choices) == 1:
+        rest = {key: value for key, value in node.items() if key != "anyOf"}
+        return _bare({**choices[0], **rest})
+    return {
+        key: " ".join(value.split()) if key == "description" else _bare(value)
+        for key, value in node.items()
+        if key != "default"
+    }

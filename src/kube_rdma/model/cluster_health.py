@@ -1,0 +1,176 @@
+"""A cluster at one moment as its API server tells it, and what is wrong with it.
+
+programs/cluster_status reads a ClusterFacts, rules/reports/cluster makes Problems of it,
+views/status shows both. A part that could not be read is None, and `unread` says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.node_report import NodeReport
+
+
+class ProgramRole(StrEnum):
+    """Which of kube-rdma's programs a workload runs."""
+
+    AGENT = "agent"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTemplate:
+    """A container of a workload: its image, and command and arguments in one."""
+
+    workload: str  # name of the DaemonSet or Deployment
+    image: str
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A DaemonSet of agents or a Deployment of a controller.
+
+    `networks`: it gives pods their networks. `reports`: its agents have role node, so they report.
+    """
+
+    role: ProgramRole
+    namespace: str
+    name: str
+    desired: int
+    ready: int
+    updated: int
+    image: str = ""
+    networks: bool = False
+    reports: bool = False
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramPod:
+    """A pod of a workload; `why` is what its container waits for, or why it ended."""
+
+    workload: str  # its title
+    namespace: str
+    name: str
+    node: str
+    ready: bool
+    why: str = ""
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyState:
+    """What a NicClusterPolicy says of itself."""
+
+    title: str
+    state: str
+    reason: str
+    notes: tuple[str, ...] = ()  # of conditions that do not hold
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPool:
+    """What an IPPool says of itself; `broken` and `scarce` are sentences, "" where all is well."""
+
+    name: str
+    ranges: str
+    used: str
+    free: str
+    broken: str = ""
+    scarce: str = ""
+    short: tuple[str, ...] = ()  # nodes that cannot serve a pod
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """The last word about a node or a pod; `last` is a time as in RFC 3339."""
+
+    kind: str
+    namespace: str
+    name: str
+    reason: str
+    note: str
+    last: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """A pod that has not started; `resources` are the extended ones that it asks for."""
+
+    namespace: str
+    name: str
+    node: str = ""
+    resources: tuple[str, ...] = ()
+    networks: bool = False  # its annotations ask for networks
+
+    @property
+    def title(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A part that could not be read, and why; `essential`: without it nothing can be told."""
+
+    what: str
+    why: str
+    essential: bool = False
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """All that is read. Of `reports`, `policies` and `pools` None also means: no such kind."""
+
+    nodes: tuple[NodeState, ...] | None = None
+    workloads: tuple[Workload, ...] | None = None
+    pods: tuple[ProgramPod, ...] | None = None
+    reports: Mapping[str, NodeReport] | None = None
+    policies: tuple[PolicyState, ...] | None = None
+    pools: tuple[AddressPool, ...] | None = None
+    waiting: tuple[WaitingPod, ...] | None = None
+    events: tuple[ClusterEvent, ...] | None = None
+    guarded: bool | None = None  # the policy that holds agents to their nodes is in force
+    missing: tuple[str, ...] = field(default=())  # kinds that are not installed
+    unread: tuple[Unread, ...] = ()
+
+    @cached_property
+    def agents(self) -> Mapping[str, tuple[ProgramPod, ...]]:
+        """The pods of agents on each node."""
+        titles = {w.title for w in self.workloads or () if w.role is ProgramRole.AGENT}
+        pods: dict[str, tuple[ProgramPod, ...]] = {}
+        for pod in self.pods or ():
+            if pod.workload in titles and pod.node:
+                pods[pod.node] = (*pods.get(pod.node, ()), pod)
+        return pods
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as it should be; advice asks for nothing now.
+
+    `code` is stable, `about` names an object (``node/node-1``) or is empty.
+    """
+
+    code: str
+    about: str
+    sentence: str
+    remedy: str
+    is_advice: bool = False
+
+
+class ClusterHealth(StrEnum):
+    """How a cluster is."""
+
+    HEALTHY = "healthy"
+    PROBLEMS = "problems"
+    UNKNOWN = "unknown"

@@ -1,0 +1,109 @@
+"""From the values of an installation to its objects, and to the files of the Helm chart.
+
+values files, --set ─► checked (api) ─► merged, filled (rules/install) ─► `kube-rdma render`
+blueprints of rules/install ─► views/chart ─► charts/kube-rdma (tools/chart writes it)
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kube_rdma.api import document, installation
+from kube_rdma.api.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
+from kube_rdma.api.document import Document
+from kube_rdma.api.structural import definition
+from kube_rdma.model.blueprint import Blueprint
+from kube_rdma.model.errors import Refused
+from kube_rdma.programs.config import parse_config
+from kube_rdma.rules.install import objects as install
+from kube_rdma.rules.install.fill import filled
+from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over
+from kube_rdma.views import chart
+
+CONFIG = "agent.config"
+
+
+def blueprints() -> Mapping[str, list[Blueprint]]:
+    """Every part of the installation with its blueprints."""
+    return install.parts(
+        [definition(resource) for resource in DEFINITIONS],
+        [definition(resource) for resource in OPERATOR_DEFINITIONS],
+    )
+
+
+def read_values(path: Path) -> Document:
+    """The values that a file gives, unchecked; Refused when it cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise document.unreadable(str(path), error) from error
+    return document.read(data, str(path))
+
+
+def assignment(text: str) -> Document:
+    """What ``agent.startupTaint=true`` gives; Refused for another form."""
+    path, equals, written = text.partition("=")
+    names = path.split(".")
+    if not equals or not all(names):
+        raise Refused(
+            f"{text!r} sets no value",
+            remedy="Write it like image.tag=0.1.0, or give a file with --values",
+            where="--set",
+        )
+    read = document.read(written.encode(), "--set")
+    value = read.value
+    for name in reversed(names):
+        value = {name: value}
+    return replace(read, value=value, values={(): read.values[()]}, keys={})
+
+
+def objects(
+    layers: Sequence[Document], preset: str = "", part: str = ""
+) -> tuple[dict[str, Any], ...]:
+    """The objects of an installation, later layers over earlier ones; of one part, or of all.
+
+    Without a preset the last layer that names one does. Raises Refused with every fault of a layer,
+    and of the agent's configuration in them.
+    """
+    named = [layer.value.get("preset") for layer in layers if isinstance(layer.value, dict)]
+    chosen = preset or next((name for name in reversed(named) if name), None)
+    if not chosen:
+        raise Refused("no preset is named", remedy=f"Write --preset, with {', '.join(PRESETS)}")
+    given: Any = {}
+    last = document.read(json.dumps({"preset": chosen}).encode(), "--preset")
+    for layer in (*layers, last):
+        value = {"preset": chosen, **layer.value} if isinstance(layer.value, dict) else layer.value
+        given = over(given, installation.load(replace(layer, value=value)))
+    values = merged(given)
+    if values["seed"]["configMap"] and values["agent"]["enabled"]:
+        parse_config(values["agent"]["config"].encode(), CONFIG)
+    return tuple(
+        made
+        for name, listed in blueprints().items()
+        if part in ("", name)
+        for made in filled(listed, values)
+    )
+
+
+def chart_files() -> dict[str, str]:
+    """What the chart's generated files hold, by their names below charts/kube-rdma."""
+    layers = {"defaults": DEFAULTS, "presets": PRESETS, "distributions": DISTRIBUTIONS}
+    return {
+        "files/layers.json": json.dumps(layers, indent=2) + "\n",
+        "templates/_values.tpl": chart.merging(DEFAULTS["distribution"]),
+        "values.schema.json": installation.schema(),
+        **{
+            f"templates/{name}.yaml": chart.template(listed)
+            for name, listed in blueprints().items()
+        },
+    }
+
+
+if __name__ == "__main__":
+    for written_name, content in chart_files().items():
+        Path(sys.argv[1], written_name).write_text(content, encoding="utf-8")

@@ -1,0 +1,62 @@
+"""The end of all agents of a cluster: refused while pods need them, waited for else.
+
+    pods ─► rules/install/retirement ─► DaemonSet deleted ─► its pods are gone
+
+An agent that ends takes back what it wrote at its node, and needs its rights for that. So this
+comes before whatever takes them: Helm's hook, or a person who deletes manifests.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from kube_rdma.adapters.cluster.kinds import Where
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
+from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
+from kube_rdma.api.network_status import OWN_ANNOTATION
+from kube_rdma.rules.install.retirement import still_needed
+
+
+@dataclass(frozen=True, slots=True)
+class Retirement:
+    """That of one DaemonSet. Needs the verbs get and delete of it, list and watch of pods."""
+
+    cluster: Cluster
+    namespace: str
+    daemon_set: str
+
+    async def run(self, *, force: bool = False) -> None:
+        """Delete the DaemonSet and wait until its pods are gone; nothing to do if it is.
+
+        Raise Refused while pods of the cluster need the agents, unless `force`.
+        """
+        stored = await self.cluster.get(DAEMON_SET, self.daemon_set, self.namespace)
+        if stored is None:
+            return
+        pods = await self.cluster.list(POD)
+        refusal = still_needed(map(pod_state, pods), OWN_ANNOTATION)
+        if refusal and not force:
+            raise refusal
+        await self.cluster.delete(DAEMON_SET, stored, unchanged=False)
+        labels = stored.spec["selector"]["matchLabels"]
+        await self._gone(",".join(f"{key}={value}" for key, value in labels.items()))
+
+    async def _gone(self, labels: str) -> None:
+        """Wait until no pod has these labels any more."""
+        uids: set[str] = set()
+        synced = False
+        where = Where(namespace=self.namespace, labels=labels)
+        async with aclosing(self.cluster.watch(POD, where)) as notices:
+            async for notice in notices:
+                match notice:
+                    case Changed(pod):
+                        uids.add(pod.uid)
+                    case Deleted(uid=uid):
+                        uids.discard(uid)
+                    case Synced():
+                        synced = True
+                if synced and not uids:
+                    return

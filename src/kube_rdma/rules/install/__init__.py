@@ -1,0 +1,1 @@
+"""What an installation consists of: one description, printed as manifests or as a Helm chart."""

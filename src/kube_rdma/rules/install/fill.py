@@ -1,0 +1,48 @@
+"""Blueprints with their holes filled: the objects that an installation consists of.
+
+The first reader of model/blueprint; views/chart is the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kube_rdma.model.blueprint import ABSENT, Blueprint, Hole, Joined, Json, Node, Values, When
+
+
+def filled(blueprints: Sequence[Blueprint], values: Values) -> Iterator[Json]:
+    """The objects that the blueprints mean for these values, in their order, but Helm's own."""
+    for blueprint in blueprints:
+        if blueprint.for_helm or not all(_at(path, values) for path in blueprint.conditions):
+            continue
+        entries = _at(blueprint.over, values) if blueprint.over else [{}]
+        for entry in entries:
+            yield _filled(blueprint.body, values, entry)
+
+
+def _at(path: str, values: Values, entry: Values | None = None) -> Any:
+    """The value at a path; KeyError where a blueprint names none of the values."""
+    start, names = (entry, path[1:]) if path.startswith(".") else (values, path)
+    value: Any = start
+    for name in names.split("."):
+        value = value[name]
+    return value
+
+
+def _filled(node: Node, values: Values, entry: Values) -> Any:
+    match node:
+        case Hole(path):
+            return _at(path, values, entry)
+        case Joined(parts):
+            return "".join(str(_filled(part, values, entry)) for part in parts)
+        case When(path, then, otherwise):
+            return _filled(then if _at(path, values, entry) else otherwise, values, entry)
+        case dict():
+            inner = {key: _filled(value, values, entry) for key, value in node.items()}
+            return {key: value for key, value in inner.items() if value is not ABSENT}
+        case list():
+            entries = [_filled(value, values, entry) for value in node]
+            return [value for value in entries if value is not ABSENT]
+        case _:
+            return node

@@ -1,0 +1,236 @@
+"""The values of an installation: what every one begins with, what a preset and a distribution say.
+
+Later layers win: DEFAULTS, a preset, a distribution, then the values of whoever installs. What is
+below `seed` are names and habits of a seed's document, and nobody's to set; all else is
+(api/installation). Folders of the distributions are explained in docs/agent.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kube_rdma.model.blueprint import Json, Values
+
+_AGENT_RESOURCES = {"requests": {"cpu": "10m", "memory": "70Mi"}, "limits": {"memory": "256Mi"}}
+_CONTROLLER_RESOURCES = {
+    "requests": {"cpu": "10m", "memory": "70Mi"},
+    "limits": {"memory": "512Mi"},
+}
+
+DEFAULTS: Json = {
+    "distribution": "kubernetes",
+    "image": {
+        "repository": "kube-rdma.io/kube-rdma",
+        "tag": "dev",
+        "digest": "",
+        "pullPolicy": "IfNotPresent",
+        "pullSecrets": [],
+    },
+    "namespace": {"name": "kube-system", "create": False},
+    "agent": {
+        "enabled": True,
+        "config": "",
+        "nodeSelector": {},
+        "tolerations": [{"operator": "Exists"}],
+        "resources": _AGENT_RESOURCES,
+        "otherPlugins": False,
+        "deviceInfo": False,
+        "virtualFunctions": False,
+        "startupTaint": False,
+    },
+    "controller": {"enabled": False, "replicas": 1, "resources": _CONTROLLER_RESOURCES},
+    "pools": [],
+    "crds": {"install": False, "networkAttachmentDefinitions": False},
+    "admission": {"install": False},
+    "host": {
+        "kubelet": "/var/lib/kubelet",
+        "cniConf": "/etc/cni/net.d",
+        "cniBinaries": "/opt/cni/bin",
+        "runtime": "/run/containerd",
+    },
+    "seed": {
+        "daemonSet": "rdma-device-plugin",
+        "label": "rdma-device-plugin",
+        "container": "agent",
+        "networks": False,
+        "account": False,
+        "optOut": False,
+        "operator": False,
+        "controller": "kube-rdma-controller",
+        "configMap": "",
+        "configFile": "config.json",
+        "policy": False,
+        "configFolder": "/config",
+        "configArgument": False,
+        "quota": False,
+        "constraints": False,
+    },
+}
+
+
+# As their documents write them.
+_HCA = """\
+{
+  "mode" : "hca"
+}
+"""
+_HCA_ON_HOST = """\
+{
+  "mode" : "hca",
+  "hostNetwork" : true
+}
+"""
+_SHARED_DEVICES = """\
+{
+  "configList": [
+    {
+      "resourceName": "hca_shared_devices_a",
+      "rdmaHcaMax": 1000,
+      "devices": ["ens2f0"]
+    }
+  ]
+}
+"""
+_FUNCTIONS = """\
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata:
+  name: infiniband
+spec:
+  virtualFunctions:
+  - selectors:
+    - interfaces: ["ens4f0"]
+    count: 4
+  pools:
+  - resource: rdma/vf
+    mode: sriov
+    attach: auto
+    selectors:
+    - physicalFunctions: ["ens4f0#0-3"]
+"""
+_RAILS = [{"subnet": f"192.168.{120 + rail}.0/24", "rail": rail} for rail in range(4)]
+_CARDS = {"feature.node.kubernetes.io/pci-15b3.present": "true"}
+_NETWORKS: Json = {
+    "controller": {"enabled": True},
+    "crds": {"install": True},
+    "admission": {"install": True},
+}
+
+PRESETS: Mapping[str, Json] = {
+    "ack": {
+        "agent": {"config": _HCA_ON_HOST},
+        "seed": {
+            "daemonSet": "ack-rdma-dp-ds",
+            "label": "ack-rdma-dp-ds",
+            "container": "rdma-device-plugin",
+            "configMap": "ack-rdma-dp",
+            "configArgument": True,
+        },
+    },
+    "scc": {
+        "agent": {"config": _HCA},
+        "seed": {
+            "label": "rdma-sriov-dp-ds",
+            "container": "k8s-rdma-device-plugin",
+            "configMap": "rdma-devices",
+            "configFolder": "/k8s-rdma-sriov-dev-plugin",
+        },
+    },
+    "vke": {
+        **_NETWORKS,
+        "namespace": {"name": "kube-rdma-vke", "create": True},
+        "pools": [{"name": "rdma", "spec": {"ranges": _RAILS}}],
+        "seed": {"networks": True, "account": True, "optOut": True},
+    },
+    "nvidia": {
+        **_NETWORKS,
+        "namespace": {"name": "mlnx-network-operator", "create": True},
+        "agent": {
+            "config": _SHARED_DEVICES,
+            "nodeSelector": _CARDS,
+            "otherPlugins": True,
+            "deviceInfo": True,
+        },
+        "seed": {
+            "daemonSet": "rdma-shared-dp-ds",
+            "label": "rdma-shared-dp-ds",
+            "networks": True,
+            "account": True,
+            "configMap": "rdma-devices",
+            "configArgument": True,
+        },
+    },
+    "nvidia-operator": {
+        "namespace": {"name": "mlnx-network-operator", "create": True},
+        "controller": {"enabled": True},
+        "crds": {"install": True},
+        "agent": {"enabled": False},
+        "seed": {"operator": True, "controller": "network-operator"},
+    },
+    "ib": {
+        **_NETWORKS,
+        "namespace": {"name": "kube-rdma-vf", "create": True},
+        "agent": {"config": _FUNCTIONS, "deviceInfo": True, "virtualFunctions": True},
+        "seed": {
+            "daemonSet": "rdma-vf",
+            "label": "rdma-vf",
+            "networks": True,
+            "account": True,
+            "optOut": True,
+            "configMap": "rdma-functions",
+            "configFile": "policy.yaml",
+            "policy": True,
+            "configArgument": True,
+        },
+    },
+}
+
+_K3S_AGENT = "/var/lib/rancher/k3s"
+DISTRIBUTIONS: Mapping[str, Json] = {
+    "kubernetes": {},
+    "gke": {
+        "host": {"cniBinaries": "/home/kubernetes/bin"},
+        "seed": {"quota": True},
+    },
+    # All of data, for the folder of binaries in it has another name from release to release.
+    "k3s": {
+        "host": {
+            "cniConf": f"{_K3S_AGENT}/agent/etc/cni/net.d",
+            "cniBinaries": f"{_K3S_AGENT}/data",
+            "runtime": "/run/k3s/containerd",
+        }
+    },
+    "rke2": {"host": {"runtime": "/run/k3s/containerd"}},
+    "openshift": {
+        "host": {
+            "cniConf": "/etc/kubernetes/cni/net.d",
+            "cniBinaries": "/var/lib/cni/bin",
+            "runtime": "/run/crio",
+        },
+        "seed": {"account": True, "constraints": True},
+    },
+}
+
+
+def merged(given: Values) -> Json:
+    """All values of an installation, `given` over those of its preset and distribution.
+
+    Objects are merged field by field, everything else is replaced. KeyError for a preset or
+    distribution of another name.
+    """
+    layers = (PRESETS[given["preset"]], DISTRIBUTIONS[given.get("distribution", "kubernetes")])
+    values: Any = DEFAULTS
+    for layer in (*layers, given):
+        values = over(values, layer)
+    return dict(values)
+
+
+def over(below: Any, above: Any) -> Any:
+    """`above` laid over `below`, as Helm merges values."""
+    if not (isinstance(below, Mapping) and isinstance(above, Mapping)):
+        return above
+    kept = {key: value for key, value in below.items() if key not in above}
+    return kept | {
+        key: over(below[key], value) if key in below else value for key, value in above.items()
+    }

@@ -1,0 +1,128 @@
+"""What agents, the controller and the operator may do at the API server, and who they are.
+
+Each has a service account of its own. An agent's rights are the same in every preset; what of them
+reaches beyond its own node, the policy of admission.py takes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, When, joined
+
+AGENT = "kube-rdma-agent"
+NAMESPACE = Hole("namespace.name")
+CONTROLLER = Hole("seed.controller")
+
+_RBAC = "rbac.authorization.k8s.io"
+_PRIVILEGED = "system:openshift:scc:privileged"  # OpenShift has a role for each constraint
+
+
+def rule(group: str, resource: str, verbs: str) -> Json:
+    """A rule of a role for one resource; `verbs` stand between blanks."""
+    return {"apiGroups": [group], "resources": [resource], "verbs": verbs.split()}
+
+
+AGENT_RULES: Sequence[Node] = (
+    rule("", "nodes", "get list watch"),
+    rule("", "nodes/status", "patch"),  # the condition kube-rdma.io/CardsHealthy
+    rule("kube-rdma.io", "nodereports", "get list watch create patch"),
+    rule("kube-rdma.io", "nodereports/status", "patch"),
+    When("agent.startupTaint", rule("", "nodes", "patch")),
+    rule("", "pods", "get list watch patch"),
+    rule("k8s.cni.cncf.io", "network-attachment-definitions", "get"),
+    rule("kube-rdma.io", "ippools", "get list watch create"),
+    rule("kube-rdma.io", "ippools/status", "get update patch"),
+    rule("kube-rdma.io", "ipblocks", "get list watch create update delete"),
+    rule("events.k8s.io", "events", "create patch"),
+)
+AGENT_LEASES: Sequence[Node] = (
+    rule("coordination.k8s.io", "leases", "get list watch create update"),
+)
+CONTROLLER_RULES: Sequence[Node] = (
+    rule("", "nodes", "get list watch"),
+    rule("", "pods", "list"),
+    rule("", "pods/eviction", "create"),
+    rule("kube-rdma.io", "ippools", "get list watch"),
+    rule("kube-rdma.io", "ippools/status", "update"),
+    rule("kube-rdma.io", "ipblocks", "get list watch update delete"),
+    rule("events.k8s.io", "events", "create patch"),
+)
+_OPERATOR_RULES = (
+    rule("mellanox.com", "nicclusterpolicies", "get list watch"),
+    rule("mellanox.com", "nicclusterpolicies/status", "patch"),
+    # An owner that blocks its own deletion has to be allowed to.
+    rule("mellanox.com", "nicclusterpolicies/finalizers", "update"),
+    rule("apps", "daemonsets", "get list watch create patch delete"),
+    rule("", "configmaps", "get list watch create patch delete"),
+)
+NAMESPACE_RULES: Sequence[Node] = (
+    rule("coordination.k8s.io", "leases", "get list watch update delete"),
+    *(When("seed.operator", further) for further in _OPERATOR_RULES),
+)
+
+
+def agent_rights() -> tuple[Blueprint, ...]:
+    """The agent's account and its roles. Without networks it has none, but on OpenShift."""
+    networks = ("agent.enabled", "seed.networks")
+    cluster = joined(NAMESPACE, "-agent")
+    return (
+        Blueprint(account(AGENT), ("agent.enabled", "seed.account")),
+        Blueprint(role("ClusterRole", cluster, AGENT_RULES), networks),
+        Blueprint(role("Role", AGENT, AGENT_LEASES), networks),
+        Blueprint(binding("Role", AGENT, AGENT), networks),
+        Blueprint(binding("ClusterRole", cluster, AGENT), networks),
+        Blueprint(_constraint(), ("agent.enabled", "seed.constraints")),
+    )
+
+
+def controller_rights() -> tuple[Blueprint, ...]:
+    """The controller's account and its roles; the operator's are these and more."""
+    enabled = ("controller.enabled",)
+    # The operator's role is called as that of 0.1.0, whatever its namespace.
+    cluster = When("seed.operator", CONTROLLER, joined(NAMESPACE, "-controller"))
+    return (
+        Blueprint(account(CONTROLLER), enabled),
+        Blueprint(role("ClusterRole", cluster, CONTROLLER_RULES), enabled),
+        Blueprint(binding("ClusterRole", cluster, CONTROLLER), enabled),
+        Blueprint(role("Role", CONTROLLER, NAMESPACE_RULES), enabled),
+        Blueprint(binding("Role", CONTROLLER, CONTROLLER), enabled),
+    )
+
+
+def account(name: Node) -> Json:
+    """A service account of the namespace."""
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+
+def role(kind: str, name: Node, rules: Sequence[Node]) -> Json:
+    """A Role of the namespace or a ClusterRole."""
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": kind,
+        "metadata": _metadata(kind, name),
+        "rules": list(rules),
+    }
+
+
+def binding(kind: str, name: Node, who: Node) -> Json:
+    """The binding of a role to an account of the namespace, or of a ClusterRole."""
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": _metadata(kind, name),
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": who, "namespace": NAMESPACE}],
+    }
+
+
+def _metadata(kind: str, name: Node) -> Json:
+    return {"name": name} if kind == "ClusterRole" else {"name": name, "namespace": NAMESPACE}
+
+
+def _constraint() -> Json:
+    """What `oc adm policy add-scc-to-user privileged -z kube-rdma-agent` makes."""
+    reference = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": _PRIVILEGED}
+    name = f"{AGENT}-{_PRIVILEGED.rpartition(':')[2]}"
+    return {**binding("Role", name, AGENT), "roleRef": reference}

@@ -1,0 +1,237 @@
+"""The agent's DaemonSet with its configuration, and the controller's Deployment.
+
+What an agent's pod needs, and why, docs/agent.md says: the host's network namespace always; with
+networks three capabilities and the host's CNI folders, its runtime's socket and /proc.
+"""
+
+from __future__ import annotations
+
+from kube_rdma.model.blueprint import (
+    Blueprint,
+    Hole,
+    Json,
+    Node,
+    When,
+    joined,
+    unless,
+)
+from kube_rdma.rules.install.rights import AGENT, CONTROLLER, NAMESPACE
+
+NETWORKS, CONFIG = "seed.networks", "seed.configMap"
+FOREIGN, FUNCTIONS, INFORMATION = "agent.otherPlugins", "agent.virtualFunctions", "agent.deviceInfo"
+IMAGE = When(
+    "image.digest",
+    joined(Hole("image.repository"), "@", Hole("image.digest")),
+    joined(Hole("image.repository"), ":", Hole("image.tag")),
+)
+_POLICY = Hole("image.pullPolicy")
+SECRETS = When("image.pullSecrets", Hole("image.pullSecrets"))
+UNPRIVILEGED = {
+    "runAsUser": 65532,
+    "runAsNonRoot": True,
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+_CONF, _BINARIES = Hole("host.cniConf"), Hole("host.cniBinaries")
+_RUNTIME, _KUBELET = Hole("host.runtime"), Hole("host.kubelet")
+_NODE = "/var/run/netns"
+_INFORMATION = "/var/run/k8s.cni.cncf.io"
+_OPT_OUT = {"key": "kube-rdma.io/agent", "operator": "NotIn", "values": ["off"]}
+
+
+def workloads() -> tuple[Blueprint, ...]:
+    """The programs of an installation, behind what they need."""
+    return (
+        Blueprint(_config_map(), ("agent.enabled", CONFIG)),
+        Blueprint(_daemon_set(), ("agent.enabled",)),
+        Blueprint(_deployment(), ("controller.enabled",)),
+    )
+
+
+def _config_map() -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": Hole(CONFIG), "namespace": NAMESPACE},
+        # The name of the file is the preset's, so each of the two is written out.
+        "data": {
+            "config.json": unless("seed.policy", Hole("agent.config")),
+            "policy.yaml": When("seed.policy", Hole("agent.config")),
+        },
+    }
+
+
+def _daemon_set() -> Json:
+    labels = {"name": Hole("seed.label")}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": Hole("seed.daemonSet"), "namespace": NAMESPACE},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": "10%"}},
+            "template": {"metadata": {"labels": labels}, "spec": _agent_pod()},
+        },
+    }
+
+
+def _agent_pod() -> Json:
+    terms = [{"matchExpressions": [_OPT_OUT]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {
+        "hostNetwork": True,
+        # Other CNI plugins look themselves up in the host's /proc.
+        "hostPID": When(NETWORKS, When(FOREIGN, True)),
+        "serviceAccountName": When("seed.account", AGENT),
+        "automountServiceAccountToken": unless(NETWORKS, False),
+        "imagePullSecrets": SECRETS,
+        "priorityClassName": "system-node-critical",
+        "tolerations": When("agent.tolerations", Hole("agent.tolerations")),
+        "nodeSelector": When("agent.nodeSelector", Hole("agent.nodeSelector")),
+        # Every node that nobody has taken out by this label.
+        "affinity": When("seed.optOut", {"nodeAffinity": required}),
+        "containers": [_agent_container()],
+        "volumes": _volumes(),
+    }
+
+
+def _agent_container() -> Json:
+    file = joined("--config=", Hole("seed.configFolder"), "/", Hole("seed.configFile"))
+    return {
+        "image": IMAGE,
+        "name": Hole("seed.container"),
+        "args": [
+            "agent",
+            *(When(NETWORKS, word) for word in ("--role=plugin", "--role=node", "--networks")),
+            When("seed.configArgument", file),
+            When("agent.startupTaint", When(NETWORKS, "--startup-taint")),
+        ],
+        "imagePullPolicy": _POLICY,
+        "env": When(
+            NETWORKS,
+            [_field("NODE_NAME", "spec.nodeName"), _field("POD_NAMESPACE", "metadata.namespace")],
+        ),
+        "resources": Hole("agent.resources"),
+        "securityContext": _security(),
+        "volumeMounts": _mounts(),
+    }
+
+
+def _security() -> Json:
+    added = ["NET_ADMIN", "SYS_ADMIN", "NET_RAW", When(FOREIGN, "SYS_CHROOT")]
+    # AppArmor's profile for containers forbids the file by which functions are made.
+    unconfined = When(NETWORKS, When(FUNCTIONS, {"type": "Unconfined"}))
+    return {
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": When(NETWORKS, added)},
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "seLinuxOptions": {"type": When(NETWORKS, "spc_t", "container_device_plugin_t")},
+        "appArmorProfile": unconfined,
+    }
+
+
+def _mounts() -> list[Node]:
+    networks = [
+        _mount("pod-resources", joined(_KUBELET, "/pod-resources"), readOnly=True),
+        _mount("runtime", _RUNTIME, readOnly=True),
+        _mount("dev", "/host/dev", readOnly=True),
+        _mount("namespaces", _NODE, readOnly=True, mountPropagation="HostToContainer"),
+        When(FUNCTIONS, _mount("sys", "/sys")),
+    ]
+    behind = [
+        _mount("cni-conf", joined("/host", _CONF)),
+        _mount("cni-bin", joined("/host", _BINARIES)),
+        When(
+            FOREIGN,
+            _mount(
+                "namespaces", f"/host{_NODE}", readOnly=True, mountPropagation="HostToContainer"
+            ),
+        ),
+        When(FOREIGN, _mount("cni-data", "/host/var/lib/cni")),
+        _mount("proc", "/host/proc"),
+        _mount("run", "/run/kube-rdma"),
+        _mount("cdi", "/var/run/cdi"),
+        _mount("state", "/var/lib/kube-rdma"),
+        When(INFORMATION, _mount("device-info", _INFORMATION)),
+    ]
+    return [
+        _mount("device-plugins", joined(_KUBELET, "/device-plugins")),
+        *(When(NETWORKS, mount) for mount in networks),
+        When(CONFIG, _mount("config", Hole("seed.configFolder"), readOnly=True)),
+        *(When(NETWORKS, mount) for mount in behind),
+    ]
+
+
+def _volumes() -> list[Node]:
+    networks = [
+        _folder("pod-resources", joined(_KUBELET, "/pod-resources")),
+        _folder("runtime", _RUNTIME),
+        _folder("dev", "/dev"),
+        _made("namespaces", _NODE),
+        When(FUNCTIONS, _folder("sys", "/sys")),
+    ]
+    behind = [
+        _folder("cni-conf", _CONF),
+        _folder("cni-bin", _BINARIES),
+        When(FOREIGN, _made("cni-data", "/var/lib/cni")),
+        _folder("proc", "/proc"),
+        _made("run", "/run/kube-rdma"),
+        _made("cdi", "/var/run/cdi"),
+        _made("state", "/var/lib/kube-rdma"),
+        When(INFORMATION, _made("device-info", _INFORMATION)),
+    ]
+    return [
+        _folder("device-plugins", joined(_KUBELET, "/device-plugins")),
+        *(When(NETWORKS, volume) for volume in networks),
+        When(CONFIG, {"name": "config", "configMap": {"name": Hole(CONFIG)}}),
+        *(When(NETWORKS, volume) for volume in behind),
+    ]
+
+
+def _deployment() -> Json:
+    labels = {"name": CONTROLLER}
+    container = {
+        "image": IMAGE,
+        "name": "controller",
+        "args": ["controller", When("seed.operator", "--policies")],
+        "imagePullPolicy": _POLICY,
+        "env": [_field("POD_NAMESPACE", "metadata.namespace")],
+        "resources": Hole("controller.resources"),
+        "securityContext": UNPRIVILEGED,
+    }
+    pod = {
+        "serviceAccountName": CONTROLLER,
+        "imagePullSecrets": SECRETS,
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": CONTROLLER, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": Hole("controller.replicas"),
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _field(name: str, path: str) -> Json:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _mount(name: str, path: Node, **further: Node) -> Json:
+    return {"name": name, "mountPath": path, **further}
+
+
+def _folder(name: str, path: Node) -> Json:
+    return {"name": name, "hostPath": {"path": path}}
+
+
+def _made(name: str, path: Node) -> Json:
+    """A folder that the runtime makes where it is missing."""
+    return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}

@@ -1,0 +1,1 @@
+"""What nodes report, and what the reports of all of them come to."""

@@ -1,0 +1,151 @@
+"""Judges a cluster: what is wrong, how bad it is, what to do next.
+
+programs/cluster_status hands in what the API server tells, views/status shows what comes out. Each
+problem has a code that stays, one sentence and the next step; docs/reports.md lists the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kube_rdma.model.cluster_health import (
+    AddressPool,
+    ClusterFacts,
+    ClusterHealth,
+    PolicyState,
+    Problem,
+    ProgramRole,
+    Workload,
+)
+from kube_rdma.rules.phrases import listed
+from kube_rdma.rules.reports.nodes import node_problems
+from kube_rdma.rules.reports.pods import pod_problems
+
+_KINDS = "Install it: kubectl apply -f config/crds"
+
+
+def problems(facts: ClusterFacts) -> tuple[Problem, ...]:
+    """All that is wrong, what holds up most first: programs, policies, nodes, addresses, pods."""
+    every = (
+        *_programs(facts),
+        *_policies(facts.policies or ()),
+        *node_problems(facts),
+        *_pools(facts.pools or ()),
+        *pod_problems(facts),
+        *_advice(facts),
+    )
+    return tuple(sorted(every, key=lambda problem: problem.is_advice))
+
+
+def health(facts: ClusterFacts, wrong: Sequence[Problem]) -> ClusterHealth:
+    """How the cluster is; a part that could not be read hides problems, never finds some."""
+    if any(not problem.is_advice for problem in wrong):
+        return ClusterHealth.PROBLEMS
+    if any(part.essential for part in facts.unread):
+        return ClusterHealth.UNKNOWN
+    return ClusterHealth.HEALTHY
+
+
+def _programs(facts: ClusterFacts) -> Iterator[Problem]:
+    if facts.workloads is None:
+        return
+    agents = [w for w in facts.workloads if w.role is ProgramRole.AGENT]
+    if not agents:
+        yield Problem(
+            "NoAgent",
+            "",
+            "No DaemonSet of kube-rdma agents is here",
+            "Install an example (examples/README.md), or a NicClusterPolicy with the controller",
+        )
+    for workload in facts.workloads:
+        yield from _workload(workload)
+    if not any(w.role is ProgramRole.CONTROLLER for w in facts.workloads):
+        names = [f"IPPool {each.name}" for each in facts.pools or ()]
+        names += [f"NicClusterPolicy {each.title}" for each in facts.policies or ()]
+        if names:
+            yield Problem(
+                "ControllerMissing",
+                "",
+                f"No controller runs, which looks after {listed(names)}",
+                "Install the controller of your example, as examples/s3-network/controller.yaml",
+            )
+
+
+def _workload(workload: Workload) -> Iterator[Problem]:
+    """A DaemonSet on no node, a controller without a pod, an update under way."""
+    is_agent = workload.role is ProgramRole.AGENT
+    kind = "daemonset" if is_agent else "deployment"
+    about = f"{kind}/{workload.title}"
+    describe = f"kubectl -n {workload.namespace} describe {kind} {workload.name}"
+    if is_agent and not workload.desired:
+        yield Problem(
+            "NoNodeMatches",
+            about,
+            "Its selector and tolerations match no node, so no agent runs",
+            f"Label the nodes as it asks, see {describe}",
+        )
+    elif not is_agent and workload.ready < workload.desired:
+        code = "ControllerNotReady"
+        sentence = f"{workload.ready} of {workload.desired} replicas of the controller are ready"
+        remedy = f"See {describe}, and kubectl -n {workload.namespace} logs deploy/{workload.name}"
+        yield Problem(code, about, sentence, remedy, is_advice=workload.ready > 0)
+    if workload.desired and workload.updated < workload.desired:
+        yield Problem(
+            "UpdateUnderWay",
+            about,
+            f"{workload.updated} of {workload.desired} pods are of its present template",
+            f"Wait: kubectl -n {workload.namespace} rollout status {kind}/{workload.name}. "
+            "With OnDelete, delete the old pods",
+            is_advice=True,
+        )
+
+
+def _policies(policies: Sequence[PolicyState]) -> Iterator[Problem]:
+    for policy in policies:
+        about = f"nicclusterpolicy/{policy.title}"
+        if not policy.state:
+            sentence = "No controller has written its status"
+            remedy = "Run the controller with --policies in the namespace of the policy"
+            yield Problem("PolicyNotSeen", about, sentence, remedy)
+        elif policy.state != "ready":
+            why = "; ".join(policy.notes) or policy.reason or "it says no reason"
+            remedy = "Do what the reason says; the controller looks again by itself"
+            yield Problem("PolicyNotReady", about, f"It is {policy.state}: {why}", remedy)
+
+
+def _pools(pools: Sequence[AddressPool]) -> Iterator[Problem]:
+    for pool in pools:
+        about = f"ippool/{pool.name}"
+        if pool.broken:
+            remedy = f"See kube-rdma ip show {pool.name}, and kube-rdma ip check"
+            yield Problem("AddressPoolBroken", about, pool.broken, remedy)
+        if pool.short:
+            yield Problem(
+                "AddressPoolEmpty",
+                about,
+                f"Nodes ask for addresses and get none: {listed(pool.short)}",
+                "Add a range to the pool, or end pods that hold addresses",
+            )
+        elif pool.scarce:
+            remedy = "Add a range to the pool before it is full"
+            yield Problem("AddressPoolNearlyFull", about, pool.scarce, remedy)
+
+
+def _advice(facts: ClusterFacts) -> Iterator[Problem]:
+    """What is missing and not needed now."""
+    if "NodeReport" in facts.missing:
+        yield Problem(
+            "ReportsNotInstalled",
+            "",
+            "The kind NodeReport is not installed, so nothing is known of cards and pools",
+            _KINDS,
+            is_advice=True,
+        )
+    if facts.guarded is False and facts.workloads and any(w.reports for w in facts.workloads):
+        yield Problem(
+            "AdmissionPolicyMissing",
+            "",
+            "Agents are not held to their own nodes: a stolen token may change pods of others",
+            "On Kubernetes 1.30 or newer: kubectl apply -f config/admission",
+            is_advice=True,
+        )

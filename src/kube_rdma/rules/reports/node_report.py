@@ -1,0 +1,119 @@
+"""Makes a node's report out of one look of its agent.
+
+Behind rules/health/evaluate and rules/health/condition: the loop of role plugin hands in what a
+look came to, and programs/agent/node/report writes what comes out when it differs from the object.
+What changes without meaning (counters, times) is left out, or a node at rest would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.node_report import (
+    NodeReport,
+    PendingMode,
+    ReportedCard,
+    ReportedPool,
+    ReportedPort,
+)
+from kube_rdma.model.pool import Pool
+from kube_rdma.rules.health.condition import CardsState
+from kube_rdma.rules.health.evaluate import NodeVerdict
+from kube_rdma.rules.pools.staging import Pending
+
+MOST_CARDS = 256  # of a report: a node of a thousand functions would fill its object with them
+_REJECTED = 64
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLook:
+    """What an agent knows after one look."""
+
+    version: str
+    verdict: NodeVerdict
+    cards: CardsState
+    pending: Sequence[Pending] = ()
+    refusals: Sequence[str] = ()
+
+
+def node_report(look: AgentLook) -> NodeReport:
+    """The report of a look; where room is short, ill cards come first."""
+    resources = _resources(look.verdict.pools)
+    reported = [
+        _reported(card, resources[card.id], _reasons(card, look.cards))
+        for card in _members(look.verdict.pools)
+    ]
+    reported += _vanished(look.cards, {card.id for card in reported})
+    others = [
+        _reported(card, (), card.reasons)
+        for card in look.verdict.cards
+        if card.devices and card.id not in resources
+    ]
+    usable = [card for card in others if not card.reasons]
+    rejected = [card for card in others if card.reasons]
+    important = sorted((*reported, *usable), key=lambda card: (not card.reasons, card.id))
+    kept = sorted(important[:MOST_CARDS], key=lambda card: card.id)
+    return NodeReport(
+        version=look.version,
+        cards=tuple(kept),
+        rejected=tuple(rejected[:_REJECTED]),
+        pools=tuple(_pool(pool) for pool in look.verdict.pools),
+        pending=tuple(
+            PendingMode(each.wanted.resource, each.wanted.mode, str(each)) for each in look.pending
+        ),
+        refusals=tuple(sorted(look.refusals)),
+        troubles=tuple(sorted((*map(str, look.verdict.clashes), *look.verdict.beyond))),
+        omitted=len(important) + len(rejected) - len(kept) - len(rejected[:_REJECTED]),
+    )
+
+
+def _resources(pools: Sequence[Pool]) -> Mapping[CardId, tuple[str, ...]]:
+    """The resources of each card that is in a pool."""
+    names: dict[CardId, tuple[str, ...]] = {}
+    for pool in pools:
+        for card in pool.cards:
+            names[card.id] = (*names.get(card.id, ()), pool.spec.resource)
+    return names
+
+
+def _members(pools: Sequence[Pool]) -> tuple[Card, ...]:
+    """Each card of the pools once."""
+    return tuple({card.id: card for pool in pools for card in pool.cards}.values())
+
+
+def _reasons(card: Card, state: CardsState) -> tuple[str, ...]:
+    """Why a card of a pool is ill; while it is held back after its return it keeps its words."""
+    why = state.wrong.get(card.id)
+    return card.reasons if why is None else (why,)
+
+
+def _vanished(state: CardsState, present: set[CardId]) -> Iterator[ReportedCard]:
+    """The cards that pools had and that are gone."""
+    for name, why in state.wrong.items():
+        if name not in present:
+            yield ReportedCard(name, state.cards[name].name, reasons=(why,), gone=True)
+
+
+def _reported(card: Card, resources: tuple[str, ...], reasons: Sequence[str]) -> ReportedCard:
+    ports = (
+        ReportedPort(
+            device.name,
+            port.number,
+            port.state.value,
+            port.link_layer.value,
+            port.rate_gbps,
+            port.netdev,
+        )
+        for device in card.devices
+        for port in device.ports
+    )
+    return ReportedCard(card.id, card.name, resources, card.numa_node, tuple(ports), tuple(reasons))
+
+
+def _pool(pool: Pool) -> ReportedPool:
+    healthy = sum(share.healthy for share in pool.shares)
+    return ReportedPool(
+        pool.spec.resource, pool.spec.mode.value, len(pool.shares), healthy, len(pool.cards)
+    )

@@ -1,0 +1,167 @@
+"""What is wrong with single nodes: their agents, their reports, what their Events say.
+
+A part of rules/reports/cluster, which puts the rest beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kube_rdma.model.cluster_health import (
+    ClusterEvent,
+    ClusterFacts,
+    Problem,
+    ProgramPod,
+    ProgramRole,
+)
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.node_report import NodeReport
+from kube_rdma.rules.phrases import listed
+
+# Reasons of Events about a node that stand until the other one comes, what they are called here
+# and what to do. A reason without another one is over when its Event is.
+_STANDING = {
+    "NetworkConfigurationRefused": (
+        "NetworkConfiguration",
+        "CniFilesRefused",
+        "Do what it says of the file, or of the agent's mounts; the agent looks again by itself",
+    ),
+    "AddressTrouble": (
+        "AddressTroubleOver",
+        "AddressTrouble",
+        "Do what it says; kube-rdma ip check has more",
+    ),
+    "JournalTrouble": (
+        "",
+        "JournalTrouble",
+        "Run the version of kube-rdma again that wrote the file, or drain the node and remove it",
+    ),
+}
+
+
+def node_problems(facts: ClusterFacts) -> Iterator[Problem]:
+    """What is wrong with each node, in the order of their names."""
+    pods, reports = facts.agents, facts.reports or {}
+    nodes = {node.name: node for node in facts.nodes or ()}
+    for name in sorted({*nodes, *pods, *reports}):
+        yield from _agent(name, facts, pods.get(name, ()))
+        yield from _report(name, reports.get(name))
+        if name in nodes and name in reports and pods.get(name):
+            yield from _shares(nodes[name], reports[name])
+    yield from _versions(reports)
+    yield from _standing(facts.events or ())
+
+
+def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iterator[Problem]:
+    about = f"node/{name}"
+    for pod in pods:
+        if not pod.ready:
+            why = f": {pod.why}" if pod.why else ""
+            logs = f"kubectl -n {pod.namespace} logs {pod.name}"
+            yield Problem(
+                "AgentNotReady",
+                about,
+                f"The agent {pod.namespace}/{pod.name} is not ready{why}",
+                f"See {logs}, and kubectl -n {pod.namespace} describe pod {pod.name}",
+            )
+    reported = name in (facts.reports or {})
+    installed = any(w.role is ProgramRole.AGENT for w in facts.workloads or ())
+    if pods or facts.pods is None or not installed:
+        expected = any(w.reports for w in facts.workloads or ())
+        if pods and expected and facts.reports is not None and not reported:
+            yield from _no_report(name, facts, pods)
+        return
+    if reported:
+        yield Problem(
+            "AgentMissing",
+            about,
+            "The node has a report and no agent, so the report is old and no pod gets a card",
+            "Let the DaemonSet of the agent select the node, or delete the report: "
+            f"kubectl delete nodereport {name}",
+        )
+
+
+def _no_report(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iterator[Problem]:
+    """An agent that should report and does not; one that is not ready is told already."""
+    reporting = {w.title for w in facts.workloads or () if w.reports}
+    for pod in pods:
+        if pod.ready and pod.workload in reporting:
+            yield Problem(
+                "ReportMissing",
+                f"node/{name}",
+                f"The agent {pod.namespace}/{pod.name} runs and writes no report",
+                f"See kubectl -n {pod.namespace} logs {pod.name}: "
+                "it says which right its role lacks",
+            )
+
+
+def _report(name: str, report: NodeReport | None) -> Iterator[Problem]:
+    if report is None:
+        return
+    about = f"node/{name}"
+    for refusal in report.refusals:
+        remedy = "Correct the document; the pools of before are served until then"
+        yield Problem("ConfigurationRefused", about, refusal, remedy)
+    for trouble in report.troubles:
+        remedy = "Change the selectors of the pools"
+        yield Problem("ConfigurationConflict", about, trouble, remedy)
+    ill, pooled = report.ill, report.pooled
+    if ill:
+        cards = listed([f"{card.name}: {'; '.join(card.reasons)}" for card in ill])
+        usable = f"{len(pooled) - len(ill)} of {len(pooled)} cards can be used"
+        yield Problem(
+            "CardsUnhealthy",
+            about,
+            f"{usable}. {cards}",
+            "Do what the reason says, or leave the card out of its pool by a selector",
+        )
+    for pending in report.pending:
+        remedy = "End the pods that it names, or wait for them"
+        yield Problem("ModeChangePending", about, pending.sentence, remedy, is_advice=True)
+
+
+def _shares(node: NodeState, report: NodeReport) -> Iterator[Problem]:
+    """Where the kubelet counts other healthy shares than the agent."""
+    allocatable = dict(node.allocatable)
+    for pool in report.pools:
+        offered = allocatable.get(pool.resource, 0)
+        if offered != pool.healthy:
+            yield Problem(
+                "SharesDiffer",
+                f"node/{node.name}",
+                f"The kubelet offers {offered} shares of {pool.resource}, the agent {pool.healthy}",
+                "Wait a minute; if it stays so, see the kubelet's log for the resource's name",
+            )
+
+
+def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Problem]:
+    """Nodes whose agent is of another version than that of most."""
+    versions: dict[str, list[str]] = {}
+    for name, report in sorted(reports.items()):
+        versions.setdefault(report.version, []).append(name)
+    most = max(versions, key=lambda version: len(versions[version]), default="")
+    for version, names in versions.items():
+        if version != most:
+            yield Problem(
+                "AgentVersionsDiffer",
+                f"node/{names[0]}" if len(names) == 1 else "",
+                f"Agents of version {version} run on {listed(names)}, others are of {most}",
+                "Let the DaemonSet's update end: kubectl rollout status",
+                is_advice=True,
+            )
+
+
+def _standing(events: tuple[ClusterEvent, ...]) -> Iterator[Problem]:
+    """Troubles that agents told of, as far as they stand."""
+    last: dict[tuple[str, str], ClusterEvent] = {}
+    for event in events:
+        key = (event.name, event.reason)
+        if event.kind == "Node" and (key not in last or last[key].last <= event.last):
+            last[key] = event
+    for (name, reason), event in sorted(last.items()):
+        if reason not in _STANDING:
+            continue
+        other, code, remedy = _STANDING[reason]
+        over = last.get((name, other))
+        if over is None or over.last < event.last:
+            yield Problem(code, f"node/{name}", event.note, remedy)

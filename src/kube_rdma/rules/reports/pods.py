@@ -1,0 +1,71 @@
+"""Why pods wait: for shares that no node has left, or for networks that cannot be made.
+
+A part of rules/reports/cluster. Events outlive pods and their troubles by up to an hour, so only
+those of pods that wait now count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from kube_rdma.model.cluster_health import ClusterEvent, ClusterFacts, Problem, WaitingPod
+
+_OURS = ("kube-rdma", "rdma")  # words of an error of a sandbox that tell whose it is
+
+
+def resources(facts: ClusterFacts) -> frozenset[str]:
+    """The resources of all pools."""
+    reports = (facts.reports or {}).values()
+    return frozenset(pool.resource for report in reports for pool in report.pools)
+
+
+def pod_problems(facts: ClusterFacts) -> Iterator[Problem]:
+    """Each pod that waits for something of kube-rdma's, with the last word about it."""
+    words = _last_words(facts.events or ())
+    ours = resources(facts)
+    for pod in facts.waiting or ():
+        yield from _shares(pod, words, ours)
+        yield from _networks(pod, words)
+
+
+def _last_words(events: Collection[ClusterEvent]) -> Mapping[tuple[str, str, str], str]:
+    """The last note about each pod, by namespace, name and reason."""
+    notes: dict[tuple[str, str, str], str] = {}
+    for event in sorted(events, key=lambda each: each.last):
+        if event.kind == "Pod":
+            notes[event.namespace, event.name, event.reason] = event.note
+    return notes
+
+
+def _shares(
+    pod: WaitingPod, words: Mapping[tuple[str, str, str], str], ours: Collection[str]
+) -> Iterator[Problem]:
+    """A pod that no node has the shares for."""
+    note = words.get((pod.namespace, pod.name, "FailedScheduling"), "")
+    short = [name for name in pod.resources if f"Insufficient {name}" in note]
+    if pod.node or not short:
+        return
+    name = short[0]
+    if name in ours:
+        remedy = "End pods that hold shares, add nodes or cards, or raise the pool's shares"
+        sentence = f"It waits for shares of {name}: {note}"
+    else:
+        sentence = f"It waits for {name}, which no node reports: {note}"
+        remedy = "Compare the name with the pools of kubectl get nodereports"
+    yield Problem("PodWaitsForShares", f"pod/{pod.title}", sentence, remedy)
+
+
+def _networks(pod: WaitingPod, words: Mapping[tuple[str, str, str], str]) -> Iterator[Problem]:
+    """A pod whose sandbox fails for its networks."""
+    note = words.get((pod.namespace, pod.name, "NetworksRefused"), "")
+    if not note:
+        sandbox = words.get((pod.namespace, pod.name, "FailedCreatePodSandBox"), "")
+        note = sandbox if pod.networks and any(word in sandbox for word in _OURS) else ""
+    if note:
+        yield Problem(
+            "PodWaitsForNetworks",
+            f"pod/{pod.title}",
+            f"Its networks cannot be made: {note}",
+            f"Do what the sentence says; kubectl -n {pod.namespace} describe pod {pod.name} "
+            "has the rest",
+        )

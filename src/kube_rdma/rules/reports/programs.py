@@ -1,0 +1,38 @@
+"""Recognizes kube-rdma's programs by what their containers run: DaemonSets have the seeds' names.
+
+adapters/cluster/status_objects asks of each container template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from kube_rdma.model.cluster_health import ProgramRole, ProgramTemplate
+
+_COMMAND = "kube-rdma"
+_MARK = "rdma"  # an image that was pushed under another name still has it in its arguments' company
+
+
+def program_role(template: ProgramTemplate) -> ProgramRole | None:
+    """Which program a container is, None when it is another's.
+
+    Without words the image's own are run, which is the agent: so seeds S2 and S3 start it.
+    """
+    words = template.words
+    if words and words[0].rpartition("/")[2] == _COMMAND:
+        words = words[1:]
+        if not words:
+            return None
+    elif not words and _COMMAND in template.image:
+        return ProgramRole.AGENT
+    elif _MARK not in template.image + template.workload:
+        return None
+    return next((role for role in ProgramRole if words[:1] == (role.value,)), None)
+
+
+def says(words: Sequence[str], option: str, value: str = "") -> bool:
+    """Whether the words of a command have an option, with this value if one is asked for."""
+    if not value:
+        return option in words
+    return f"{option}={value}" in words or (option, value) in pairwise(words)

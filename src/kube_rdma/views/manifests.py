@@ -1,0 +1,29 @@
+"""Objects as the YAML that people read and kubectl applies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+_WIDTH = 100
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a text of several lines as a block, so that a configuration stays readable."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def manifests(objects: Iterable[dict[str, Any]]) -> str:
+    """All objects as one text, each behind a line of dashes but the first."""
+    plain = json.loads(json.dumps(list(objects)))  # nothing twice: YAML would refer to it
+    return yaml.dump_all(plain, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=True)

@@ -1,0 +1,28 @@
+"""The real Helm, built from its Go modules beside the lab's tests."""
+
+import contextlib
+import subprocess
+from pathlib import Path
+
+from kube_rdma_lab.build import go
+from kube_rdma_lab.build.parts import open_store
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts/kube-rdma"
+MODULES = ROOT / "tests/lab"
+NEWEST, OLDER = "helm", "helm-3"  # folders of MODULES
+
+
+@contextlib.contextmanager
+def built(*names):
+    """The programs by the name of their folder; safe from pruning meanwhile."""
+    with open_store() as store:
+        yield {name: go.build_module(store, name, MODULES) / "helm" for name in names}
+
+
+def run(program, home, *arguments, kubeconfig=None):
+    """The outcome of a call that sees nothing of the user's settings."""
+    environment = {"HOME": str(home)} | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})
+    return subprocess.run(
+        [program, *arguments], capture_output=True, text=True, check=False, env=environment
+    )

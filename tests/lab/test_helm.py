@@ -1,0 +1,146 @@
+"""The chart in the hands of the real Helm, 4 and 3: it prints what `kube-rdma render` prints.
+
+Both are built from their Go modules (helm/, helm-3/) as the lab builds Kubernetes. Nothing here
+needs a cluster; test_install.py has one.
+"""
+
+import functools
+import json
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kube_rdma.api import document
+from kube_rdma.programs.installation import objects
+from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
+from tests.kit import helm as kit
+from tests.kit.helm import CHART
+
+RELEASE = ("rdma", str(CHART), "--kube-version", "1.36.0")
+POLICY, HOOK = "helm.sh/resource-policy", "helm.sh/hook"
+
+switches = st.booleans()
+resources = st.fixed_dictionaries({"limits": st.fixed_dictionaries({"memory": st.just("1Gi")})})
+texts = st.dictionaries(st.sampled_from(["a", "b/c"]), st.sampled_from(["true", "off", "1"]))
+
+
+def some(**fields):
+    """An object with any of these fields."""
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+values = some(
+    distribution=st.sampled_from(list(DISTRIBUTIONS)),
+    image=some(
+        repository=st.just("registry.example.com:5000/a/b"),
+        tag=st.sampled_from(["0.1.0", "1"]),
+        digest=st.just(f"sha256:{'0' * 64}"),
+        pullPolicy=st.sampled_from(["Always", "Never"]),
+        pullSecrets=st.lists(st.just({"name": "secret"}), max_size=1),
+    ),
+    namespace=some(name=st.just("elsewhere"), create=switches),
+    agent=some(
+        enabled=switches,
+        config=st.just('{\n  "mode": "hca"\n}\n'),
+        nodeSelector=texts,
+        tolerations=st.lists(st.just({"operator": "Exists", "effect": "NoSchedule"}), max_size=2),
+        resources=resources,
+        otherPlugins=switches,
+        deviceInfo=switches,
+        virtualFunctions=switches,
+        startupTaint=switches,
+    ),
+    controller=some(enabled=switches, replicas=st.integers(1, 3), resources=resources),
+    pools=st.lists(
+        st.sampled_from(["a", "b"]).map(
+            lambda name: {"name": name, "spec": {"ranges": [{"subnet": "10.0.0.0/24", "rail": 0}]}}
+        ),
+        max_size=2,
+        unique_by=lambda pool: pool["name"],
+    ),
+    crds=some(install=switches, networkAttachmentDefinitions=switches),
+    admission=some(install=switches),
+    host=some(runtime=st.just("/run/crio"), kubelet=st.just("/var/lib/k0s/kubelet")),
+)
+
+
+@pytest.fixture(scope="module")
+def helms():
+    with kit.built(kit.NEWEST, kit.OLDER) as programs:
+        yield programs
+
+
+@pytest.fixture(params=[kit.NEWEST, kit.OLDER])
+def helm(request, helms, tmp_path_factory):
+    """A function that calls one of them; it has no cluster."""
+    home = tmp_path_factory.getbasetemp()
+    return functools.partial(kit.run, helms[request.param], home)
+
+
+def key(made):
+    return made["kind"], made["metadata"].get("namespace", ""), made["metadata"]["name"]
+
+
+def templated(helm, preset, given, tmp_path):
+    """What Helm prints, without the notes that are for Helm alone."""
+    path = tmp_path / "values.json"
+    path.write_text(json.dumps({"preset": preset, **given}))
+    outcome = helm("template", *RELEASE, "--values", str(path))
+    assert outcome.returncode == 0, outcome.stderr
+    listed = []
+    for made in filter(None, yaml.safe_load_all(outcome.stdout)):
+        notes = made["metadata"].pop("annotations", {})
+        kept = made["kind"] == "CustomResourceDefinition"
+        assert notes.get(POLICY) == ("keep" if kept else None)
+        assert (notes.get(HOOK) == "post-install") is (made["kind"] == "IPPool")
+        if notes.get(HOOK) != "pre-delete":  # the uninstall's own
+            listed.append(made)
+    return sorted(listed, key=key)
+
+
+def rendered(preset, given):
+    layer = document.read(json.dumps(given).encode(), "values")
+    return sorted(objects([layer], preset), key=key)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_helm_prints_what_render_prints(helm, preset, tmp_path):
+    printed = templated(helm, preset, {}, tmp_path)
+    assert printed == rendered(preset, {})
+    assert helm("lint", str(CHART), "--strict", "--set", f"preset={preset}").returncode == 0
+
+
+@settings(
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.sampled_from(list(PRESETS)), values)
+def test_helm_and_render_agree_on_any_values(helm, tmp_path, preset, given_values):
+    assert templated(helm, preset, given_values, tmp_path) == rendered(preset, given_values)
+
+
+@pytest.mark.parametrize(
+    ("given_values", "words"),
+    [
+        ("image.tag=0.1.0", "preset"),
+        ("preset=acs", "preset"),
+        ("preset=ack,agent.confg=x", "confg"),
+        ("preset=ack,agent.enabled=maybe", "want boolean"),
+        ("preset=vke,pools[0].name=A", "does not match pattern"),
+        ("preset=ack,agent.tolerations=null", "tolerations"),
+    ],
+)
+def test_helm_refuses_what_render_refuses(helm, given_values, words):
+    outcome = helm("template", *RELEASE, "--set", given_values)
+    assert outcome.returncode
+    assert words in outcome.stderr
+
+
+def test_helm_s_record_does_not_lie_in_a_namespace_that_goes_with_it(helm):
+    options = ("--set", "preset=vke", "--namespace", "kube-rdma-vke")
+    outcome = helm("template", *RELEASE, *options)
+    assert outcome.returncode
+    assert "cannot hold Helm's record" in outcome.stderr
+    assert helm("template", *RELEASE, *options, "--set", "namespace.create=false").returncode == 0

@@ -1,0 +1,190 @@
+"""A release of the chart on a cluster: installed, upgraded, rolled back and taken away by Helm 4.
+
+Native nodes: their recorded cards are offered, which is what an installation is for.
+"""
+
+import json
+
+import pytest
+
+from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab.demo import scc
+from tests.kit import helm as kit
+from tests.kit.pods import sleeping_pod
+
+RELEASE, RECORDS = "rdma", "kube-system"
+NAMESPACE, DAEMON_SET = "mlnx-network-operator", "rdma-shared-dp-ds"
+RESOURCE = "rdma/hca_shared_devices_a"
+POOL = "installed"
+POD = "holder"
+NETWORKS = "kube-rdma.io/network-status"
+CARD = "mlx5_0"  # of the recorded nodes
+NODES = ("node-1", "node-2")
+OURS = "kube-rdma"
+FOLDERS = "find /etc/cni/net.d /opt/cni/bin -type f | sort"
+UNINSTALL = ("kube-rdma", "network", "uninstall", "--host", "/host")
+
+
+@pytest.fixture(scope="module")
+def lab(native):
+    """As if nobody had defined pools of addresses yet; other files want them defined."""
+    definitions = f"{kit.ROOT}/config/crds"
+    cluster.label_cards(native)
+    scc.install_kinds(native)
+    cluster.kubectl(native, "delete", "-f", definitions)
+    yield native
+    cluster.kubectl(native, "delete", "ippool", POOL, "--ignore-not-found")
+    cluster.kubectl(native, "apply", "-f", definitions)
+    cluster.kubectl(native, "label", "node", "--all", f"{cluster.CARDS_LABEL}-")
+
+
+@pytest.fixture(scope="module")
+def helm(lab, tmp_path_factory):
+    """A function that calls Helm 4 and returns what it did; most calls have to succeed."""
+    home = tmp_path_factory.mktemp("helm")
+    with kit.built(kit.NEWEST) as programs:
+
+        def call(*arguments, fails=False):
+            outcome = kit.run(
+                programs[kit.NEWEST], home, "-n", RECORDS, *arguments, kubeconfig=lab.kubeconfig
+            )
+            assert bool(outcome.returncode) is fails, outcome.stderr
+            return outcome.stdout + outcome.stderr
+
+        yield call
+        call("uninstall", RELEASE, "--ignore-not-found", "--wait")
+
+
+@pytest.fixture(scope="module")
+def values(lab, tmp_path_factory):
+    """The document's configuration for the interface of a recorded card, and a pool."""
+    interface = cluster.shell(
+        lab, "node-1", "ls", f"/sys/class/infiniband/{CARD}/device/net"
+    ).strip()
+    entry = {"resourceName": "hca_shared_devices_a", "rdmaHcaMax": 1000, "devices": [interface]}
+    pool = {"name": POOL, "spec": {"ranges": [{"subnet": "192.168.140.0/24"}]}}
+    path = tmp_path_factory.mktemp("values") / "values.json"
+    given = {
+        "preset": "nvidia",
+        "agent": {"config": json.dumps({"configList": [entry]})},
+        "pools": [pool],
+    }
+    path.write_text(json.dumps(given))
+    return path
+
+
+def folders(lab):
+    """The files of CNI on both nodes, without what other tests' agents may have left."""
+    return {
+        node: [path for path in cluster.shell(lab, node, FOLDERS).split() if OURS not in path]
+        for node in NODES
+    }
+
+
+def holder(lab):
+    """What a restart or a new pod would change."""
+    document = cluster.get(lab, f"pod/{POD}")
+    (status,) = document["status"]["containerStatuses"]
+    return document["metadata"]["uid"], status["containerID"], status["restartCount"]
+
+
+def agents(lab):
+    """The uids of the agents' pods."""
+    listed = cluster.get(lab, "-n", NAMESPACE, "pods", "-l", f"name={DAEMON_SET}")["items"]
+    return {each["metadata"]["uid"] for each in listed}
+
+
+def memory(lab):
+    """The limit of the agents that the cluster wants."""
+    document = cluster.get(lab, "-n", NAMESPACE, f"daemonset/{DAEMON_SET}")
+    (container,) = document["spec"]["template"]["spec"]["containers"]
+    return container["resources"]["limits"]["memory"]
+
+
+def kinds(lab):
+    """Every object that bears this release's name, by kubectl's names."""
+    words = "namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies"
+    listed = cluster.get(lab, words)["items"]
+    note = "meta.helm.sh/release-name"
+    return {
+        (each["kind"], each["metadata"]["name"])
+        for each in listed
+        if each["metadata"].get("annotations", {}).get(note) == RELEASE
+    }
+
+
+def test_a_release_lives_and_goes(lab, helm, values):
+    """From the first node with shares to a cluster that has nothing of it but definitions."""
+    before = folders(lab)
+    helm("install", RELEASE, str(kit.CHART), "--values", str(values))
+    cluster.rollout(lab, DAEMON_SET, NAMESPACE)
+    cluster.wait_for_resource(lab, RESOURCE, "1k")
+    cluster.wait(
+        lab, "-n", NAMESPACE, "deployment/kube-rdma-controller", "--for=condition=Available"
+    )
+    cluster.wait(lab, f"ippool/{POOL}", "--for=condition=Ready")
+    pool = cluster.get(lab, f"ippool/{POOL}")["metadata"]["uid"]
+    assert len(kinds(lab)) == 6
+
+    cluster.apply(lab, sleeping_pod(POD, limits={RESOURCE: 1}))
+    cluster.ready(lab, POD)
+    running, first = holder(lab), agents(lab)
+
+    other = ("install", "other", str(kit.CHART), "--set", "preset=vke")
+    assert "cannot be imported into the current release" in helm(*other, fails=True)
+
+    limit = "agent.resources.limits.memory=300Mi"
+    helm("upgrade", RELEASE, str(kit.CHART), "--values", str(values), "--set", limit)
+    cluster.rollout(lab, DAEMON_SET, NAMESPACE)
+    assert memory(lab) == "300Mi"
+    waiting.until(lab, "new agents alone", lambda: not first & agents(lab))
+    second = agents(lab)
+
+    helm("rollback", RELEASE, "1")
+    cluster.rollout(lab, DAEMON_SET, NAMESPACE)
+    assert memory(lab) == "256Mi"
+    waiting.until(lab, "older agents alone", lambda: not second & agents(lab))
+    assert holder(lab) == running
+    assert cluster.get(lab, f"ippool/{POOL}")["metadata"]["uid"] == pool
+    cluster.wait_for_resource(lab, RESOURCE, "1k")
+
+    cluster.kubectl(lab, "annotate", "pod", POD, f"{NETWORKS}=[]")  # as if it had some
+    assert f"default/{POD}" in helm("uninstall", RELEASE, fails=True)
+    assert agents(lab)
+    cluster.kubectl(lab, "delete", "pod", POD, "--grace-period=1")
+    taken_away(lab, helm)
+    assert folders(lab) == before
+    for node in NODES:
+        assert OURS not in cluster.shell(lab, node, f"{FOLDERS} | xargs grep -l {OURS} || true")
+        assert OURS not in cluster.shell(lab, node, FOLDERS)
+
+
+def taken_away(lab, helm):
+    """As docs/install.md has it: the release, then what agents left on the nodes."""
+    kept = helm("uninstall", RELEASE, "--wait")
+    assert "ippools.kube-rdma.io" in kept
+    assert not kinds(lab)
+    cluster.get(lab, "crd/ippools.kube-rdma.io")
+    for node in NODES:
+        conditions = cluster.get(lab, f"node/{node}")["status"]["conditions"]
+        assert "kube-rdma.io/CardsHealthy" not in {each["type"] for each in conditions}
+        cluster.kubectl(
+            lab, "debug", f"node/{node}", "--image=kube-rdma.io/kube-rdma:dev",
+            "--profile=sysadmin", "--attach", "--", *UNINSTALL,
+        )  # fmt: skip
+    debuggers = [
+        name
+        for name in cluster.kubectl(lab, "get", "pods", "-o", "name").split()
+        if "node-debugger" in name
+    ]
+    cluster.kubectl(lab, "delete", *debuggers)
+    waiting.until(lab, "no shares", lambda: not shares(lab))
+
+
+def shares(lab):
+    """The nodes that still offer the resource."""
+    return [
+        each["metadata"]["name"]
+        for each in cluster.get(lab, "nodes")["items"]
+        if each["status"]["allocatable"].get(RESOURCE, "0") != "0"
+    ]

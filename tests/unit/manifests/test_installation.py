@@ -1,0 +1,159 @@
+"""One description of an installation: examples, config and the chart are what it says."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kube_rdma.api.installation import schema
+from kube_rdma.programs.cli.render import PARTS
+from kube_rdma.programs.installation import blueprints, chart_files, objects
+from kube_rdma.rules.install.fill import filled
+from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged
+
+from .test_manifests import QUOTA, patched
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts/kube-rdma"
+EXAMPLES = {
+    "ack": ("s0-ack/config.yaml", "s0-ack/daemonset.yaml"),
+    "vke": ("s1-vke/daemonset.yaml", "s1-vke/controller.yaml"),
+    "scc": ("s2-scc/config.yaml", "s2-scc/daemonset-preset.yaml"),
+    "nvidia": ("s3-network/agent.yaml", "s3-network/controller.yaml"),
+    "nvidia-operator": ("s3-network/operator.yaml",),
+    "ib": ("s4-infiniband/agent.yaml", "s4-infiniband/controller.yaml"),
+}
+# Which an example's README has people apply from config.
+BESIDE = {"CustomResourceDefinition"}
+OPTIONAL = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+
+def named(listed):
+    """Objects by kind, namespace and name; none is there twice."""
+    listed = list(listed)
+    by_name = {
+        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each
+        for each in listed
+    }
+    assert len(by_name) == len(listed)
+    return by_name
+
+
+def documents(*paths):
+    return [each for path in paths for each in yaml.safe_load_all(path.read_text())]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_example_is_what_its_preset_prints(preset):
+    printed = named(objects((), preset))
+    example = named(documents(*(ROOT / "examples" / name for name in EXAMPLES[preset])))
+    assert example.items() <= printed.items()
+    further = {kind for kind, _, _ in printed.keys() - example.keys()}
+    assert further <= BESIDE | OPTIONAL
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_is_applied_from_config_is_what_a_preset_prints(preset):
+    folders = ("crds", "admission", "operator", "foreign")
+    files = named(
+        documents(*(path for each in folders for path in (ROOT / "config" / each).iterdir()))
+    )
+    printed = named(objects((), preset))
+    beside = {name: each for name, each in printed.items() if name[0] in BESIDE | OPTIONAL}
+    assert beside.items() <= files.items()
+
+
+def test_another_project_s_definition_is_the_file_and_only_on_demand():
+    (definition,) = documents(*(ROOT / "config/foreign").iterdir())
+    crds = {"install": False, "networkAttachmentDefinitions": True}
+    parts = blueprints()["definitions"]
+    assert list(filled(parts, merged({"preset": "vke", "crds": crds}))) == [definition]
+    assert definition not in objects((), "vke")
+
+
+@pytest.mark.parametrize("distribution", [name for name in DISTRIBUTIONS if name != "kubernetes"])
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "ib"])
+def test_a_distribution_is_its_patch(preset, distribution):
+    """That of config/distributions, which one applies to an example by hand."""
+    values = merged({"preset": preset, "distribution": distribution})
+    made = [each for part in blueprints().values() for each in filled(part, values)]
+    (daemon_set,) = [each for each in made if each["kind"] == "DaemonSet"]
+    spec = daemon_set["spec"]["template"]["spec"]
+    mounts = {(each["name"], each["mountPath"]) for each in spec["containers"][0]["volumeMounts"]}
+    paths = {
+        each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each
+    }
+    assert (mounts, paths) == patched(EXAMPLES[preset][0], distribution)
+
+
+def test_gke_gets_its_quota_where_the_namespace_is_ours():
+    (file,) = documents(ROOT / "config/distributions" / QUOTA)
+    for preset in PRESETS:
+        values = merged({"preset": preset, "distribution": "gke"})
+        quotas = [
+            each
+            for each in filled(blueprints()["namespace"], values)
+            if "hard" in each.get("spec", {})
+        ]
+        assert [each["spec"] for each in quotas] == [file["spec"]] * values["namespace"]["create"]
+
+
+@pytest.mark.parametrize("preset", ["ack", "scc", "vke", "nvidia", "ib"])
+def test_openshift_allows_what_it_would_forbid(preset):
+    """A binding for the very account that the agents have."""
+    values = merged({"preset": preset, "distribution": "openshift"})
+    made = [each for part in blueprints().values() for each in filled(part, values)]
+    (agent,) = [each for each in made if each["kind"] == "DaemonSet"]
+    account = agent["spec"]["template"]["spec"]["serviceAccountName"]
+    (binding,) = [
+        each
+        for each in made
+        if each.get("roleRef", {}).get("name") == "system:openshift:scc:privileged"
+    ]
+    (subject,) = binding["subjects"]
+    place = {"name": account, "namespace": agent["metadata"]["namespace"]}
+    assert subject == {"kind": "ServiceAccount", **place}
+    assert [each["metadata"] for each in made if each["kind"] == "ServiceAccount"].count(place) == 1
+
+
+def test_the_chart_is_what_tools_chart_writes():
+    files = chart_files()
+    assert {name: (CHART / name).read_text() for name in files} == files
+    by_hand = {"Chart.yaml", "values.yaml", "templates/NOTES.txt", "templates/checks.yaml"}
+    present = {str(path.relative_to(CHART)) for path in CHART.rglob("*") if path.is_file()}
+    assert present == files.keys() | by_hand
+
+
+def test_every_part_can_be_asked_for():
+    printed = [
+        name for name, listed in blueprints().items() if not all(each.for_helm for each in listed)
+    ]
+    assert tuple(printed) == PARTS
+
+
+def fields(node, parts):
+    """Every field of a schema of ours, as a.b; what Kubernetes or docs/ip.md has stops there."""
+    node = parts[node["$ref"].rpartition("/")[2]] if "$ref" in node else node
+    for name, inner in node.get("properties", {}).items():
+        yield name
+        if name not in ("pools", "global"):
+            yield from (f"{name}.{below}" for below in fields(inner, parts))
+
+
+def test_values_yaml_tells_every_value():
+    """Each is there as a comment, and as comments they set nothing."""
+    text = (CHART / "values.yaml").read_text()
+    assert yaml.safe_load(text) is None
+    lines = [line for line in text.splitlines() if not line.startswith("##")]
+    values = yaml.safe_load("\n".join(line.removeprefix("# ") for line in lines))
+    made = json.loads(schema())
+    expected = set(fields(made, made["$defs"])) - {"global"}
+    assert expected - {"image.pullSecrets.name"} <= set(paths(values))
+
+
+def paths(values, path=""):
+    for name, value in values.items():
+        yield f"{path}{name}"
+        if isinstance(value, dict):
+            yield from paths(value, f"{path}{name}.")

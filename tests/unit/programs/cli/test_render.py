@@ -1,0 +1,89 @@
+"""`kube-rdma render` from the outside: what it prints, and how it refuses."""
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from kube_rdma.model.errors import Refused
+from kube_rdma.programs.cli.render import render
+from kube_rdma.rules.install.presets import PRESETS
+
+
+def run(*arguments):
+    return CliRunner().invoke(render, arguments, catch_exceptions=True)
+
+
+def printed(*arguments):
+    outcome = run(*arguments)
+    assert outcome.exit_code == 0, outcome.output
+    return list(yaml.safe_load_all(outcome.output))
+
+
+def refusal(*arguments):
+    outcome = run(*arguments)
+    assert isinstance(outcome.exception, Refused)
+    return str(outcome.exception)
+
+
+def workload(objects):
+    (made,) = [each for each in objects if each["kind"] == "DaemonSet"]
+    return made["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_all_that_is_needed(preset):
+    objects = printed("--preset", preset)
+    assert all(each["apiVersion"] and each["metadata"]["name"] for each in objects)
+
+
+def test_later_values_win(tmp_path):
+    """Files in their order, then single values, whatever preset a file names."""
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text("preset: ib\nimage: {repository: registry.example.com/a/b, tag: one}\n")
+    second.write_text("image: {tag: two}\n")
+    options = ("--values", str(first), "--values", str(second))
+    spec = workload(printed(*options))
+    assert spec["containers"][0]["image"] == "registry.example.com/a/b:two"
+    spec = workload(printed(*options, "--preset", "vke", "--set", "image.tag=three"))
+    assert spec["containers"][0]["image"] == "registry.example.com/a/b:three"
+
+
+def test_a_part_is_printed_alone():
+    objects = printed("--preset", "vke", "--part", "definitions")
+    assert {each["kind"] for each in objects} == {"CustomResourceDefinition"}
+
+
+def test_a_fault_of_a_file_has_its_line(tmp_path):
+    path = tmp_path / "values.yaml"
+    path.write_text("agent:\n  confg: ''\nimage: {tag: 3}\n")
+    text = refusal("--preset", "ack", "--values", str(path))
+    assert f"{path}:2:3: agent.confg" in text
+    assert f"{path}:3:14: image.tag" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "no preset is named"),
+        (("--preset", "acs"), 'Did you mean "ack"'),
+        (("--preset", "ack", "--set", "image"), "sets no value"),
+        (("--preset", "ack", "--set", "image.=1"), "sets no value"),
+        (("--preset", "ack", "--set", "image.tag=1"), "Put it in quotes"),
+        (("--preset", "ack", "--set", "host.runtime=run"), "not a folder of the host"),
+        (("--preset", "ack", "--set", "controller.replicas=0"), "too small"),
+        (("--preset", "ack", "--values", "/nowhere.yaml"), "there is no such file"),
+        (
+            ("--preset", "vke", "--set", 'pools=[{"name": "a", "spec": {"ranges": []}}]'),
+            "the list is empty",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(arguments, words):
+    assert words in refusal(*arguments)
+
+
+def test_the_agent_s_configuration_is_checked(tmp_path):
+    """Helm cannot do that; who renders learns it before a node does."""
+    path = tmp_path / "values.yaml"
+    path.write_text('agent:\n  config: |\n    {"mode": "hcb"}\n')
+    assert "agent.config:1:10: mode" in refusal("--preset", "ack", "--values", str(path))

@@ -1,0 +1,296 @@
+"""`kube-rdma status` from the outside, against an API server in memory."""
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from click.testing import CliRunner
+
+from kube_rdma.adapters.cluster import status_objects as objects
+from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
+from kube_rdma.adapters.cluster.nodes import NODE
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.adapters.cluster.policy_objects import NIC_CLUSTER_POLICY
+from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
+from kube_rdma.api.node_report import encode, report_status
+from kube_rdma.model.card import CardId
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.node_report import NodeReport, ReportedCard, ReportedPool
+from kube_rdma.programs.cli.status import status
+from kube_rdma_testing.cluster.server import FakeServer
+
+KINDS = (
+    *(objects.DAEMON_SETS, objects.DEPLOYMENTS, objects.EVENT, objects.BINDING),
+    *(NODE_REPORT, IP_POOL, NIC_CLUSTER_POLICY),
+)
+NOW = "2026-01-01T00:00:00Z"
+HCA = "rdma/hca"
+IMAGE = "kube-rdma.io/kube-rdma:dev"
+AGENT = ["agent", "--role=plugin", "--role=node"]
+
+
+def meta(name, namespace="", **more):
+    return {"name": name, **({"namespace": namespace} if namespace else {}), **more}
+
+
+def container(*args, **more):
+    return {"containers": [{"image": IMAGE, "args": list(args), **more}]}
+
+
+class World:
+    """Two nodes with healthy agents, a controller, a pool, a policy, and the command."""
+
+    def __init__(self):
+        self.server = FakeServer(KINDS)
+        counts = {"desiredNumberScheduled": 2, "numberReady": 2, "updatedNumberScheduled": 2}
+        self.workload(objects.DAEMON_SETS, "agent", AGENT, counts)
+        counts = {"readyReplicas": 1, "updatedReplicas": 1}
+        self.workload(objects.DEPLOYMENTS, "controller", ["controller"], counts)
+        self.program_pod("controller-0", "controller", "node-1")
+        for number in (1, 2):
+            self.node(f"node-{number}")
+            self.program_pod(f"agent-{number}", "agent", f"node-{number}")
+            self.report(f"node-{number}")
+        self.pool()
+        self.policy("ready", "")
+        self.server.put(objects.BINDING, {"metadata": meta(objects.GUARD)})
+
+    def workload(self, kind, name, args, counts):
+        labels = {"name": name}
+        spec = {"template": {"spec": container(*args)}, "selector": {"matchLabels": labels}}
+        self.server.put(kind, {"metadata": meta(name, "kr"), "spec": spec, "status": counts})
+
+    def node(self, name, shares="1k"):
+        document = {"metadata": meta(name), "spec": {}, "status": {"allocatable": {HCA: shares}}}
+        self.server.put(NODE, document)
+
+    def program_pod(self, name, workload, node, **state):
+        states = [{"ready": not state, "restartCount": 3, "state": state}]
+        document = {
+            "metadata": meta(name, "kr", labels={"name": workload}),
+            "spec": {"nodeName": node},
+            "status": {"phase": "Running", "containerStatuses": states},
+        }
+        self.server.put(POD, document)
+
+    def report(self, node, *reasons, healthy=1000):
+        card = ReportedCard(CardId("0000:81:00.0"), "mlx5_0", (HCA,), reasons=reasons)
+        pool = ReportedPool(HCA, "hca", 1000, healthy, 1)
+        made = report_status(None, NodeReport("0.1.0", (card,), (), (pool,)), NOW)
+        document = {"metadata": meta(node), "status": json.loads(encode(made))}
+        self.server.put(NODE_REPORT, document)
+
+    def pool(self, **more):
+        conditions = [
+            {"type": kind, "reason": "A", "lastTransitionTime": NOW, **words}
+            for kind, words in more.items()
+        ]
+        made = {"ranges": "10.0.0.0/24", "used": "32", "free": "222", "conditions": conditions}
+        spec = {"ranges": "not what it should be"}
+        self.server.put(IP_POOL, {"metadata": meta("train"), "spec": spec, "status": made})
+
+    def policy(self, state, reason):
+        document = {
+            "metadata": meta("policy", "kr"),
+            "spec": {},
+            "status": {"state": state, "reason": reason},
+        }
+        self.server.put(NIC_CLUSTER_POLICY, document)
+
+    def waiting_pod(self, name, annotations=None, **limits):
+        spec = container(resources={"limits": limits})
+        document = {
+            "metadata": meta(name, "default", annotations=annotations or {}),
+            "spec": spec,
+            "status": {"phase": "Pending"},
+        }
+        self.server.put(POD, document)
+
+    def event(self, kind, name, reason, message, **more):
+        namespace = "default" if kind == "Pod" else ""
+        about = {"kind": kind, "name": name, "namespace": namespace}
+        document = {
+            "metadata": meta(f"{name}.{reason}", "default"),
+            "involvedObject": about,
+            "reason": reason,
+            "message": message,
+            "lastTimestamp": NOW,
+            **more,
+        }
+        self.server.put(objects.EVENT, document)
+
+    def run(self, *words):
+        @asynccontextmanager
+        async def opener(_):
+            yield Cluster(self.server.line())
+
+        return CliRunner().invoke(status, [*words], obj=opener)
+
+    def codes(self):
+        """What is wrong, as a program reads it."""
+        result = self.run("-o", "json")
+        document = json.loads(result.stdout)
+        assert (result.exit_code == 1) is (document["health"] == "problems")
+        return {each["code"]: each for each in document["problems"]}
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+WELL = """\
+   PROGRAM     NAME           READY  IMAGE
+✓  agent       kr/agent       2/2    kube-rdma.io/kube-rdma:dev
+✓  controller  kr/controller  1/1    kube-rdma.io/kube-rdma:dev
+
+   NODE    AGENT  CARDS  SHARES HEALTHY      ALLOCATABLE  MODE  VERSION
+✓  node-1  ready  1/1    rdma/hca 1000/1000  1000         hca   0.1.0
+✓  node-2  ready  1/1    rdma/hca 1000/1000  1000         hca   0.1.0
+
+   POLICY     STATE
+✓  kr/policy  ready
+
+   ADDRESSES  USED  FREE  RANGES
+✓  train      32    222   10.0.0.0/24
+
+All is well.
+"""
+
+
+def test_a_healthy_cluster_is_one_page_and_exit_code_zero(world):
+    result = world.run()
+    assert (result.output, result.exit_code) == (WELL, 0)
+    assert world.codes() == {}
+
+
+def test_it_says_what_is_wrong_and_what_to_do_next(world):
+    world.report("node-1", "no port is ACTIVE: check the cable", healthy=0)
+    world.node("node-1", "0")
+    result = world.run()
+    assert result.exit_code == 1
+    assert "✗  node-1  ready  0/1" in result.output
+    problem, _, rest = result.output.partition("✗ CardsUnhealthy  node/node-1\n")[2].partition("\n")
+    assert problem == ("    0 of 1 cards can be used. mlx5_0: no port is ACTIVE: check the cable.")
+    assert rest.startswith("    → Do what the reason says")
+    assert result.output.endswith("1 problem.\n")
+
+
+def test_an_agent_that_crashes_is_named_with_its_reason(world):
+    crash = {"reason": "CrashLoopBackOff", "message": "back-off 10s"}
+    world.program_pod("agent-1", "agent", "node-1", waiting=crash)
+    assert world.codes()["AgentNotReady"]["sentence"] == (
+        "The agent kr/agent-1 is not ready: CrashLoopBackOff: back-off 10s"
+    )
+
+
+def test_a_report_without_an_agent_is_old(world):
+    world.server.remove(POD, "agent-2", "kr")
+    assert world.codes()["AgentMissing"]["about"] == "node/node-2"
+
+
+def test_where_all_agents_are_gone_their_reports_are_no_health(world):
+    """One problem for all nodes, and no node is marked as well."""
+    world.server.remove(objects.DAEMON_SETS, "agent", "kr")
+    assert set(world.codes()) == {"NoAgent"}
+    assert "✗  node-1  missing  1/1" in world.run().output
+
+
+def test_pools_and_policies_that_are_not_well_say_so(world):
+    full = {"status": "True", "message": "250 of 254 IPv4 addresses are held"}
+    world.pool(NearlyFull=full, Ready={"status": "False", "message": "it overlaps other"})
+    world.policy("error", "spec.devicePlugin.config, line 1: no")
+    codes = world.codes()
+    assert set(codes) == {"AddressPoolNearlyFull", "AddressPoolBroken", "PolicyNotReady"}
+    assert "line 1" in codes["PolicyNotReady"]["sentence"]
+
+
+def test_pods_that_wait_for_shares_or_networks_are_named(world):
+    world.waiting_pod("hungry", **{HCA: "1"})
+    short = "0/2 nodes are available: 2 Insufficient rdma/hca."
+    world.event("Pod", "hungry", "FailedScheduling", short)
+    world.waiting_pod("lonely", {"k8s.v1.cni.cncf.io/networks": "net"})
+    failed = 'plugin type="kube-rdma" failed (add): no such network'
+    world.event("Pod", "lonely", "FailedCreatePodSandBox", failed)
+    world.event("Pod", "ended", "FailedScheduling", short)
+    codes = world.codes()
+    assert {code: each["about"] for code, each in codes.items()} == {
+        "PodWaitsForShares": "pod/default/hungry",
+        "PodWaitsForNetworks": "pod/default/lonely",
+    }
+
+
+def test_what_agents_told_of_their_nodes_stands_until_it_is_over(world):
+    ours = {"reportingComponent": "kube-rdma.io/agent"}
+    refused = "10-calico.conflist: plugins: no list"
+    world.event("Node", "node-1", "NetworkConfigurationRefused", refused, **ours)
+    assert world.codes()["CniFilesRefused"]["sentence"] == refused
+    later = {"lastTimestamp": None, "series": {"lastObservedTime": "2026-01-01T00:01:00.5Z"}}
+    world.event("Node", "node-1", "NetworkConfiguration", "served", **ours, **later)
+    assert world.codes() == {}
+
+
+@pytest.mark.parametrize(
+    ("resource", "what", "code"),
+    [
+        ("events", "Events", 0),
+        ("nodereports", "NodeReport", 0),
+        ("ippools", "IPPool", 0),
+        ("nodes", "nodes", 2),
+        ("daemonsets", "DaemonSets and Deployments", 2),
+    ],
+)
+def test_a_missing_right_is_one_sentence_and_the_rest_is_shown(world, resource, what, code):
+    """With the rule to ask for; exit code 2 where too little is left to tell."""
+    world.server.forbidden.add(("list", resource))
+    result = world.run()
+    assert result.exit_code == code
+    squeezed = " ".join(result.output.split())
+    assert f"? Not read: {what}. the API server forbids to list {resource}" in squeezed
+    assert f'resources: ["{resource}"]' in squeezed
+    assert "kr/policy" in result.output
+
+
+def test_kinds_that_are_not_installed_are_no_problem(world):
+    """A cluster without policies and pools is well; without reports little is known of it."""
+    world.server = FakeServer(KINDS[:4])
+    labels = {"desiredNumberScheduled": 1, "numberReady": 1, "updatedNumberScheduled": 1}
+    world.workload(objects.DAEMON_SETS, "agent", AGENT, labels)
+    world.node("node-1")
+    world.program_pod("agent-1", "agent", "node-1")
+    codes = world.codes()
+    assert set(codes) == {"ReportsNotInstalled", "AdmissionPolicyMissing"}
+    assert all(each["advice"] for each in codes.values())
+
+
+def test_without_an_api_server_nobody_can_tell():
+    @asynccontextmanager
+    async def opener(_):
+        raise Unavailable("The API server does not answer.")
+        yield
+
+    result = CliRunner().invoke(status, obj=opener)
+    assert (result.exit_code, result.stderr) == (2, "kube-rdma: The API server does not answer.\n")
+
+
+def test_of_a_thousand_nodes_those_that_are_ill_are_shown(world):
+    """The rest are a number."""
+    for number in range(3, 100):
+        world.node(f"node-{number}")
+        world.program_pod(f"agent-{number}", "agent", f"node-{number}")
+        world.report(f"node-{number}")
+    world.report("node-77", "it is gone", healthy=0)
+    output = world.run().output
+    assert "✗  node-77" in output
+    assert "78 more nodes are well." in output
+
+
+def test_as_json_it_has_all_that_the_table_has(world):
+    document = json.loads(world.run("-o", "json").output)
+    assert document["health"] == "healthy"
+    (node, _) = document["nodes"]
+    assert node["report"]["pools"][0] | {"allocatable": 1000} == node["report"]["pools"][0]
+    assert node["agents"][0]["ready"]
+    assert [each["role"] for each in document["programs"]] == ["agent", "controller"]
+    assert document["addressPools"][0]["free"] == "222"

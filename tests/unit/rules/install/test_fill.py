@@ -1,0 +1,50 @@
+"""Holes are filled, and what is not wanted leaves no trace."""
+
+import pytest
+
+from kube_rdma.model.blueprint import Blueprint, Hole, When, joined, unless
+from kube_rdma.rules.install.fill import filled
+
+VALUES = {"a": {"on": True, "off": False, "text": "x", "list": [1, 2]}, "pools": [{"name": "p"}]}
+
+
+def body(node):
+    """What becomes of one field's value; None where the field is left out."""
+    (made,) = filled([Blueprint({"field": node})], VALUES)
+    assert made.keys() <= {"field"}
+    return made.get("field")
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (3, 3),
+        (Hole("a.list"), [1, 2]),
+        (joined("<", Hole("a.text"), ">"), "<x>"),
+        (When("a.on", 1), 1),
+        (When("a.off", 1), None),
+        (When("a.off", 1, 2), 2),
+        (unless("a.off", 1), 1),
+        (unless("a.on", 1), None),
+        (When("a.on", When("a.off", 1)), None),
+        ([1, When("a.off", 2), When("a.on", {"b": Hole("a.text")})], [1, {"b": "x"}]),
+    ],
+)
+def test_a_value_is_filled(node, expected):
+    assert body(node) == expected
+
+
+def test_an_object_is_made_where_all_its_conditions_hold():
+    listed = [Blueprint({"n": n}, paths) for n, paths in enumerate(((), ("a.on", "a.off")))]
+    assert list(filled(listed, VALUES)) == [{"n": 0}]
+
+
+def test_an_object_is_made_for_each_entry_of_a_list():
+    assert list(filled([Blueprint({"name": Hole(".name")}, over="pools")], VALUES)) == [
+        {"name": "p"}
+    ]
+
+
+def test_a_value_that_no_layer_has_is_a_fault_of_the_blueprint():
+    with pytest.raises(KeyError):
+        body(Hole("a.gone"))

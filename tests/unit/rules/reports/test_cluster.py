@@ -1,0 +1,228 @@
+"""What is wrong with a cluster: each broken state has its code, a sentence and a next step."""
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.model.card import CardId
+from kube_rdma.model.cluster_health import (
+    AddressPool,
+    ClusterEvent,
+    ClusterFacts,
+    ClusterHealth,
+    PolicyState,
+    ProgramPod,
+    ProgramRole,
+    Unread,
+    WaitingPod,
+    Workload,
+)
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.node_report import NodeReport, PendingMode, ReportedCard, ReportedPool
+from kube_rdma.rules.reports.cluster import health, problems
+
+HCA = "rdma/hca"
+AGENTS = Workload(ProgramRole.AGENT, "kr", "agent", 2, 2, 2, "kube-rdma:1", reports=True)
+CONTROLLER = Workload(ProgramRole.CONTROLLER, "kr", "controller", 1, 1, 1, "kube-rdma:1")
+POOL = ReportedPool(HCA, "hca", 1000, 1000, 2)
+CARDS = tuple(ReportedCard(CardId(f"0000:8{n}:00.0"), f"mlx5_{n}", (HCA,)) for n in range(2))
+REPORT = NodeReport("0.1.0", CARDS, (), (POOL,))
+NODES = tuple(NodeState(f"node-{n}", allocatable=((HCA, 1000),)) for n in (1, 2))
+
+
+def agent(number, **more):
+    return replace(
+        ProgramPod("kr/agent", "kr", f"agent-{number}", f"node-{number}", ready=True), **more
+    )
+
+
+WELL = ClusterFacts(
+    nodes=NODES,
+    workloads=(AGENTS, CONTROLLER),
+    pods=(agent(1), agent(2)),
+    reports={"node-1": REPORT, "node-2": REPORT},
+    policies=(PolicyState("kr/policy", "ready", ""),),
+    pools=(AddressPool("a", "10.0.0.0/24", "32", "222"),),
+    waiting=(),
+    events=(),
+    guarded=True,
+)
+
+
+def ill(**changes):
+    """The facts of a cluster where the report of node-1 differs so."""
+    return replace(WELL, reports={"node-1": replace(REPORT, **changes), "node-2": REPORT})
+
+
+def pods_wait(pod, reason, note):
+    """The facts of a cluster where a pod waits, and of what was told of it."""
+    event = ClusterEvent("Pod", pod.namespace, pod.name, reason, note, "2026-01-01T00:00:00Z")
+    return replace(WELL, waiting=(pod,), events=(event,))
+
+
+def node_event(*events):
+    """The facts of a cluster where this was told of node-1, in this order."""
+    made = (
+        ClusterEvent("Node", "", "node-1", reason, "it says why", f"2026-01-01T00:00:{n:02}Z")
+        for n, reason in enumerate(events)
+    )
+    return replace(WELL, events=tuple(made))
+
+
+BROKEN_CARD = (CARDS[0], replace(CARDS[1], reasons=("no port is ACTIVE",)))
+HUNGRY = WaitingPod("default", "train", resources=(HCA,))
+NETWORKED = WaitingPod("default", "train", "node-1", networks=True)
+INSUFFICIENT = "0/2 nodes are available: 2 Insufficient rdma/hca."
+BROKEN = {
+    "NoAgent": (replace(WELL, workloads=(CONTROLLER,), pods=()), ""),
+    "NoNodeMatches": (
+        replace(
+            WELL,
+            workloads=(replace(AGENTS, desired=0, ready=0, updated=0), CONTROLLER),
+            pods=(),
+            reports={},
+        ),
+        "daemonset/kr/agent",
+    ),
+    "ControllerMissing": (replace(WELL, workloads=(AGENTS,)), ""),
+    "ControllerNotReady": (
+        replace(WELL, workloads=(AGENTS, replace(CONTROLLER, ready=0))),
+        "deployment/kr/controller",
+    ),
+    "AgentNotReady": (
+        replace(WELL, pods=(agent(1, ready=False, why="CrashLoopBackOff"), agent(2))),
+        "node/node-1",
+    ),
+    "AgentMissing": (replace(WELL, pods=(agent(2),)), "node/node-1"),
+    "ReportMissing": (replace(WELL, reports={"node-2": REPORT}), "node/node-1"),
+    "CardsUnhealthy": (ill(cards=BROKEN_CARD), "node/node-1"),
+    "ConfigurationRefused": (ill(refusals=("line 3: no",)), "node/node-1"),
+    "ConfigurationConflict": (ill(troubles=("twice",)), "node/node-1"),
+    "SharesDiffer": (ill(pools=(replace(POOL, healthy=7),)), "node/node-1"),
+    "PolicyNotReady": (
+        replace(WELL, policies=(PolicyState("kr/policy", "error", "spec.devicePlugin: no"),)),
+        "nicclusterpolicy/kr/policy",
+    ),
+    "PolicyNotSeen": (
+        replace(WELL, policies=(PolicyState("kr/policy", "", ""),)),
+        "nicclusterpolicy/kr/policy",
+    ),
+    "AddressPoolBroken": (
+        replace(WELL, pools=(AddressPool("a", "", "", "", broken="it overlaps b"),)),
+        "ippool/a",
+    ),
+    "AddressPoolNearlyFull": (
+        replace(WELL, pools=(AddressPool("a", "", "", "", scarce="2 of 2 are held"),)),
+        "ippool/a",
+    ),
+    "AddressPoolEmpty": (
+        replace(WELL, pools=(AddressPool("a", "", "", "", short=("node-1",)),)),
+        "ippool/a",
+    ),
+    "PodWaitsForShares": (
+        pods_wait(HUNGRY, "FailedScheduling", INSUFFICIENT),
+        "pod/default/train",
+    ),
+    "PodWaitsForNetworks": (
+        pods_wait(NETWORKED, "FailedCreatePodSandBox", 'plugin type="kube-rdma" failed: no'),
+        "pod/default/train",
+    ),
+    "CniFilesRefused": (node_event("NetworkConfigurationRefused"), "node/node-1"),
+    "AddressTrouble": (node_event("AddressTroubleOver", "AddressTrouble"), "node/node-1"),
+    "JournalTrouble": (node_event("JournalTrouble"), "node/node-1"),
+}
+PENDING = PendingMode(HCA, "shared", f"{HCA} stays in mode hca until a/b has ended")
+ADVICE = {
+    "ModeChangePending": ill(pending=(PENDING,)),
+    "AgentVersionsDiffer": ill(version="0.0.9"),
+    "UpdateUnderWay": replace(WELL, workloads=(replace(AGENTS, updated=1), CONTROLLER)),
+    "ReportsNotInstalled": replace(WELL, reports=None, missing=("NodeReport",)),
+    "AdmissionPolicyMissing": replace(WELL, guarded=False),
+}
+
+
+def test_a_healthy_cluster_has_no_problem():
+    assert problems(WELL) == ()
+    assert health(WELL, ()) is ClusterHealth.HEALTHY
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_a_broken_state_is_told_with_its_object_and_a_next_step(code):
+    """Alone: nothing else is blamed for it."""
+    facts, about = BROKEN[code]
+    (problem,) = problems(facts)
+    assert (problem.code, problem.about, problem.is_advice) == (code, about, False)
+    assert problem.sentence
+    assert problem.remedy
+    assert health(facts, (problem,)) is ClusterHealth.PROBLEMS
+
+
+@pytest.mark.parametrize("code", ADVICE)
+def test_advice_leaves_a_cluster_healthy(code):
+    (problem,) = problems(ADVICE[code])
+    assert (problem.code, problem.is_advice) == (code, True)
+    assert health(ADVICE[code], (problem,)) is ClusterHealth.HEALTHY
+
+
+def test_the_sentence_of_a_card_names_it_and_says_why():
+    (problem,) = problems(BROKEN["CardsUnhealthy"][0])
+    assert problem.sentence == "1 of 2 cards can be used. mlx5_1: no port is ACTIVE"
+
+
+def test_a_resource_that_no_node_reports_is_told_apart():
+    """A wrong name waits for ever, and nobody has to end."""
+    pod = replace(HUNGRY, resources=("rdma/hcas",))
+    note = INSUFFICIENT.replace(HCA, "rdma/hcas")
+    (problem,) = problems(pods_wait(pod, "FailedScheduling", note))
+    assert "which no node reports" in problem.sentence
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pods_wait(WaitingPod("default", "web"), "FailedScheduling", "2 Insufficient cpu."),
+        pods_wait(HUNGRY, "FailedScheduling", "0/2 nodes are available: 2 Insufficient cpu."),
+        pods_wait(replace(HUNGRY, node="node-1"), "FailedScheduling", INSUFFICIENT),
+        pods_wait(WaitingPod("d", "web", "node-1"), "FailedCreatePodSandBox", "rdma: no"),
+        pods_wait(NETWORKED, "FailedCreatePodSandBox", "calico: no address"),
+        replace(pods_wait(HUNGRY, "FailedScheduling", INSUFFICIENT), waiting=()),
+        node_event("NetworkConfigurationRefused", "NetworkConfiguration"),
+        node_event("AddressTrouble", "AddressTroubleOver"),
+        node_event("ModeChangePending"),
+    ],
+)
+def test_what_is_over_or_of_others_is_no_problem(facts):
+    assert problems(facts) == ()
+
+
+def test_a_node_without_an_agent_is_well_when_it_never_had_any():
+    node = NodeState("cpu-1")
+    assert problems(replace(WELL, nodes=(*NODES, node))) == ()
+
+
+def test_advice_comes_behind_problems():
+    facts = replace(BROKEN["CardsUnhealthy"][0], guarded=False)
+    assert [problem.is_advice for problem in problems(facts)] == [False, True]
+
+
+def test_what_could_not_be_read_makes_no_problem_and_no_health():
+    part = Unread("nodes", "no right", essential=True)
+    facts = ClusterFacts(unread=(part,))
+    assert problems(facts) == ()
+    assert health(facts, ()) is ClusterHealth.UNKNOWN
+    lesser = replace(WELL, events=None, unread=(Unread("Events", "no right"),))
+    assert health(lesser, problems(lesser)) is ClusterHealth.HEALTHY
+
+
+PARTS = [f.name for f in fields(ClusterFacts) if f.name not in {"missing", "unread"}]
+EVERY = [WELL, *ADVICE.values(), *(facts for facts, _ in BROKEN.values())]
+
+
+@given(st.sampled_from(EVERY), st.sets(st.sampled_from(PARTS)))
+def test_a_part_that_nobody_may_read_hides_problems_and_invents_none(facts, hidden):
+    """A missing right must not look like a missing agent."""
+    less = replace(facts, **dict.fromkeys(hidden))
+    codes = {(problem.code, problem.about) for problem in problems(facts)}
+    assert {(problem.code, problem.about) for problem in problems(less)} <= codes

@@ -1,0 +1,44 @@
+"""What the templates of the chart look like where YAML and Go's templates could misread them."""
+
+import pytest
+
+from kube_rdma.model.blueprint import Blueprint, Hole, When, joined
+from kube_rdma.views.chart import template
+
+
+def lines(body, **options):
+    """The lines of an object without the head of its file."""
+    text = template([Blueprint(body, **options)])
+    return text.partition("---\n")[2].splitlines()
+
+
+def test_a_field_that_may_be_left_out_does_not_share_the_line_of_the_dash():
+    assert lines({"list": [{"a": When("b.c", 1), "d": 2}]}) == [
+        "list:",
+        "-",
+        "{{- if $values.b.c }}",
+        "  a: 1",
+        "{{- end }}",
+        "  d: 2",
+    ]
+
+
+def test_values_are_written_as_json():
+    assert lines({"a": Hole("b"), "c": joined("x", Hole("d"))}) == [
+        "a: {{ $values.b | toJson }}",
+        'c: {{ list "x" ($values.d | toString) | join "" | toJson }}',
+    ]
+
+
+def test_notes_are_annotations():
+    assert lines({"metadata": {"name": "a"}}, notes={"helm.sh/hook": "test"}) == [
+        "metadata:",
+        '  name: "a"',
+        "  annotations:",
+        '    "helm.sh/hook": "test"',
+    ]
+
+
+def test_a_text_that_helm_would_read_is_refused():
+    with pytest.raises(ValueError, match="template"):
+        template([Blueprint({"a": "{{ b }}"})])
