@@ -7,10 +7,10 @@ views/status shows both. A part that could not be read is None, and `unread` say
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.node_report import NodeReport
 
@@ -22,8 +22,7 @@ class ProgramRole(StrEnum):
     CONTROLLER = "controller"
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramTemplate:
+class ProgramTemplate(Frozen):
     """A container of a workload: its image, and command and arguments in one."""
 
     workload: str  # name of the DaemonSet or Deployment
@@ -31,8 +30,7 @@ class ProgramTemplate:
     words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
+class Workload(Frozen):
     """A DaemonSet of agents or a Deployment of a controller.
 
     `networks`: it gives pods their networks. `reports`: its agents have role node, so they report.
@@ -54,8 +52,7 @@ class Workload:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramPod:
+class ProgramPod(Frozen):
     """A pod of a workload; `why` is what its container waits for, or why it ended."""
 
     workload: str  # its title
@@ -67,8 +64,7 @@ class ProgramPod:
     restarts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyState:
+class PolicyState(Frozen):
     """What a NicClusterPolicy says of itself."""
 
     title: str
@@ -77,8 +73,7 @@ class PolicyState:
     notes: tuple[str, ...] = ()  # of conditions that do not hold
 
 
-@dataclass(frozen=True, slots=True)
-class AddressPool:
+class AddressPool(Frozen):
     """What an IPPool says of itself; `broken` and `scarce` are sentences, "" where all is well."""
 
     name: str
@@ -90,8 +85,7 @@ class AddressPool:
     short: tuple[str, ...] = ()  # nodes that cannot serve a pod
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterEvent:
+class ClusterEvent(Frozen):
     """The last word about a node or a pod; `last` is a time as in RFC 3339."""
 
     kind: str
@@ -102,8 +96,7 @@ class ClusterEvent:
     last: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingPod:
+class WaitingPod(Frozen):
     """A pod that has not started; `resources` are the extended ones that it asks for."""
 
     namespace: str
@@ -118,8 +111,7 @@ class WaitingPod:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(Frozen):
     """A part that could not be read, and why; `essential`: without it nothing can be told."""
 
     what: str
@@ -127,8 +119,7 @@ class Unread:
     essential: bool = False
 
 
-@dataclass(frozen=True)
-class ClusterFacts:
+class ClusterFacts(Frozen, dict=True):
     """All that is read. Of `reports`, `policies` and `pools` None also means: no such kind."""
 
     nodes: tuple[NodeState, ...] | None = None
@@ -154,8 +145,7 @@ class ClusterFacts:
         return pods
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Frozen):
     """Something that is not as it should be; advice asks for nothing now.
 
     `code` is stable, `about` names an object (``node/node-1``) or is empty.

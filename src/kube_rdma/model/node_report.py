@@ -5,13 +5,11 @@ rules/reports/node_report makes it of each look of the agent, api/node_report wr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kube_rdma.model.card import CardId
+from kube_rdma.model.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedPort:
+class ReportedPort(Frozen):
     """One port of an RDMA device; states and link layers are spelled as the kernel does."""
 
     device: str
@@ -22,8 +20,7 @@ class ReportedPort:
     netdev: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedCard:
+class ReportedCard(Frozen):
     """One card; `reasons` are empty exactly when it can be given away.
 
     `resources` have it; a pool had one that is `gone`, without a word of which.
@@ -38,8 +35,7 @@ class ReportedCard:
     gone: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedPool:
+class ReportedPool(Frozen):
     """A resource as the kubelet is told of it."""
 
     resource: str
@@ -49,8 +45,7 @@ class ReportedPool:
     cards: int
 
 
-@dataclass(frozen=True, slots=True)
-class PendingMode:
+class PendingMode(Frozen):
     """A resource that is to be in another mode; `sentence` says until what it waits."""
 
     resource: str
@@ -58,8 +53,7 @@ class PendingMode:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
+class NodeReport(Frozen):
     """One node at one moment.
 
     `rejected` are RDMA cards that no pool has and nobody could use. `omitted` cards had no room.

@@ -9,7 +9,6 @@ comes before whatever takes them: Helm's hook, or a person who deletes manifests
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 
 from kube_rdma.adapters.cluster.kinds import Where
 from kube_rdma.adapters.cluster.objects import Cluster
@@ -17,11 +16,11 @@ from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
 from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
 from kube_rdma.api.network_status import OWN_ANNOTATION
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.install.retirement import still_needed
 
 
-@dataclass(frozen=True, slots=True)
-class Retirement:
+class Retirement(Frozen):
     """That of one DaemonSet. Needs the verbs get and delete of it, list and watch of pods."""
 
     cluster: Cluster

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from kube_rdma.adapters.cluster.kinds import (
@@ -24,6 +23,7 @@ from kube_rdma.adapters.cluster.watching import Notice
 from kube_rdma.adapters.cluster.wire import Unreadable
 from kube_rdma.api import node_report
 from kube_rdma.api.node_report import NodeReportStatus
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
 
 NODE_REPORT: ObjectKind[None, NodeReportStatus] = ObjectKind(
@@ -39,8 +39,7 @@ NODE_REPORT: ObjectKind[None, NodeReportStatus] = ObjectKind(
 StoredReport: TypeAlias = Stored[None, NodeReportStatus]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReports:
+class NodeReports(Frozen):
     """The door of one agent: the report of the node of this name."""
 
     cluster: Cluster

@@ -7,7 +7,6 @@ the fields that are judged are decoded, so an object that somebody garbled hides
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -30,6 +29,7 @@ from kube_rdma.model.cluster_health import (
     ProgramTemplate,
     WaitingPod,
 )
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.node_report import NodeReport
 
@@ -178,8 +178,7 @@ _POOL = ObjectKind(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadCounts:
+class WorkloadCounts(Frozen):
     """Pods of a workload: how many there are to be, are ready, are of the present template."""
 
     desired: int
@@ -187,8 +186,7 @@ class WorkloadCounts:
     updated: int
 
 
-@dataclass(frozen=True, slots=True)
-class SeenWorkload:
+class SeenWorkload(Frozen):
     """A DaemonSet or Deployment with its first container; `labels` choose its pods."""
 
     namespace: str

@@ -8,9 +8,9 @@ What changes without meaning (counters, times) is left out, or a node at rest wo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node_report import (
     NodeReport,
     PendingMode,
@@ -27,8 +27,7 @@ MOST_CARDS = 256  # of a report: a node of a thousand functions would fill its o
 _REJECTED = 64
 
 
-@dataclass(frozen=True, slots=True)
-class AgentLook:
+class AgentLook(Frozen):
     """What an agent knows after one look."""
 
     version: str

@@ -12,7 +12,6 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import structlog
@@ -25,6 +24,7 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.conditions import moment
 from kube_rdma.api.node_report import NodeReportStatus, report_status
 from kube_rdma.model.errors import KubeRdmaError, Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.node_report import NodeReport
 from kube_rdma.programs.agent.node.debounce import Debounce
@@ -43,8 +43,7 @@ def pause(error: KubeRdmaError, failures: int) -> float:
     return full_jitter(failures)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportPace:
+class ReportPace(Frozen):
     """How often a report is written; all in seconds.
 
     `quiet` ends a burst of changes, `longest` ends an endless one. `spacing` lies between two
