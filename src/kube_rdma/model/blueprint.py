@@ -11,8 +11,9 @@ differ, and whoever changes an object changes it in one place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from kube_rdma.model.frozen import Frozen, field
 
 Json: TypeAlias = dict[str, Any]
 Values: TypeAlias = Mapping[str, Any]
@@ -23,8 +24,7 @@ ABSENT: Any = object()
 """What stands for a field or an entry that is left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(Frozen):
     """The value at a path such as ``agent.resources``, whatever its type.
 
     In a blueprint with `over`, a path that starts with a dot leads on from the entry.
@@ -33,15 +33,13 @@ class Hole:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Frozen):
     """A text of constants and holes."""
 
     parts: tuple[str | Hole, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class When:
+class When(Frozen):
     """`then` where the value at `path` is neither false nor empty, else `otherwise`."""
 
     path: str
@@ -49,8 +47,7 @@ class When:
     otherwise: Node = ABSENT
 
 
-@dataclass(frozen=True, slots=True)
-class Blueprint:
+class Blueprint(Frozen):
     """An object of the installation.
 
     It is part of one where all values of `conditions` are neither false nor empty; with `over`
