@@ -5,6 +5,7 @@ adapters/cluster reads it, programs compare it with what the kernel and the kube
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -45,3 +46,11 @@ class NodeState:
     taints: tuple[Taint, ...] = ()
     ready: bool | None = None
     cards: NodeCondition | None = None  # kube-rdma.io/CardsHealthy
+
+
+@dataclass(frozen=True, slots=True)
+class LabelChange:
+    """Labels and annotations of a node that get another value; None takes one away."""
+
+    labels: Mapping[str, str | None]
+    annotations: Mapping[str, str | None]

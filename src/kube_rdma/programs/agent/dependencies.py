@@ -27,6 +27,7 @@ from kube_rdma.programs.agent.virtual_functions import Sources
 
 if TYPE_CHECKING:
     from kube_rdma.programs.agent.node.card_condition import CardCondition
+    from kube_rdma.programs.agent.node.node_labels import NodeLabels
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
     from kube_rdma.programs.agent.pod_networks.service import NodeNetworks
 
@@ -50,3 +51,4 @@ class AgentDependencies:
     rails: NodeRails = field(default_factory=NodeRails)
     startup: StartupTaint | None = None  # None: the agent touches no taint
     condition: CardCondition | None = None  # None: the Node object says nothing of cards
+    labels: NodeLabels | None = None  # None: the agent touches no label
