@@ -17,6 +17,7 @@ from kube_rdma.adapters.cluster.report_objects import NodeReports
 from kube_rdma.api.node_report import report_status
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.node_report import NodeReport
+from kube_rdma.rules.labels.table import REMEMBERED, TABLE, VENDOR
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
@@ -37,7 +38,7 @@ SERVER_SIDE = ("apply", "--dry-run=server", "--validate=strict")
 
 def manifests(folder):
     """The documents of an example that are installed, by their files."""
-    names = ("daemonset.yaml", "agent.yaml", "controller.yaml")
+    names = ("daemonset.yaml", "agent.yaml", "controller.yaml", "labels.yaml")
     paths = [scc.examples() / folder / name for name in names]
     return {path: list(yaml.safe_load_all(path.read_text())) for path in paths if path.exists()}
 
@@ -205,6 +206,66 @@ async def test_an_agent_writes_the_report_of_its_own_node(as_agent, config_of):
         await NodeReports(cluster, own.name).write(own, None, status)
         with pytest.raises(Refused, match="node-1 may not change nodereports of node node-2"):
             await NodeReports(cluster, other.name).write(other, None, status)
+
+
+async def write_node(config, node, **patch):
+    """Write a node as the agent does."""
+    request = wire.ApiRequest("patch", "", "v1", "nodes", "", node)
+    async with connect(config) as cluster:
+        await cluster.write(
+            replace(request, body=json.dumps(patch).encode(), content_type=wire.MERGE)
+        )
+
+
+LABELS = {row.key.replace(VENDOR, "15b3"): "1" for row in TABLE if row.by_agent}
+
+
+async def test_an_agent_writes_the_labels_of_its_own_node(as_agent, config_of):
+    """Each of the table, and what it remembers; and takes them away."""
+    config = config_of(pod_of(NODES[0]))
+    meta = {"labels": LABELS, "annotations": {REMEMBERED: "a"}}
+    with pytest.raises(Refused, match="node-1 may not change nodes of node node-2"):
+        await write_node(config, NODES[1], metadata=meta)
+    await write_node(config, NODES[0], metadata=meta)
+    gone = {"labels": dict.fromkeys(LABELS), "annotations": {REMEMBERED: None}}
+    await write_node(config, NODES[0], metadata=gone)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"metadata": {"labels": {"kube-rdma.io/leaf": "a"}}},
+        {"metadata": {"labels": {"kubernetes.io/arch": None}}},
+        {"metadata": {"labels": {"kubernetes.io/os": "other"}}},
+        {"metadata": {"labels": {f"{next(iter(LABELS))}x": "true"}}},
+        {"metadata": {"annotations": {"kube-rdma.io/test": "yes"}}},
+        {"metadata": {"finalizers": ["example.org/a"]}},
+        {"spec": {"unschedulable": True}},
+        {"spec": {"taints": [{"key": "kube-rdma.io/starting", "effect": "NoSchedule"}]}},
+    ],
+    ids=lambda patch: json.dumps(patch)[:60],
+)
+async def test_an_agent_writes_nothing_else_of_its_node(as_agent, config_of, patch):
+    with pytest.raises(Refused, match=r"writes no label|nothing of its node but its labels"):
+        await write_node(config_of(pod_of(NODES[0])), NODES[0], **patch)
+
+
+async def test_an_agent_takes_the_startup_taint_off_and_no_other(lab, as_agent, config_of):
+    starting = {"key": "kube-rdma.io/starting", "effect": "NoSchedule"}
+    other = {"key": "example.org/a", "effect": "PreferNoSchedule"}
+    cluster.kubectl(lab, "patch", "node", NODES[0], "-p", taints(starting, other))
+    try:
+        config = config_of(pod_of(NODES[0]))
+        with pytest.raises(Refused, match="nothing of its node but its labels"):
+            await write_node(config, NODES[0], spec={"taints": [starting]})
+        await write_node(config, NODES[0], spec={"taints": [other]})
+    finally:
+        cluster.kubectl(lab, "patch", "node", NODES[0], "--type=merge", "-p", taints())
+
+
+def taints(*some):
+    """A patch by which a node has these taints."""
+    return json.dumps({"spec": {"taints": some}})
 
 
 def test_an_agent_writes_no_lease_of_another_node(lab, as_agent, tmp_path):

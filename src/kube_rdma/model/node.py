@@ -5,6 +5,8 @@ adapters/cluster reads it, programs compare it with what the kernel and the kube
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kube_rdma.model.frozen import Frozen
 
 
@@ -42,3 +44,10 @@ class NodeState(Frozen):
     taints: tuple[Taint, ...] = ()
     ready: bool | None = None
     cards: NodeCondition | None = None  # kube-rdma.io/CardsHealthy
+
+
+class LabelChange(Frozen):
+    """Labels and annotations of a node that get another value; None takes one away."""
+
+    labels: Mapping[str, str | None]
+    annotations: Mapping[str, str | None]

@@ -18,7 +18,7 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cluster.watching import Deleted
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.node import NodeCondition, NodeState, Taint
+from kube_rdma.model.node import LabelChange, NodeCondition, NodeState, Taint
 from kube_rdma.model.pod import PodState
 from tests.kit.api_server import TRIAL, Spec, clear_all
 
@@ -98,6 +98,31 @@ async def test_one_taint_of_a_node_is_removed(door, node):
     assert (await nodes.read(node)).taints == (*before, left)
     assert await nodes.remove_taint(node, "example.org/starting", "NoSchedule") is False
     assert await nodes.remove_taint("nobody", "example.org/starting", "NoExecute") is False
+
+
+async def test_labels_of_a_node_are_written_and_taken_away(door, node):
+    """Others stay; nothing is written where nothing is to change, or somebody was faster."""
+    nodes, seen = Nodes(door.cluster), []
+
+    def decide(state):
+        seen.append(state)
+        return LabelChange({"example.org/b": "2", "a": None}, {"example.org/c": "3"})
+
+    assert await nodes.relabel(node, decide)
+    state = await nodes.read(node)
+    assert ("a", "1") in seen[0].labels
+    assert state.labels == (("example.org/b", "2"),)
+    assert {("n", "2"), ("example.org/c", "3")} <= {*state.annotations}
+    assert await nodes.relabel(node, lambda _: None) is None
+    assert await nodes.relabel("nobody", decide) is None
+
+
+async def test_labels_are_not_written_over_a_node_that_is_newer(door, node):
+    """A decision is for the node as it was read."""
+    meta = {"resourceVersion": "1", "labels": {"a": "2"}}
+    request = wire.ApiRequest("patch", "", "v1", "nodes", "", node)
+    with pytest.raises(Conflict):
+        await door.other.write(with_body(request, {"metadata": meta}, wire.MERGE))
 
 
 async def test_one_condition_of_a_node_is_written_and_taken_away(door, node):

@@ -1,4 +1,4 @@
-"""Nodes of the cluster: read and watched as model values, a taint taken off, a condition written.
+"""Nodes of the cluster: read and watched as model values; a taint, a condition, labels written.
 
 Only a part of a Node is decoded, so its kind cannot be replaced; `Cluster.patch` and `apply` can
 change single labels.
@@ -7,7 +7,7 @@ change single labels.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from kube_rdma.adapters.cluster.calls import make
 from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
-from kube_rdma.model.node import NodeCondition, NodeState, Taint
+from kube_rdma.model.node import LabelChange, NodeCondition, NodeState, Taint
 
 CARDS_HEALTHY = "kube-rdma.io/CardsHealthy"  # type of the condition that is read and written
 
@@ -131,6 +131,31 @@ class Nodes:
             replace(request, query=MANAGED, body=body, content_type=wire.MERGE)
         )
         return True
+
+    async def relabel(
+        self, name: str, decide: Callable[[NodeState], LabelChange | None]
+    ) -> LabelChange | None:
+        """Write the labels and annotations that `decide` wants changed; return what it wanted.
+
+        Nothing is written where it wants nothing, or the node is gone. Conflict when somebody wrote
+        the node since it was read. Needs the verbs get and patch of nodes.
+        """
+        node = await self._cluster.get(NODE, name)
+        change = decide(node_state(node)) if node else None
+        if node is None or change is None:
+            return None
+        meta = {
+            "uid": node.uid,
+            "resourceVersion": node.version,
+            "labels": change.labels,
+            "annotations": change.annotations,
+        }
+        body = msgspec.json.encode({"metadata": meta})
+        request = make("patch", NODE, name, "")
+        await self._cluster.write(
+            replace(request, query=MANAGED, body=body, content_type=wire.MERGE)
+        )
+        return change
 
     async def set_cards(self, node: NodeState, condition: NodeCondition | None) -> None:
         """Write the condition CARDS_HEALTHY of a node as it was seen; None takes it away.

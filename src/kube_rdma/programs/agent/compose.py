@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.adapters.cluster.pods import Pods
+    from kube_rdma.programs.agent.node.labeller import LabelSources
+    from kube_rdma.programs.agent.node.node_labels import NodeLabels
     from kube_rdma.programs.agent.pod_networks.service import NodeNetworks
 
 HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for the agent, if it is
@@ -77,6 +80,14 @@ class AgentPlaces(Frozen):
     host: Path  # the host's root
 
 
+class LabelWish(StrEnum):
+    """What is to become of the node's labels; REMOVE: those go that an agent wrote."""
+
+    WRITE = "write"
+    LEAVE = "leave"
+    REMOVE = "remove"
+
+
 class AgentOptions(Frozen):
     """The options of the command."""
 
@@ -87,6 +98,7 @@ class AgentOptions(Frozen):
     places: AgentPlaces
     networks: bool = False
     startup_taint: bool = False  # take it off this node
+    labels: LabelWish = LabelWish.WRITE
     namespace: str = "kube-rdma"  # of own objects
 
 
@@ -113,6 +125,32 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
         )
         doors = replace(doors, rails=NodeRails(partial(_rails, options, stack)))
         yield await _with_node(doors, options, folders, kept, stack)
+
+
+@asynccontextmanager
+async def labelling(options: AgentOptions) -> AsyncIterator[LabelSources]:
+    """The doors of role `node` alone, which labels its node."""
+    from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.adapters.cluster.events import Events
+    from kube_rdma.adapters.cluster.nodes import Nodes
+    from kube_rdma.programs.agent.node.labeller import LabelSources
+    from kube_rdma.programs.agent.node.online import Online
+
+    assert options.node
+    async with connect(options.kubeconfig) as cluster:
+        online = Online(cluster, options.node, Events(cluster, options.node))
+        kernel = _kernel(KeptSurvey(partial(take_survey, brief=True)))
+        yield LabelSources(kernel, online, _labels(options, Nodes(cluster)))
+
+
+def _labels(options: AgentOptions, nodes: Nodes) -> NodeLabels | None:
+    """The labels of this node, None where they are left alone."""
+    from kube_rdma.programs.agent.node.node_labels import NodeLabels, host_release
+
+    if options.labels is LabelWish.LEAVE:
+        return None
+    writes = options.labels is LabelWish.WRITE
+    return NodeLabels(nodes, host_release(options.places.host) if writes else None)
 
 
 async def _with_node(
@@ -149,6 +187,7 @@ async def _with_node(
         doors,
         node=Online(cluster, options.node, events),
         condition=CardCondition(Nodes(cluster)),
+        labels=_labels(options, Nodes(cluster)),
         policies=NodePolicies(partial(watch_policies, cluster)),
         report=NodeReporter(NodeReports(cluster, options.node)),
     )

@@ -27,6 +27,7 @@ from kube_rdma.programs.agent.virtual_functions import Sources
 
 if TYPE_CHECKING:
     from kube_rdma.programs.agent.node.card_condition import CardCondition
+    from kube_rdma.programs.agent.node.node_labels import NodeLabels
     from kube_rdma.programs.agent.node.policies import NodePolicies
     from kube_rdma.programs.agent.node.report import NodeReporter
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
@@ -51,5 +52,6 @@ class AgentDependencies(Frozen):
     rails: NodeRails = field(default_factory=NodeRails)
     startup: StartupTaint | None = None  # None: the agent touches no taint
     condition: CardCondition | None = None  # None: the Node object says nothing of cards
+    labels: NodeLabels | None = None  # None: the agent touches no label
     policies: NodePolicies | None = None  # None: those of the cluster are not followed
     report: NodeReporter | None = None  # None: nobody reads what the node says of itself

@@ -23,7 +23,7 @@ FOLDER = click.Path(path_type=Path)
     default=["plugin"],
     show_default=True,
     help="plugin: the kubelet's device plugin. node, beside it: the node's mode label, events, "
-    "devices that are bound to the pod's network. May be given twice.",
+    "devices that are bound to the pod's network; alone: the node's labels. May be given twice.",
 )
 @click.option(
     "--config",
@@ -93,6 +93,14 @@ FOLDER = click.Path(path_type=Path)
     "resource is there. Needs the right to patch nodes.",
 )
 @click.option(
+    "--node-labels",
+    type=click.Choice(["write", "leave", "remove"]),
+    default="write",
+    show_default=True,
+    help="With role node: label this node with what it has, leave its labels, or remove those "
+    "that an agent wrote. Needs the right to patch nodes.",
+)
+@click.option(
     "--namespace",
     envvar="POD_NAMESPACE",
     default="kube-rdma",
@@ -113,7 +121,7 @@ FOLDER = click.Path(path_type=Path)
     type=FOLDER,
     default=Path("/host"),
     show_default=True,
-    help="The host's root, for --networks: its CNI folders are in there.",
+    help="The host's root, for --networks and labels: its CNI folders and os-release are in there.",
 )
 def agent(
     roles: tuple[str, ...],
@@ -129,18 +137,17 @@ def agent(
     from kube_rdma.adapters.kubelet.registry import Registry
     from kube_rdma.adapters.runtime.cri import find_socket
     from kube_rdma.programs import logs
-    from kube_rdma.programs.agent.compose import AgentOptions, AgentPlaces, opened
+    from kube_rdma.programs.agent.compose import (
+        AgentOptions,
+        AgentPlaces,
+        LabelWish,
+        labelling,
+        opened,
+    )
     from kube_rdma.programs.agent.device_plugin.loop import run_plugin
     from kube_rdma.programs.process import until_signal
 
-    if "plugin" not in roles:
-        raise click.UsageError("role node works beside role plugin: give --role plugin too")
-    if more["networks"] and "node" not in roles:
-        raise click.UsageError("--networks is what role node does: give --role node too")
-    if more["startup_taint"] and "node" not in roles:
-        raise click.UsageError("--startup-taint is what role node does: give --role node too")
-    if "node" in roles and not node_name:
-        raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
+    _check(roles, node_name, config, more)
     more["runtime_socket"] = more["runtime_socket"] or find_socket()
     options = AgentOptions(
         config=config if config or "node" in roles else _mounted(),
@@ -149,16 +156,37 @@ def agent(
         registry=Registry(more.pop("registry")),
         networks=more.pop("networks"),
         startup_taint=more.pop("startup_taint"),
+        labels=LabelWish(more.pop("node_labels")),
         namespace=more.pop("namespace"),
         places=AgentPlaces(**more),
     )
 
     async def run() -> None:
+        if "plugin" not in roles:
+            from kube_rdma.programs.agent.node.labeller import run_labeller
+
+            async with labelling(options) as sources:
+                await run_labeller(sources)
+            return
         async with opened(options) as doors:
             await run_plugin(doors)
 
     logs.configure()
     asyncio.run(until_signal(run()))
+
+
+def _check(
+    roles: tuple[str, ...], node_name: str | None, config: Path | None, more: dict[str, Any]
+) -> None:
+    """Refuse options that do not go together."""
+    if "plugin" not in roles and (config or more["networks"] or more["startup_taint"]):
+        raise click.UsageError("role node alone labels its node: give --role plugin too")
+    if more["networks"] and "node" not in roles:
+        raise click.UsageError("--networks is what role node does: give --role node too")
+    if more["startup_taint"] and "node" not in roles:
+        raise click.UsageError("--startup-taint is what role node does: give --role node too")
+    if "node" in roles and not node_name:
+        raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
 
 
 def _mounted() -> Path:

@@ -24,12 +24,11 @@ def rule(group: str, resource: str, verbs: str) -> Json:
 
 
 AGENT_RULES: Sequence[Node] = (
-    rule("", "nodes", "get list watch"),
+    rule("", "nodes", "get list watch patch"),  # labels, and the startup taint
     rule("", "nodes/status", "patch"),  # the condition kube-rdma.io/CardsHealthy
     rule("kube-rdma.io", "nodepolicies", "get list watch"),
     rule("kube-rdma.io", "nodereports", "get list watch create patch"),
     rule("kube-rdma.io", "nodereports/status", "patch"),
-    When("agent.startupTaint", rule("", "nodes", "patch")),
     rule("", "pods", "get list watch patch"),
     rule("k8s.cni.cncf.io", "network-attachment-definitions", "get"),
     rule("kube-rdma.io", "ippools", "get list watch create"),

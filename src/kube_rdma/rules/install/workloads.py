@@ -36,6 +36,7 @@ UNPRIVILEGED = {
 }
 _CONF, _BINARIES = Hole("host.cniConf"), Hole("host.cniBinaries")
 _RUNTIME, _KUBELET = Hole("host.runtime"), Hole("host.kubelet")
+_RELEASE = "/etc/os-release"  # for the labels of the distribution
 _NODE = "/var/run/netns"
 _INFORMATION = "/var/run/k8s.cni.cncf.io"
 _OPT_OUT = {"key": "kube-rdma.io/agent", "operator": "NotIn", "values": ["off"]}
@@ -140,6 +141,8 @@ def _agent_container() -> Json:
         "args": [
             "agent",
             *(When(NETWORKS, word) for word in ("--role=plugin", "--role=node", "--networks")),
+            # Where a label selects the agent, it is not the one to write labels.
+            When(NETWORKS, unless("seed.labels", "--node-labels=leave")),
             When("seed.configArgument", file),
             When("agent.startupTaint", When(NETWORKS, "--startup-taint")),
         ],
@@ -178,6 +181,7 @@ def _mounts() -> list[Node]:
         When(FUNCTIONS, _mount("sys", "/sys")),
     ]
     behind = [
+        When("seed.labels", _mount("os-release", f"/host{_RELEASE}", readOnly=True)),
         _mount("cni-conf", joined("/host", _CONF)),
         _mount("cni-bin", joined("/host", _BINARIES)),
         When(
@@ -210,6 +214,7 @@ def _volumes() -> list[Node]:
         When(FUNCTIONS, _folder("sys", "/sys")),
     ]
     behind = [
+        When("seed.labels", _folder("os-release", _RELEASE)),
         _folder("cni-conf", _CONF),
         _folder("cni-bin", _BINARIES),
         When(FOREIGN, _made("cni-data", "/var/lib/cni")),

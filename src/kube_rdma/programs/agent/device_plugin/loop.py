@@ -139,6 +139,8 @@ class _Plugin:
                     tasks.create_task(self._doors.startup.run())
                 if self._doors.condition:
                     tasks.create_task(self._doors.condition.run())
+                if self._doors.labels:
+                    tasks.create_task(self._doors.labels.run())
                 if self._doors.report:
                     tasks.create_task(self._doors.report.run())
                 if self._doors.policies:
@@ -205,10 +207,10 @@ class _Plugin:
         self._tell_sentences(verdict)
         self._health = verdict.assessment.health
         offers.publish(verdict.pools)
-        self._tell_node(verdict, survey, wanted)
         offered = [card for pool in verdict.pools for card in pool.cards]
         idle = holdings is not None and not any(one.shares for one in holdings)
         await self._doors.rails.see(offered, alone, self._wishes.rails, idle=idle)
+        self._tell_node(verdict, survey, wanted)
         self._doors.late.offered(offers.pools)
         await self._handlers.offered(offers.pools)
         if self._doors.networks:
@@ -227,6 +229,8 @@ class _Plugin:
             self._doors.startup.seen(node)
         if self._doors.condition:
             self._doors.condition.seen(node)
+        if self._doors.labels:
+            self._doors.labels.seen(node)
         if self._doors.report:
             self._doors.report.seen(node)
         if self._doors.policies:
@@ -249,9 +253,11 @@ class _Plugin:
             self._doors.startup.offered(None)
         if self._doors.condition:
             self._doors.condition.doubted()
+        if self._doors.labels:
+            self._doors.labels.doubted()
 
     def _tell_node(self, verdict: NodeVerdict, survey: Survey, wanted: Sequence[PoolSpec]) -> None:
-        """Tell what the Node object is compared with: startup taint and condition."""
+        """Tell what the Node object is compared with: startup taint, condition and labels."""
         self._cards = looked(self._cards, verdict, self._staged.specs, survey)
         if self._doors.report:
             staged, refusals = self._staged, self._wishes.refusals
@@ -270,6 +276,8 @@ class _Plugin:
             )
         if self._doors.condition:
             self._doors.condition.judged(condition(self._cards))
+        if self._doors.labels:
+            self._doors.labels.judged(survey, self._staged.specs, self._doors.rails.count)
 
     async def _uses(self, survey: Survey) -> Mapping[str, Use]:
         """What the node uses its cards for; the last answer while the kernel gives none."""

@@ -50,6 +50,11 @@ class NodeRails:
             raise Unavailable(problem)
         return self._numbers.get(card)
 
+    @property
+    def count(self) -> int:
+        """How many rails the cards of the node are on."""
+        return len({*(self._numbers or {}).values()})
+
     async def see(
         self, offered: Sequence[Card], node: Sequence[Card], listed: Sequence[str], *, idle: bool
     ) -> None:

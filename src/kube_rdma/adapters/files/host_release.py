@@ -1,0 +1,50 @@
+"""What the host runs: its kernel's release, and the fields of its /etc/os-release.
+
+For the labels of the node (rules/labels). The container's own os-release speaks of the image, so
+that of the host has to be mounted; os-release(5) says how a line is quoted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+from kube_rdma.model.errors import Unavailable
+
+OS_RELEASE = Path("etc/os-release")  # below the host's root
+
+_LONGEST = 65536  # bytes that are read of a file that somebody else writes
+_LINE = re.compile(r"(\w+)=(.*)", re.ASCII)
+
+
+def read_kernel() -> str:
+    """The release of the running kernel, as `uname -r` prints it."""
+    return os.uname().release
+
+
+def read_os_release(host: Path) -> tuple[tuple[str, str], ...]:
+    """The fields of os-release below this root; raise Unavailable where it cannot be read."""
+    path = host / OS_RELEASE
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LONGEST).decode(errors="replace")
+    except OSError as error:
+        raise Unavailable(f"{path}: {error.strerror or error}") from error
+    return parsed(text)
+
+
+def parsed(text: str) -> tuple[tuple[str, str], ...]:
+    """The fields of a text in this format; what is no assignment of one word counts for nothing."""
+    matches = map(_LINE.fullmatch, map(str.strip, text.split("\n")))
+    pairs = ((match[1], _unquoted(match[2])) for match in matches if match)
+    return tuple((name, value) for name, value in pairs if value is not None)
+
+
+def _unquoted(value: str) -> str | None:
+    try:
+        words = shlex.split(value, comments=False)
+    except ValueError:
+        return None
+    return words[0] if len(words) == 1 else None

@@ -1,0 +1,1 @@
+"""Labels of the Node object: which exist, what they say now, and which of them are kube-rdma's."""

@@ -1,0 +1,75 @@
+"""The table of labels is what the page shows and what the policy for agents allows."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kube_rdma.rules.labels.table import REMEMBERED, TABLE, VENDOR, writes
+from kube_rdma.rules.operator import node_groups
+
+ROOT = Path(__file__).parents[4]
+KEYS = [row.key.replace(VENDOR, "15b3") for row in TABLE if row.by_agent]
+OTHERS = [row.key for row in TABLE if not row.by_agent] + [
+    "feature.node.kubernetes.io/pci-15b3.sriov",
+    "feature.node.kubernetes.io/pci-15B3.present",
+    "feature.node.kubernetes.io/pci-0207_15b3.present",
+    "feature.node.kubernetes.io/pci-VENDOR.present",
+    "feature.node.kubernetes.io/kernel-versionXfull",
+    "example.org/pci-15b3.present",
+    "kube-rdma.io/agent",
+    "kube-rdma.io/ports-",
+    "x.kube-rdma.io/ports",
+    "node-role.kubernetes.io/control-plane",
+    "",
+]
+
+
+def policy():
+    """The expression of the policy for keys, as one regular expression, and the whole text."""
+    path = ROOT / "config/admission/agents-own-node.yaml"
+    document = next(yaml.safe_load_all(path.read_text()))
+    variables = {one["name"]: one["expression"] for one in document["spec"]["variables"]}
+    return re.compile("".join(re.findall(r"'([^']*)'", variables["key"]))), path.read_text()
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_an_agent_may_write_each_of_its_labels(key):
+    assert writes(key)
+    assert policy()[0].search(key)
+
+
+@pytest.mark.parametrize("key", OTHERS)
+def test_an_agent_may_write_no_other(key):
+    assert not writes(key)
+    assert not policy()[0].search(key)
+
+
+def test_an_agent_may_remember_them():
+    assert f"key == '{REMEMBERED}'" in policy()[1]
+
+
+def test_the_page_shows_the_table():
+    """To accept a change of the table, change the page."""
+    lines = (ROOT / "docs/labels.md").read_text().splitlines()
+    first = lines.index("|---|---|---|---|") + 1
+    assert lines[first : first + len(TABLE)] == [
+        f"| `{row.key}` | {row.values} | {row.meaning} | {writer(row)} |" for row in TABLE
+    ]
+    assert not lines[first + len(TABLE)]
+
+
+def writer(row):
+    return "the agent" if row.by_agent else "the administrator"
+
+
+def test_the_operator_selects_by_labels_of_the_table():
+    selected = (
+        node_groups.CARDS_LABEL,
+        node_groups.GPUS_LABEL,
+        node_groups.KERNEL_LABEL,
+        node_groups.DISTRIBUTION_LABEL,
+        node_groups.RELEASE_LABEL,
+    )
+    assert all(map(writes, selected))
