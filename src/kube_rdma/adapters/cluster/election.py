@@ -42,8 +42,8 @@ def _encode(record: ElectionRecord) -> bytes:
         _Spec(
             record.holder,
             math.ceil(record.duration),
-            record.acquired,
-            record.renewed,
+            record.acquired or None,  # the API server takes no empty time
+            record.renewed or None,
             record.transitions,
         )
     )
