@@ -30,7 +30,10 @@ def label_of(lab, key, node=NODE):
 def lab(native):
     """Nodes with an agent of role node alone, held to its rights by the policy for agents."""
     root = scc.examples().parent
-    cluster.kubectl(native, "label", "node", "--all", f"{VENDOR}-")  # of other files
+    # What agents of other files have written, who are gone.
+    keys = [f"{row.key.replace(table.VENDOR, '15b3')}-" for row in table.TABLE if row.by_agent]
+    cluster.kubectl(native, "label", "node", "--all", VENDOR + "-", *keys)
+    cluster.kubectl(native, "annotate", "node", "--all", f"{table.REMEMBERED}-")
     cluster.kubectl(native, "apply", "-f", f"{root}/config/admission")
     cluster.kubectl(native, "apply", "-f", f"{scc.examples()}/s3-network/labels.yaml")
     cluster.rollout(native, "node-labels", SPACE)
