@@ -125,10 +125,11 @@ def bind(snapshot: Known, pod: PodName, uid: str, container: ContainerId) -> Bin
     """
     mine = tuple(one for one in _current(snapshot.promises) if _owner(snapshot, one) == pod)
     wanted = frozenset[HeldShare]().union(*(one.held for one in mine))
-    _refuse_conflicts(snapshot, wanted, uid)
+    attached = conflicts(snapshot.bindings, wanted, uid, snapshot.gone)
+    _refuse_conflicts(snapshot, attached, wanted)
     names = {one.nonce for one in mine}
     others = (b for b in snapshot.bindings if b.nonce in names and b.container != container)
-    return BindDecision(mine, tuple(others))
+    return BindDecision(mine, (*others, *attached))
 
 
 def suffices(holdings: Iterable[Holding], promises: Iterable[Promise]) -> bool:
@@ -185,7 +186,8 @@ def gate(  # the six things that PreStartContainer depends on
     if missing and (networked or attach is Attach.REQUIRED):
         raise _unattached(missing[0], pod)
     if missing:
-        _refuse_conflicts(snapshot, asked, uid="")
+        attached = conflicts(snapshot.bindings, asked, "", snapshot.gone)
+        _refuse_conflicts(snapshot, attached, asked)
         return Write(pod, missing)
     age = now - max(since for since in bound_since.values() if since is not None)
     return Start() if age >= SETTLED else Wait(SETTLED - age)
@@ -281,14 +283,34 @@ def _unattached(promise: Promise, pod: PodName) -> Refused:
     )
 
 
-def _refuse_conflicts(snapshot: Known, wanted: Collection[HeldShare], uid: str) -> None:
-    for other in conflicts(snapshot.bindings, wanted, uid, snapshot.gone):
+def _refuse_conflicts(
+    snapshot: Known, attached: Iterable[Binding], wanted: Collection[HeldShare]
+) -> None:
+    """Raise Refused for the first of these bindings that another pod needs."""
+    for other in attached:
+        if _is_anothers(snapshot, other):
+            continue
         raise Refused(
             f"{_named(other.held & set(wanted))} is still attached to pod {other.pod}, "
             f"sandbox {other.container}",
             remedy="Wait until that pod has ended; the kubelet tries again",
             where=other.resource,
         )
+
+
+def _is_anothers(snapshot: Known, binding: Binding) -> bool:
+    """Whether a sandbox has a binding that never was for its pod.
+
+    A pod that ended without a sandbox leaves its promise for a minute; the next pod with one of its
+    shares takes it for that of its init container, as long as nobody holds the others. When the
+    kubelet gives one of those away, and still counts the sandbox's pod by a later promise, that pod
+    cannot hold it.
+    """
+    current = {one.nonce: one for one in _current(snapshot.promises)}
+    if binding.nonce in current:
+        return False
+    beside = (b for b in snapshot.bindings if b.container == binding.container)
+    return any(b.nonce in current and _owner(snapshot, current[b.nonce]) == b.pod for b in beside)
 
 
 def _named(held: Iterable[HeldShare]) -> str:

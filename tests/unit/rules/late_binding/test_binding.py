@@ -179,6 +179,21 @@ def test_add_refuses_a_share_of_a_living_sandbox():
     assert bind(replace(what, gone=["c1"]), POD, "u2", "c2").promises == what.promises
 
 
+def test_what_the_pod_before_left_is_not_held_against_the_next_but_one():
+    """Pod b took an old promise of two shares for its own; the other one is pod a's by now."""
+    old, of_b = promised("n0", ("s1", "s2")), promised("n1", ("s1",))
+    of_a = promised("n2", ("s2",), replaces=("n0",))
+    bindings = [
+        bound("n0", "c1", OTHER, "u-b", ("s1", "s2")),
+        bound("n1", "c1", OTHER, "u-b", ("s1",)),
+    ]
+    what = known([old, of_b, of_a], bindings, held={"s1": OTHER, "s2": POD})
+    assert bind(what, POD, "u-a", "c2") == BindDecision((of_a,), (bindings[0],))
+    forgotten = replace(what, holders={(HCA, "s2"): POD})  # pod b was deleted by force
+    with pytest.raises(Refused, match=r"share s2 is still attached to pod default/b, sandbox c1"):
+        bind(forgotten, POD, "u-a", "c2")
+
+
 def test_conflicts():
     """Not of its own pod, not of a dead sandbox, not of one without a network, not elsewhere."""
     own, pseudo = bound(uid="u2"), bound(container="start-n1", uid="")
