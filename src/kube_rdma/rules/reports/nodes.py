@@ -5,7 +5,7 @@ A part of rules/reports/cluster, which puts the rest beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from kube_rdma.model.cluster_health import (
     ClusterEvent,
@@ -64,28 +64,27 @@ def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iter
                 f"The agent {pod.namespace}/{pod.name} is not ready{why}",
                 f"See {logs}, and kubectl -n {pod.namespace} describe pod {pod.name}",
             )
-    reported = name in (facts.reports or {})
-    installed = any(w.role is ProgramRole.AGENT for w in facts.workloads or ())
-    if pods or facts.pods is None or not installed:
-        expected = any(w.reports for w in facts.workloads or ())
-        if pods and expected and facts.reports is not None and not reported:
-            yield from _no_report(name, facts, pods)
+    if facts.pods is None or not any(w.role is ProgramRole.AGENT for w in facts.workloads or ()):
         return
-    if reported:
+    reporting = {w.title for w in facts.workloads or () if w.reports}
+    writes = any(pod.workload in reporting for pod in pods)
+    reported = name in (facts.reports or {})
+    if facts.reports is not None and not reported:
+        yield from _no_report(name, [pod for pod in pods if pod.workload in reporting])
+    if reported and not writes:
         yield Problem(
             "AgentMissing",
             about,
-            "The node has a report and no agent, so the report is old and no pod gets a card",
+            "The node has a report and no agent that writes it, so what it says is old",
             "Let the DaemonSet of the agent select the node, or delete the report: "
             f"kubectl delete nodereport {name}",
         )
 
 
-def _no_report(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iterator[Problem]:
-    """An agent that should report and does not; one that is not ready is told already."""
-    reporting = {w.title for w in facts.workloads or () if w.reports}
+def _no_report(name: str, pods: Iterable[ProgramPod]) -> Iterator[Problem]:
+    """Agents that should report and do not; one that is not ready is told already."""
     for pod in pods:
-        if pod.ready and pod.workload in reporting:
+        if pod.ready:
             yield Problem(
                 "ReportMissing",
                 f"node/{name}",

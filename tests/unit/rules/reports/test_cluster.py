@@ -143,6 +143,14 @@ ADVICE = {
 }
 
 
+def test_an_agent_of_another_kind_does_not_write_the_report():
+    """A plain device plugin runs on the node; the report is old all the same."""
+    plugin = Workload(ProgramRole.AGENT, "kube-system", "plugin", 2, 2, 2, "kube-rdma:1")
+    pods = (agent(2), agent(1, workload=plugin.title, namespace="kube-system"))
+    facts = replace(WELL, workloads=(AGENTS, plugin, CONTROLLER), pods=pods)
+    assert [(p.code, p.about) for p in problems(facts)] == [("AgentMissing", "node/node-1")]
+
+
 def test_a_healthy_cluster_has_no_problem():
     assert problems(WELL) == ()
     assert health(WELL, ()) is ClusterHealth.HEALTHY
