@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from kube_rdma.rules.labels.table import writes
 from kube_rdma_lab import cluster
 from kube_rdma_lab.ghost.install import NAMESPACE
 from kube_rdma_lab.lab import Lab
@@ -66,5 +67,7 @@ def _standing(lab: Lab) -> set[tuple[str, ...]]:
         (node["metadata"]["name"], *label)
         for node in cluster.get(lab, "nodes")["items"]
         for label in node["metadata"]["labels"].items()
+        # Those that an agent writes, it leaves (docs/labels.md).
+        if label[0] == cluster.CARDS_LABEL or not writes(label[0])
     }
     return {thing for thing in made if thing[1] != NAMESPACE} | labels
