@@ -19,8 +19,8 @@ TREE = debian.DebianTree("bookworm", "minbase", (
     # verbs and cards; rdma-core brings udev along, which tests/vm/guest/test_udev.py starts
     "rdma-core", "ibverbs-utils", "ibverbs-providers", "perftest", "iproute2", "ethtool",
     "pciutils", "kmod",
-    # Kubernetes
-    "runc", "iptables", "conntrack", "mount", "util-linux", "ca-certificates",
+    # Kubernetes; with its parser AppArmor confines every container, as on Ubuntu and Debian
+    "runc", "apparmor", "iptables", "conntrack", "mount", "util-linux", "ca-certificates",
     # init, the way in, and tools for looking around
     "runit", "dropbear-bin", "busybox-static", "procps", "iputils-ping",
 ))  # fmt: skip

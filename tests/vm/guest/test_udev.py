@@ -20,10 +20,14 @@ from kube_rdma.model.device import PciAddress
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import GiveBackLink, SetLink, TakeLink
 
-from .test_steps import PATH, POD, numbers
+from .steps_contract import Links
+from .test_steps import PATH, POD, function, numbers, world
 from .world import NET, PATIENCE, PHYSICAL_FUNCTION, interface, run, until
 
+__all__ = ["function", "world"]  # the fixtures of the contract
+
 ROUNDS = 5
+MARKS = {"KUBE_RDMA=1", "NM_UNMANAGED=1"}
 UDEVD = "/usr/lib/systemd/systemd-udevd"
 SHIPPED = Path(__file__).parents[3] / "config/node-files/10-kube-rdma-unmanaged.rules"
 RULES, MACHINE_ID = Path("/run/udev/rules.d"), Path("/etc/machine-id")
@@ -167,3 +171,32 @@ def test_the_daemon_may_be_at_it_while_a_card_gets_its_name(card):
         with open_pod(None) as pod:
             pod.undo(back(card))
         assert picture(card) == before
+
+
+def marks(*ask):
+    """Which of the marks udevadm shows."""
+    return MARKS & {line.strip() for line in run("udevadm", *ask).splitlines()}
+
+
+def test_others_are_told_that_a_function_is_not_theirs(card):
+    """When it is made, and when it comes home from a pod, which is a `move` to another name."""
+    path = f"/sys/class/net/{card.link.name}"
+    for _ in range(2):
+        assert marks("info", "--query=property", f"--path={path}") == MARKS
+        with in_pod(card) as pod:
+            pod.undo(back(card))
+        run("ip", "netns", "delete", POD)
+        settle()
+
+
+@pytest.mark.parametrize("action", ["add", "change", "move"])
+def test_the_rule_marks_functions_and_no_card(card, action):
+    """`udevadm test` runs all rules of the machine, and shows what they set."""
+    physical = interface(PHYSICAL_FUNCTION)
+    asked = ("test", f"--action={action}")
+    assert marks(*asked, f"/sys/class/net/{card.link.name}") == MARKS
+    assert not marks(*asked, f"/sys/class/net/{physical}")
+
+
+class TestLinksBesideTheDaemon(Links):
+    """What the steps promise of links, while the daemon sees each of them come and go."""
