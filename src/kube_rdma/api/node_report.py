@@ -43,7 +43,10 @@ class PortEntry(StatusPart):
 
 
 class CardEntry(StatusPart):
-    """A card, the resources that have it, and why it cannot be used; `gone`: it was in a pool."""
+    """A card, the resources that have it, and why it cannot be used; `gone`: it was in a pool.
+
+    `carries` says what the node needs it for, so that nobody unloads its driver.
+    """
 
     id: Word
     name: Word
@@ -52,6 +55,8 @@ class CardEntry(StatusPart):
     ports: Annotated[Many[PortEntry], Field(max_length=16)] = ()
     reasons: Annotated[Many[Sentence], Field(max_length=8)] = ()
     gone: bool | None = None
+    carries: Annotated[Many[Sentence], Field(max_length=8)] = ()
+    addresses: Annotated[Many[Word], Field(max_length=16)] = ()
 
 
 class PoolEntry(StatusPart):
@@ -188,6 +193,8 @@ def _card_entry(card: ReportedCard) -> CardEntry:
         ),
         reasons=tuple(map(cut, card.reasons[:8])),
         gone=card.gone or None,
+        carries=tuple(map(cut, card.carries[:8])),
+        addresses=card.addresses[:16],
     )
 
 
@@ -204,6 +211,8 @@ def _card(entry: CardEntry) -> ReportedCard:
         tuple(ports),
         entry.reasons,
         bool(entry.gone),
+        entry.carries,
+        entry.addresses,
     )
 
 

@@ -23,7 +23,8 @@ class ReportedPort(Frozen):
 class ReportedCard(Frozen):
     """One card; `reasons` are empty exactly when it can be given away.
 
-    `resources` have it; a pool had one that is `gone`, without a word of which.
+    `resources` have it; a pool had one that is `gone`, without a word of which. `carries` says what
+    the node itself needs its interfaces for, `addresses` are the node's on them.
     """
 
     id: CardId
@@ -33,6 +34,8 @@ class ReportedCard(Frozen):
     ports: tuple[ReportedPort, ...] = ()
     reasons: tuple[str, ...] = ()
     gone: bool = False
+    carries: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
 
 
 class ReportedPool(Frozen):

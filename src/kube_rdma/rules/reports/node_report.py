@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node_report import (
     NodeReport,
@@ -21,6 +21,8 @@ from kube_rdma.model.node_report import (
 from kube_rdma.model.pool import Pool
 from kube_rdma.rules.health.condition import CardsState
 from kube_rdma.rules.health.evaluate import NodeVerdict
+from kube_rdma.rules.phrases import listed
+from kube_rdma.rules.pools.cards import interfaces
 from kube_rdma.rules.pools.staging import Pending
 
 MOST_CARDS = 256  # of a report: a node of a thousand functions would fill its object with them
@@ -36,18 +38,19 @@ class AgentLook(Frozen):
     pending: Sequence[Pending] = ()
     refusals: Sequence[str] = ()
     overlaps: Sequence[str] = ()  # of policies
+    functions: Sequence[Function] = ()  # of the node, with what it uses their interfaces for
 
 
 def node_report(look: AgentLook) -> NodeReport:
     """The report of a look; where room is short, ill cards come first."""
     resources = _resources(look.verdict.pools)
     reported = [
-        _reported(card, resources[card.id], _reasons(card, look.cards))
+        _reported(look, card, resources[card.id], _reasons(card, look.cards))
         for card in _members(look.verdict.pools)
     ]
     reported += _vanished(look.cards, {card.id for card in reported})
     others = [
-        _reported(card, (), card.reasons)
+        _reported(look, card, (), card.reasons)
         for card in look.verdict.cards
         if card.devices and card.id not in resources
     ]
@@ -98,7 +101,9 @@ def _vanished(state: CardsState, present: set[CardId]) -> Iterator[ReportedCard]
             yield ReportedCard(name, state.cards[name].name, reasons=(why,), gone=True)
 
 
-def _reported(card: Card, resources: tuple[str, ...], reasons: Sequence[str]) -> ReportedCard:
+def _reported(
+    look: AgentLook, card: Card, resources: tuple[str, ...], reasons: Sequence[str]
+) -> ReportedCard:
     ports = (
         ReportedPort(
             device.name,
@@ -111,7 +116,28 @@ def _reported(card: Card, resources: tuple[str, ...], reasons: Sequence[str]) ->
         for device in card.devices
         for port in device.ports
     )
-    return ReportedCard(card.id, card.name, resources, card.numa_node, tuple(ports), tuple(reasons))
+    netdevs = interfaces(card, look.functions)
+    uses = [netdev.use for netdev in netdevs if netdev.use]
+    return ReportedCard(
+        card.id,
+        card.name,
+        resources,
+        card.numa_node,
+        tuple(ports),
+        tuple(reasons),
+        carries=tuple(what for netdev in netdevs for what in _carried(netdev)),
+        addresses=tuple(address.partition("/")[0] for use in uses for address in use.addresses),
+    )
+
+
+def _carried(netdev: Netdev) -> Iterator[str]:
+    """What the node needs an interface for, beside an address of its own."""
+    if netdev.default_route:
+        yield f"the default route leads through {netdev.name}"
+    if netdev.use and netdev.use.storage:
+        yield f"{netdev.name} leads to storage, {listed(netdev.use.storage)}"
+    if netdev.use and netdev.use.beyond and not netdev.default_route:
+        yield f"routes to {listed(netdev.use.beyond)} lead through {netdev.name}"
 
 
 def _pool(pool: Pool) -> ReportedPool:

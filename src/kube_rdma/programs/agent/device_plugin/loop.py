@@ -181,7 +181,7 @@ class _Plugin:
         soft = any(one.is_soft for one in survey.devices)
         pending = await self._staged.meet(wanted, holdings, soft=soft)
         specs, kept = self._staged.specs, self._staged.kept
-        if asked_uses(specs):
+        if self._doors.report or asked_uses(specs):
             survey = survey.with_uses(await self._uses(survey))
         again = None
         if self._functions:
@@ -262,7 +262,15 @@ class _Plugin:
         if self._doors.report:
             staged, refusals = self._staged, self._wishes.refusals
             overlaps = self._wishes.overlaps
-            look = AgentLook(__version__, verdict, self._cards, staged.pending, refusals, overlaps)
+            look = AgentLook(
+                __version__,
+                verdict,
+                self._cards,
+                staged.pending,
+                refusals,
+                overlaps,
+                survey.functions,
+            )
             self._doors.report.looked(node_report(look))
         making = self._functions is not None and self._functions.busy
         unknown = self._doors.policies is not None and not self._doors.policies.are_known
