@@ -33,12 +33,13 @@ class DriverPod(Frozen):
 
 
 class ShareHolder(Frozen):
-    """A pod that holds RDMA shares of its node."""
+    """A pod that holds RDMA shares of its node; one that `stays` would be there again at once."""
 
     namespace: str
     name: str
     uid: str
     deleting: bool = False
+    stays: bool = False  # of a DaemonSet, or of a file on the node
 
     def __str__(self) -> str:
         """As people write it."""

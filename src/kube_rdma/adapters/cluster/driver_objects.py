@@ -14,6 +14,7 @@ from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.api.node_report import node_report
 from kube_rdma.model.driver_upgrade import DriverPod, ShareHolder
 from kube_rdma.model.node_report import NodeReport
+from kube_rdma.model.pod import MIRROR
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -82,7 +83,7 @@ async def using_pods(cluster: Cluster) -> tuple[tuple[str, frozenset[str], Share
         (
             pod.spec.node_name,
             frozenset(_resources(pod.spec)),
-            ShareHolder(pod.namespace, pod.name, pod.uid, pod.deleting),
+            ShareHolder(pod.namespace, pod.name, pod.uid, pod.deleting, stays=_stays(pod)),
         )
         for pod in pods
         if pod.spec.node_name and not (pod.status and pod.status.phase in _ENDED)
@@ -100,6 +101,13 @@ async def all_reports(cluster: Cluster, nodes: Collection[str]) -> dict[str, Nod
         for report in stored
         if report.name in nodes and report.status
     }
+
+
+def _stays(pod: StoredPod) -> bool:
+    """Whether an eviction would be in vain, as kubectl's drain has it."""
+    return (
+        any(owner.kind == "DaemonSet" for owner in pod.owners) or pod.annotation(MIRROR) is not None
+    )
 
 
 def _resources(spec: UsingSpec) -> Iterator[str]:

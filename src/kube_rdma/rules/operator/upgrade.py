@@ -118,11 +118,15 @@ def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
     """The outdated nodes whose turn it is: those that were begun, then those without holders."""
     if not policy.automatic:
         return _UpgradeTurn()
-    able = [n for n in nodes if is_outdated(n) and not is_between(n) and not refusal(n)]
+    able = [
+        node
+        for node in nodes
+        if is_outdated(node) and not (is_between(node) or refusal(node) or _must_wait(policy, node))
+    ]
     begun = [node for node in able if node.ours and policy.drain]
     ahead = [*filter(is_between, nodes), *begun]
     room = len(nodes) if policy.parallel == 0 else max(policy.parallel - len(ahead), 0)
-    fresh = [node for node in able if node not in begun and (policy.drain or not node.holders)]
+    fresh = [node for node in able if node not in begun]
     fresh.sort(key=lambda node: bool(node.holders))
     chosen = [*begun, *fresh[:room]]
     on_the_way = dict.fromkeys(node.name for node in (*ahead, *chosen))
@@ -150,12 +154,17 @@ def _outdated(
         return UpgradeStage.CLOSED, f"node {node.name} is being emptied of {_names(node)}"
     if chosen:
         return UpgradeStage.STARTING, ""
-    if node.holders and not policy.drain:
+    if _must_wait(policy, node):
         return (
             UpgradeStage.WAITING_FOR_PODS,
             f"node {node.name} waits for the end of {_names(node)}",
         )
     return UpgradeStage.WAITING_FOR_OTHERS, f"node {node.name} waits for {listed(turn.ahead)}"
+
+
+def _must_wait(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+    """Whether only its holders themselves can end: nobody evicts them, or it would be in vain."""
+    return any(holder.stays or not policy.drain for holder in node.holders)
 
 
 def _names(node: UpgradeNode) -> str:

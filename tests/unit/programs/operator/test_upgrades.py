@@ -38,9 +38,9 @@ class UpgradeWorld(ClusterWorld):
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": state}]}
         self.server.put(USING_POD, {"metadata": meta, "spec": spec, "status": status})
 
-    def start_holder(self, node, name="training"):
+    def start_holder(self, node, name="training", **more):
         container = {"name": "c", "resources": {"limits": {RESOURCE: "1", "cpu": "1"}}}
-        meta = {"name": name, "namespace": "default"}
+        meta = {"name": name, "namespace": "default", **more}
         spec = {"nodeName": node, "containers": [container]}
         self.server.put(USING_POD, {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
 
@@ -91,7 +91,7 @@ async def test_idle_nodes_get_the_next_driver_one_after_the_other(world):
         await world.installed()
         await world.next_version()
         await until(lambda: set(world.drivers()) == {SECOND_NODE})
-        assert world.reason() != "DriversCurrent"
+        await until(lambda: world.reason() != "DriversCurrent")
         world.start_driver(FIRST_NODE, ready=False)
         await until(lambda: world.reason() == "Upgrading")
         assert SECOND_NODE in world.drivers()  # until the first one is ready
@@ -130,6 +130,18 @@ async def test_a_policy_that_drains_closes_the_node_and_opens_it_again(world):
         await until(lambda: not world.stored("nodes")[FIRST_NODE]["spec"].get("unschedulable"))
         meta = world.stored("nodes")[FIRST_NODE]["metadata"]
         assert CLOSED_MARK not in meta.get("annotations", {})
+
+
+async def test_a_daemon_set_s_pod_is_not_evicted_for_it_would_be_back(world):
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "exporter", "uid": "7"}
+    async with world.operator():
+        await world.installed()
+        for node in (FIRST_NODE, SECOND_NODE):
+            world.start_holder(node, f"on-{node}", ownerReferences=[owner])
+        await world.next_version(drain={"enable": True})
+        await until(lambda: world.reason() == "WaitingForPods")
+        assert world.holders() == {f"on-{FIRST_NODE}", f"on-{SECOND_NODE}"}
+        assert not world.stored("nodes")[FIRST_NODE]["spec"].get("unschedulable")
 
 
 async def test_the_driver_of_a_card_that_the_node_needs_stays_with_its_reason(world):

@@ -27,6 +27,15 @@ POD = ShareHolder("default", "training", "9")
 POLICIES = st.builds(UpgradePolicy, st.booleans(), st.integers(0, 3), st.booleans())
 
 
+def is_away(node):
+    """Whether a node is without its driver for now, by the test's own reckoning."""
+    if any(pod.deleting for pod in node.pods):
+        return True
+    return all(pod.current for pod in node.pods) and (
+        node.missing or not all(pod.ready for pod in node.pods)
+    )
+
+
 class World(RuleBasedStateMachine):
     """Nodes by name, a policy, and after each look what had to hold of it."""
 
@@ -42,7 +51,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def look(self):
-        before = sum(map(is_between, self.nodes.values()))
+        before = sum(map(is_away, self.nodes.values()))
         plan = upgrade_plan(self.policy, list(self.nodes.values()))
         assert [stage.node for stage in plan.stages] == list(NAMES)
         ended = [act for act in plan.acts if isinstance(act, EndDrivers)]
@@ -65,6 +74,7 @@ class World(RuleBasedStateMachine):
                 assert self.policy.drain
                 assert self.policy.automatic
                 assert node.closed
+                assert not pod.stays
                 left = (replace(p, deleting=True) if p == pod else p for p in node.holders)
                 self.change(node.name, holders=tuple(left))
             case Close():
@@ -90,12 +100,12 @@ class World(RuleBasedStateMachine):
         else:
             self.change(name, pods=tuple(replace(pod, ready=True) for pod in node.pods))
 
-    @rule(name=st.sampled_from(NAMES))
-    def pod_starts(self, name):
+    @rule(name=st.sampled_from(NAMES), stays=st.booleans())
+    def pod_starts(self, name, stays):
         node = self.nodes[name]
-        if not node.closed and not is_between(node) and len(node.holders) < 3:
+        if (stays or not node.closed) and not is_between(node) and len(node.holders) < 3:
             self.serial += 1
-            holder = replace(POD, name=f"p{self.serial}", uid=str(self.serial))
+            holder = replace(POD, name=f"p{self.serial}", uid=str(self.serial), stays=stays)
             self.change(name, holders=(*node.holders, holder))
 
     @rule(name=st.sampled_from(NAMES))
@@ -138,7 +148,8 @@ class World(RuleBasedStateMachine):
             self.look()
             for name in NAMES:
                 self.driver_goes_on(name)
-                if not self.policy.drain:
+                lasting = [pod.stays for pod in self.nodes[name].holders]
+                if any(lasting) or not self.policy.drain:
                     self.pod_ends(name)
                 alive = tuple(pod for pod in self.nodes[name].holders if not pod.deleting)
                 self.change(name, holders=alive)
@@ -166,6 +177,14 @@ def test_a_node_that_needs_its_cards_is_refused_with_the_reason():
 def test_the_pods_that_are_waited_for_are_named():
     told = stages(UpgradePolicy(), UpgradeNode("a", (OLD,), holders=(POD,)))
     assert told["a"].sentence == "node a waits for the end of default/training"
+
+
+def test_a_pod_that_would_be_back_at_once_is_waited_for_and_its_node_stays_open():
+    """A DaemonSet's pods start on closed nodes too."""
+    node = UpgradeNode("a", (OLD,), holders=(POD, replace(POD, name="exporter", stays=True)))
+    plan = upgrade_plan(UpgradePolicy(drain=True), [node])
+    assert plan.acts == ()
+    assert plan.stages[0].stage is UpgradeStage.WAITING_FOR_PODS
 
 
 def test_a_driver_on_top_alone_is_exchanged_although_the_node_needs_its_cards():
