@@ -15,6 +15,7 @@ from pydantic import Field
 from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.dialect import Many, Typed
 from kube_rdma.model.card import CardId
+from kube_rdma.model.node_policy import PolicyAtNode, PolicyOutcome
 from kube_rdma.model.node_report import (
     NodeReport,
     PendingMode,
@@ -29,6 +30,7 @@ _CUT = "…"
 
 Sentence = Annotated[str, Field(max_length=LONGEST)]
 Word = Annotated[str, Field(max_length=253)]
+Outcome = Literal["applied", "pending", "refused", "overruled"]  # PolicyOutcome
 
 
 class PortEntry(StatusPart):
@@ -72,6 +74,15 @@ class PendingEntry(StatusPart):
     message: Sentence
 
 
+class PolicyEntry(StatusPart):
+    """A NodePolicy that selects the node, as the agent has seen it, and what became of it."""
+
+    name: Word
+    generation: int
+    state: Outcome
+    message: Sentence = ""
+
+
 class SummaryEntry(StatusPart):
     """The columns of kubectl."""
 
@@ -95,6 +106,7 @@ class NodeReportStatus(StatusPart):
     refusals: Annotated[Many[Sentence], Field(max_length=16)] = ()
     troubles: Annotated[Many[Sentence], Field(max_length=16)] = ()
     omitted: int = 0
+    policies: Annotated[Many[PolicyEntry], Field(max_length=64)] = ()
     conditions: Annotated[Many[Condition], Field(max_length=16)] = ()
 
 
@@ -133,6 +145,15 @@ def report_status(old: NodeReportStatus | None, report: NodeReport, now: str) ->
         refusals=tuple(map(cut, report.refusals[:16])),
         troubles=tuple(map(cut, report.troubles[:16])),
         omitted=report.omitted,
+        policies=tuple(
+            PolicyEntry(
+                name=each.name,
+                generation=each.generation,
+                state=each.outcome.value,
+                message=cut(each.sentence),
+            )
+            for each in report.policies[:64]
+        ),
         conditions=tuple(_conditions(old.conditions if old else (), report, now)),
     )
 
@@ -151,6 +172,15 @@ def node_report(status: NodeReportStatus) -> NodeReport:
         refusals=status.refusals,
         troubles=status.troubles,
         omitted=status.omitted,
+        policies=policies_at_node(status),
+    )
+
+
+def policies_at_node(status: NodeReportStatus) -> tuple[PolicyAtNode, ...]:
+    """What a status says of the cluster's policies."""
+    return tuple(
+        PolicyAtNode(each.name, each.generation, PolicyOutcome(each.state), each.message)
+        for each in status.policies
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kube_rdma.model.card import CardId
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.node_policy import PolicyAtNode
 
 
 class ReportedPort(Frozen):
@@ -68,6 +69,7 @@ class NodeReport(Frozen):
     refusals: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
     omitted: int = 0
+    policies: tuple[PolicyAtNode, ...] = ()  # NodePolicies that select the node
 
     @property
     def pooled(self) -> tuple[ReportedCard, ...]:

@@ -46,6 +46,9 @@ CONTROLLER_RULES: Sequence[Node] = (
     rule("kube-rdma.io", "ippools", "get list watch"),
     rule("kube-rdma.io", "ippools/status", "update"),
     rule("kube-rdma.io", "ipblocks", "get list watch update delete"),
+    rule("kube-rdma.io", "nodepolicies", "get list watch"),
+    rule("kube-rdma.io", "nodepolicies/status", "patch"),
+    rule("kube-rdma.io", "nodereports", "get list watch"),
     rule("events.k8s.io", "events", "create patch"),
 )
 _OPERATOR_RULES = (

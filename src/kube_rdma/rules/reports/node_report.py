@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.function import FunctionsPlan
+from kube_rdma.model.node_policy import ClusterNodePolicy, PolicyAtNode
 from kube_rdma.model.node_report import (
     NodeReport,
     PendingMode,
@@ -22,6 +24,7 @@ from kube_rdma.model.pool import Pool
 from kube_rdma.rules.health.condition import CardsState
 from kube_rdma.rules.health.evaluate import NodeVerdict
 from kube_rdma.rules.pools.staging import Pending
+from kube_rdma.rules.reports.policies import at_node
 
 MOST_CARDS = 256  # of a report: a node of a thousand functions would fill its object with them
 _REJECTED = 64
@@ -36,6 +39,8 @@ class AgentLook(Frozen):
     pending: Sequence[Pending] = ()
     refusals: Sequence[str] = ()
     overlaps: Sequence[str] = ()  # of policies
+    policies: Sequence[ClusterNodePolicy] = ()  # those that this look was to meet
+    functions: FunctionsPlan = FunctionsPlan()
 
 
 def node_report(look: AgentLook) -> NodeReport:
@@ -68,7 +73,19 @@ def node_report(look: AgentLook) -> NodeReport:
             sorted((*look.overlaps, *map(str, look.verdict.clashes), *look.verdict.beyond))
         ),
         omitted=len(important) + len(rejected) - len(kept) - len(rejected[:_REJECTED]),
+        policies=_policies(look),
     )
+
+
+def _policies(look: AgentLook) -> tuple[PolicyAtNode, ...]:
+    """What became of the cluster's policies; a wish is recognized by the place it was read at."""
+    verdict, plan = look.verdict, look.functions
+    taken = {pool.spec.resource: pool.spec.source for pool in verdict.pools}
+    taken |= {each.wanted.resource: each.wanted.source for each in look.pending}
+    refused = [(each.where, str(each)) for each in plan.refusals]
+    refused += [(each.second.source, str(each)) for each in verdict.clashes if each.fatal]
+    waits = [(each.wanted.source, str(each)) for each in look.pending]
+    return at_node(look.policies, taken, refused, (*waits, *plan.waiting))
 
 
 def _resources(pools: Sequence[Pool]) -> Mapping[CardId, tuple[str, ...]]:
