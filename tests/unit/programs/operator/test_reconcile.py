@@ -36,7 +36,8 @@ QUICK = OperatorTiming(gather=0.0, every=5.0, pause=lambda _: 0.01)
 class ClusterWorld:
     """A cluster with a node and the controller of DaemonSets in the test's hands."""
 
-    def __init__(self):
+    def __init__(self, pace=None):
+        self.pace = pace
         self.server = FakeServer([NIC_CLUSTER_POLICY, DAEMON_SET, CONFIG_MAP])
         self.line = self.server.line()
         self.node("ubuntu00")
@@ -44,7 +45,7 @@ class ClusterWorld:
     @asynccontextmanager
     async def operator(self):
         """The operator runs."""
-        cluster = Cluster(self.line)
+        cluster = Cluster(self.line, self.pace) if self.pace else Cluster(self.line)
         events = Events(cluster, "operator")
         async with asyncio.TaskGroup() as tasks:
             operator = Operator(cluster, NAMESPACE, events, QUICK)
