@@ -72,6 +72,7 @@ from kube_rdma.rules.ipam.node_state import (
 
 _TRIES = 4  # of one write, before its cell is left in doubt for the next tick
 _MOMENT = 0.2  # seconds between two looks at a pool that is full
+_QUEUE = 12  # times the patience: so long a request may lose races while something is free
 
 
 class _Claim(IntEnum):
@@ -150,9 +151,10 @@ def add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
 def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
     now: float = yield Clock()
     deadline = now + desk.timing.patience
+    last = now + _QUEUE * desk.timing.patience
     wish = _with_pins(desk, request)
     while True:
-        term = desk.state.term
+        term, writes = desk.state.term, _writes_seen(desk)
         desk.state, answer = ask(desk.state, wish, desk.catalog, now)
         if isinstance(answer, Granted):
             yield Put(answer.booking)
@@ -171,6 +173,9 @@ def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
                 yield Pause(_MOMENT)
             case _Claim.LOST:
                 yield Pause(_MOMENT)
+                now = yield Clock()
+                if _writes_seen(desk) != writes:  # others get on: it is a queue, not a full pool
+                    deadline = min(last, now + desk.timing.patience)
         now = yield Clock()
 
 
@@ -270,6 +275,11 @@ def _turn(desk: IpamAgentState, container: ContainerId) -> Talk[None]:
     while container in desk.serving:
         yield Pause(_MOMENT)
     desk.serving.add(container)
+
+
+def _writes_seen(desk: IpamAgentState) -> int:
+    """How many writes made the blocks that the node sees: it grows while anybody gets on."""
+    return sum(block.edition for block in desk.blocks.values())
 
 
 def _less(desk: IpamAgentState, request: Ask, short: Short, now: float) -> Ask:
