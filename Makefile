@@ -12,7 +12,9 @@ PYTEST := .venv/bin/python -m pytest
 # a name on this machine. Folders of tests that passed go at once.
 UNIT := $(PYTEST) -n auto --dist loadfile -o tmp_path_retention_policy=failed
 # The folders of all tests with the mark `lab` (tests/conftest.py): to read the others takes seconds.
-LAB := $(PYTEST) tests/lab tests/vm
+# Four processes: for the machines, for the bare VM, and two for files that use native nodes, which wait
+# more than they work (tests/groups.py).
+LAB := $(PYTEST) tests/lab tests/vm -n 4 --dist loadscope -v
 
 help: ## list these words
 	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -20,10 +22,10 @@ help: ## list these words
 demo: ready ## boot the lab, install kube-rdma, run the SCC example, end with a table; leaves the lab up
 	@.venv/bin/kube-rdma lab demo
 
-# The lab comes after all else: its machines want the cores for themselves. It comes also if
+# The labs come after all else: their machines want the cores for themselves. They come also if
 # something failed before, so that one run tells all; at its end, where the time of both runs went
 # (tests/times.py).
-test: ready ## every test but the slow ones: first what needs no lab, then one lab for all others
+test: ready ## every test but the slow ones: first what needs no lab, then labs for all others
 	@export KUBE_RDMA_TIMES=$$(mktemp); failed=0; \
 	$(UNIT) -m "not slow and not lab" || failed=1; \
 	$(LAB) -m "not slow and lab" || failed=1; \

@@ -4,7 +4,6 @@
 second one shows it with its own.
 """
 
-import json
 import os
 import time
 from collections import Counter
@@ -16,6 +15,7 @@ FILE = "KUBE_RDMA_TIMES"
 UNIT = "without a lab"
 # Of other fixtures the name says it.
 FIXTURES = {"lab": "machines: boot", "proof": "machines: demo", "native": "native: boot"}
+SHARED = "seconds of shared fixtures"
 SLOWEST = 10
 SMALL = 0.02  # of all: files that took less share a line
 BAR = 30
@@ -23,79 +23,99 @@ BAR = 30
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
-    """Only where people read: the processes that run the unit tests for us have no terminal."""
+    """The table only where people read: the processes that run tests for us have no terminal."""
     if config.pluginmanager.has_plugin("terminalreporter"):
         before = Path(os.environ.pop(FILE, os.devnull))  # no concern of runs that tests start
         config.pluginmanager.register(Times(before), "times")
+    config.pluginmanager.register(Shared(), "shared")
+
+
+class Shared:
+    """Notes in each report of a setup what it took to make what a whole session shares.
+
+    It belongs to no file or test. As a property of the report it also comes from other processes.
+    """
+
+    def __init__(self):
+        self._seconds = Counter()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef):
+        """The lab's boot, for one; what it asks for itself has its own line."""
+        begin, inner = time.monotonic(), self._seconds.total()
+        result = yield
+        if fixturedef.scope == "session":
+            seconds = time.monotonic() - begin - (self._seconds.total() - inner)
+            self._seconds[FIXTURES.get(fixturedef.argname, fixturedef.argname)] += seconds
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, call):
+        """Each part of a test has a report of its own."""
+        report = yield
+        if call.when == "setup":
+            report.user_properties.append((SHARED, dict(self._seconds)))
+            self._seconds.clear()
+        return report
 
 
 class Times:
-    """Notes how long everything takes; what a whole session shares belongs to no file or test."""
+    """Adds up the reports of all tests, whichever process ran them."""
 
     def __init__(self, before):
         self._before = before
         self._began = time.monotonic()
         self._lab = False  # whether a test with one has run
-        self._shared = 0.0  # seconds of shared fixtures in the test that runs now
         self._phases = Counter()
         self._tests = Counter()
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef):
-        """The lab's boot, for one."""
-        begin = time.monotonic()
-        result = yield
-        if fixturedef.scope == "session":
-            seconds = time.monotonic() - begin
-            self._shared += seconds
-            self._phases[FIXTURES.get(fixturedef.argname, fixturedef.argname)] += seconds
-        return result
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item):
-        """A test with its fixtures; not called where other processes run them."""
-        begin, self._shared = time.monotonic(), 0.0
-        self._lab |= phase(item) != UNIT
-        result = yield
-        self._phases[phase(item)] += time.monotonic() - begin - self._shared
-        return result
-
     def pytest_runtest_logreport(self, report):
         """A part of a test."""
-        shared = self._shared if report.when == "setup" else 0.0
-        self._tests[report.nodeid] += report.duration - shared
+        self._lab |= "lab" in report.keywords
+        shared = dict(report.user_properties).get(SHARED, {}) if report.when == "setup" else {}
+        seconds = report.duration - sum(shared.values())
+        self._phases.update(shared)
+        self._phases[phase(report)] += seconds
+        self._tests[report.nodeid] += seconds
 
     def pytest_terminal_summary(self, terminalreporter):
         """Leave the phases for the next run, or show all if this was one with a lab."""
-        phases = Counter(json.loads(self._before.read_text() or "{}"))
+        before = float(self._before.read_text() or 0)
+        whole = before + time.monotonic() - self._began
         if self._lab:
-            phases.update(self._phases)
+            phases = Counter({UNIT: before}) + self._phases
             terminalreporter.section("where the time went")
-            terminalreporter.write("\n".join((*table(phases), "", *slowest(self._tests), "")))
+            lines = (*table(phases, whole), "", *slowest(self._tests), "")
+            terminalreporter.write("\n".join(lines))
         else:
-            phases[UNIT] += time.monotonic() - self._began
-            self._before.write_text(json.dumps(phases))
+            self._before.write_text(str(whole))
 
 
-def phase(item):
-    """What a test's time is counted to."""
-    if item.get_closest_marker("lab") is None:
+def phase(report):
+    """What the time of a part of a test is counted to."""
+    if "lab" not in report.keywords:
         return UNIT
-    return "bare machine" if "guest" in item.path.parts else item.path.stem
+    path = Path(report.nodeid.partition("::")[0])
+    return "bare machine" if "guest" in path.parts else path.stem
 
 
-def table(phases):
-    """A line for each phase, the longest first, and one for all small ones together."""
-    whole = sum(phases.values())
-    small = [name for name, seconds in phases.items() if seconds < SMALL * whole]
+def table(phases, whole):
+    """A line for each phase, the longest first, one for all small ones together, one for the run.
+
+    The run took `whole` seconds, less than all phases together where some ran side by side.
+    """
+    total = sum(phases.values())
+    small = [name for name, seconds in phases.items() if seconds < SMALL * total]
     large = [
         (name, seconds) for name, seconds in Counter(phases).most_common() if name not in small
     ]
     if (rest := sum(phases[name] for name in small)) >= 1:
         large.append((f"{len(small)} others", rest))
-    for name, seconds in (*large, ("all", whole)):
-        bar = "█" * round(BAR * seconds / whole) if name != "all" else ""
+    for name, seconds in large:
+        bar = "█" * round(BAR * seconds / total)
         yield f"  {name:<24} {shown(seconds):>11}  {bar}".rstrip()
+    beside = f"  ({shown(total)} of tests, side by side)" if total > 1.1 * whole else ""
+    yield f"  {'all':<24} {shown(whole):>11}{beside}"
 
 
 def slowest(tests):

@@ -53,6 +53,6 @@ def test_a_planted_stray_is_found() -> None:
 
 
 def test_a_folder_that_is_not_entered_is_found() -> None:
-    names = ["tests/unit/kube_rdma_lab/build/test_go.py", "tests/lab/test_ack.py"]
+    names = ["tests/unit/kube_rdma_lab/build/test_go.py", "tests/lab/machines/test_ack.py"]
     (sentence,) = overlooked(names, ["build", ".*"])
     assert sentence == f"{names[0]}: pytest enters no folder build"

@@ -56,10 +56,16 @@ def test_the_second_run_shows_what_both_took(run):
 
 
 def test_long_phases_come_first_and_short_ones_share_a_line():
-    lines = list(table({"boot": 60, "a": 1, "test_long": 638, "b": 1}))
+    lines = list(table({"boot": 60, "a": 1, "test_long": 638, "b": 1}, 700))
     assert [line.split("  ")[1] for line in lines] == ["test_long", "boot", "2 others", "all"]
     assert "10 min 38 s  █" in lines[0]
     assert lines[-1].endswith("11 min 40 s")
+
+
+def test_a_run_of_several_processes_took_less_than_its_tests():
+    assert list(table({"a": 60, "b": 60}, 70))[-1].endswith(
+        "1 min 10 s  (2 min 00 s of tests, side by side)"
+    )
 
 
 def test_the_slowest_tests_are_named_with_their_seconds():

@@ -2,7 +2,7 @@
 
 KUBE_RDMA_TEST_KUBECONFIG names the admin's kubeconfig of a real API server, and
 KUBE_RDMA_TEST_POWERLESS that of a user without rights; then the contract runs there (the lab does
-that, tests/lab/test_cluster_door.py). Else it runs on the fake.
+that, tests/lab/native/test_cluster_door.py). Else it runs on the fake.
 """
 
 import asyncio

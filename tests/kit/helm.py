@@ -9,7 +9,7 @@ from kube_rdma_lab.build.parts import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts/kube-rdma"
-MODULES = ROOT / "tests/lab"
+MODULES = ROOT / "tests/lab/native"
 NEWEST, OLDER = "helm", "helm-3"  # folders of MODULES
 
 

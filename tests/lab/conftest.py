@@ -1,11 +1,11 @@
-"""Two labs for all tests of a run: one of machines, booted as `make demo` does, and a native one.
+"""The labs of a run: one of machines, booted as `make demo` does, and some of native nodes.
 
-A test asks for `native` unless it needs verbs, virtual functions or the guest's own kernel.
+A test is in native/ and asks for `native` unless it needs verbs, virtual functions or the guest's
+own kernel; those are in machines/. tests/groups.py says which of them run side by side.
 """
 
 import contextlib
 import os
-from enum import IntEnum
 from pathlib import Path
 
 import pytest
@@ -18,26 +18,17 @@ from kube_rdma_lab.demo.main import demonstrate
 from kube_rdma_lab.printer import Printer
 from kube_rdma_lab.topology import find
 from tests.documents.shell import Shell
+from tests.groups import Place, own, place
 
+HERE = Path(__file__).parent
 NAME = "test"
 NATIVE_NAME = "test-native"
-MACHINES = {"lab", "machine"}  # the fixtures of tests that boot some
-
-
-class Place(IntEnum):
-    """What tests run on, in the order of a run."""
-
-    WITHOUT_LAB = 0
-    NATIVE = 1
-    BARE = 2
-    MACHINES = 3
 
 
 def pytest_collection_modifyitems(items):
-    """Mark everything in this folder, so that `make check` leaves it out."""
-    here = Path(__file__).parent
+    """Mark all of this folder, so that `make check` leaves it out; order all that needs a lab."""
     for item in items:
-        if here in item.path.parents:
+        if HERE in item.path.parents:
             item.add_marker(pytest.mark.lab)
     items.sort(key=order)
 
@@ -45,19 +36,13 @@ def pytest_collection_modifyitems(items):
 def order(item):
     """Where a test has its place in a run, the smallest first.
 
-    Native nodes come before machines, which want all processors. The bare VM (tests/vm) runs beside
-    native nodes; its results are asked for behind them. Pages are followed on fresh nodes: on
-    machines README comes behind the others, for it installs what the files behind it need.
+    Pages are followed on fresh nodes: on machines README comes behind the others, for it installs
+    what the files behind it need.
     """
-    if item.get_closest_marker("lab") is None:
-        return Place.WITHOUT_LAB, 0
-    if Path(__file__).parent not in item.path.parents:
-        return Place.BARE, 0
-    names = set(item.fixturenames)
-    pages = item.path.name == "test_documents.py"
-    if "native" in names or not names & MACHINES:
-        return Place.NATIVE, not pages
-    return Place.MACHINES, 2 if "proof" in names else pages
+    where, pages = place(item.path), item.path.name == "test_documents.py"
+    if where is Place.MACHINES:
+        return where, 2 if "proof" in item.fixturenames else pages
+    return where, not pages
 
 
 def able(topology):
@@ -94,26 +79,18 @@ def up(name, topology, command, variable):
 
 
 @pytest.fixture(scope="session")
-def before_machines():
-    """What ends when machines boot, for `order` has put the tests that need it before theirs."""
-    with contextlib.ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture(scope="session")
-def lab(before_machines):
+def lab():
     """Two machines; KUBE_RDMA_TEST_LAB=NAME takes a running lab instead."""
-    before_machines.close()
-    with up(NAME, "two-nodes", "kube-rdma lab up", "KUBE_RDMA_TEST_LAB") as running:
+    with up(own(NAME), "two-nodes", "kube-rdma lab up", "KUBE_RDMA_TEST_LAB") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def native(before_machines):
+def native():
     """Two native nodes with eight recorded cards each; KUBE_RDMA_TEST_NATIVE=NAME as above."""
     command = "kube-rdma lab up --topology native"
-    running = up(NATIVE_NAME, "native", command, "KUBE_RDMA_TEST_NATIVE")
-    return before_machines.enter_context(running)
+    with up(own(NATIVE_NAME), "native", command, "KUBE_RDMA_TEST_NATIVE") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from .outside import Beside, Inside, Machine
+from .outside import Inside, Machine
 
 GUEST = Path(__file__).parent / "guest"
 MACHINE = pytest.StashKey[Machine]()
+TOLD = pytest.StashKey[list[str]]()
+LINES = "bare machine"  # the same, in what a worker sends
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session, config, items):
     """Put an item of ours in the place of each test of guest/, before any is deselected."""
     machine = config.stash.setdefault(MACHINE, Machine(session))
-    config.pluginmanager.register(Beside(machine, len(os.sched_getaffinity(0))))
     for position, item in enumerate(items):
         if GUEST in item.path.parents:
             ours = Inside.from_parent(item.parent, name=item.name, machine=machine)
@@ -36,18 +36,23 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_sessionfinish(session):
-    """Nobody asks for a test any more."""
-    if machine := session.config.stash.get(MACHINE, None):
-        machine.close()
+    """Nobody asks for a test any more; what there is to tell, a worker leaves for who shows it."""
+    machine = session.config.stash.get(MACHINE, None)
+    if machine is None:
+        return
+    machine.close()
+    session.config.stash[TOLD] = list(machine.told())
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput[LINES] = session.config.stash[TOLD]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """A worker has ended."""
+    node.config.stash.setdefault(TOLD, []).extend(getattr(node, "workeroutput", {}).get(LINES, ()))
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """How long the machine took, and where its console and results are."""
-    machine = config.stash.get(MACHINE, None)
-    if machine and machine.seconds:
-        figures = (
-            f"first test after {machine.seconds[0]:.1f} s, all after {machine.seconds[-1]:.1f} s"
-        )
-        terminalreporter.write_line(f"bare machine: {figures}; {machine.home}")
-        for text in machine.silent:
-            terminalreporter.write_line(f"{text}\nAnother machine went on from there.", yellow=True)
+    """How long the machine took, where its console and results are, and whether one stood still."""
+    for line in config.stash.get(TOLD, ()):
+        terminalreporter.write_line(line)

@@ -5,8 +5,6 @@ import json
 import os
 from itertools import pairwise
 from pathlib import Path
-from queue import SimpleQueue
-from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +15,7 @@ from kube_rdma_lab.bare.run import Silent, files, follow, with_another
 from kube_rdma_lab.build.qemu import Qemu
 from kube_rdma_lab.build.testroot import BareParts, select
 
-from .outside import CHECKOUT, Beside, FailedInsideError, Inside, Machine
+from .outside import CHECKOUT, FailedInsideError, Inside, Machine
 
 LOCK = (
     "one==1 \\\n    --hash=sha256:a\ntwo==2 ; x \\\n    --hash=sha256:b \\\n    --hash=sha256:c\n"
@@ -188,54 +186,27 @@ def test_what_cannot_run_is_skipped_here_and_fails_in_ci(item, happens, monkeypa
         skipping.runtest()
 
 
-@pytest.fixture
-def beside(request, tmp_path):
-    """A plugin for a run with these tests, on so many processors; and what its machine lived."""
+def test_the_end_of_a_run_ends_the_machine_and_tells_of_it(request):
+    """Also when a test has not come yet; a run that asked for no test has nothing to end."""
+    lived = []
 
-    def make(processors, *tests):
-        lived = SimpleQueue()
+    async def events(checkout, tests, home):
+        lived.append(home)
+        try:
+            yield Progress(1.5, "test_x", PASSED, "The first one stood still.")
+            await asyncio.Event().wait()
+        finally:
+            lived.append("ended")
 
-        async def events(checkout, tests, home):
-            lived.put(tests)
-            try:
-                await asyncio.Event().wait()
-                yield
-            finally:
-                lived.put("ended")
-
-        session = SimpleNamespace(items=list(tests), config=request.config)
-        machine = Machine(session, events)
-        request.addfinalizer(machine.close)
-        return Beside(machine, processors), machine, lived
-
-    return make
-
-
-def with_marks(*marks):
-    """A test as far as the plugin looks at it."""
-    return SimpleNamespace(get_closest_marker=lambda name: name if name in marks else None)
-
-
-def test_the_machine_runs_beside_tests_that_come_before_its_own(item, beside):
-    """It starts once, with the first that needs a lab, and its end does not wait for a test."""
-    own = item()
-    plugin, machine, lived = beside(2, with_marks("lab"), own)
-    plugin.pytest_runtest_setup(with_marks())
-    assert machine.home is None
-    for _ in range(2):
-        plugin.pytest_runtest_setup(with_marks("lab"))
-    assert lived.get() == [own.nodeid]
+    machine = Machine(request.session, events)
     machine.close()
-    assert lived.get() == "ended"
-    assert lived.empty()
-
-
-@pytest.mark.parametrize(("processors", "count"), [(1, 1), (2, 0)], ids=["one core", "no test"])
-def test_the_machine_waits_where_it_would_take_the_only_processor(item, beside, processors, count):
-    """And never starts for a run that has no test of its."""
-    plugin, machine, _ = beside(processors, *(item() for _ in range(count)))
-    plugin.pytest_runtest_setup(with_marks("lab"))
-    assert machine.home is None
+    assert not list(machine.told())
+    assert machine.result("test_x") is PASSED
+    machine.close()
+    assert lived == [machine.home, "ended"]
+    times, stood = machine.told()
+    assert "first test after 1.5 s" in times
+    assert stood.startswith("The first one stood still.")
 
 
 def test_only_what_is_asked_for_is_taken_from_a_lock_with_its_hashes():

@@ -1,7 +1,7 @@
 """Whether this machine's kernel can carry native nodes: each feature is tried, none is looked up.
 
 kube_rdma_lab/preflight.py asks before anything is built. A try runs in namespaces of its own and
-leaves nothing.
+leaves nothing but room for inotify instances, where there was too little.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from kube_rdma.adapters.inotify import open_inotify
@@ -39,6 +39,7 @@ CARDS = Path("/sys/class/infiniband")
 # Inotify instances are counted per user, and all nodes are this machine's root. A kubelet opens
 # six, containerd two, kube-proxy one, an agent a few; without one a kubelet crashes at each start.
 INSTANCES = 16
+ENOUGH = 1024  # for several labs side by side; kernels begin with 128
 LIMIT = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
@@ -67,8 +68,12 @@ def check(nodes: int, *, trees: bool, features: Mapping[str, str] = FEATURES) ->
 def _check_inotify(count: int) -> None:
     """Open so many inotify instances at once; Refused when the limit does not allow them.
 
-    What is beyond the limit is not tried: it would take the last ones from others for a moment.
+    The limit is raised where this process may: labs that boot at the same time see each other only
+    when it is too late. What is beyond it is not tried: it would take the last ones from others.
     """
+    if int(LIMIT.read_text()) < ENOUGH:
+        with suppress(OSError):  # read-only in many containers
+            LIMIT.write_text(f"{ENOUGH}\n")
     refusal = Refused(
         f"this machine's root may not open {count} more inotify instances",
         remedy="Raise it (sysctl -w fs.inotify.max_user_instances=1024), or start fewer nodes",

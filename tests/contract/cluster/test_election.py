@@ -1,4 +1,4 @@
-"""Two copies and one Lease, on the fake and on a real server (tests/lab/test_cluster_door.py)."""
+"""Two copies and one Lease, on the fake and on a real server (lab/native/test_cluster_door.py)."""
 
 import asyncio
 from contextlib import asynccontextmanager, suppress

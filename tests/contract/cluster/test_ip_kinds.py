@@ -1,6 +1,6 @@
 """Pools, blocks, boards and leases through the door, and compare-and-swap on each of them.
 
-On the fake, and where conftest says on a real API server (tests/lab/test_ip_crds.py).
+On the fake, and where conftest says on a real API server (tests/lab/native/test_ip_crds.py).
 """
 
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Seed S4 on InfiniBand: the example's own documents on made-up cards, for no emulator has any.
 
-The lab replays the example on Ethernet (tests/lab/test_training.py). What differs on InfiniBand,
-its network and the GUIDs of its functions, is run here as it is written.
+The lab replays the example on Ethernet (tests/lab/machines/test_training.py). What differs on
+InfiniBand, its network and the GUIDs of its functions, is run here as it is written.
 """
 
 import json

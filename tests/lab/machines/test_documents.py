@@ -10,7 +10,6 @@ import pytest
 
 from tests.documents.on_lab import followed, on_lab
 from tests.documents.pages import pages
-from tests.documents.rules import Runs
 
 README = "README.md"
 # Followed by a file that proves more of the example while it stands.
@@ -32,12 +31,6 @@ def test_a_page_is_followed_to_its_end_and_leaves_nothing(request, lab, page):
     if page == README:
         request.getfixturevalue("proof")
     with followed(lab, page):
-        pass
-
-
-@pytest.mark.parametrize("page", [page for page in pages() if on_lab(page, Runs.NATIVE)])
-def test_what_needs_no_machine_is_followed_on_native_nodes(native, page):
-    with followed(native, page, Runs.NATIVE):
         pass
 
 

@@ -15,7 +15,7 @@ from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ip import Family, NodeLease, Usage
 from kube_rdma_lab import cluster
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CRDS = ROOT / "config/crds"
 TESTS = "tests/contract/cluster/test_ip_kinds.py"
 SPEC = {

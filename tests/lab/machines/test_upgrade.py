@@ -24,7 +24,7 @@ from kube_rdma_lab.waiting import until
 from tests.kit.pods import sleeping_pod
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NAME = "upgrade"
 NODE = "node-2"
 

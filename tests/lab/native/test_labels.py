@@ -9,7 +9,7 @@ from kube_rdma.rules.labels.ownership import NFD_LIST
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay
-from tests.lab import test_operator
+from tests.lab.native import test_operator
 
 NODE = "node-1"
 SPACE = "kube-rdma-labels"

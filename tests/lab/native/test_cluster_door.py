@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NAMES = ("test_contract.py", "test_contract_core.py", "test_election.py")
 TESTS = tuple(f"tests/contract/cluster/{name}" for name in NAMES)
 

@@ -11,7 +11,7 @@ import pytest
 
 from kube_rdma_lab import cluster
 
-CRDS = Path(__file__).resolve().parents[2] / "config" / "crds"
+CRDS = Path(__file__).resolve().parents[3] / "config" / "crds"
 SUBNET = "10.99.0.0/27"  # thirty addresses
 NETWORK = "lab-test"
 POOL = {

@@ -16,13 +16,13 @@ import pytest
 
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
+from tests.groups import own
 from tests.kit.pods import sleeping_pod
-
-from .conftest import able, up
+from tests.lab.conftest import up
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NAME, NODE = "test-older", "node-1"
 EXAMPLE = scc.examples() / "s3-network"
 NAMESPACE = "mlnx-network-operator"
@@ -38,8 +38,8 @@ PLAIN, ADDRESS = "plain", "192.168.114.7"
 @pytest.fixture(scope="module")
 def older():
     """Two native nodes of the older release; KUBE_RDMA_TEST_OLDER=NAME takes a running lab."""
-    able("older")
-    with up(NAME, "kube-rdma lab up --topology older", "KUBE_RDMA_TEST_OLDER") as running:
+    command = "kube-rdma lab up --topology older"
+    with up(own(NAME), "older", command, "KUBE_RDMA_TEST_OLDER") as running:
         yield running
 
 
@@ -66,10 +66,12 @@ def test_nodes_and_control_plane_are_of_the_older_release(older):
 @pytest.mark.parametrize("name", FILES)
 def test_what_runs_on_the_newest_release_runs_on_this_one(older, name):
     """The same tests, told to take this cluster for the native one."""
-    newer = [f"--deselect=tests/lab/test_vke.py::{test}" for test in (NEEDS_CDI, NEEDS_HEALTH)]
+    newer = [
+        f"--deselect=tests/lab/native/test_vke.py::{test}" for test in (NEEDS_CDI, NEEDS_HEALTH)
+    ]
     words = ("-q", "-p", "no:cacheprovider", *newer)
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", *words, f"tests/lab/test_{name}.py"],
+        [sys.executable, "-m", "pytest", *words, f"tests/lab/native/test_{name}.py"],
         cwd=ROOT,
         env={**os.environ, "KUBE_RDMA_TEST_NATIVE": older.state.name},
         capture_output=True,

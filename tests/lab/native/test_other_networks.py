@@ -22,7 +22,7 @@ from kube_rdma_lab.native import node as native_node
 from kube_rdma_lab.waiting import until
 from kube_rdma_testing.cni import cilium
 
-LISTS = Path(__file__).parents[1] / "data/conflists"
+LISTS = Path(__file__).parents[2] / "data/conflists"
 NETWORKS = (
     "flannel",
     "calico",

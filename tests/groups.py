@@ -1,0 +1,67 @@
+"""Which tests of the lab run in one process: `make test` has several such processes side by side.
+
+Native nodes wait more than they work, so each file that uses them may run in any process, which has
+a lab of its own. All that needs the machines is one group, and so is all that runs in the bare VM.
+For pytest-xdist's `--dist loadscope`; without it all runs in one row, in the same order.
+"""
+
+import os
+from enum import IntEnum
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+RUN = "KUBE_RDMA_TEST_RUN"  # the name of a run beside another
+
+
+class Place(IntEnum):
+    """What a test runs on, in the order of a run: that which takes longest begins first."""
+
+    WITHOUT_LAB = 0
+    MACHINES = 1
+    BARE = 2
+    NATIVE = 3
+
+
+FOLDERS = {
+    "lab/machines": Place.MACHINES,
+    "vm/guest": Place.BARE,
+    "vm/test_killed.py": Place.BARE,
+    "lab/native": Place.NATIVE,
+}
+
+
+def place(path):
+    """Where the tests of a file run, by its path or the node id of one of them."""
+    parts = Path(str(path).partition("::")[0]).parts
+    pairs = ("/".join(pair) for pair in pairwise(parts))
+    return next((FOLDERS[pair] for pair in pairs if pair in FOLDERS), Place.WITHOUT_LAB)
+
+
+def group(nodeid):
+    """The tests that run in one process and one row: those of a file, or of one kind of machine."""
+    where = place(nodeid)
+    shared = where in {Place.MACHINES, Place.BARE}
+    return where.name.lower() if shared else nodeid.partition("::")[0]
+
+
+def own(name):
+    """A lab's name that is this process's own, and this run's where a test has started it."""
+    words = (name, os.environ.get(RUN), os.environ.get("PYTEST_XDIST_WORKER"))
+    return "-".join(filter(None, words))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Groups in the order of the tests; xdist by itself begins with the largest of them."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group(nodeid)
+
+    config.option.loadscopereorder = False
+    return Groups(config, log)
