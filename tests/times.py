@@ -15,6 +15,7 @@ FILE = "KUBE_RDMA_TIMES"
 UNIT = "without a lab"
 # Of other fixtures the name says it.
 FIXTURES = {"lab": "machines: boot", "proof": "machines: demo", "native": "native: boot"}
+LAB = "lab"  # the mark
 SHARED = "seconds of shared fixtures"
 SLOWEST = 10
 SMALL = 0.02  # of all: files that took less share a line
@@ -31,9 +32,9 @@ def pytest_configure(config):
 
 
 class Shared:
-    """Notes in each report of a setup what it took to make what a whole session shares.
+    """Notes in each report whether it is of a lab's test, and what it took to make shared things.
 
-    It belongs to no file or test. As a property of the report it also comes from other processes.
+    These belong to no file or test. Properties of a report also come from other processes.
     """
 
     def __init__(self):
@@ -50,9 +51,10 @@ class Shared:
         return result
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, call):
+    def pytest_runtest_makereport(self, item, call):
         """Each part of a test has a report of its own."""
         report = yield
+        report.user_properties.append((LAB, item.get_closest_marker(LAB) is not None))
         if call.when == "setup":
             report.user_properties.append((SHARED, dict(self._seconds)))
             self._seconds.clear()
@@ -71,8 +73,9 @@ class Times:
 
     def pytest_runtest_logreport(self, report):
         """A part of a test."""
-        self._lab |= "lab" in report.keywords
-        shared = dict(report.user_properties).get(SHARED, {}) if report.when == "setup" else {}
+        properties = dict(report.user_properties)
+        self._lab |= properties[LAB]
+        shared = properties.get(SHARED, {})
         seconds = report.duration - sum(shared.values())
         self._phases.update(shared)
         self._phases[phase(report)] += seconds
@@ -93,7 +96,7 @@ class Times:
 
 def phase(report):
     """What the time of a part of a test is counted to."""
-    if "lab" not in report.keywords:
+    if not dict(report.user_properties)[LAB]:
         return UNIT
     path = Path(report.nodeid.partition("::")[0])
     return "bare machine" if "guest" in path.parts else path.stem

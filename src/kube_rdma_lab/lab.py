@@ -149,11 +149,10 @@ def up(
         slowness = pace.measure()
         report(progress.Event(pace.describe(slowness), Phase.DONE))
         parts = build.build(
-            wanted.kinds,
+            build.Demand(wanted.kinds, wanted.release, wanted.wants_drivers),
             _build_report(report),
             bin_dir=binaries,
             archives=images,
-            release=wanted.release,
         )
         with relay.listen() as host:
             facts = {"binaries": str(parts.bin), "port": host.getsockname()[1], "pace": slowness}

@@ -29,6 +29,7 @@ def write(folder: Path, node: NodeSpec, topology: Topology) -> None:
     (folder / "cni").mkdir(parents=True)
     (folder / "node.env").write_text(
         f"NODE={node.name}\nCLUSTER_IP={node.ip}\nGATEWAY={CONTROL_PLANE_IP}\n"
+        f"RDMA_AT_BOOT={'yes' if node.rdma_at_boot else 'no'}\n"
     )
     (folder / "nics").write_text(nics(node))
     (folder / "vfs").write_text(vfs(node))
@@ -72,7 +73,7 @@ def nics(node: NodeSpec) -> str:
     """Return one line per card: MAC, name, address with prefix, Soft-RoCE link or -, kind, VFs."""
     lines = (
         f"{node.mac(position)} {nic.name} {node.rdma_ip(nic)}/24"
-        f" {nic.rxe if nic.soft_roce else '-'} {nic.kind} {nic.vfs}\n"
+        f" {nic.rxe if nic.soft_roce and node.rdma_at_boot else '-'} {nic.kind} {nic.vfs}\n"
         for position, nic in enumerate(node.nics, start=1)
     )
     return "".join(lines)

@@ -97,8 +97,9 @@ class GpuGhost:
 class NodeSpec:
     """One node; `index` counts from 1 and fixes its addresses.
 
-    All fields from `nics` to `rdma_netns` are a machine's. `tree` is a native node's: its cards, as
-    native/trees.py finds them by name or by folder; empty for none.
+    All fields from `nics` to `rdma_at_boot` are a machine's. Without the last it boots with no RDMA
+    module, and its lab has images of drivers that load them (build/drivers.py). `tree` is a native
+    node's: its cards, as native/trees.py finds them by name or by folder; empty for none.
     """
 
     index: int
@@ -108,6 +109,7 @@ class NodeSpec:
     cpus: int = 2
     numa_nodes: int = 2
     rdma_netns: RdmaNetns = RdmaNetns.SHARED
+    rdma_at_boot: bool = True
     topology_manager: TopologyManager = TopologyManager.NONE
     kind: NodeKind = NodeKind.MACHINE
     tree: str = ""
@@ -165,6 +167,11 @@ class Topology:
         return tuple(node for node in self.nodes if node.kind is NodeKind.MACHINE)
 
     @property
+    def wants_drivers(self) -> bool:
+        """Whether some machine gets its RDMA modules from a driver's container."""
+        return any(not node.rdma_at_boot for node in self.machines)
+
+    @property
     def natives(self) -> tuple[NodeSpec, ...]:
         """The nodes that are none."""
         return tuple(node for node in self.nodes if node.kind is NodeKind.NATIVE)
@@ -215,6 +222,7 @@ FOUR_CARDS = (
 EIGHT_GPUS = tuple(
     GpuGhost(socket, switch) for socket in (0, 1) for switch in (socket + 1, socket + 1, 0, 0)
 )
+TWO_GPUS = (GpuGhost(0), GpuGhost(1))
 
 TOPOLOGIES = {
     topology.name: topology
@@ -239,6 +247,12 @@ TOPOLOGIES = {
             "netns-exclusive",
             "two nodes with two RDMA cards, node-2 with RDMA devices exclusive to a namespace",
             (NodeSpec(1, TWO_CARDS), NodeSpec(2, TWO_CARDS, rdma_netns=RdmaNetns.EXCLUSIVE)),
+        ),
+        Topology(
+            "drivers",
+            "two nodes with two cards and two GPU ghosts, without RDMA until a driver's container"
+            " brings it; the lab has such images",
+            tuple(NodeSpec(index, TWO_CARDS, TWO_GPUS, rdma_at_boot=False) for index in (1, 2)),
         ),
         Topology(
             "native",

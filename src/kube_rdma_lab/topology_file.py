@@ -73,6 +73,7 @@ class NodeEntry(_Entry):
     gpus: list[GpuEntry] = []
     memory_mib: int = Field(3072, ge=MIN_MEMORY, le=MAX_MEMORY)
     rdma_netns: Literal["shared", "exclusive"] = "shared"
+    rdma_at_boot: bool = True
     topology_manager: Literal["none", "best-effort", "restricted", "single-numa-node"] = "none"
 
 
@@ -84,7 +85,7 @@ class TopologyEntry(_Entry):
 
 
 # What only a machine has.
-HARDWARE = ("nics", "gpus", "memory_mib", "rdma_netns")
+HARDWARE = ("nics", "gpus", "memory_mib", "rdma_netns", "rdma_at_boot")
 
 # What may stand in a field; no name means two things.
 ALLOWED = {
@@ -98,6 +99,7 @@ ALLOWED = {
     "count": f"a whole number from 1 to {MAX_GPUS}",
     "memory_mib": f"a whole number from {MIN_MEMORY} to {MAX_MEMORY}",
     "rdma_netns": ", ".join(RdmaNetns),
+    "rdma_at_boot": "true, false",
     "topology_manager": ", ".join(TopologyManager),
     "summary": "a text",
     "native": "true, false",
@@ -265,6 +267,7 @@ def _node(index: int, entry: NodeEntry, folder: Path) -> NodeSpec:
         tuple(gpus),
         memory_mib=entry.memory_mib,
         rdma_netns=RdmaNetns(entry.rdma_netns),
+        rdma_at_boot=entry.rdma_at_boot,
         topology_manager=TopologyManager(entry.topology_manager),
         kind=NodeKind.NATIVE if entry.native else NodeKind.MACHINE,
         tree=_tree(entry, folder),

@@ -22,6 +22,7 @@ from kube_rdma.rules.ipam.node_state import (
     retire,
     stored,
 )
+from kube_rdma.rules.ipam.pools import refuse_namespace
 
 _CELLS = 64  # of a large pool; as many addresses as any test asks for
 
@@ -31,7 +32,8 @@ class FakeAddresses:
 
     def __init__(self, pools: Iterable[IPPool], node: str = "node") -> None:
         self.failing: KubeRdmaError | None = None
-        self._catalog = {pool.name: zones(pool) for pool in pools}
+        self._pools = {pool.name: pool for pool in pools}
+        self._catalog = {pool.name: zones(pool) for pool in self._pools.values()}
         self._time = 0.0
         holds: dict[Cell, Hold] = {}
         for zone in (zone for pool in self._catalog.values() for zone in pool):
@@ -45,6 +47,7 @@ class FakeAddresses:
     async def add(self, request: Ask) -> Granted:
         """Grant, and know it from now on."""
         self._working()
+        refuse_namespace(request, self._pools)
         state, answer = ask(self._state, request, self._catalog, self.now())
         if not isinstance(answer, Granted):
             pool = answer.lacks[0].zone.pool

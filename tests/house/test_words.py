@@ -22,6 +22,7 @@ FORBIDDEN = {
 ALLOWED = {
     "src/kube_rdma/adapters/cni/conf/places.py": "GKE has its CNI binaries in such a folder",
     "tests/unit/adapters/cni/conf/test_places.py": "the same folder",
+    "tests/unit/adapters/cni/conf/test_distributions.py": "the same folder",
     "config/distributions/gke.yaml": "the same folder",
     "src/kube_rdma/rules/install/presets.py": "the same folder",
     "charts/kube-rdma/files/layers.json": "the same folder",

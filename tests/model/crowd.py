@@ -35,7 +35,10 @@ _READS = (talk.ReadBlock, talk.ReadLease, talk.ReadBoard, talk.ListBlocks)
 class Crowd:
     """Nodes, their API server, and the time."""
 
-    def __init__(self, nodes: int, pool: IPPool) -> None:
+    def __init__(
+        self, nodes: int, pool: IPPool, *, service: float = _SERVICE, way: float = _WAY
+    ) -> None:
+        self.service, self.way = service, way
         self.random = Random(1)  # noqa: S311 - spreads load
         self.store = Store(self.random)
         self.now = 0.0
@@ -64,15 +67,15 @@ class Crowd:
 
     def ask(self, act: talk.Act, answer: Callable[[object], None]) -> None:
         """A request of a node: it waits for its turn at the server."""
-        self._idle_at = max(self.now + _WAY, self._idle_at) + _SERVICE
+        self._idle_at = max(self.now + self.way, self._idle_at) + self.service
 
         def served() -> None:
             result = self.store.ask(act, False, 0.0)
             kind = type(act).__name__
             self.requests[kind if result or isinstance(act, _READS) else f"{kind} lost"] += 1
-            self.at(_WAY, lambda: answer(result))
+            self.at(self.way, lambda: answer(result))
             if result and isinstance(act, talk.WriteBlock | talk.WriteBoard):
-                self.at(_WAY, lambda: self._tell(result))
+                self.at(self.way, lambda: self._tell(result))
 
         self.at(self._idle_at - self.now, served)
 

@@ -204,8 +204,9 @@ def test_the_end_of_a_run_ends_the_machine_and_tells_of_it(request):
     assert machine.result("test_x") is PASSED
     machine.close()
     assert lived == [machine.home, "ended"]
-    times, _, stood = machine.told()
+    times, where, stood = machine.told()
     assert "first test after 1.5 s" in times
+    assert str(machine.home) in where
     assert stood.startswith("The first one stood still.")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from kube_rdma.api.ip_objects import IPBlockObject
 from kube_rdma.api.ip_pool import IPPoolObject
 from kube_rdma.api.nic_cluster_policy import NicClusterPolicyObject
-from kube_rdma.api.node_policy import NodePolicy
+from kube_rdma.api.node_policy_status import NodePolicyObject
 from kube_rdma.api.node_report import NodeReportObject
 from kube_rdma.api.structural import Column, ResourceDefinition
 
@@ -37,9 +37,17 @@ DEFINITIONS = (
         ),
     ),
     ResourceDefinition(
-        NodePolicy,
+        NodePolicyObject,
         "nodepolicies",
-        columns=(Column("Priority", ".spec.priority", "integer"), _AGE),
+        columns=(
+            Column("Priority", ".spec.priority", "integer"),
+            Column("Nodes", ".status.nodes", "integer"),
+            Column("Applied", ".status.applied", "integer"),
+            Column("Pending", ".status.pending", "integer"),
+            Column("Refused", ".status.refused", "integer"),
+            Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+            _AGE,
+        ),
     ),
     ResourceDefinition(
         NodeReportObject,

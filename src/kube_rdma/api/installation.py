@@ -78,10 +78,10 @@ class InstalledAgent(Typed):
 
 
 class InstalledController(Typed):
-    """The controller, which keeps the cluster's addresses in order. Two at a time do no harm."""
+    """The controller, which keeps the cluster's addresses in order. Of several copies one works."""
 
     enabled: bool = True
-    replicas: Replicas = 1
+    replicas: Replicas = 2
     resources: Object = Field(default_factory=dict)
 
 

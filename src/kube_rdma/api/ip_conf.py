@@ -24,6 +24,7 @@ from kube_rdma.api.ip_conf_models import (
     PlainRoute,
     StaticAddressConf,
     StaticConf,
+    Whereabouts,
     WhereaboutsConf,
     WhereaboutsRange,
 )
@@ -182,6 +183,7 @@ def _whereabouts(document: Document) -> IpamConf:
         for key, end in (("range_start", entry.range_start), ("range_end", entry.range_end))
         if end and end not in (one.first, one.last)
     ]
+    notes += _without_ends(block)
     notes += _one_of_each([each.subnet for each in ranges], "range")
     if block.gateway and ranges and not any(each.gateway for each in ranges):
         subnets = ", ".join(str(each.subnet) for each in ranges)
@@ -322,6 +324,13 @@ def _range_of(entry: WhereaboutsRange, gateway: Address | None) -> IPRange:
     if first and last and int(last) < int(first):
         last = None
     return IPRange(subnet, first, last, gateway if gateway and gateway in subnet else None)
+
+
+def _without_ends(block: Whereabouts) -> list[str]:
+    """Where whereabouts would give the ends of a subnet too, that this is not done."""
+    if not any(each.enable_l3 for each in (block, *block.ip_ranges)):
+        return []
+    return ["enable_l3 is ignored: the first and the last address of a subnet are given to nobody"]
 
 
 def _one_of_each(subnets: Sequence[Subnet], what: str) -> list[str]:

@@ -45,6 +45,11 @@ def _decimal(text: str) -> str:
     return text if ":" in text else re.sub(r"(?<![0-9])0+(?=[0-9])", "", text)
 
 
+def _unmapped(written: Address) -> Address:
+    """An IPv4 address in the form of IPv6 (``::ffff:10.0.0.1``) is the IPv4 address, as in Go."""
+    return getattr(written, "ipv4_mapped", None) or written
+
+
 def _network(text: str) -> Subnet:
     """A destination: the bits behind its length do not count, as in the CNI plugins."""
     if "/" not in text:
@@ -74,7 +79,7 @@ RangeText: TypeAlias = Annotated[
     ),
 ]
 ZeroedAddress: TypeAlias = Annotated[
-    Address, Word(lambda text: address(_decimal(text)), "an IP address", "10.0.0.10")
+    Address, Word(lambda text: _unmapped(address(_decimal(text))), "an IP address", "10.0.0.10")
 ]
 
 
@@ -122,6 +127,7 @@ class WhereaboutsRange(GoTyped):
     range_start: ZeroedAddress | None = None
     range_end: ZeroedAddress | None = None
     exclude: Many[Exclude] = ()
+    enable_l3: bool = False
 
     @model_validator(mode="after")
     def _whole(self) -> WhereaboutsRange:
@@ -138,6 +144,7 @@ class Whereabouts(WhereaboutsRange):
             *("node_slice_size", "leader_lease_duration", "leader_renew_deadline"),
             *("leader_retry_period", "sleep_for_race", "kubernetes", "configuration_path"),
             *("log_file", "log_level", "reconciler_cron_expression", "datastore"),
+            *("exclude_gateway", "optimistic_ipam"),  # a pool's gateway is never given
             *("etcd_host", "etcd_username", "etcd_password", "etcd_key_file", "etcd_cert_file"),
             "etcd_ca_cert_file",
         )
@@ -156,6 +163,8 @@ class Whereabouts(WhereaboutsRange):
     leader_renew_deadline: Any = None
     leader_retry_period: Any = None
     sleep_for_race: Any = None
+    exclude_gateway: Any = None
+    optimistic_ipam: Any = None
     kubernetes: Any = None
     configuration_path: Any = None
     log_file: Any = None

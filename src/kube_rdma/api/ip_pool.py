@@ -122,6 +122,7 @@ class IPPoolSpec(Typed):
     Addresses of pools with the same `network` are never given twice; `network` is an address space.
     `blockSize` is how many addresses a node takes at once, `restSeconds` how long a freed address
     is left alone. `probe`: before a pod uses an address, ask its network whether somebody has it.
+    `namespaces`: pods of these alone get addresses of the pool; without it pods of all do.
     """
 
     network: Label = Field("default", examples=["default"])
@@ -131,6 +132,7 @@ class IPPoolSpec(Typed):
     block_size: int = Field(32, ge=1, le=MOST_AT_ONCE)
     rest_seconds: int = Field(60, ge=0, le=LONGEST_REST)
     probe: bool = False
+    namespaces: Many[Label] = Field((), min_length=1, examples=[["team-a"]])
 
     @field_validator("ranges")
     @classmethod
@@ -219,6 +221,7 @@ def spec(pool: IPPool) -> dict[str, Value]:
         "blockSize": pool.block_size,
         "restSeconds": math.ceil(pool.rest),
         "probe": pool.probe,
+        "namespaces": list(pool.namespaces),
     }
     return {key: value for key, value in fields.items() if value != []}
 
@@ -254,6 +257,7 @@ def _compiled(wish: IPPoolSpec, name: str, document: Document, path: tuple[str, 
         wish.block_size,
         float(wish.rest_seconds),
         wish.probe,
+        tuple(wish.namespaces),
     )
 
 

@@ -7,6 +7,7 @@ to its value at once; a text that has another form gets a sentence with an examp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Any, TypeAlias
 
@@ -70,6 +71,7 @@ def subnet(text: str) -> Subnet:
     return network
 
 
+@lru_cache(4096)  # each event of a block brings all of its spans again, and few are new
 def span(text: str) -> Span:
     """One address, a subnet, or two ends with a dash; ValueError for another form."""
     if "/" in text:

@@ -24,6 +24,7 @@ from kube_rdma.model.cluster_policy import (
     DevicePluginSection,
     PeerDriverSection,
 )
+from kube_rdma.model.driver_upgrade import UpgradePolicy
 from kube_rdma.model.errors import Refused
 
 _PLUGIN_SPELLINGS = ("devicePlugin", "rdmaSharedDevicePlugin")
@@ -61,6 +62,34 @@ class ImageSection(_Open):
     image_pull_secrets: Many[str] = ()
 
 
+class DrainSection(_Open):
+    """Whether nodes are emptied of the pods that hold their cards."""
+
+    enable: bool = Field(
+        True,
+        description="Close a node and evict the pods that hold its RDMA shares, before its driver "
+        "is exchanged. Without this section the end of such pods is waited for.",
+    )
+
+
+class UpgradeSection(_Open):
+    """How a driver of another image comes to the nodes."""
+
+    auto_upgrade: bool = Field(
+        True, description="False: a driver is exchanged when somebody deletes its pod."
+    )
+    max_parallel_upgrades: int = Field(
+        1, ge=0, le=10_000, description="How many nodes at a time; 0: all of them."
+    )
+    drain: DrainSection | None = None
+
+
+class DriverSection(ImageSection):
+    """The driver of the cards."""
+
+    upgrade_policy: UpgradeSection | None = None
+
+
 class PluginSection(ImageSection):
     """The shared device plugin with its configuration."""
 
@@ -77,6 +106,16 @@ class PeerSection(ImageSection):
     gpu_driver_source_path: str | None = Field(None, examples=["/run/nvidia/driver"])
 
 
+class SecondaryNetworkSection(_Open):
+    """What puts networks into pods, as later releases have it."""
+
+    cni_plugins: ImageSection | None = Field(
+        None,
+        description="The device plugin's own image, which is kube-rdma's then: it also puts "
+        "networks into pods. Another image has no effect.",
+    )
+
+
 class GlobalSection(_Open):
     """What sections leave out."""
 
@@ -88,12 +127,13 @@ class GlobalSection(_Open):
 class NicClusterPolicySpec(_Open):
     """What runs on the nodes with NVIDIA's cards; a section that is missing is not deployed."""
 
-    ofed_driver: ImageSection | None = None
+    ofed_driver: DriverSection | None = None
     device_plugin: PluginSection | None = None
     rdma_shared_device_plugin: PluginSection | None = Field(
         None, description="The later spelling of devicePlugin."
     )
     nv_peer_driver: PeerSection | None = None
+    secondary_network: SecondaryNetworkSection | None = None
     global_: GlobalSection = Field(default_factory=GlobalSection, alias="global")
     tolerations: Many[dict[str, Any]] = ()
 
@@ -131,6 +171,10 @@ def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
     """What a spec without faults means."""
     common, driver, peer = spec.global_, spec.ofed_driver, spec.nv_peer_driver
     plugin = spec.device_plugin or spec.rdma_shared_device_plugin
+    networks = _networks(spec, plugin)
+    notes = [f"{name(('spec', *path))} has no effect" for path in _unknown(spec, ())]
+    if networks is False:
+        notes.append("spec.secondaryNetwork.cniPlugins has no effect: no device plugin's image")
     secrets = [*common.image_pull_secrets]
     for section in (driver, plugin, peer):
         secrets += section.image_pull_secrets if section else ()
@@ -139,16 +183,38 @@ def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
         namespace="",
         uid="",
         driver=_image(driver, common) if driver else None,
-        device_plugin=DevicePluginSection(_image(plugin, common), plugin.config or "")
+        device_plugin=DevicePluginSection(
+            _image(plugin, common),
+            plugin.config or "",
+            networks is True,
+            tuple(pool.resource for pool in config.parse((plugin.config or "").encode(), "").pools),
+        )
         if plugin
         else None,
         peer_driver=PeerDriverSection(_image(peer, common), peer.gpu_driver_source_path or "")
         if peer
         else None,
+        upgrades=_upgrades(driver.upgrade_policy if driver else None),
         pull_secrets=tuple(dict.fromkeys(secrets)),
         tolerations=spec.tolerations,
-        notes=tuple(f"{name(('spec', *path))} has no effect" for path in _unknown(spec, ())),
+        notes=tuple(notes),
     )
+
+
+def _upgrades(section: UpgradeSection | None) -> UpgradePolicy:
+    """What a section means; without one idle nodes are upgraded, one at a time."""
+    if section is None:
+        return UpgradePolicy()
+    drain = section.drain is not None and section.drain.enable
+    return UpgradePolicy(section.auto_upgrade, section.max_parallel_upgrades, drain)
+
+
+def _networks(spec: NicClusterPolicySpec, plugin: PluginSection | None) -> bool | None:
+    """Whether the device plugin's image puts networks into pods; None: nobody asks for it."""
+    section = spec.secondary_network and spec.secondary_network.cni_plugins
+    if not section:
+        return None
+    return plugin is not None and _image(section, spec.global_) == _image(plugin, spec.global_)
 
 
 def _both_spellings(spec: NicClusterPolicySpec, document: Document) -> Iterator[Refused]:

@@ -11,6 +11,7 @@ from typing import Literal
 from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.dialect import Many
 from kube_rdma.model.cluster_policy import AppliedState, ComponentName, ComponentStatus
+from kube_rdma.model.driver_upgrade import UpgradeState
 from kube_rdma.model.frozen import Frozen
 
 
@@ -50,6 +51,7 @@ class PolicyVerdict(Frozen):
     reason: str
     parts: tuple[ComponentStatus, ...] = ()
     notes: tuple[str, ...] = ()
+    upgrade: UpgradeState | None = None
 
 
 def policy_status(
@@ -82,7 +84,7 @@ def encode(status: NicClusterPolicyStatus) -> bytes:
 def _conditions(
     old: tuple[Condition, ...], verdict: PolicyVerdict, now: str
 ) -> Iterator[Condition]:
-    """Ready, a condition for each part that is wanted, and one where fields have no effect."""
+    """Ready, one for each part that is wanted, for drivers' upgrades, for fields without effect."""
     ready = verdict.state is AppliedState.READY
     words = (_READY_REASONS[verdict.state], verdict.reason)
     yield condition(old, now, "Ready", ready, words)
@@ -91,5 +93,8 @@ def _conditions(
             ready = part.state is AppliedState.READY
             words = (part.reason, part.message)
             yield condition(old, now, _CONDITIONS[part.component], ready, words)
+    if verdict.upgrade:
+        words = (verdict.upgrade.reason, verdict.upgrade.message)
+        yield condition(old, now, "DriversCurrent", verdict.upgrade.current, words)
     if verdict.notes:
         yield condition(old, now, "FieldsIgnored", True, ("NotSupported", "; ".join(verdict.notes)))

@@ -15,6 +15,7 @@ from pydantic import Field
 from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.dialect import Many, Typed
 from kube_rdma.model.card import CardId
+from kube_rdma.model.node_policy import PolicyAtNode, PolicyOutcome
 from kube_rdma.model.node_report import (
     NodeReport,
     PendingMode,
@@ -29,6 +30,7 @@ _CUT = "…"
 
 Sentence = Annotated[str, Field(max_length=LONGEST)]
 Word = Annotated[str, Field(max_length=253)]
+Outcome = Literal["applied", "pending", "refused", "overruled"]  # PolicyOutcome
 
 
 class PortEntry(StatusPart):
@@ -43,7 +45,10 @@ class PortEntry(StatusPart):
 
 
 class CardEntry(StatusPart):
-    """A card, the resources that have it, and why it cannot be used; `gone`: it was in a pool."""
+    """A card, the resources that have it, and why it cannot be used; `gone`: it was in a pool.
+
+    `carries` says what the node needs it for, so that nobody unloads its driver.
+    """
 
     id: Word
     name: Word
@@ -52,6 +57,8 @@ class CardEntry(StatusPart):
     ports: Annotated[Many[PortEntry], Field(max_length=16)] = ()
     reasons: Annotated[Many[Sentence], Field(max_length=8)] = ()
     gone: bool | None = None
+    carries: Annotated[Many[Sentence], Field(max_length=8)] = ()
+    addresses: Annotated[Many[Word], Field(max_length=16)] = ()
 
 
 class PoolEntry(StatusPart):
@@ -70,6 +77,15 @@ class PendingEntry(StatusPart):
     resource: Word
     mode: Word
     message: Sentence
+
+
+class PolicyEntry(StatusPart):
+    """A NodePolicy that selects the node, as the agent has seen it, and what became of it."""
+
+    name: Word
+    generation: int
+    state: Outcome
+    message: Sentence = ""
 
 
 class SummaryEntry(StatusPart):
@@ -95,6 +111,7 @@ class NodeReportStatus(StatusPart):
     refusals: Annotated[Many[Sentence], Field(max_length=16)] = ()
     troubles: Annotated[Many[Sentence], Field(max_length=16)] = ()
     omitted: int = 0
+    policies: Annotated[Many[PolicyEntry], Field(max_length=64)] = ()
     conditions: Annotated[Many[Condition], Field(max_length=16)] = ()
 
 
@@ -133,6 +150,15 @@ def report_status(old: NodeReportStatus | None, report: NodeReport, now: str) ->
         refusals=tuple(map(cut, report.refusals[:16])),
         troubles=tuple(map(cut, report.troubles[:16])),
         omitted=report.omitted,
+        policies=tuple(
+            PolicyEntry(
+                name=each.name,
+                generation=each.generation,
+                state=each.outcome.value,
+                message=cut(each.sentence),
+            )
+            for each in report.policies[:64]
+        ),
         conditions=tuple(_conditions(old.conditions if old else (), report, now)),
     )
 
@@ -151,6 +177,15 @@ def node_report(status: NodeReportStatus) -> NodeReport:
         refusals=status.refusals,
         troubles=status.troubles,
         omitted=status.omitted,
+        policies=policies_at_node(status),
+    )
+
+
+def policies_at_node(status: NodeReportStatus) -> tuple[PolicyAtNode, ...]:
+    """What a status says of the cluster's policies."""
+    return tuple(
+        PolicyAtNode(each.name, each.generation, PolicyOutcome(each.state), each.message)
+        for each in status.policies
     )
 
 
@@ -188,6 +223,8 @@ def _card_entry(card: ReportedCard) -> CardEntry:
         ),
         reasons=tuple(map(cut, card.reasons[:8])),
         gone=card.gone or None,
+        carries=tuple(map(cut, card.carries[:8])),
+        addresses=card.addresses[:16],
     )
 
 
@@ -204,6 +241,8 @@ def _card(entry: CardEntry) -> ReportedCard:
         tuple(ports),
         entry.reasons,
         bool(entry.gone),
+        entry.carries,
+        entry.addresses,
     )
 
 

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 
 from kube_rdma.api.document import Document, Path, TextPosition, Value, name
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import field
 
 
 class ObjectDocument(Document):
     """`source` says which object, if that is known; `base` is where in it the value stands."""
 
     base: Path = ()
-    order: dict[Path, int] = field(default_factory=dict)
 
     def where(self, path: Path, *, key: bool = False) -> str:
         """``IPPool rail-0: spec.ranges[0].end``."""
@@ -26,16 +24,16 @@ class ObjectDocument(Document):
 
     def place(self, path: Path, *, key: bool = False) -> TextPosition:
         """Only an order: in which the fields stand in the object."""
+        order = {part: number for number, part in enumerate(_paths(self.value, ()))}
         near = path
-        while near and near not in self.order:
+        while near and near not in order:
             near = near[:-1]
-        return TextPosition(self.order.get(near, 0), len(path))
+        return TextPosition(order.get(near, 0), len(path))
 
 
 def of_value(value: Value, source: str = "", base: Path = ()) -> ObjectDocument:
     """The Document of a decoded object, or of the part of one at `base`."""
-    order = {path: number for number, path in enumerate(_paths(value, ()))}
-    return ObjectDocument(source, value, {}, {}, base, order)
+    return ObjectDocument(source, value, {}, {}, base)
 
 
 def of_json(data: bytes, source: str = "", base: Path = ()) -> ObjectDocument:

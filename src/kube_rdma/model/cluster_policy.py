@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from kube_rdma.model.driver_upgrade import UpgradePolicy
 from kube_rdma.model.frozen import Frozen
 
 
@@ -37,10 +38,15 @@ class ComponentImage(Frozen):
 
 
 class DevicePluginSection(Frozen):
-    """The device plugin; `config` is the text of its configuration, checked already."""
+    """The device plugin; `config` is the text of its configuration, checked already.
+
+    With `networks` the image is kube-rdma's and puts networks into pods besides.
+    """
 
     image: ComponentImage
     config: str
+    networks: bool = False
+    resources: tuple[str, ...] = ()  # that the configuration offers
 
 
 class PeerDriverSection(Frozen):
@@ -60,6 +66,7 @@ class ClusterPolicy(Frozen):
     driver: ComponentImage | None = None
     device_plugin: DevicePluginSection | None = None
     peer_driver: PeerDriverSection | None = None
+    upgrades: UpgradePolicy = UpgradePolicy()
     pull_secrets: tuple[str, ...] = ()
     tolerations: tuple[dict[str, object], ...] = ()
     notes: tuple[str, ...] = ()
@@ -75,6 +82,9 @@ class PolicyNode(Frozen):
     kernel: str = ""  # 4.15.0-109-generic
     has_cards: bool = False
     has_gpus: bool = False
+    closed: bool = False  # it takes no pods
+    ours: bool = False  # the operator closed it for an upgrade of its driver
+    addresses: tuple[str, ...] = ()  # those by which the API server knows it
 
 
 class ComponentStatus(Frozen):

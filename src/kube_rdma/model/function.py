@@ -49,13 +49,15 @@ class FunctionsPlan(Frozen):
     """What follows from the wishes now.
 
     `acts` can be done, `waits` are sentences about what cannot yet, `refusals` what a person has to
-    change. `kept` are the physical functions that have what was wished.
+    change. `kept` are the physical functions that have what was wished. `waiting` has those of
+    `waits` that end by themselves, each behind the source of its wish.
     """
 
     acts: tuple[SetFunctions, ...] = ()
     waits: tuple[str, ...] = ()
     refusals: tuple[Refused, ...] = ()
     kept: tuple[PciAddress, ...] = ()
+    waiting: tuple[tuple[str, str], ...] = ()
 
 
 class MadeFunctions(Frozen):

@@ -93,6 +93,7 @@ class IPPool(Frozen):
 
     `block_size` is how many addresses a node claims at once, `rest` how many seconds an address is
     left alone after its release. `probe`: ask the network for each address before a pod uses it.
+    `namespaces` are those whose pods may have addresses of it; none: every namespace's.
     """
 
     name: PoolName
@@ -103,6 +104,7 @@ class IPPool(Frozen):
     block_size: int = 32
     rest: float = 60.0
     probe: bool = False
+    namespaces: tuple[str, ...] = ()
 
 
 class Cell(Frozen, order=True):
@@ -221,11 +223,15 @@ class NicAsk(Frozen):
 
 
 class Ask(Frozen):
-    """All NICs of one container's request: it gets all addresses or none."""
+    """All NICs of one container's request: it gets all addresses or none.
+
+    `namespace` is the pod's, as the runtime tells it; empty where nobody told.
+    """
 
     container: ContainerId
     pod: PodUid
     nics: tuple[NicAsk, ...]
+    namespace: str = ""
 
 
 class Lease(Frozen):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from kube_rdma.model.card import CardId
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.node_policy import PolicyAtNode
 
 
 class ReportedPort(Frozen):
@@ -23,7 +24,8 @@ class ReportedPort(Frozen):
 class ReportedCard(Frozen):
     """One card; `reasons` are empty exactly when it can be given away.
 
-    `resources` have it; a pool had one that is `gone`, without a word of which.
+    `resources` have it; a pool had one that is `gone`, without a word of which. `carries` says what
+    the node itself needs its interfaces for, `addresses` are the node's on them.
     """
 
     id: CardId
@@ -33,6 +35,8 @@ class ReportedCard(Frozen):
     ports: tuple[ReportedPort, ...] = ()
     reasons: tuple[str, ...] = ()
     gone: bool = False
+    carries: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
 
 
 class ReportedPool(Frozen):
@@ -68,6 +72,7 @@ class NodeReport(Frozen):
     refusals: tuple[str, ...] = ()
     troubles: tuple[str, ...] = ()
     omitted: int = 0
+    policies: tuple[PolicyAtNode, ...] = ()  # NodePolicies that select the node
 
     @property
     def pooled(self) -> tuple[ReportedCard, ...]:

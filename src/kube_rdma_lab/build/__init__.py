@@ -9,7 +9,7 @@ go ─ binaries ────────┘
 Native nodes need node base, image root and binaries; all else is for machines.
 """
 
-from kube_rdma_lab.build.parts import Parts, build
+from kube_rdma_lab.build.parts import Demand, Parts, build
 from kube_rdma_lab.build.store import BuildEvent, Store
 
-__all__ = ["BuildEvent", "Parts", "Store", "build"]
+__all__ = ["BuildEvent", "Demand", "Parts", "Store", "build"]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kube_rdma_lab.build import (
+    drivers,
     go,
     image_disk,
     images,
@@ -122,24 +123,36 @@ def open_store(report: Report = silent) -> Store:
     return Store(default_root(), report)
 
 
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a lab's nodes need: parts of these kinds (none: a control plane alone) and release.
+
+    `drivers`: the images of build/drivers.py too, for machines without RDMA at boot.
+    """
+
+    kinds: Collection[NodeKind] = tuple(NodeKind)
+    release: Release = Release.NEWEST
+    drivers: bool = False
+
+
 def build(
-    kinds: Collection[NodeKind] = tuple(NodeKind),
+    demand: Demand | None = None,
     report: Report = silent,
     *,
     bin_dir: Path | None = None,
     update: bool = False,
     archives: Sequence[Path] = (),
-    release: Release = Release.NEWEST,
 ) -> Parts:
-    """Return the parts for nodes of these kinds (none: for a control plane alone).
+    """Return the parts for a demand, by default for nodes of all kinds.
 
     Builds what is missing and removes old versions afterwards. `bin_dir` gives ready-made binaries
     instead of building them; `update` asks Debian for newer packages; `archives` are image files
-    that the nodes have besides; `release` is what binaries are built of. Raises Refused for what
-    the user must change and Unavailable when a program of the build fails; both name the log. An
-    interruption ends all programs of the build.
+    that the nodes have besides. Raises Refused for what the user must change and Unavailable when a
+    program of the build fails; both name the log. An interruption ends all programs of the build.
     """
     need_root()
+    demand = demand or Demand()
+    kinds, release = demand.kinds, demand.release
     if kinds:
         wheels.find_uv()  # asked now, not after minutes of other work
     brought = tuple(oci.read_image(path) for path in archives)
@@ -151,6 +164,8 @@ def build(
         binaries = compiling.result()
         parts = Parts(binaries.folder, release=release)
         if made:
+            if demand.drivers and made.hardware:
+                brought += drivers.build(store, made.base, made.hardware.kernel)
             parts = _joined(store, made, brought, binaries, release)
         store.prune()
         return parts
@@ -198,8 +213,8 @@ def _joined(
     binaries: go.GoBinaries,
     release: Release,
 ) -> Parts:
-    """Return all parts once the binaries are there; `brought` are images of the user."""
-    # Of the user's images the last two sets stay, beside the last two roots without any.
+    """Return all parts once the binaries are there; `brought` are images that not every lab has."""
+    # Of such images the last two sets stay, beside the last two roots without any.
     name = "image-root-brought" if brought else "image-root"
     filled = image_disk.build_root(store, (*made.images, *brought), binaries, name, release)
     native = NativeParts(made.base, filled)

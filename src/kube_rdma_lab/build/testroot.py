@@ -31,7 +31,8 @@ from kube_rdma_lab.build.shell import Shell, need_root
 from kube_rdma_lab.build.store import Store
 
 # Only unpacked, and laid over the node's tree of the same suite: the C library is there already.
-TREE = debian.DebianTree(root.TREE.suite, "extract", ("python3",))
+# apparmor is the parser of profiles.
+TREE = debian.DebianTree(root.TREE.suite, "extract", ("python3", "apparmor"))
 # What the tests want beside the product's own dependencies, and what that needs in turn.
 PYTEST = ("pytest", "pytest-asyncio", "iniconfig", "packaging", "pluggy", "pygments")
 RECIPE = "1"
@@ -128,9 +129,10 @@ def _disk(store: Store, base: Path, chosen: kernel.Kernel, python: Path) -> Path
 def add_missing(tree: Path, stage: Path) -> None:
     """Link the programs and libraries of a tree into another of the same suite, where it has none.
 
-    A tree that is only unpacked still has /lib as a folder; in a root it is a link to usr/lib.
+    A tree that is only unpacked still has /lib and /sbin as folders; in a root they are links.
     """
-    for path in (path for top in ("usr", "lib") for path in sorted((tree / top).rglob("*"))):
+    tops = (tree / name for name in ("usr", "lib", "sbin"))
+    for path in (path for top in tops for path in sorted(top.rglob("*"))):
         target = stage / path.relative_to(tree)
         if path.is_dir() and not path.is_symlink():
             target.mkdir(exist_ok=True)

@@ -32,9 +32,10 @@ def lab(native):
     cluster.label_cards(native)
     scc.install_kinds(native)
     cluster.kubectl(native, "delete", "-f", definitions)
+    cluster.kubectl(native, "delete", "namespace", NAMESPACE, "--ignore-not-found")
     yield native
-    cluster.kubectl(native, "delete", "ippool", POOL, "--ignore-not-found")
     cluster.kubectl(native, "apply", "-f", definitions)
+    cluster.kubectl(native, "delete", "ippool", POOL, "--ignore-not-found")
     cluster.kubectl(native, "label", "node", "--all", f"{cluster.CARDS_LABEL}-")
 
 

@@ -9,6 +9,7 @@ from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 
 EXAMPLE = scc.examples() / "s1-vke" / "daemonset.yaml"
+CONTROLLER = scc.examples() / "s1-vke" / "controller.yaml"
 CRDS = scc.examples().parent / "config/crds"
 NAMESPACE = "kube-rdma-vke"
 RESOURCE = "example.org/hca"
@@ -61,7 +62,8 @@ def test_a_whole_policy_is_taken_and_columns_are_shown(installed):
     cluster.kubectl(installed, "create", "--validate=strict", "-f", "-", stdin=text)
     try:
         head, row = cluster.kubectl(installed, "get", "nodepolicies", "whole").splitlines()
-        assert head.split() == ["NAME", "PRIORITY", "AGE"]
+        columns = ["NAME", "PRIORITY", "NODES", "APPLIED", "PENDING", "REFUSED", "READY", "AGE"]
+        assert head.split() == columns
         assert row.split()[:2] == ["whole", "7"]
     finally:
         cluster.kubectl(installed, "delete", "nodepolicy", "whole")
@@ -123,4 +125,57 @@ def test_a_policy_reaches_the_nodes_that_it_selects_and_no_others(lab):
     cluster.kubectl(lab, "delete", "nodepolicy", "first")
     cluster.wait_for_resource(lab, RESOURCE, 20, node="node-1")
     cluster.kubectl(lab, "delete", "nodepolicy", "second")
+    cluster.wait_for_resource(lab, RESOURCE, 0, node="node-1")
+
+
+@pytest.fixture
+def controlled(lab):
+    """The same with the example's controllers."""
+    cluster.kubectl(lab, "apply", "-f", str(CONTROLLER))
+    yield lab
+    cluster.kubectl(lab, "delete", "-f", str(CONTROLLER), "--cascade=foreground")
+
+
+def until_status(lab, name, **counts):
+    """Wait for these numbers in a policy's status, all others being zero."""
+
+    def numbers():
+        status = cluster.get(lab, f"nodepolicy/{name}").get("status", {})
+        return {key: n for key, n in status.items() if isinstance(n, int) and n} == counts
+
+    waiting.until(lab, f"status {counts} of {name}", numbers)
+
+
+def reasons(lab, name):
+    """Of the conditions of a policy."""
+    path = "jsonpath={.status.conditions[*].reason}"
+    return cluster.kubectl(lab, "get", "nodepolicy", name, "-o", path).split()
+
+
+def test_a_policy_says_on_which_nodes_it_is_applied(controlled):
+    """From a policy for all nodes, by another one above it, to one that is for no node."""
+    lab = controlled
+    cluster.apply(lab, policy("base", POOL))
+    until_status(lab, "base", observedGeneration=1, nodes=2, applied=2)
+    cluster.wait(lab, "nodepolicy/base", "--for=condition=Ready")
+
+    selector = {"kubernetes.io/hostname": "node-1"}
+    cluster.apply(lab, policy("special", POOL | {"shares": 20}, nodeSelector=selector, priority=1))
+    until_status(lab, "special", observedGeneration=1, nodes=1, applied=1)
+    until_status(lab, "base", observedGeneration=1, nodes=2, applied=1, overruled=1)
+    _, base, special = cluster.kubectl(lab, "get", "nodepolicies").splitlines()
+    assert base.split()[:7] == ["base", "0", "2", "1", "0", "0", "True"]
+    assert special.split()[:7] == ["special", "1", "1", "1", "0", "0", "True"]
+
+    cluster.apply(lab, policy("base", POOL | {"shares": 30}, priority=1))
+    until_status(lab, "base", observedGeneration=2, nodes=2, applied=2)
+    until_status(lab, "special", observedGeneration=1, nodes=1, refused=1)
+    cluster.wait(lab, "nodepolicy/special", "--for=condition=Ready=False")
+    (remark,) = cluster.get(lab, "nodepolicy/special")["status"]["remarks"]
+    assert remark["node"] == "node-1"
+    assert "NodePolicy base: spec.pools[0]" in remark["message"]
+
+    cluster.apply(lab, policy("special", POOL, nodeSelector={"no": "node"}))
+    waiting.until(lab, "nobody", lambda: "NoNodeMatches" in reasons(lab, "special"))
+    cluster.kubectl(lab, "delete", "nodepolicies", "--all")
     cluster.wait_for_resource(lab, RESOURCE, 0, node="node-1")

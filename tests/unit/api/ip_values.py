@@ -73,6 +73,7 @@ def pools(draw):
         draw(st.integers(1, 1024)),
         float(draw(st.integers(0, 86400))),
         draw(st.booleans()),
+        tuple(draw(st.lists(LABELS, max_size=3))),
     )
 
 

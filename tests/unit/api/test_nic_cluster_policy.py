@@ -6,6 +6,7 @@ import pytest
 
 from kube_rdma.api.nic_cluster_policy import load
 from kube_rdma.model.cluster_policy import ComponentImage
+from kube_rdma.model.driver_upgrade import UpgradePolicy
 from kube_rdma.model.errors import Refused
 
 CONFIG = """{
@@ -82,11 +83,46 @@ def test_later_releases_say_repository_and_version_once():
 
 
 def test_what_is_not_deployed_is_named():
-    spec = {**SEED, "nvIpam": {"image": "x"}}
-    spec["ofedDriver"] = {**SEED["ofedDriver"], "upgradePolicy": {"autoUpgrade": True}}
+    spec = {**SEED, "nvIpam": {"image": "x"}, "secondaryNetwork": {"multus": {"image": "y"}}}
+    spec["ofedDriver"] = {**SEED["ofedDriver"], "upgradePolicy": {"safeLoad": True}}
     assert read(spec).notes == (
         "spec.nvIpam has no effect",
-        "spec.ofedDriver.upgradePolicy has no effect",
+        "spec.ofedDriver.upgradePolicy.safeLoad has no effect",
+        "spec.secondaryNetwork.multus has no effect",
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "meant"),
+    [
+        (None, UpgradePolicy(automatic=True, parallel=1, drain=False)),
+        ({}, UpgradePolicy()),
+        ({"autoUpgrade": False}, UpgradePolicy(automatic=False)),
+        ({"maxParallelUpgrades": 0, "drain": {}}, UpgradePolicy(parallel=0, drain=True)),
+        ({"drain": {"enable": False}}, UpgradePolicy()),
+    ],
+)
+def test_drivers_are_upgraded_as_the_policy_says(section, meant):
+    driver = SEED["ofedDriver"] | ({} if section is None else {"upgradePolicy": section})
+    assert read({"ofedDriver": driver}).upgrades == meant
+
+
+def test_the_device_plugin_s_own_image_puts_networks_into_pods():
+    plugin = SEED["devicePlugin"]
+    image = {part: plugin[part] for part in ("image", "repository", "version")}
+    policy = read({"devicePlugin": plugin, "secondaryNetwork": {"cniPlugins": image}})
+    assert policy.device_plugin.networks
+    assert policy.device_plugin.resources == ("rdma/hca_shared_devices_a",)
+    assert policy.notes == ()
+
+
+@pytest.mark.parametrize("others", [{"devicePlugin": SEED["devicePlugin"]}, {}])
+def test_another_image_for_networks_has_no_effect_and_is_named(others):
+    section = {"image": "plugins", "repository": "nvcr.io", "version": "1"}
+    policy = read({**others, "secondaryNetwork": {"cniPlugins": section}})
+    assert not (policy.device_plugin and policy.device_plugin.networks)
+    assert policy.notes == (
+        "spec.secondaryNetwork.cniPlugins has no effect: no device plugin's image",
     )
 
 

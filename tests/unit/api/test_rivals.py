@@ -12,7 +12,7 @@ from kube_rdma.model.cni import Call, CniInterface, CniResult, LinkAddress, Verb
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ip import InterfaceName
 
-from . import rivals
+from . import rivals, rivals_whereabouts
 
 
 def text(document):
@@ -125,6 +125,7 @@ def said_of_status(case):
 
 TABLES = [
     (rivals.IPAM, said_of_ipam),
+    (rivals_whereabouts.IPAM, said_of_ipam),
     (rivals.DEFINITIONS, said_of_definition),
     (rivals.CALLS, said_of_call),
     (rivals.ANNOTATIONS, said_of_annotation),

@@ -7,6 +7,7 @@ import pytest
 
 from kube_rdma.model.errors import Refused
 from kube_rdma_lab.network import commands, tap
+from kube_rdma_lab.node_files import nics
 from kube_rdma_lab.release import Release
 from kube_rdma_lab.topology import POD_CIDR, TOPOLOGIES, NicKind, RdmaNetns, find
 
@@ -54,7 +55,7 @@ def test_the_control_plane_reaches_every_pod_range():
 
 
 def test_an_unknown_topology_is_refused_with_those_that_exist():
-    with pytest.raises(Refused, match="Choose one of two-nodes, four-cards, netns-exclusive, nat"):
+    with pytest.raises(Refused, match="Choose one of two-nodes, four-cards, netns-exclusive, dri"):
         find("three-nodes")
     with pytest.raises(Refused, match="there is no topology 'two-nodes:many'"):
         find("two-nodes:many")
@@ -69,6 +70,15 @@ def test_a_node_has_cards_on_both_sockets_four_ghosts_on_each_and_an_igb_on_the_
         (igb,) = (nic for nic in node.nics if nic.kind is NicKind.IGB)
         assert igb.numa_node == 1
     assert len(cards) == {"two-nodes": 2, "four-cards": 4}[name]
+
+
+def test_machines_for_drivers_have_no_soft_roce_at_boot():
+    """Nor does a lab of others have images of drivers."""
+    assert find("drivers").wants_drivers
+    assert not any(find(name).wants_drivers for name in TOPOLOGIES if name != "drivers")
+    for node in find("drivers").nodes:
+        assert [line.split()[3] for line in nics(node).splitlines()] == ["-", "-"]
+    assert find(find("drivers").reference).wants_drivers
 
 
 def test_one_node_of_netns_exclusive_is():

@@ -8,7 +8,7 @@ import yaml
 
 from kube_rdma.api.installation import schema
 from kube_rdma.programs.cli.render import PARTS
-from kube_rdma.programs.installation import blueprints, chart_files, objects
+from kube_rdma.programs.installation import assignment, blueprints, chart_files, objects
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged
 
@@ -62,6 +62,27 @@ def test_what_is_applied_from_config_is_what_a_preset_prints(preset):
     printed = named(objects((), preset))
     beside = {name: each for name, each in printed.items() if name[0] in BESIDE | OPTIONAL}
     assert beside.items() <= files.items()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+def test_a_drain_takes_copies_of_the_controller_by_turns(preset, replicas):
+    """And the only copy too, for nobody would ever drain its node else."""
+    made = objects([assignment(f"controller.replicas={replicas}")], preset)
+    (deployment,) = [each for each in made if each["kind"] == "Deployment"]
+    (budget,) = [each for each in made if each["kind"] == "PodDisruptionBudget"]
+    assert deployment["spec"]["replicas"] == replicas
+    assert budget["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+    assert budget["spec"] == {"maxUnavailable": 1, "selector": deployment["spec"]["selector"]}
+    pod = deployment["spec"]["template"]
+    (spread,) = pod["spec"]["topologySpreadConstraints"]
+    assert spread["labelSelector"]["matchLabels"] == pod["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_installation_of_anybody_s_has_two_controllers_or_none(preset):
+    deployments = [each for each in objects((), preset) if each["kind"] == "Deployment"]
+    assert [each["spec"]["replicas"] for each in deployments] in ([], [2])
 
 
 def test_another_project_s_definition_is_the_file_and_only_on_demand():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from contextlib import closing, contextmanager
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
@@ -120,6 +120,12 @@ class RealWorld:
 
 @pytest.fixture(scope="module")
 def function():
+    with one_function() as made:
+        yield made
+
+
+@contextmanager
+def one_function():
     """The PCI function of a VF, bound to its driver."""
     name = interface(PHYSICAL_FUNCTION)
     run("ip", "link", "set", name, "up")
@@ -143,6 +149,13 @@ def state(name):
 
 @pytest.fixture
 def world(function):
+    with real_world(function, RealWorld) as made:
+        yield made
+
+
+@contextmanager
+def real_world(function, kind):
+    """A world of this kind around a VF, which is called vf0 in it; no trace of it afterwards."""
     parent = interface(CARDS[0])
     run("ip", "link", "set", parent, "mtu", "1500", "up")
     (path,) = function.glob("net/*")
@@ -164,7 +177,7 @@ def world(function):
     physical = interface(PHYSICAL_FUNCTION)
     above = PciAddress((NET / physical / "device").resolve().name)
     place = FunctionPlace(PlannedHostLink(state(physical)["ifindex"], physical), above, 0)
-    made = RealWorld(card, PlannedHostLink(state(parent)["ifindex"], parent), place)
+    made = kind(card, PlannedHostLink(state(parent)["ifindex"], parent), place)
     yield made
     made.patch.undo()
     run("sh", "-c", f"ip netns delete {POD} 2>/dev/null || true")

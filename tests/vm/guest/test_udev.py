@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from contextlib import contextmanager
@@ -21,13 +22,11 @@ from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.step import GiveBackLink, SetLink, TakeLink
 
 from .steps_contract import Links
-from .test_steps import PATH, POD, function, numbers, world
-from .world import NET, PATIENCE, PHYSICAL_FUNCTION, interface, run, until
-
-__all__ = ["function", "world"]  # the fixtures of the contract
+from .test_steps import PATH, POD, RealWorld, numbers, one_function, real_world
+from .world import CARDS, NET, PATIENCE, PHYSICAL_FUNCTION, interface, run, until
 
 ROUNDS = 5
-MARKS = {"KUBE_RDMA=1", "NM_UNMANAGED=1"}
+MARKS = {"KUBE_RDMA": "1", "NM_UNMANAGED": "1"}  # systemd-networkd's and NetworkManager's
 UDEVD = "/usr/lib/systemd/systemd-udevd"
 SHIPPED = Path(__file__).parents[3] / "config/node-files/10-kube-rdma-unmanaged.rules"
 RULES, MACHINE_ID = Path("/run/udev/rules.d"), Path("/etc/machine-id")
@@ -173,30 +172,110 @@ def test_the_daemon_may_be_at_it_while_a_card_gets_its_name(card):
         assert picture(card) == before
 
 
-def marks(*ask):
-    """Which of the marks udevadm shows."""
-    return MARKS & {line.strip() for line in run("udevadm", *ask).splitlines()}
+def database(name):
+    """What udev's database says of an interface: there others look."""
+    settle()
+    return properties(run("udevadm", "info", "--query=property", f"--path={NET / name}"))
 
 
-def test_others_are_told_that_a_function_is_not_theirs(card):
-    """When it is made, and when it comes home from a pod, which is a `move` to another name."""
-    path = f"/sys/class/net/{card.link.name}"
-    for _ in range(2):
-        assert marks("info", "--query=property", f"--path={path}") == MARKS
-        with in_pod(card) as pod:
-            pod.undo(back(card))
-        run("ip", "netns", "delete", POD)
-        settle()
+def properties(text):
+    return dict(line.strip().split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def marks(properties_of):
+    return {name: value for name, value in properties_of.items() if name in MARKS}
+
+
+def test_functions_are_marked_for_others_after_each_event(card):
+    """Made, come home from a pod, asked for again: NetworkManager and networkd see whose it is."""
+    name = card.link.name
+    assert marks(database(name)) == MARKS
+    with in_pod(card) as pod:
+        pod.undo(back(card))
+    assert marks(database(name)) == MARKS
+    run("udevadm", "trigger", "--action=change", f"/sys/class/net/{name}")
+    assert marks(database(name)) == MARKS
+
+
+def test_a_function_that_came_home_by_itself_is_marked_under_each_name(card):
+    """As net1, and when it has its old name again."""
+    path = Path(f"/sys/bus/pci/devices/{card.pci}/net")
+    with in_pod(card):
+        pass
+    run("ip", "netns", "delete", POD)
+    until((path / "net1").exists)
+    assert marks(database("net1")) == MARKS
+    with open_pod(None) as pod:
+        pod.undo(back(card))
+    assert marks(database(card.link.name)) == MARKS
 
 
 @pytest.mark.parametrize("action", ["add", "change", "move"])
-def test_the_rule_marks_functions_and_no_card(card, action):
-    """`udevadm test` runs all rules of the machine, and shows what they set."""
-    physical = interface(PHYSICAL_FUNCTION)
-    asked = ("test", f"--action={action}")
-    assert marks(*asked, f"/sys/class/net/{card.link.name}") == MARKS
-    assert not marks(*asked, f"/sys/class/net/{physical}")
+def test_udevadm_says_what_each_event_would_set(card, action):
+    """Read by udev itself, with the rules that Debian has beside the shipped ones."""
+    told = run("udevadm", "test", f"--action={action}", str(NET / card.link.name))
+    assert marks(properties(told)) == MARKS
 
 
-class TestLinksBesideTheDaemon(Links):
-    """What the steps promise of links, while the daemon sees each of them come and go."""
+def test_cards_of_the_node_are_not_marked(card):
+    """The physical function above, and a card that has none."""
+    for mac in (PHYSICAL_FUNCTION, CARDS[0]):
+        assert marks(database(interface(mac))) == {}
+
+
+class BesideTheDaemon(RealWorld):
+    """The node counts when the daemon, too, has done what it wants to do."""
+
+    def node_link(self, name):
+        settle()
+        return super().node_link(name)
+
+    def node_addresses(self, name):
+        settle()
+        return super().node_addresses(name)
+
+
+@pytest.fixture(scope="module")
+def function(udevd):
+    with one_function() as made:
+        yield made
+
+
+@pytest.fixture
+def world(function):
+    """The function is called vf0, which the daemon has seen: it knows another name for it."""
+    settle()
+    with real_world(function, BesideTheDaemon) as made:
+        settle()
+        assert names_of(made.card.link.name)
+        yield made
+        settle()
+
+
+@contextmanager
+def heard(path):
+    """What the kernel tells of interfaces meanwhile: its words, in a file."""
+    words = ("udevadm", "monitor", "--kernel", "--subsystem-match=net")
+    with path.open("wb") as out, subprocess.Popen(words, stdout=out) as monitor:
+        try:
+            until(lambda: b"KERNEL" in path.read_bytes())
+            yield lambda: re.findall(r"KERNEL\[.*?\] (\w+) +\S*/net/(\S+) ", path.read_text())
+        finally:
+            monitor.kill()
+
+
+def test_the_daemon_hears_of_a_card_under_its_own_name_alone(world, tmp_path):
+    """It hears of net1 else, and may have begun to name that when it is called otherwise."""
+    name = world.card.link.name
+    with heard(tmp_path / "events") as events, world.open() as pod:
+        pod.run(world.card)
+        pod.run(SetLink("net1"))
+        pod.undo(back(world.card))
+        last = ("change", interface(CARDS[0]))
+        run("udevadm", "trigger", f"--action={last[0]}", str(NET / last[1]))
+        until(lambda: last in events())
+        assert events() == [("remove", name), ("add", name), last]
+
+
+class TestLinks(Links):
+    """All that a card's way into a pod and home is to mean, while the daemon sees each event."""

@@ -50,12 +50,18 @@ class _Info(msgspec.Struct, rename="camel"):
     container_runtime_version: str = ""
 
 
+class _Address(msgspec.Struct):
+    type: str
+    address: str
+
+
 class NodeStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The part of status that is read."""
 
     allocatable: dict[str, str] = {}
     node_info: _Info = msgspec.field(default_factory=_Info)
     conditions: tuple[_Condition, ...] = ()
+    addresses: tuple[_Address, ...] = ()
 
 
 NODE = ObjectKind(
@@ -156,6 +162,16 @@ class Nodes:
             replace(request, query=MANAGED, body=body, content_type=wire.MERGE)
         )
         return change
+
+    async def close(self, name: str, mark: str, *, closed: bool) -> None:
+        """Let a node take no pods, with an annotation `mark` that says by whom; or pods again.
+
+        Needs the verb patch of nodes. Conflict(GONE) without the node.
+        """
+        meta = {"annotations": {mark: "true" if closed else None}}
+        body = msgspec.json.encode({"metadata": meta, "spec": {"unschedulable": closed or None}})
+        request = replace(make("patch", NODE, name, ""), query=MANAGED, body=body)
+        await self._cluster.write(replace(request, content_type=wire.MERGE))
 
     async def set_cards(self, node: NodeState, condition: NodeCondition | None) -> None:
         """Write the condition CARDS_HEALTHY of a node as it was seen; None takes it away.

@@ -6,6 +6,8 @@ The spec travels as it is, for what is wrong in it is told with the object's nam
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
 
 from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
 from kube_rdma.adapters.cluster.objects import Cluster
@@ -28,8 +30,9 @@ def watch_policies(cluster: Cluster) -> AsyncGenerator[Notice[bytes, None], None
     return cluster.watch(NODE_POLICY)
 
 
-def policy_of(stored: Stored[bytes, None]) -> ClusterNodePolicy:
+def policy_of(stored: Stored[bytes, Any]) -> ClusterNodePolicy:
     """The value of an object; raise Refused with all of its faults."""
     from kube_rdma.api import node_policy  # slow to import, and most clusters have no policy
 
-    return node_policy.load_object(stored.spec, stored.name)
+    read = node_policy.load_object(stored.spec, stored.name)
+    return replace(read, generation=stored.generation)

@@ -76,6 +76,7 @@ class VirtualFunctions:
         self._gone_soon: frozenset[CardId] = frozenset()  # functions that are to go
         self._failed: dict[SetFunctions, float] = {}  # when to try again
         self._notices = Notices()  # by physical function, and of all
+        self.plan = FunctionsPlan()  # of the last look at which nothing was under way
 
     async def look(
         self,
@@ -92,6 +93,7 @@ class VirtualFunctions:
         held = None if holdings is None else held_functions(holdings, pools)
         uses = await self._uses(in_question(wishes, survey))
         plan = plan_functions(wishes, survey, held, self._ours or (), uses)
+        self.plan = plan
         self._tell(plan)
         now = asyncio.get_running_loop().time()
         self._leaving = {act: self._leaving.get(act, now) for act in plan.acts if act.now}

@@ -34,7 +34,8 @@ LEASE = "kube-rdma-controller"  # of the copy that works
 def controller(kubeconfig: Path | None, namespace: str, *, policies: bool) -> None:
     """Take back the addresses of nodes that are gone, and tell how full pools are.
 
-    Evict pods that run without their networks, whose agents ask for it.
+    Evict pods that run without their networks, whose agents ask for it. Tell in each NodePolicy
+    on which nodes it is applied.
 
     Of several copies one works, by the Lease kube-rdma-controller of this namespace. Runs until
     SIGTERM or SIGINT.
@@ -48,6 +49,7 @@ def controller(kubeconfig: Path | None, namespace: str, *, policies: bool) -> No
     from kube_rdma.programs.ipam.report import Reporter
     from kube_rdma.programs.leadership import Leadership, own_identity
     from kube_rdma.programs.operator.reconcile import Operator
+    from kube_rdma.programs.policy_status import PolicyStatuses
     from kube_rdma.programs.process import until_signal
 
     async def run() -> None:
@@ -60,6 +62,7 @@ def controller(kubeconfig: Path | None, namespace: str, *, policies: bool) -> No
                     leading.create_task(run_patrol(cluster, namespace))
                     leading.create_task(Reporter(cluster, events).run())
                     leading.create_task(Evictions(cluster, events).run())
+                    leading.create_task(PolicyStatuses(cluster).run())
                     if policies:
                         leading.create_task(Operator(cluster, namespace, events).run())
 

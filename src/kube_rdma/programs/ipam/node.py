@@ -43,6 +43,7 @@ from kube_rdma.rules.ipam import agent, effects
 from kube_rdma.rules.ipam.cells import Zone, zones, zones_for
 from kube_rdma.rules.ipam.grant import Granted, describe_loss
 from kube_rdma.rules.ipam.node_state import load, lost, spare
+from kube_rdma.rules.ipam.pools import refuse_namespace
 
 _TICKS = 20  # at most so many in the time of one, however much happens
 
@@ -137,6 +138,8 @@ class NodeAddresses:
         for nic in request.nics:
             if fault := self._pools.faults.get(nic.pool):
                 raise fault
+        pools = self._pools.values.values()
+        refuse_namespace(request, {pool.value.name: pool.value for pool in pools})
         before = self._runner.refusal
         try:
             granted = await self._serve(agent.add(self._desk, request))

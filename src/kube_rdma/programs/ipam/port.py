@@ -18,9 +18,10 @@ class Giver(Protocol):
     async def add(self, request: Ask) -> Granted:
         """All addresses of a request, durably; the same again for a container that has them.
 
-        Raise Refused (no such pool, rail or address; a pool that stays full), Unavailable (no
-        contact, a disk that is full) and Broken (its addresses were taken away). When the caller
-        gives up, the request goes on to its end: repeat it, or delete.
+        Raise Refused (no such pool, rail or address; a pool that is full, or not for the pod's
+        namespace), Unavailable (no contact, a disk that is full) and Broken (its addresses
+        were taken away). When the caller gives up, the request goes on to its end: repeat it, or
+        delete.
         """
         ...
 

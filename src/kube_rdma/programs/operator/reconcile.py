@@ -1,6 +1,6 @@
 """The operator's loop: policies, nodes and DaemonSets are watched, and what differs is written.
 
-    watches ─► wake ─► one look: components ─ apply, prune ─ judge ─► status, Events
+    watches ─► wake ─► one look: components ─ apply, prune ─ judge ─ upgrades ─► status, Events
 
 Level-triggered: each look computes all anew, and a look at an unchanged cluster writes nothing. Of
 two policies of a namespace the older one counts. Two operators at a time do no harm: both apply
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import structlog
 
 from kube_rdma.adapters.backoff import full_jitter
+from kube_rdma.adapters.cluster.driver_objects import USING_POD
 from kube_rdma.adapters.cluster.errors import Conflict
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored, Where
@@ -34,13 +36,16 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.conditions import moment
 from kube_rdma.api.nic_cluster_policy_status import PolicyVerdict, policy_status
 from kube_rdma.model.cluster_policy import AppliedState, ClusterPolicy, ComponentStatus
+from kube_rdma.model.driver_upgrade import UpgradeState
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.programs.mirror import Mirror
+from kube_rdma.programs.operator.upgrades import CLOSED_MARK, DRIVERS, Upgrades
 from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
 from kube_rdma.rules.operator.drift import holds
 from kube_rdma.rules.operator.node_groups import policy_node
 from kube_rdma.rules.operator.sync import FIRST, Component, components, gate, judged, overall
+from kube_rdma.rules.operator.upgrade import upgrade_state
 
 log = structlog.get_logger()
 
@@ -49,10 +54,11 @@ StoredPolicy = Stored[Any, Any]
 
 
 class OperatorTiming(Frozen):
-    """Seconds: `gather` from a change to the look, `every` between two looks without one."""
+    """Seconds: `gather` from a change to the look, the others between two looks without one."""
 
     gather: float = 0.2
     every: float = 60.0
+    upgrade: float = 15.0  # while drivers are exchanged, or wait for pods
     pause: Callable[[int], float] = field(default=full_jitter)
 
 
@@ -75,6 +81,9 @@ class Operator:
         self._daemon_sets = Mirror(DAEMON_SET, _itself, self._changed, labelled)
         self._config_maps = Mirror(CONFIG_MAP, _itself, self._changed, labelled)
         self._nodes = Mirror(NODE, _node, self._changed)
+        self._pods = Mirror(USING_POD, _itself, self._changed, labelled)
+        self._upgrades = Upgrades(cluster)
+        self._upgrading = False
         self._notices = Notices()
 
     async def run(self) -> None:
@@ -84,6 +93,7 @@ class Operator:
             self._daemon_sets,
             self._config_maps,
             self._nodes,
+            self._pods,
         )
         async with asyncio.TaskGroup() as tasks:
             for mirror in mirrors:
@@ -101,7 +111,11 @@ class Operator:
         """Bring the cluster nearer to its policies; False when something could not be written."""
         policies = sorted(self._policies.values.values(), key=lambda p: (p.created, p.name))
         first = next((p for p in policies if not p.deleting), None)
-        return all([await self._reconcile(stored, first, now) for stored in policies])
+        self._upgrading = False
+        well = all([await self._reconcile(stored, first, now) for stored in policies])
+        if first is None:  # what an upgrade closed is opened
+            await self._upgrades.look(None, tuple(self._nodes.values.values()), (), {})
+        return well
 
     async def _reconcile(
         self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime
@@ -136,7 +150,32 @@ class Operator:
                 continue
             await self._write(policy, part)
             statuses.append(judged(part, self._progress(policy)))
-        return PolicyVerdict(*overall(statuses), tuple(statuses), policy.notes)
+        upgrade = await self._upgrade(policy, stored)
+        return PolicyVerdict(*overall(statuses), tuple(statuses), policy.notes, upgrade)
+
+    async def _upgrade(self, policy: ClusterPolicy, stored: StoredPolicy) -> UpgradeState | None:
+        """Exchange drivers of an older image as far as that may be; None where no driver is."""
+        drivers = [
+            daemon_set
+            for daemon_set in self._daemon_sets.values.values()
+            if daemon_set.label(COMPONENT_LABEL) in DRIVERS
+            and _owned(daemon_set, policy)
+            and not daemon_set.deleting
+        ]
+        nodes = tuple(self._nodes.values.values())
+        upgraded = await self._upgrades.look(policy, nodes, drivers, self._pods.values)
+        for sentence in upgraded.done:
+            self._events.tell(_about(stored), "DriverUpgrade", sentence)
+        if not drivers:
+            return None
+        state = upgrade_state(upgraded.plan.stages)
+        self._upgrading = self._upgrading or not state.current
+        if state.reason == "UpgradeRefused":
+            for why in self._notices.news(("upgrade", stored.uid), state.message):
+                self._events.tell(_about(stored), state.reason, why, warning=True)
+        else:
+            self._notices.over(("upgrade", stored.uid))
+        return state
 
     async def _write(self, policy: ClusterPolicy, part: Component) -> None:
         """Apply what differs of a part, and delete its objects that nobody wants any more."""
@@ -196,17 +235,10 @@ class Operator:
             stored.status.state,
             stored.status.reason,
         ):
-            about = About(
-                "NicClusterPolicy",
-                stored.name,
-                stored.namespace,
-                stored.uid,
-                NIC_CLUSTER_POLICY.api_version,
-            )
             reason = "Ready" if verdict.state is AppliedState.READY else "NotReady"
             note = verdict.reason or "All that the policy asks for runs"
             warning = verdict.state is AppliedState.ERROR
-            self._events.tell(about, reason, note, warning=warning)
+            self._events.tell(_about(stored), reason, note, warning=warning)
 
     def _changed(self, old: object, new: object) -> None:
         if old != new:
@@ -214,7 +246,7 @@ class Operator:
 
     async def _sleep(self, failures: int) -> None:
         """Until something changes, or it is time for another try."""
-        every = self._timing.every
+        every = self._timing.upgrade if self._upgrading else self._timing.every
         seconds = min(every, self._timing.pause(failures) + 1.0) if failures else every
         try:
             async with asyncio.timeout(seconds):
@@ -229,7 +261,23 @@ def _itself(stored: Stored[Any, Any]) -> Stored[Any, Any]:
 
 
 def _node(stored: Stored[Any, Any]) -> Any:
-    return policy_node(stored.name, dict(stored.labels))
+    addresses = stored.status.addresses if stored.status else ()
+    return replace(
+        policy_node(stored.name, dict(stored.labels)),
+        closed=stored.spec.unschedulable,
+        ours=stored.annotation(CLOSED_MARK) is not None,
+        addresses=tuple(each.address for each in addresses if each.type.endswith("IP")),
+    )
+
+
+def _about(stored: StoredPolicy) -> About:
+    return About(
+        "NicClusterPolicy",
+        stored.name,
+        stored.namespace,
+        stored.uid,
+        NIC_CLUSTER_POLICY.api_version,
+    )
 
 
 def _owned(stored: Stored[Any, Any], policy: ClusterPolicy) -> bool:

@@ -79,7 +79,7 @@ def plan_functions(
             meant.setdefault(pci, []).append(wish)
         if not chosen:
             waits.append(f"no card of this node can have the virtual functions of {wish.source}")
-    acts, refusals, kept = [], [], []
+    acts, refusals, kept, waiting = [], [], [], []
     node = _Node(survey, functions, held, ours, uses)
     for pci, those in sorted(meant.items()):
         match node.meet(functions[pci], those):
@@ -89,9 +89,10 @@ def plan_functions(
                 refusals.append(refusal)
             case str() as wait:
                 waits.append(wait)
+                waiting.append((those[0].source, wait))
             case None:
                 kept.append(pci)
-    return FunctionsPlan(tuple(acts), tuple(waits), tuple(refusals), tuple(kept))
+    return FunctionsPlan(tuple(acts), tuple(waits), tuple(refusals), tuple(kept), tuple(waiting))
 
 
 def wished(wishes: Sequence[FunctionsWish], survey: Survey) -> dict[PciAddress, int]:

@@ -39,7 +39,7 @@ DEFAULTS: Json = {
         "virtualFunctions": False,
         "startupTaint": False,
     },
-    "controller": {"enabled": False, "replicas": 1, "resources": _CONTROLLER_RESOURCES},
+    "controller": {"enabled": False, "replicas": 2, "resources": _CONTROLLER_RESOURCES},
     "pools": [],
     "crds": {"install": False, "networkAttachmentDefinitions": False},
     "admission": {"install": False},

@@ -46,6 +46,9 @@ CONTROLLER_RULES: Sequence[Node] = (
     rule("kube-rdma.io", "ippools", "get list watch"),
     rule("kube-rdma.io", "ippools/status", "update"),
     rule("kube-rdma.io", "ipblocks", "get list watch update delete"),
+    rule("kube-rdma.io", "nodepolicies", "get list watch"),
+    rule("kube-rdma.io", "nodepolicies/status", "patch"),
+    rule("kube-rdma.io", "nodereports", "get list watch"),
     rule("events.k8s.io", "events", "create patch"),
 )
 _OPERATOR_RULES = (
@@ -55,6 +58,16 @@ _OPERATOR_RULES = (
     rule("mellanox.com", "nicclusterpolicies/finalizers", "update"),
     rule("apps", "daemonsets", "get list watch create patch delete"),
     rule("", "configmaps", "get list watch create patch delete"),
+    rule("", "pods", "get list watch delete"),  # of drivers: their end is their upgrade
+)
+# Nodes are closed for an upgrade that drains; reports say what a node needs its cards for.
+_OPERATOR_CLUSTER_RULES = (
+    rule("", "nodes", "patch"),
+    rule("kube-rdma.io", "nodereports", "list"),
+)
+CLUSTER_RULES: Sequence[Node] = (
+    *CONTROLLER_RULES,
+    *(When("seed.operator", further) for further in _OPERATOR_CLUSTER_RULES),
 )
 NAMESPACE_RULES: Sequence[Node] = (
     rule("coordination.k8s.io", "leases", "get list watch create update delete"),
@@ -63,16 +76,23 @@ NAMESPACE_RULES: Sequence[Node] = (
 
 
 def agent_rights() -> tuple[Blueprint, ...]:
-    """The agent's account and its roles. Without networks it has none, but on OpenShift."""
-    networks = ("agent.enabled", "seed.networks")
+    """The agent's account and its roles. Without networks it has none, but on OpenShift.
+
+    An operator's agents are deployed by a policy, which may not make roles.
+    """
+    networks, operator = ("agent.enabled", "seed.networks"), ("seed.operator",)
     cluster = joined(NAMESPACE, "-agent")
+    roles = (
+        role("ClusterRole", cluster, AGENT_RULES),
+        role("Role", AGENT, AGENT_LEASES),
+        binding("Role", AGENT, AGENT),
+        binding("ClusterRole", cluster, AGENT),
+    )
     return (
         Blueprint(account(AGENT), ("agent.enabled", "seed.account")),
-        Blueprint(role("ClusterRole", cluster, AGENT_RULES), networks),
-        Blueprint(role("Role", AGENT, AGENT_LEASES), networks),
-        Blueprint(binding("Role", AGENT, AGENT), networks),
-        Blueprint(binding("ClusterRole", cluster, AGENT), networks),
+        *(Blueprint(body, networks) for body in roles),
         Blueprint(_constraint(), ("agent.enabled", "seed.constraints")),
+        *(Blueprint(body, operator) for body in (account(AGENT), *roles)),
     )
 
 
@@ -83,7 +103,7 @@ def controller_rights() -> tuple[Blueprint, ...]:
     cluster = When("seed.operator", CONTROLLER, joined(NAMESPACE, "-controller"))
     return (
         Blueprint(account(CONTROLLER), enabled),
-        Blueprint(role("ClusterRole", cluster, CONTROLLER_RULES), enabled),
+        Blueprint(role("ClusterRole", cluster, CLUSTER_RULES), enabled),
         Blueprint(binding("ClusterRole", cluster, CONTROLLER), enabled),
         Blueprint(role("Role", CONTROLLER, NAMESPACE_RULES), enabled),
         Blueprint(binding("Role", CONTROLLER, CONTROLLER), enabled),

@@ -1,4 +1,4 @@
-"""The agent's DaemonSet with its configuration, and the controller's Deployment.
+"""The agent's DaemonSet with its configuration, the controller's Deployment and what protects it.
 
 What an agent's pod needs, and why, docs/agent.md says: the host's network namespace always; with
 networks three capabilities and the host's CNI folders, its runtime's socket and /proc.
@@ -48,6 +48,7 @@ def workloads() -> tuple[Blueprint, ...]:
         Blueprint(_config_map(), ("agent.enabled", CONFIG)),
         Blueprint(_daemon_set(), ("agent.enabled",)),
         Blueprint(_deployment(), ("controller.enabled",)),
+        Blueprint(_disruption_budget(), ("controller.enabled",)),
     )
 
 
@@ -234,6 +235,12 @@ def _volumes() -> list[Node]:
 
 def _deployment() -> Json:
     labels = {"name": CONTROLLER}
+    apart = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",  # a cluster may have a single node
+        "labelSelector": {"matchLabels": labels},
+    }
     container = {
         "image": IMAGE,
         "name": "controller",
@@ -246,6 +253,7 @@ def _deployment() -> Json:
     pod = {
         "serviceAccountName": CONTROLLER,
         "imagePullSecrets": SECRETS,
+        "topologySpreadConstraints": [apart],
         "containers": [container],
     }
     return {
@@ -257,6 +265,19 @@ def _deployment() -> Json:
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod},
         },
+    }
+
+
+def _disruption_budget() -> Json:
+    """Drains take copies of the controller by turns.
+
+    It counts those that may be away: with `minAvailable` a single copy would hold up each drain.
+    """
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": CONTROLLER, "namespace": NAMESPACE},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"name": CONTROLLER}}},
     }
 
 

@@ -72,6 +72,7 @@ from kube_rdma.rules.ipam.node_state import (
 
 _TRIES = 4  # of one write, before its cell is left in doubt for the next tick
 _MOMENT = 0.2  # seconds between two looks at a pool that is full
+_QUEUE = 12  # times the patience: so long a request may lose races while something is free
 
 
 class _Claim(IntEnum):
@@ -150,6 +151,7 @@ def add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
 def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
     now: float = yield Clock()
     deadline = now + desk.timing.patience
+    last = now + _QUEUE * desk.timing.patience
     wish = _with_pins(desk, request)
     while True:
         term = desk.state.term
@@ -163,7 +165,7 @@ def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
             return answer
         if now >= deadline:
             wish, deadline = _less(desk, request, answer, now), now + desk.timing.patience
-        ahead = request.container not in desk.lacking
+        ahead, writes = request.container not in desk.lacking, _writes_seen(desk)
         match (yield from _claim(desk, answer, ahead=ahead)):
             case _Claim.NONE:
                 desk.lacking[request.container] = answer.lacks
@@ -171,6 +173,9 @@ def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
                 yield Pause(_MOMENT)
             case _Claim.LOST:
                 yield Pause(_MOMENT)
+                now = yield Clock()
+                if _writes_seen(desk) != writes:  # others get on: it is a queue, not a full pool
+                    deadline = min(last, now + desk.timing.patience)
         now = yield Clock()
 
 
@@ -270,6 +275,11 @@ def _turn(desk: IpamAgentState, container: ContainerId) -> Talk[None]:
     while container in desk.serving:
         yield Pause(_MOMENT)
     desk.serving.add(container)
+
+
+def _writes_seen(desk: IpamAgentState) -> int:
+    """How many writes made the blocks that the node sees: it grows while anybody gets on."""
+    return sum(block.edition for block in desk.blocks.values())
 
 
 def _less(desk: IpamAgentState, request: Ask, short: Short, now: float) -> Ask:

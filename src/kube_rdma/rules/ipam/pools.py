@@ -6,11 +6,21 @@ Nothing here protects an address: cells do that whatever pools say. It spares pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address
 from itertools import combinations
 
-from kube_rdma.model.ip import Address, Bits, Block, Family, IPPool, NodeName
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ip import (
+    Address,
+    Ask,
+    Bits,
+    Block,
+    Family,
+    IPPool,
+    NodeName,
+    PoolName,
+)
 from kube_rdma.rules.ipam.cells import Zone, mask, places, zones
 from kube_rdma.rules.phrases import listed
 
@@ -55,6 +65,24 @@ def lost(old: IPPool, new: IPPool | None, blocks: Iterable[Block]) -> str:
         f"IPPool {old.name}: {what} takes {counted(count)} that nodes hold ({named}, on {nodes}): "
         "pods that have them keep them until they end, and nobody gets them again"
     )
+
+
+def refuse_namespace(request: Ask, pools: Mapping[PoolName, IPPool]) -> None:
+    """Raise Refused for the first NIC whose pool is not for the pod's namespace.
+
+    A pool that is not in `pools` is left to who grants: it is refused there for another reason.
+    """
+    for nic in request.nics:
+        pool = pools.get(nic.pool)
+        if pool and pool.namespaces and request.namespace not in pool.namespaces:
+            asker = f"namespace {request.namespace}" if request.namespace else "no namespace"
+            raise Refused(
+                f"IPPool {pool.name} is for pods of {listed(pool.namespaces)}, "
+                f"and this pod is of {asker}",
+                remedy="Name a pool of the pod's own namespace, or have the namespace added to "
+                "spec.namespaces of the pool",
+                where=f"interface {nic.interface}",
+            )
 
 
 def counted(addresses: int) -> str:

@@ -17,6 +17,9 @@ from kube_rdma.model.cluster_policy import (
     PeerDriverSection,
 )
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.rules.install.fill import filled
+from kube_rdma.rules.install.presets import merged
+from kube_rdma.rules.install.workloads import workloads
 from kube_rdma.rules.operator.names import label_value, legal_names
 from kube_rdma.rules.operator.node_groups import CARDS_LABEL, GPUS_LABEL, NodeGroup
 
@@ -25,6 +28,7 @@ Json: TypeAlias = dict[str, Any]
 COMPONENT_LABEL = "kube-rdma.io/component"
 CONFIG_HASH = "kube-rdma.io/config-hash"
 CONFIG_MAP = "rdma-devices"
+PLUGIN_CONTAINER = "k8s-rdma-shared-dp-ds"
 CONFIG_FOLDER = "/k8s-rdma-shared-dev-plugin"
 DRIVER_READY = "/.driver-ready"  # a driver's image makes this file when its modules are loaded
 DRIVER_FILES = "/run/mellanox/drivers"  # headers and modules, for the peer-memory driver
@@ -48,9 +52,26 @@ def plugin_objects(policy: ClusterPolicy) -> WantedObjects:
         "metadata": _metadata(policy, CONFIG_MAP, ComponentName.DEVICE_PLUGIN),
         "data": {"config.json": section.config},
     }
-    image = section.image
+    made = _daemon_set(
+        policy, ComponentName.DEVICE_PLUGIN, "rdma-shared-dp-ds", {CARDS_LABEL: "true"}
+    )
+    template = made["spec"]["template"]
+    # The vendor's plugin reads its configuration once; a changed one has to start it anew.
+    template["metadata"]["annotations"] = {
+        CONFIG_HASH: sha256(section.config.encode()).hexdigest()[:16]
+    }
+    if section.networks:
+        del template["spec"]["automountServiceAccountToken"]
+        template["spec"] |= _agent_pod(section.image)
+    else:
+        template["spec"] |= _plugin_pod(section.image)
+    return WantedObjects((made,), config)
+
+
+def _plugin_pod(image: ComponentImage) -> Json:
+    """The pod of any device plugin, as v0.1.0 has it."""
     container = {
-        "name": "k8s-rdma-shared-dp-ds",
+        "name": PLUGIN_CONTAINER,
         "image": f"{image.repository}/{image.image}:{image.version}",
         "imagePullPolicy": "IfNotPresent",
         "securityContext": {"privileged": True},
@@ -65,16 +86,20 @@ def plugin_objects(policy: ClusterPolicy) -> WantedObjects:
         {"name": "config", "configMap": {"name": CONFIG_MAP}},
         _folder("devs", "/dev/"),
     ]
-    made = _daemon_set(
-        policy, ComponentName.DEVICE_PLUGIN, "rdma-shared-dp-ds", {CARDS_LABEL: "true"}
-    )
-    template = made["spec"]["template"]
-    # The vendor's plugin reads its configuration once; a changed one has to start it anew.
-    template["metadata"]["annotations"] = {
-        CONFIG_HASH: sha256(section.config.encode()).hexdigest()[:16]
+    return {"containers": [container], "volumes": volumes}
+
+
+def _agent_pod(image: ComponentImage) -> Json:
+    """The pod of kube-rdma's agent with networks, as the preset `nvidia` installs it."""
+    values = {
+        "preset": "nvidia",
+        "image": {"repository": f"{image.repository}/{image.image}", "tag": image.version},
+        "seed": {"container": PLUGIN_CONTAINER, "configMap": CONFIG_MAP},
     }
-    template["spec"] |= {"containers": [container], "volumes": volumes}
-    return WantedObjects((made,), config)
+    objects = filled(workloads(), merged(values))
+    (pod,) = (made["spec"]["template"]["spec"] for made in objects if made["kind"] == "DaemonSet")
+    fields = ("containers", "volumes", "hostPID", "serviceAccountName")
+    return {name: pod[name] for name in fields}
 
 
 def driver_objects(policy: ClusterPolicy, groups: Sequence[NodeGroup]) -> WantedObjects:
@@ -90,7 +115,7 @@ def driver_objects(policy: ClusterPolicy, groups: Sequence[NodeGroup]) -> Wanted
             names[f"ofed-driver-{group.tag}-ds"],
             {CARDS_LABEL: "true", **group.selector},
         )
-        # A new image unloads what pods use: who ends a driver's pod says when.
+        # A new image unloads what pods use: rules/operator/upgrade says when.
         document["spec"]["updateStrategy"] = {"type": "OnDelete"}
         document["spec"]["template"]["spec"] |= {
             "containers": [
@@ -137,6 +162,7 @@ def _peer_daemon_set(
         "lsmod | grep nv_peer_mem",
         folders,
     )
+    document["spec"]["updateStrategy"] = {"type": "OnDelete"}
     document["spec"]["template"]["spec"] |= {"containers": [container], "volumes": volumes}
     return document
 
@@ -147,7 +173,10 @@ def _driver_image(image: ComponentImage, group: NodeGroup) -> str:
 
 def _driver(name: str, image: str, loaded: str, folders: Sequence[tuple[str, str]]) -> Json:
     """The container of a driver, by the contract of the vendor's images."""
-    check = {"exec": {"command": ["sh", "-c", loaded]}}
+    # 0.1.0 gives a look one second and ends the driver, and so all verbs of the node, at the first
+    # one that is late: a busy node is late.
+    patience = {"timeoutSeconds": 30, "failureThreshold": 3}
+    check = {"exec": {"command": ["sh", "-c", loaded]}, "periodSeconds": 30, **patience}
     return {
         "name": name,
         "image": image,
@@ -157,10 +186,11 @@ def _driver(name: str, image: str, loaded: str, folders: Sequence[tuple[str, str
             "exec": {"command": ["sh", "-c", f"ls {DRIVER_READY}"]},
             "initialDelaySeconds": 10,
             "periodSeconds": 10,
+            "timeoutSeconds": 30,
             "failureThreshold": 120,  # building for a kernel takes its time
         },
-        "livenessProbe": {**check, "periodSeconds": 30, "failureThreshold": 1},
-        "readinessProbe": {**check, "periodSeconds": 30, "failureThreshold": 1},
+        "livenessProbe": check,
+        "readinessProbe": check,
         "volumeMounts": [
             {"name": volume, "mountPath": path, "mountPropagation": "Bidirectional"}
             for path, volume in folders

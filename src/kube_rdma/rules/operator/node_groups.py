@@ -65,6 +65,13 @@ def policy_node(name: str, labels: Mapping[str, str]) -> PolicyNode:
     )
 
 
+def selected_by(node: PolicyNode) -> Mapping[str, str]:
+    """The labels of a node that drivers' DaemonSets select by."""
+    group = NodeGroup(node.architecture, node.distribution, node.release, node.kernel)
+    has = {CARDS_LABEL: node.has_cards, GPUS_LABEL: node.has_gpus}
+    return {**group.selector, **{label: "true" for label, holds in has.items() if holds}}
+
+
 def driver_groups(nodes: Iterable[PolicyNode]) -> Grouping:
     """The groups of all nodes with cards."""
     return _grouped([node for node in nodes if node.has_cards], by_kernel=True)

@@ -29,6 +29,7 @@ def node_wishes(
         tuple(wish for policy in own for wish in policy.functions),
         rails[0].rails if rails else (),
         (*_overlaps(own, pools), *_rails(rails)),
+        tuple(own),
     )
 
 

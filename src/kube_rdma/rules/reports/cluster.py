@@ -111,6 +111,11 @@ def _policies(policies: Sequence[PolicyState]) -> Iterator[Problem]:
             why = "; ".join(policy.notes) or policy.reason or "it says no reason"
             remedy = "Do what the reason says; the controller looks again by itself"
             yield Problem("PolicyNotReady", about, f"It is {policy.state}: {why}", remedy)
+        elif policy.notes:  # all runs, and some of it is not what is asked for by now
+            remedy = "Wait, or do what the reason says (docs/drivers.md)"
+            yield Problem(
+                "DriversNotCurrent", about, "; ".join(policy.notes), remedy, is_advice=True
+            )
 
 
 def _pools(pools: Sequence[AddressPool]) -> Iterator[Problem]:

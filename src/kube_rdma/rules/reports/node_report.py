@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.function import FunctionsPlan
+from kube_rdma.model.node_policy import ClusterNodePolicy, PolicyAtNode
 from kube_rdma.model.node_report import (
     NodeReport,
     PendingMode,
@@ -21,7 +23,10 @@ from kube_rdma.model.node_report import (
 from kube_rdma.model.pool import Pool
 from kube_rdma.rules.health.condition import CardsState
 from kube_rdma.rules.health.evaluate import NodeVerdict
+from kube_rdma.rules.phrases import listed
+from kube_rdma.rules.pools.cards import interfaces
 from kube_rdma.rules.pools.staging import Pending
+from kube_rdma.rules.reports.policies import at_node
 
 MOST_CARDS = 256  # of a report: a node of a thousand functions would fill its object with them
 _REJECTED = 64
@@ -36,18 +41,21 @@ class AgentLook(Frozen):
     pending: Sequence[Pending] = ()
     refusals: Sequence[str] = ()
     overlaps: Sequence[str] = ()  # of policies
+    functions: Sequence[Function] = ()  # of the node, with what it uses their interfaces for
+    policies: Sequence[ClusterNodePolicy] = ()  # those that this look was to meet
+    plan: FunctionsPlan = FunctionsPlan()
 
 
 def node_report(look: AgentLook) -> NodeReport:
     """The report of a look; where room is short, ill cards come first."""
     resources = _resources(look.verdict.pools)
     reported = [
-        _reported(card, resources[card.id], _reasons(card, look.cards))
+        _reported(look, card, resources[card.id], _reasons(card, look.cards))
         for card in _members(look.verdict.pools)
     ]
     reported += _vanished(look.cards, {card.id for card in reported})
     others = [
-        _reported(card, (), card.reasons)
+        _reported(look, card, (), card.reasons)
         for card in look.verdict.cards
         if card.devices and card.id not in resources
     ]
@@ -68,7 +76,19 @@ def node_report(look: AgentLook) -> NodeReport:
             sorted((*look.overlaps, *map(str, look.verdict.clashes), *look.verdict.beyond))
         ),
         omitted=len(important) + len(rejected) - len(kept) - len(rejected[:_REJECTED]),
+        policies=_policies(look),
     )
+
+
+def _policies(look: AgentLook) -> tuple[PolicyAtNode, ...]:
+    """What became of the cluster's policies; a wish is recognized by the place it was read at."""
+    verdict, plan = look.verdict, look.plan
+    taken = {pool.spec.resource: pool.spec.source for pool in verdict.pools}
+    taken |= {each.wanted.resource: each.wanted.source for each in look.pending}
+    refused = [(each.where, str(each)) for each in plan.refusals]
+    refused += [(each.second.source, str(each)) for each in verdict.clashes if each.fatal]
+    waits = [(each.wanted.source, str(each)) for each in look.pending]
+    return at_node(look.policies, taken, refused, (*waits, *plan.waiting))
 
 
 def _resources(pools: Sequence[Pool]) -> Mapping[CardId, tuple[str, ...]]:
@@ -98,7 +118,9 @@ def _vanished(state: CardsState, present: set[CardId]) -> Iterator[ReportedCard]
             yield ReportedCard(name, state.cards[name].name, reasons=(why,), gone=True)
 
 
-def _reported(card: Card, resources: tuple[str, ...], reasons: Sequence[str]) -> ReportedCard:
+def _reported(
+    look: AgentLook, card: Card, resources: tuple[str, ...], reasons: Sequence[str]
+) -> ReportedCard:
     ports = (
         ReportedPort(
             device.name,
@@ -111,7 +133,28 @@ def _reported(card: Card, resources: tuple[str, ...], reasons: Sequence[str]) ->
         for device in card.devices
         for port in device.ports
     )
-    return ReportedCard(card.id, card.name, resources, card.numa_node, tuple(ports), tuple(reasons))
+    netdevs = interfaces(card, look.functions)
+    uses = [netdev.use for netdev in netdevs if netdev.use]
+    return ReportedCard(
+        card.id,
+        card.name,
+        resources,
+        card.numa_node,
+        tuple(ports),
+        tuple(reasons),
+        carries=tuple(what for netdev in netdevs for what in _carried(netdev)),
+        addresses=tuple(address.partition("/")[0] for use in uses for address in use.addresses),
+    )
+
+
+def _carried(netdev: Netdev) -> Iterator[str]:
+    """What the node needs an interface for, beside an address of its own."""
+    if netdev.default_route:
+        yield f"the default route leads through {netdev.name}"
+    if netdev.use and netdev.use.storage:
+        yield f"{netdev.name} leads to storage, {listed(netdev.use.storage)}"
+    if netdev.use and netdev.use.beyond and not netdev.default_route:
+        yield f"routes to {listed(netdev.use.beyond)} lead through {netdev.name}"
 
 
 def _pool(pool: Pool) -> ReportedPool:

@@ -49,12 +49,14 @@ class World:
         self.disks = {}
         self.lines = {}
 
-    def pool(self, name="p", *, rest=0, block=32, **ranges):
+    def pool(self, name="p", *, rest=0, block=32, namespaces=(), **ranges):
         spec = {
             "ranges": [ranges or {"subnet": "10.0.0.0/24"}],
             "restSeconds": rest,
             "blockSize": block,
         }
+        if namespaces:
+            spec["namespaces"] = list(namespaces)
         self.server.put(ipam_objects.IP_POOL, self.document("IPPool", name, spec))
 
     def document(self, kind, name, spec):
@@ -103,9 +105,9 @@ async def until(condition):
             await asyncio.sleep(0.002)
 
 
-def ask(container, *nics, pool="p"):
+def ask(container, *nics, pool="p", namespace=""):
     found = nics or (NicAsk("net1", pool),)
-    return Ask(container, f"uid-{container}", tuple(found))
+    return Ask(container, f"uid-{container}", tuple(found), namespace)
 
 
 def texts(granted):

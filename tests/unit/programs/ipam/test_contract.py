@@ -14,10 +14,18 @@ from .conftest import ask, texts
 @pytest.fixture(params=["node", "fake"])
 async def giver(request, world):
     world.pool("small", subnet="10.1.0.0/29")
+    world.pool("team", namespaces=("a", "b"), subnet="10.2.0.0/29")
     if request.param == "fake":
         pools = {"p": "10.0.0.0/24", "small": "10.1.0.0/29"}
+        team = IPPool("team", (IPRange(ip_network("10.2.0.0/29")),), namespaces=("a", "b"))
         yield FakeAddresses(
-            IPPool(name, (IPRange(ip_network(subnet)),), rest=0.0) for name, subnet in pools.items()
+            [
+                team,
+                *(
+                    IPPool(name, (IPRange(ip_network(subnet)),), rest=0.0)
+                    for name, subnet in pools.items()
+                ),
+            ]
         )
         return
     async with world.node() as addresses:
@@ -69,6 +77,18 @@ async def test_refusals(giver):
     """A pool that is not there, and one that is full."""
     with pytest.raises(Refused, match="there is no IPPool nothing"):
         await giver.add(ask("c1", pool="nothing"))
+
+
+async def test_a_pool_of_namespaces(giver):
+    """It gives to their pods and refuses others; a pool without namespaces gives to all."""
+    for namespace in ("c", ""):
+        with pytest.raises(Refused, match="IPPool team is for pods of a, b"):
+            await giver.add(ask("c1", pool="team", namespace=namespace))
+    both = (NicAsk("net1", "p"), NicAsk("net2", "team"))
+    with pytest.raises(Refused, match="interface net2: IPPool team"):
+        await giver.add(ask("c1", *both, namespace="c"))
+    assert len(texts(await giver.add(ask("c1", *both, namespace="b")))) == 2
+    assert texts(await giver.add(ask("c2", namespace="c")))
 
 
 async def test_only_what_was_there_before_is_collected(giver, world):

@@ -11,6 +11,7 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_objects import CONFIG_MAP, DAEMON_SET, NIC_CLUSTER_POLICY
+from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.programs.operator.reconcile import Operator, OperatorTiming
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.api.test_nic_cluster_policy import CONFIG, SEED
@@ -36,20 +37,21 @@ QUICK = OperatorTiming(gather=0.0, every=5.0, pause=lambda _: 0.01)
 class ClusterWorld:
     """A cluster with a node and the controller of DaemonSets in the test's hands."""
 
-    def __init__(self):
-        self.server = FakeServer([NIC_CLUSTER_POLICY, DAEMON_SET, CONFIG_MAP])
+    def __init__(self, pace=None):
+        self.pace = pace
+        self.server = FakeServer([NIC_CLUSTER_POLICY, DAEMON_SET, CONFIG_MAP, NODE_REPORT])
         self.line = self.server.line()
         self.node("ubuntu00")
 
     @asynccontextmanager
     async def operator(self):
         """The operator runs."""
-        cluster = Cluster(self.line)
+        cluster = Cluster(self.line, self.pace) if self.pace else Cluster(self.line)
         events = Events(cluster, "operator")
         async with asyncio.TaskGroup() as tasks:
             operator = Operator(cluster, NAMESPACE, events, QUICK)
             running = [tasks.create_task(events.run()), tasks.create_task(operator.run())]
-            await until(lambda: self.line.watching == 4)
+            await until(lambda: self.line.watching == 5)
             yield operator
             for task in running:
                 task.cancel()

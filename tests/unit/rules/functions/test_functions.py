@@ -57,7 +57,8 @@ def refusal(found):
 
 def wait(found):
     (sentence,) = found.waits
-    assert found == FunctionsPlan(waits=(sentence,))
+    assert {text for _, text in found.waiting} <= {sentence}
+    assert found == FunctionsPlan(waits=(sentence,), waiting=found.waiting)
     return sentence
 
 

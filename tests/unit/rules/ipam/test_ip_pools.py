@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.ip import Block, CellHolding, IPPool, IPRange, Span
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ip import Ask, Block, CellHolding, IPPool, IPRange, NicAsk, Span
 from kube_rdma.rules.ipam.cells import cell_of
-from kube_rdma.rules.ipam.pools import lost, overlaps
+from kube_rdma.rules.ipam.pools import lost, overlaps, refuse_namespace
 
 
 def pool(name, *subnets, network="default", **more):
@@ -95,3 +96,28 @@ def test_exactly_what_is_lost_is_counted(held, excluded):
     said = lost(OLD, replace(OLD, excludes=spans), blocks)
     count = len(held & excluded)
     assert f"takes {count} address" in said if count else said == ""
+
+
+NAMESPACES = st.sampled_from(["a", "b", "team-a", ""])
+OPEN_TO = st.lists(NAMESPACES.filter(bool), max_size=3, unique=True).map(tuple)
+
+
+@given(st.lists(OPEN_TO, min_size=1, max_size=3), NAMESPACES)
+def test_a_pool_with_namespaces_is_for_their_pods_alone(open_to, namespace):
+    """One pool of a request that is closed refuses it, by name; unnamed callers get none of it."""
+    pools = {f"p{n}": pool(f"p{n}", "10.0.0.0/24", namespaces=of) for n, of in enumerate(open_to)}
+    nics = tuple(NicAsk(f"net{n}", name) for n, name in enumerate(pools))
+    closed = [name for name, of in zip(pools, open_to, strict=True) if of and namespace not in of]
+    request = Ask("c", "uid", nics, namespace)
+    if not closed:
+        refuse_namespace(request, pools)
+        return
+    with pytest.raises(Refused) as refused:
+        refuse_namespace(request, pools)
+    assert f"IPPool {closed[0]} is for pods of" in str(refused.value)
+    assert f"namespace {namespace}" in str(refused.value) or not namespace
+
+
+def test_a_pool_that_is_not_there_is_left_to_who_grants():
+    """Its refusal has another sentence."""
+    refuse_namespace(Ask("c", "uid", (NicAsk("net1", "gone"),), "a"), {})

@@ -135,6 +135,9 @@ BROKEN = {
 }
 PENDING = PendingMode(HCA, "shared", f"{HCA} stays in mode hca until a/b has ended")
 ADVICE = {
+    "DriversNotCurrent": replace(
+        WELL, policies=(PolicyState("kr/policy", "ready", "", ("DriversCurrent: it waits",)),)
+    ),
     "ModeChangePending": ill(pending=(PENDING,)),
     "AgentVersionsDiffer": ill(version="0.0.9"),
     "UpdateUnderWay": replace(WELL, workloads=(replace(AGENTS, updated=1), CONTROLLER)),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from kube_rdma.model.card import Function, Netdev
+from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PortState
 from kube_rdma.model.pool import Mode, PoolSpec, Selector
 from kube_rdma.model.survey import NamespaceMode, Survey
@@ -84,3 +84,21 @@ def test_where_room_is_short_ill_cards_come_first():
 def test_the_same_node_reports_the_same():
     devices = (hard_card(0), hard_card(1, PortState.DOWN))
     assert node_report(look(*devices)) == node_report(look(*reversed(devices)))
+
+
+def test_what_the_node_needs_a_card_for_is_in_it():
+    """Routes and storage; and the node's addresses on it, for who knows which of them count."""
+    use = Use(addresses=("10.0.0.2/24",), beyond=("10.9.0.0/16",), storage=("nfs 10.9.0.1",))
+    used = Netdev("ens1", "ether", up=True, carrier=True, use=use)
+    reported = []
+    for netdev in (used, replace(used, default_route=True, use=None)):
+        made = look(hard_card(0))
+        function = replace(made.verdict.cards[0].function, netdevs=(netdev,))
+        cards = (replace(made.verdict.cards[0], function=function),)
+        verdict = replace(made.verdict, cards=cards, pools=())
+        reported += node_report(replace(made, verdict=verdict)).cards
+    assert [card.carries for card in reported if card.carries] == [
+        ("ens1 leads to storage, nfs 10.9.0.1", "routes to 10.9.0.0/16 lead through ens1"),
+        ("the default route leads through ens1",),
+    ]
+    assert reported[0].addresses == ("10.0.0.2",)

@@ -217,18 +217,34 @@ class PodLinks(Frozen):
     def give_back(self, undo: GiveBackLink) -> None:
         """Out of the pod under its old name; what is left to restore, restore_on_node does."""
         self._seen.clear()
-        link = pick(interfaces(self.pod), undo, undo.name)
+        link = pick(interfaces(self.pod), undo, undo.name, undo.link.name)
         if link:
             other = interface_named(self.node, undo.link.name)
             if other:
                 raise old_name_taken(undo, f"{undo.name} in the pod")
             try:
                 _free_name(self.pod, link, undo.link.name)
+                self._call_as_at_home(link, undo.link.name)
                 _send(self.pod, rtnl_write.send_home(undo, link.seen.index, self.home))
             except Unavailable as error:
                 act = f"moving {undo.name} back to the node as {undo.link.name}"
                 raise judged(act, error) from error
         restore_on_node(self.node, undo)
+
+    def _call_as_at_home(self, link: Interface, name: str) -> None:
+        """Give it its old name before it leaves, unless a link of the pod has that name.
+
+        The kernel moves a link first and renames it then (do_setlink, net/core/rtnetlink.c). On the
+        node systemd-udevd would hear of `net1`, find no such link any more to ask who has named it,
+        and give the link, whatever it is called by then, the name of its own policy.
+        """
+        try:
+            if link.seen.up:  # before Linux 6.2 only what is down is renamed
+                _send(self.pod, rtnl_write.set_down(link.seen.index))
+            _send(self.pod, rtnl_write.rename_link(link.seen.index, name))
+        except Unavailable as error:
+            if errno_of(error) != errno.EEXIST:
+                raise
 
     def _on_node(self, step: TakeLink) -> Interface | None:
         """By its index at planning, which is one small answer; else among all."""

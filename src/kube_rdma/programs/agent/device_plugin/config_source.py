@@ -19,7 +19,7 @@ from kube_rdma.api.node_label import LABEL, label_pools
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.node_policy import NodeWishes
+from kube_rdma.model.node_policy import ClusterNodePolicy, NodeWishes
 from kube_rdma.model.pool import PoolSpec
 from kube_rdma.programs.config import read_config
 
@@ -78,6 +78,11 @@ class Wishes:
     def overlaps(self) -> tuple[str, ...]:
         """Where policies disagree and nobody has decided, in sentences."""
         return self._of_cluster.overlaps
+
+    @property
+    def followed(self) -> tuple[ClusterNodePolicy, ...]:
+        """The policies of the cluster that select this node."""
+        return self._of_cluster.policies
 
     @property
     def rescan(self) -> float | None:

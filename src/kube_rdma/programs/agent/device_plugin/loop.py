@@ -22,9 +22,10 @@ from kube_rdma import __version__
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.function import FunctionsPlan
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.node_policy import NodeWishes
+from kube_rdma.model.node_policy import ClusterNodePolicy, NodeWishes
 from kube_rdma.model.pool import PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.dependencies import AgentDependencies
@@ -112,6 +113,7 @@ class _Plugin:
         self._reported = _Reported()
         self._relevance = CardEvents()
         self._last_uses: Mapping[str, Use] = {}
+        self._followed: tuple[ClusterNodePolicy, ...] = ()  # when the last look began
 
     async def run(self) -> None:
         self._wishes.read()
@@ -174,6 +176,7 @@ class _Plugin:
     async def _look(self, offers: Offers) -> float | None:
         """Publish what every pool is now; the seconds after which to look again in any case."""
         wanted = self._wishes.specs  # before the holders: a pod may start and the label change now
+        self._followed = self._wishes.followed
         holdings = await self._kubelet.holdings()
         survey, missing = await kernel_events.look(self._doors.kernel)
         self._relevance.surveyed(survey)
@@ -181,7 +184,7 @@ class _Plugin:
         soft = any(one.is_soft for one in survey.devices)
         pending = await self._staged.meet(wanted, holdings, soft=soft)
         specs, kept = self._staged.specs, self._staged.kept
-        if asked_uses(specs):
+        if self._doors.report or asked_uses(specs):
             survey = survey.with_uses(await self._uses(survey))
         again = None
         if self._functions:
@@ -262,7 +265,17 @@ class _Plugin:
         if self._doors.report:
             staged, refusals = self._staged, self._wishes.refusals
             overlaps = self._wishes.overlaps
-            look = AgentLook(__version__, verdict, self._cards, staged.pending, refusals, overlaps)
+            look = AgentLook(
+                __version__,
+                verdict,
+                self._cards,
+                staged.pending,
+                refusals,
+                overlaps,
+                survey.functions,
+                self._followed,
+                self._functions.plan if self._functions else FunctionsPlan(),
+            )
             self._doors.report.looked(node_report(look))
         making = self._functions is not None and self._functions.busy
         unknown = self._doors.policies is not None and not self._doors.policies.are_known

@@ -190,7 +190,8 @@ class AttachPipeline:
         nics = tuple(self._nics(request, place)) if place else request.nics
         if not nics:
             return ()
-        granted = await self._to.giver.add(Ask(request.key.container, request.uid, nics))
+        namespace = request.sandbox.pod.namespace
+        granted = await self._to.giver.add(Ask(request.key.container, request.uid, nics, namespace))
         pools = {name: await self._to.node.pool(name) for name in {nic.pool for nic in nics}}
         return tuple(given(nic.interface, granted.leases, pools[nic.pool]) for nic in nics)
 

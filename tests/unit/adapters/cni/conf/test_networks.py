@@ -51,6 +51,10 @@ NODES = {
     "kindnet-networking": Node("10-kindnet.conflist", "0.4.0"),
     "antrea": Node("10-antrea.conflist", "0.3.0"),
     "kube-router": Node("10-kuberouter.conflist", "0.3.0"),
+    "gke": Node("10-gke-ptp.conflist", "0.3.1"),
+    "gke-dataplane-v2": Node("10-gke-ptp.conflist", "0.3.1", guard="Cilium"),
+    "aks-kubenet": Node("10-containerd-net.conflist", "0.3.1"),
+    "crio": Node("10-crio-bridge.conflist", "1.0.0"),
     "weave": Node("10-weave.conflist", "0.3.0"),
 }
 CHAINED = [name for name, node in NODES.items() if node.wiring is Wiring.CHAIN]

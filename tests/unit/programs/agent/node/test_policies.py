@@ -8,12 +8,15 @@ from kube_rdma.adapters.cluster.calls import RequestTiming
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, watch_policies
+from kube_rdma.adapters.cluster.report_objects import NODE_REPORT, NodeReports
 from kube_rdma.programs.agent.node.policies import NodePolicies
+from kube_rdma.programs.agent.node.report import NodeReporter, ReportPace
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import LABEL, NODE_NAME, VKE, World, hard_card, until
 
 CARDS = [hard_card(n) for n in range(4)]
 EAGER = RequestTiming(pause=lambda _: 0.0)
+AT_ONCE = ReportPace(quiet=0.0, longest=0.0, spacing=0.0, after=lambda *_: 0.0)
 
 
 class PolicyWorld(World):
@@ -106,6 +109,25 @@ async def test_one_that_is_not_understood_keeps_its_last_good_state(world):
         assert world.kubelet.healthy("rdma/hca") == 1000
         world.policy("a", ("rdma/other", "hca"))
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/other") == 1000)
+
+
+async def test_the_report_says_what_became_of_each_policy_that_selects_the_node(world):
+    world.serve(NODE_POLICY, NODE_REPORT)
+    world.policy("a", ("rdma/hca", "hca"))
+    world.policy("b", ("rdma/hca", "shared"), priority=1)
+    world.policy("c", ("rdma/more", "hca"), nodeSelector={"no": "node"})
+    cluster = Cluster(world.server.line(), EAGER)
+    report = NodeReporter(NodeReports(cluster, NODE_NAME), AT_ONCE)
+
+    def outcomes():
+        documents = world.server.documents("nodereports")
+        entries = documents[0].get("status", {}).get("policies", ()) if documents else ()
+        return {each["name"]: each["state"] for each in entries}
+
+    async with world.serving(replace(world.following(), report=report)):
+        await until(lambda: outcomes() == {"a": "overruled", "b": "applied"})
+        world.server.remove(NODE_POLICY, "b")
+        await until(lambda: outcomes() == {"a": "applied"})
 
 
 async def test_without_the_kind_the_node_serves_and_follows_it_later(world, recording):

@@ -1,0 +1,155 @@
+"""Who may use which pool and resource, on a real API server and kubelet: docs/tenancy.md as it is.
+
+A pod of another namespace is refused by a sentence that its user sees, and runs once it is let in.
+"""
+
+import json
+import re
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import cluster
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.waiting import until
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "examples" / "s3-network"
+NAMESPACE = "mlnx-network-operator"
+PAGE = [
+    document
+    for block in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/tenancy.md").read_text(), re.DOTALL)
+    for document in yaml.safe_load_all(block)
+]
+TENANTS = ("team-a", "team-b")
+NETWORK = {
+    "apiVersion": "k8s.cni.cncf.io/v1",
+    "kind": "NetworkAttachmentDefinition",
+    "metadata": {"name": "tenants", "namespace": "default"},
+    "spec": {
+        "config": json.dumps(
+            {
+                "cniVersion": "1.0.0",
+                "type": "macvlan",
+                "master": "eth0",
+                "ipam": {"type": "kube-rdma-ipam", "pool": "team-a"},
+            }
+        )
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def lab(native):
+    """Native nodes with the agent of seed S3, and two tenants."""
+    scc.install_kinds(native)
+    cluster.label_cards(native)
+    agent = str(EXAMPLE / "agent.yaml")
+    cluster.kubectl(native, "apply", "-f", agent)
+    cluster.rollout(native, "rdma-shared-dp-ds", NAMESPACE)
+    cluster.apply(native, NETWORK)
+    for name in TENANTS:
+        cluster.apply(native, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield native
+    cluster.kubectl(native, "delete", "namespace", *TENANTS)
+    cluster.kubectl(native, "delete", "network-attachment-definitions", "tenants")
+    cluster.kubectl(native, "delete", "-f", agent, "--cascade=foreground")
+
+
+@contextmanager
+def page(lab, *kinds):
+    """What the page has of these kinds, while it is needed."""
+    chosen = [document for document in PAGE if document["kind"] in kinds]
+    assert len(chosen) == len(kinds)
+    for document in chosen:
+        cluster.apply(lab, document)
+    try:
+        yield
+    finally:
+        for document in chosen:
+            cluster.kubectl(lab, "delete", "-f", "-", stdin=json.dumps(document))
+
+
+def pod(name, namespace, *, shares=0, **annotations):
+    container = {
+        "name": "c",
+        "image": "kube-rdma.io/lab/verbs:1",
+        "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"],
+    }
+    if shares:
+        container["resources"] = {"limits": {"rdma/hca": str(shares)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
+        "spec": {"nodeName": "node-1", "containers": [container]},
+    }
+
+
+def test_a_pool_of_a_namespace_refuses_pods_of_others_until_they_are_let_in(lab):
+    """The Event of the pod that waits has the sentence; the pod goes on by itself afterwards."""
+    asking = {"k8s.v1.cni.cncf.io/networks": "default/tenants"}
+    with page(lab, "IPPool"):
+        for tenant in TENANTS:
+            cluster.apply(lab, pod("asks", tenant, **asking))
+        cluster.wait(lab, "-n", "team-a", "pod/asks", "--for=condition=Ready")
+
+        def refused():
+            listed = cluster.get(lab, "events", "-n", "team-b")["items"]
+            return [event for event in listed if event["reason"] == "FailedCreatePodSandBox"]
+
+        until(lab, "the refused pod's Event", lambda: any(map(sentence, refused())))
+        change = json.dumps({"spec": {"namespaces": list(TENANTS)}})
+        cluster.kubectl(lab, "patch", "ippool", "team-a", "--type=merge", "-p", change)
+        cluster.wait(lab, "-n", "team-b", "pod/asks", "--for=condition=Ready")
+        for tenant in TENANTS:
+            cluster.kubectl(lab, "delete", "pod", "asks", "-n", tenant, "--grace-period=1")
+
+
+def sentence(event):
+    wanted = "IPPool team-a is for pods of team-a, and this pod is of namespace team-b"
+    return wanted in event["message"]
+
+
+def test_a_resource_of_a_namespace_is_refused_to_others_when_the_pod_is_made(lab):
+    """By the policy, for init containers too; pods that ask for nothing pass."""
+    with page(lab, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
+        asking = pod("asks", "team-b", shares=1)
+        early = pod("asks", "team-b")
+        early["spec"]["initContainers"] = asking["spec"]["containers"]
+        early["spec"]["initContainers"][0]["name"] = "early"
+
+        def refusal(document):
+            try:
+                cluster.kubectl(
+                    lab, "create", "--dry-run=server", "-f", "-", stdin=json.dumps(document)
+                )
+            except Unavailable as error:
+                return "rdma/hca is for pods of team-a, and this pod is of team-b" in str(error)
+            return False
+
+        until(lab, "the policy's refusal", lambda: refusal(asking))
+        assert refusal(early)
+        assert not refusal(pod("plain", "team-b"))
+        assert not refusal(pod("asks", "team-a", shares=1))
+
+
+def test_a_quota_counts_shares_of_a_namespace(lab):
+    """Two shares are admitted, three are refused, by the quota's name."""
+    with page(lab, "ResourceQuota"):
+
+        def created(shares):
+            document = json.dumps(pod("asks", "team-a", shares=shares))
+            cluster.kubectl(lab, "create", "--dry-run=server", "-f", "-", stdin=document)
+
+        def counted():
+            status = cluster.get(lab, "quota/rdma", "-n", "team-a").get("status", {})
+            return "requests.rdma/hca" in status.get("used", {})
+
+        until(lab, "the quota's first count", counted)
+        created(2)
+        with pytest.raises(Unavailable, match="exceeded quota: rdma, requested"):
+            created(3)
