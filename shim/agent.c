@@ -1,7 +1,7 @@
 /*
  * One question to the agent over its unix socket. All numbers are 32 bits, big-endian.
  *
- *     request   "krq1" mode, length of environment, length of input; environment; input
+ *     request   "krq1" zero, length of environment, length of input; environment; input
  *     answer    "kra1" exit code, length of output; output
  *
  * The network namespace travels as a descriptor beside the first byte (SCM_RIGHTS), so the agent
@@ -147,10 +147,10 @@ static int connect_agent(long deadline) {
 static int send_request(int s, const struct request *request, long deadline) {
     struct {
         char magic[4];
-        uint32_t mode, environment, input;
+        uint32_t zero, environment, input;
     } header = {
         {'k', 'r', 'q', '1'},
-        htonl(request->mode),
+        0,
         htonl((uint32_t)request->environment.length),
         htonl((uint32_t)request->input.length),
     };

@@ -50,14 +50,11 @@ static const char *version_of(struct text input, const char *otherwise) {
     return strspn(version, "0123456789.") == value.length - 2 ? version : otherwise;
 }
 
-/* A CNI error on stdout, or a line on stderr for a hook; returns the exit code. The texts are ours
- * and the C library's: nothing of the call is in them that would have to be escaped. */
+/* A CNI error on stdout; returns the exit code. The texts are ours and the C library's: nothing of
+ * the call is in them that would have to be escaped. */
 static int fail(const struct request *request, int code, const char *message, const char *details) {
-    if (request->mode == MODE_CREATE_RUNTIME)
-        dprintf(STDERR_FILENO, "kube-rdma: %s. %s.\n", message, details);
-    else
-        dprintf(STDOUT_FILENO, "{\"cniVersion\":\"%s\",\"code\":%d,\"msg\":\"%s\",\"details\":\"%s.\"}\n",
-                version_of(request->input, "1.0.0"), code, message, details);
+    dprintf(STDOUT_FILENO, "{\"cniVersion\":\"%s\",\"code\":%d,\"msg\":\"%s\",\"details\":\"%s.\"}\n",
+            version_of(request->input, "1.0.0"), code, message, details);
     return 1;
 }
 
@@ -219,8 +216,6 @@ static int without_agent(const struct request *request, const char *verb, enum o
              outcome == AWAY ? "does not answer on " SOCKET_PATH : "took the call and gave no answer",
              error ? strerror(error) : "it hung up");
     const char *look = "It is tried again; look at kube-rdma's pod on this node";
-    if (request->mode == MODE_CREATE_RUNTIME)
-        return fail(request, 0, message, look);
     if (!strcmp(verb, "GC"))
         return 0; /* the agent compares with the living sandboxes whenever it starts */
     if (!strcmp(verb, "DEL")) {
@@ -259,8 +254,8 @@ static int open_netns(void) {
 }
 
 int main(int argc, char **argv) {
-    int hook = argc == 3 && !strcmp(argv[1], "hook") && !strcmp(argv[2], "createRuntime");
-    struct request request = {.mode = hook ? MODE_CREATE_RUNTIME : MODE_CNI, .netns = -1};
+    int hook = argc == 3 && !strcmp(argv[1], "hook") && !strcmp(argv[2], "memlock");
+    struct request request = {.netns = -1};
     const char *verb = getenv("CNI_COMMAND");
     if (!hook && (argc > 1 || !verb)) {
         dprintf(STDERR_FILENO, "kube-rdma: CNI plugin and OCI hook, run by a container runtime.\n");
@@ -271,25 +266,27 @@ int main(int argc, char **argv) {
         return fail(&request, errno == EFBIG ? CODE_DECODE : CODE_IO,
                     errno == EFBIG ? "stdin is larger than 2 MiB" : "stdin cannot be read",
                     "Look at the CNI configuration of this node");
-    if (!hook && !strcmp(verb, "VERSION")) {
+    if (hook)
+        return hook_memlock(request.input);
+    if (!strcmp(verb, "VERSION")) {
         dprintf(STDOUT_FILENO, "{\"cniVersion\":\"%s\",\"supportedVersions\":" VERSIONS "}\n",
                 version_of(request.input, NEWEST));
         return 0;
     }
     int exit_code;
-    if (!hook && answered_here(&request, verb, &exit_code))
+    if (answered_here(&request, verb, &exit_code))
         return exit_code;
     if (read_environment(&request.environment))
         return fail(&request, CODE_ENVIRONMENT, "the CNI_ variables are larger than 64 KiB",
                     "Look at what the container runtime sets");
     request.netns = open_netns();
-    request.adds = !hook && !strcmp(verb, "ADD");
+    request.adds = !strcmp(verb, "ADD");
 
     struct answer answer = {0};
     enum outcome outcome = ask_agent(&request, &answer);
     if (outcome != ANSWERED)
-        return without_agent(&request, hook ? "" : verb, outcome, answer.error);
-    if (write_all(hook ? STDERR_FILENO : STDOUT_FILENO, answer.output))
+        return without_agent(&request, verb, outcome, answer.error);
+    if (write_all(STDOUT_FILENO, answer.output))
         return 1;
     return answer.exit_code;
 }

@@ -1,4 +1,5 @@
-/* What the three parts of the shim share: main.c decides, agent.c speaks, json.c looks into JSON. */
+/* What the parts of the shim share: main.c decides, agent.c speaks, hook.c prepares a container, json.c
+ * looks into JSON. */
 #ifndef KUBE_RDMA_SHIM_H
 #define KUBE_RDMA_SHIM_H
 
@@ -38,10 +39,7 @@ struct text {
     size_t length;
 };
 
-enum mode { MODE_CNI = 0, MODE_CREATE_RUNTIME = 1 };
-
 struct request {
-    enum mode mode;
     struct text environment; /* NAME=value entries, each ended by a NUL */
     struct text input;       /* all of stdin */
     int netns;               /* a descriptor, or -1 */
@@ -63,6 +61,9 @@ enum outcome {
 /* agent.c */
 enum outcome ask_agent(const struct request *request, struct answer *answer);
 const char *under_root(const char *path);
+
+/* hook.c */
+int hook_memlock(struct text state);
 
 /* json.c */
 int json_member(struct text object, const char *key, struct text *value);

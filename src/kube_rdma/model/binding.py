@@ -101,12 +101,29 @@ class FileMount(Frozen):
     container_path: str
 
 
+class RuntimeHook(Frozen):
+    """A program of the host that the runtime runs for a container at a stage of its life.
+
+    The stages are those of the OCI runtime specification (config.md, "POSIX-platform Hooks").
+    """
+
+    stage: str
+    path: str
+    args: tuple[str, ...]  # the program's own name first
+
+
+def lift_memlock(shim: str) -> RuntimeHook:
+    """What lifts a container's limit of locked memory, by the shim at this path of the host."""
+    return RuntimeHook("createRuntime", shim, ("kube-rdma", "hook", "memlock"))
+
+
 class Edits(Frozen):
     """What a CDI device adds to its container; device nodes keep the paths of the host."""
 
     char_paths: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     mounts: tuple[FileMount, ...] = ()
+    hooks: tuple[RuntimeHook, ...] = ()
 
 
 class CdiFile(Frozen):

@@ -134,14 +134,3 @@ class Call(Frozen):
     plugin: str = PLUGIN
     marked: bool = False
     annotations: tuple[tuple[str, str], ...] | None = None
-
-
-class HookCall(Frozen):
-    """The runtime made a container and has not started it (OCI createRuntime).
-
-    `pid` is its first process as the host counts, `state` the whole OCI state as it came.
-    """
-
-    container: str
-    pid: int
-    state: bytes

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -57,11 +58,12 @@ class FakeShim:
 
     async def run(self, environment: Mapping[str, str], config: bytes, *argv: str) -> ShimOutcome:
         """One run of the program, with `config` on stdin."""
-        hook = argv == ("hook", "createRuntime")
+        if argv == ("hook", "memlock"):
+            return _hook_memlock(config)
         verb = environment.get("CNI_COMMAND")
-        if not hook and (argv or verb is None):
+        if argv or verb is None:
             return _error(b"", 4, "CNI_COMMAND is not set")
-        if not hook and (here := _answered_here(verb or "", config)):
+        if here := _answered_here(verb, config):
             return here
         entries = b"".join(
             f"{key}={value}\0".encode()
@@ -71,16 +73,11 @@ class FakeShim:
         if max(len(config) - frames.MAX_INPUT, len(entries) - frames.MAX_ENVIRONMENT) > 0:
             code = 6 if len(config) > frames.MAX_INPUT else 4
             return _error(config, code, "the configuration or the CNI_ variables are too large")
-        mode = frames.ShimMode.CREATE_RUNTIME if hook else frames.ShimMode.CNI
-        request = frames.request(mode, entries, config)
-        adds = verb == "ADD" and not hook
         netns = environment.get("CNI_NETNS", "")
-        sent, answer = await self._ask(request, netns, self._add_seconds if adds else self._seconds)
-        if hook:
-            code, output = answer or (1, b"kube-rdma: the agent gave no answer\n")
-            return ShimOutcome(code, err=output)
+        seconds = self._add_seconds if verb == "ADD" else self._seconds
+        sent, answer = await self._ask(frames.request(entries, config), netns, seconds)
         if answer is None:
-            return self._without_agent(verb or "", environment, config, sent=sent)
+            return self._without_agent(verb, environment, config, sent=sent)
         return ShimOutcome(*answer)
 
     async def _ask(
@@ -144,6 +141,25 @@ class FakeShim:
         if _is_part(container, 128, "_-") and _is_part(interface, 15, "_@-"):
             with suppress(OSError):
                 (_under(self._root, MISSED) / f"{container}@{interface}").touch(mode=0o600)
+
+
+def _hook_memlock(state: bytes) -> ShimOutcome:
+    """In one process: whoever called it is not above it, so its limit stays."""
+    pid = _document(state).get("pid")
+    if not isinstance(pid, int) or pid <= 0:
+        return ShimOutcome(1, err=b"kube-rdma: stdin is no OCI state with a pid.\n")
+    limit = resource.RLIMIT_MEMLOCK
+    try:
+        try:
+            resource.prlimit(pid, limit, (resource.RLIM_INFINITY,) * 2)
+        except PermissionError:
+            _, hard = resource.prlimit(pid, limit)
+            resource.prlimit(pid, limit, (hard, hard))
+            raise
+    except OSError as error:
+        text = f"kube-rdma: RLIMIT_MEMLOCK keeps its hard limit ({error}).\n"
+        return ShimOutcome(0, err=text.encode())
+    return ShimOutcome(0)
 
 
 def _answered_here(verb: str, config: bytes) -> ShimOutcome | None:

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from kube_rdma.model.binding import Edits, FileMount
+from kube_rdma.model.binding import Edits, FileMount, RuntimeHook
 
 _VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
 _QUALIFIER = re.compile(r"[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -19,6 +19,10 @@ _DEVICE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _SPEC = {"cdiVersion", "kind", "annotations", "devices", "containerEdits"}
 _EDITS = {"env", "deviceNodes", "netDevices", "hooks", "mounts", "intelRdt", "additionalGids"}
 _NODE = {"path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid"}
+_HOOK = {"hookName", "path", "args", "env", "timeout"}
+_STAGES = {
+    *("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"),
+}
 _MOUNT = {"hostPath", "containerPath", "options", "type"}
 
 
@@ -50,6 +54,11 @@ class FakeCdiRuntime:
                 FileMount(mount["hostPath"], mount["containerPath"])
                 for one in given
                 for mount in one.get("mounts", [])
+            ),
+            tuple(
+                RuntimeHook(hook["hookName"], hook["path"], tuple(hook["args"]))
+                for one in given
+                for hook in one.get("hooks", [])
             ),
         )
 
@@ -113,6 +122,16 @@ def _check(edits: dict[str, Any]) -> None:
         _check_fields(mount, _MOUNT, "specs.Mount")
         if not (mount["hostPath"] and mount["containerPath"]):
             raise ValueError("invalid mount, empty host or container path")
+    _check_hooks(edits.get("hooks", []))
+
+
+def _check_hooks(hooks: list[dict[str, Any]]) -> None:
+    for hook in hooks:
+        _check_fields(hook, _HOOK, "specs.Hook")
+        if hook["hookName"] not in _STAGES:
+            raise ValueError(f"invalid hook name {hook['hookName']!r}")
+        if not hook["path"]:
+            raise ValueError(f"invalid hook {hook['hookName']!r} with empty path")
 
 
 def _check_fields(given: dict[str, Any], fields: set[str], where: str) -> None:

@@ -32,6 +32,7 @@ CM_TEST = ("ib_write_bw", "-R", "-F", "--report_gbits", "-q", "1", "-n", "500", 
 AGENT = "kube-rdma agent --role=plugin --role=node --networks"
 FOLDER = "/etc/cni/net.d"
 # Of other tests than the seed's: the network's name is the pod's too.
+LIMITED = {"locking": "rdma/hca_shared_devices_a", "plain": None}
 LATE, LATE_ADDRESS = "late", "192.168.113.7"
 NETWORKS = {
     LATE: {
@@ -215,6 +216,34 @@ def test_a_network_of_other_plugins_is_made_by_them(networks, node):
     assert [one["ips"] for one in status if one["interface"] == "net1"] == [[given]]
     cluster.kubectl(networks, "delete", "pod", "bridged")
     assert given not in cluster.shell(networks, node, "ls /var/lib/cni/networks/bridged")
+
+
+def limited_pod(name, node, resource):
+    """A pod of a common user without rights, which notes what its first process may lock."""
+    shares = {resource: 1} if resource else {}
+    asked = {"k8s.v1.cni.cncf.io/networks": "rdma-net-ipam"} if resource else {}
+    made = sleeping_pod(name, limits=shares, annotations=asked, nodeName=node)
+    (container,) = made["spec"]["containers"]
+    shell, option, script = container["command"]
+    container["command"] = [shell, option, f"ulimit -l > /dev/shm/limit; {script}"]
+    container["securityContext"] = {"runAsUser": 1000, "capabilities": {"drop": ["ALL"]}}
+    return made
+
+
+def test_who_holds_a_share_may_lock_memory(networks, node):
+    """Its first process, what `kubectl exec` starts, and verbs with 16 MiB; no other pod may."""
+    for name, resource in LIMITED.items():
+        put(networks, limited_pod(name, node, resource))
+    cluster.ready(networks, *LIMITED)
+    try:
+        for name, resource in LIMITED.items():
+            shown = inside(networks, name, "sh", "-c", "cat /dev/shm/limit; ulimit -l").split()
+            assert (shown == ["unlimited"] * 2) == bool(resource), shown
+        place = endpoint(networks, "locking")
+        words = ("sh", "-c", SCRIPT, "perftest", "-s", str(16 << 20), "-n", "5", "-u", "18")
+        assert measure(networks, place, place, words).iterations == 5
+    finally:
+        cluster.kubectl(networks, "delete", "pod", *LIMITED)
 
 
 def test_a_pod_that_started_without_us_gets_net1_late(networks, node):

@@ -40,8 +40,8 @@ def chained(annotations, **changes):
 
 
 @asynccontextmanager
-async def serving(root, handler, hook=None):
-    async with CniSocket(root / "run/kube-rdma/agent.sock", handler, hook) as server:
+async def serving(root, handler):
+    async with CniSocket(root / "run/kube-rdma/agent.sock", handler) as server:
         task = asyncio.create_task(server.serve())
         try:
             yield

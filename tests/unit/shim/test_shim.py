@@ -271,30 +271,6 @@ async def test_a_namespace_that_is_none_is_refused(shim, root, tmp_path):
             assert (done.code, done.document["code"]) == (1, 4)
 
 
-async def test_as_a_hook_it_hands_the_state_over(shim, root):
-    """`hook createRuntime` needs no CNI; a refusal is on stderr and stops the container."""
-    calls = []
-
-    async def hook(call):
-        calls.append(call)
-        if call.pid == 2:
-            raise Refused("it may not start", remedy="Wait", where="here")
-
-    async with serving(root, None, hook):
-        good = await shim.run({}, b'{"id":"c","pid":1}', "hook", "createRuntime")
-        bad = await shim.run({}, b'{"id":"c","pid":2}', "hook", "createRuntime")
-    assert [(call.container, call.pid) for call in calls] == [("c", 1), ("c", 2)]
-    assert (good.code, good.out, good.err) == (0, b"", b"")
-    assert (bad.code, bad.out, bad.err) == (1, b"", b"here: it may not start. Wait.\n")
-
-
-async def test_a_hook_without_an_agent_stops_the_container(shim):
-    """The hook is only in containers that hold a share: they do not start unprepared."""
-    done = await shim.run({}, b'{"id":"c","pid":1}', "hook", "createRuntime")
-    assert (done.code, done.out) == (1, b"")
-    assert b"agent" in done.err
-
-
 async def test_run_by_hand_it_says_what_it_is(shim):
     """Without CNI_COMMAND it is an error of the environment."""
     done = await shim.run({}, b"")

@@ -1,6 +1,6 @@
 """What travels between the shim and the agent's socket; shim/agent.c is the other half.
 
-    request   "krq1" mode, length of environment, length of input; environment; input
+    request   "krq1" zero, length of environment, length of input; environment; input
     answer    "kra1" exit code, length of output; output
 
 Numbers have 32 bits and are big-endian. The pod's network namespace comes as a descriptor beside
@@ -10,7 +10,6 @@ the first byte. The shim never closes its half before it has the answer.
 from __future__ import annotations
 
 import struct
-from enum import IntEnum
 
 from kube_rdma.model.frozen import Frozen
 
@@ -24,35 +23,27 @@ REQUEST_HEADER = _REQUEST.size
 ANSWER_HEADER = _ANSWER.size
 
 
-class ShimMode(IntEnum):
-    """What the shim was run as."""
-
-    CNI = 0
-    CREATE_RUNTIME = 1
-
-
 class RequestHead(Frozen):
     """What a request announces of itself; lengths in bytes."""
 
-    mode: ShimMode
     environment: int
     input: int
 
 
-def request(mode: ShimMode, environment: bytes, input_: bytes) -> bytes:
+def request(environment: bytes, input_: bytes) -> bytes:
     """The bytes of a request."""
-    head = _REQUEST.pack(b"krq1", mode, len(environment), len(input_))
+    head = _REQUEST.pack(b"krq1", 0, len(environment), len(input_))
     return head + environment + input_
 
 
 def request_head(head: bytes) -> RequestHead | None:
     """What the first REQUEST_HEADER bytes say; None when no shim sends such."""
-    magic, mode, environment, input_ = _REQUEST.unpack(head)
-    if magic != b"krq1" or mode not in tuple(ShimMode):
+    magic, zero, environment, input_ = _REQUEST.unpack(head)
+    if magic != b"krq1" or zero:
         return None
     if environment > MAX_ENVIRONMENT or input_ > MAX_INPUT:
         return None
-    return RequestHead(ShimMode(mode), environment, input_)
+    return RequestHead(environment, input_)
 
 
 def answer(exit_code: int, output: bytes) -> bytes:

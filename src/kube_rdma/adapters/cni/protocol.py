@@ -65,11 +65,6 @@ class _Config(msgspec.Struct):
     valid: list[_Attachment] | None = msgspec.field(default=None, name="cni.dev/valid-attachments")
 
 
-class _HookState(msgspec.Struct):
-    id: str
-    pid: int
-
-
 Document = TypeVar("Document", bound=msgspec.Struct)
 
 
@@ -118,12 +113,6 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
             marked=document.chain is True,
             annotations=_annotations(document),
         )
-
-
-def decode_hook(state: bytes) -> cni.HookCall:
-    """The container of an OCI state; raise Refused when it is not one."""
-    document = _decoded(state, _HookState, "OCI state")
-    return cni.HookCall(document.id, document.pid, state)
 
 
 def encode(call: cni.Call, result: cni.CniResult) -> bytes:

@@ -26,7 +26,7 @@ from msgspec import Struct, field
 from kube_rdma.adapters.cni import frames
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.adapters.cni.turns import CALLER, Caller, Turns
-from kube_rdma.model.cni import Call, CniResult, HookCall, Verb
+from kube_rdma.model.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
 
@@ -37,7 +37,6 @@ _BACKLOG = 1024
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 Handler = Callable[[Call], Awaitable[CniResult]]
-Hook = Callable[[HookCall], Awaitable[None]]
 
 
 class Limits(Frozen):
@@ -55,34 +54,21 @@ class Limits(Frozen):
 
 
 class _Request(Struct):
-    mode: frames.ShimMode
     environment: bytes
     input: bytes
     descriptors: list[int] = field(default_factory=list)
-
-
-async def no_hook(call: HookCall) -> None:
-    """Answer for an agent that asked for no hook."""
-    raise Refused(
-        f"no hook is served, and container {call.container[:64]} asks for one",
-        remedy="Create the pod again",
-        where="OCI createRuntime",
-    )
 
 
 class CniSocket:
     """``async with CniSocket(path, handler) as cni: await cni.serve()``.
 
     The socket is there from `async with` on and takes the place of an older one at once; serve()
-    runs until it is cancelled, and its calls with it. `hook` answers for OCI createRuntime.
+    runs until it is cancelled, and its calls with it.
     """
 
-    def __init__(
-        self, path: Path, handler: Handler, hook: Hook = no_hook, limits: Limits | None = None
-    ) -> None:
+    def __init__(self, path: Path, handler: Handler, limits: Limits | None = None) -> None:
         self._path = path
         self._handler = handler
-        self._hook = hook
         self._limits = limits or Limits()
         self._turns = Turns(self._limits.running, self._limits.adding)
         self._room = asyncio.Semaphore(self._limits.waiting)
@@ -178,8 +164,6 @@ class CniSocket:
             await loop.sock_sendall(connection, frames.answer(code, output))
 
     async def _answer(self, request: _Request) -> tuple[int, bytes]:
-        if request.mode is frames.ShimMode.CREATE_RUNTIME:
-            return await self._answer_hook(request.input)
         verb, version = None, wire.version_of(request.input)
         try:
             netns = _network_namespace(request.descriptors)
@@ -193,17 +177,6 @@ class CniSocket:
             self._log.exception("CNI call failed", verb=verb)
             return 1, wire.failure(None, version, verb)
 
-    async def _answer_hook(self, state: bytes) -> tuple[int, bytes]:
-        try:
-            call = wire.decode_hook(state)
-            await self._hook(call)
-        except KubeRdmaError as error:
-            return 1, f"{error}\n".encode()
-        except Exception:  # noqa: BLE001  as above
-            self._log.exception("OCI hook failed")
-            return 1, b"kube-rdma's agent failed with an internal error; its log has more\n"
-        return 0, b""
-
 
 async def _receive(connection: socket.socket, descriptors: list[int]) -> _Request | None:
     """The request; None when it is none, or ends early. Descriptors are the caller's to close."""
@@ -215,7 +188,7 @@ async def _receive(connection: socket.socket, descriptors: list[int]) -> _Reques
     if rest is None:
         return None
     cut = announced.environment
-    return _Request(announced.mode, rest[:cut], rest[cut:], descriptors)
+    return _Request(rest[:cut], rest[cut:], descriptors)
 
 
 async def _bytes(connection: socket.socket, count: int, descriptors: list[int]) -> bytes | None:
@@ -256,8 +229,7 @@ def _done(ready: asyncio.Future[None]) -> None:
 
 def _begins(request: _Request) -> bool:
     """Whether it is about something new: all else is of pods that run or end."""
-    is_cni = request.mode is frames.ShimMode.CNI
-    return is_cni and b"CNI_COMMAND=ADD" in request.environment.split(b"\0")
+    return b"CNI_COMMAND=ADD" in request.environment.split(b"\0")
 
 
 def _network_namespace(descriptors: list[int]) -> int | None:

@@ -142,6 +142,10 @@ def document(binding: Binding, edits: Edits) -> bytes:
             }
             for mount in edits.mounts
         ],
+        "hooks": [
+            {"hookName": hook.stage, "path": hook.path, "args": list(hook.args)}
+            for hook in edits.hooks
+        ],
     }
     device = {"name": name, "containerEdits": {key: value for key, value in given.items() if value}}
     spec = {"cdiVersion": VERSION, "kind": kind, "devices": [device]}

@@ -245,6 +245,7 @@ def _binder(
         pods=pods,
         links_inside=doors.kernel.links_inside,
         networks=options.networks,
+        hooks=doors.networks.hooks if doors.networks else tuple,
         concerned=doors.networks.concerned if doors.networks else always,
         tell=doors.node.journal,
     )

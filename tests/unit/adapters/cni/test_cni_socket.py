@@ -153,7 +153,7 @@ async def test_only_root_may_call(root):
         struct.pack(">4sIII", b"krq1", 9, 0, 0),
         struct.pack(">4sIII", b"krq1", 0, 0, frames.MAX_INPUT + 1),
         struct.pack(">4sIII", b"krq1", 0, 0xFFFFFFFF, 0),
-        frames.request(frames.ShimMode.CNI, b"", CONFIG)[:-1],
+        frames.request(b"", CONFIG)[:-1],
     ],
 )
 async def test_a_caller_that_talks_nonsense_is_hung_up_on(root, said):
@@ -172,7 +172,7 @@ async def test_a_caller_that_is_silent_is_hung_up_on(root):
     with recorded() as log:
         async with serving(root, quick, Limits(waiting=1, seconds=0.05)):
             connection = await connected(root)
-            connection.sendall(frames.request(frames.ShimMode.CNI, b"", CONFIG)[:-1])
+            connection.sendall(frames.request(b"", CONFIG)[:-1])
             assert await ended(connection) == b""
             assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
     assert log.events == ["CNI caller disconnected"]
@@ -197,7 +197,7 @@ async def test_whoever_hung_up_while_waiting_is_not_served(root):
         first = asyncio.create_task(FakeShim(root).run(DELETE, CONFIG))
         await gate.until(1)
         gone = await connected(root)
-        gone.sendall(frames.request(frames.ShimMode.CNI, b"CNI_COMMAND=GC\0", CONFIG))
+        gone.sendall(frames.request(b"CNI_COMMAND=GC\0", CONFIG))
         gone.close()
         gate.open.set()
         assert (await first).code == 0
@@ -244,7 +244,7 @@ async def test_who_hangs_up_is_known_to_the_work_for_him(root):
         async with serving(root, handler):
             connection = await connected(root)
             environment = b"CNI_COMMAND=ADD\0CNI_CONTAINERID=c\0CNI_IFNAME=eth0\0CNI_NETNS=x\0"
-            request = frames.request(frames.ShimMode.CNI, environment, CONFIG)
+            request = frames.request(environment, CONFIG)
             with open_netns() as netns:
                 socket.send_fds(connection, [request], [netns.fileno()])
             await begun.wait()

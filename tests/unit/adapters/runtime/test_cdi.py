@@ -15,6 +15,7 @@ from kube_rdma.model.binding import (
     FileMount,
     PodName,
     cdi_name,
+    lift_memlock,
 )
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
@@ -23,6 +24,7 @@ EDITS = Edits(
     ("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"),
     (("NCCL_IB_HCA", "=rxe0"), ("EMPTY", "")),
     (FileMount("/run/kube-rdma/n1/nccl.conf", "/etc/nccl.conf"),),
+    (lift_memlock("/opt/cni/bin/kube-rdma"),),
 )
 
 
@@ -78,6 +80,13 @@ def test_the_document():
                             "hostPath": "/run/kube-rdma/n1/nccl.conf",
                             "containerPath": "/etc/nccl.conf",
                             "options": ["ro", "nosuid", "nodev", "bind"],
+                        }
+                    ],
+                    "hooks": [
+                        {
+                            "hookName": "createRuntime",
+                            "path": "/opt/cni/bin/kube-rdma",
+                            "args": ["kube-rdma", "hook", "memlock"],
                         }
                     ],
                 },
@@ -236,6 +245,8 @@ REFUSED = {
     "variable": spec(devices=device(env=["=1"])),
     "rights": spec(devices=device(deviceNodes=[{"path": "/dev/x", "permissions": "rx"}])),
     "mount": spec(devices=device(mounts=[{"hostPath": "", "containerPath": "/x"}])),
+    "hook's name": spec(devices=device(hooks=[{"hookName": "later", "path": "/a"}])),
+    "hook's path": spec(devices=device(hooks=[{"hookName": "createRuntime", "path": ""}])),
     "no object": [],
 }
 

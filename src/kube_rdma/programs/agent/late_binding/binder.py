@@ -30,6 +30,7 @@ from kube_rdma.model.binding import (
     HeldShare,
     Nonce,
     Promise,
+    RuntimeHook,
     at_start,
 )
 from kube_rdma.model.card import Card
@@ -74,10 +75,10 @@ async def always(_: PodState) -> bool:
 class BinderDependencies(Frozen):
     """Whom the binder needs.
 
-    `networks`: pods get networks from the agent. `links_inside` shows a namespace's links, blocks
-    and raises KubeRdmaError. `concerned` tells of a pod that
-    asks for networks whether one of them is for kube-rdma to make; Refused: it is to have none on
-    this node. `tell` takes a sentence for each record that cannot be read.
+    `networks`: pods get networks from the agent. `hooks` are run for each container with a share.
+    `links_inside` shows a namespace's links, blocks and raises KubeRdmaError. `concerned` tells of
+    a pod that asks for networks whether one of them is for kube-rdma to make; Refused: it is to
+    have none on this node. `tell` takes a sentence for each record that cannot be read.
     """
 
     journal: Journal[Promise | Binding]
@@ -86,6 +87,7 @@ class BinderDependencies(Frozen):
     pods: Pods
     links_inside: Callable[[Path], tuple[PodLink, ...]]
     networks: bool = False
+    hooks: Callable[[], tuple[RuntimeHook, ...]] = tuple
     concerned: Callable[[PodState], Awaitable[bool]] = always
     tell: Callable[[str], None] = in_the_log
 
@@ -235,7 +237,7 @@ class Binder:
     ) -> None:
         made = [edits[held].char_paths for held in promise.held if held in edits]
         paths = tuple(sorted({path for each in made for path in each}))
-        given = Edits(paths) if made else self._edits(promise)
+        given = replace(Edits(paths) if made else self._edits(promise), hooks=self._to.hooks())
         binding = Binding(
             nonce=promise.nonce,
             container=sandbox.container,

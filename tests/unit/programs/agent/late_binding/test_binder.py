@@ -7,7 +7,7 @@ import pytest
 from grpclib import GRPCError
 
 from kube_rdma.model.attachment import Sandbox
-from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.binding import ContainerId, PodName, lift_memlock
 from kube_rdma.model.errors import Refused
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import VKE, World, hard_card, running
@@ -39,6 +39,7 @@ async def admitted(world, annotations=None, share="0000:82:00.0-0", place=JOB, *
 
 async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
     async with world.serving(world.doors(late=True)):
+        world.binder._to = replace(world.binder._to, hooks=lambda: (lift_memlock("/bin/shim"),))
         answer = await admitted(world, ASKS)
         assert not answer.devices
         (name,) = [device.name for device in answer.cdi_devices]
@@ -55,6 +56,7 @@ async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
             "/dev/infiniband/rdma_cm",
             "/dev/infiniband/uverbs1",
         ]
+        assert [hook["path"] for hook in device["containerEdits"]["hooks"]] == ["/bin/shim"]
         await world.kubelet.start_container(JOB)
         await world.binder.detach(SANDBOX)
         assert files(world) == []
