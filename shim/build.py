@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SOURCES = ("main.c", "agent.c", "hook.c", "json.c")
+SOURCES = ("main.c", "agent.c", "hook.c", "json.c", "settings.c")
 TARGETS = {"x86_64": "x86_64-linux-musl", "aarch64": "aarch64-linux-musl"}  # by uname -m
 FLAGS = ("-std=c11", "-Os", "-static", "-s", "-Wall", "-Wextra", "-Werror")
 

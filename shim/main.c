@@ -253,8 +253,17 @@ static int open_netns(void) {
     return path && *path ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
 }
 
+static int run_hook(int argc, char **argv, struct text state) {
+    if (argc == 3 && !strcmp(argv[2], "memlock"))
+        return hook_memlock(state);
+    if (argc == 4 && !strcmp(argv[2], "settings"))
+        return hook_settings(state, argv[3]);
+    dprintf(STDERR_FILENO, "kube-rdma: a hook is memlock, or settings with their folder.\n");
+    return 1;
+}
+
 int main(int argc, char **argv) {
-    int hook = argc == 3 && !strcmp(argv[1], "hook") && !strcmp(argv[2], "memlock");
+    int hook = argc > 1 && !strcmp(argv[1], "hook");
     struct request request = {.netns = -1};
     const char *verb = getenv("CNI_COMMAND");
     if (!hook && (argc > 1 || !verb)) {
@@ -267,7 +276,7 @@ int main(int argc, char **argv) {
                     errno == EFBIG ? "stdin is larger than 2 MiB" : "stdin cannot be read",
                     "Look at the CNI configuration of this node");
     if (hook)
-        return hook_memlock(request.input);
+        return run_hook(argc, argv, request.input);
     if (!strcmp(verb, "VERSION")) {
         dprintf(STDOUT_FILENO, "{\"cniVersion\":\"%s\",\"supportedVersions\":" VERSIONS "}\n",
                 version_of(request.input, NEWEST));

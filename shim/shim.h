@@ -1,5 +1,5 @@
-/* What the parts of the shim share: main.c decides, agent.c speaks, hook.c prepares a container, json.c
- * looks into JSON. */
+/* What the parts of the shim share: main.c decides, agent.c speaks, hook.c and settings.c
+ * prepare a container, json.c looks into JSON. */
 #ifndef KUBE_RDMA_SHIM_H
 #define KUBE_RDMA_SHIM_H
 
@@ -64,6 +64,9 @@ const char *under_root(const char *path);
 
 /* hook.c */
 int hook_memlock(struct text state);
+
+/* settings.c */
+int hook_settings(struct text state, const char *settings);
 
 /* json.c */
 int json_member(struct text object, const char *key, struct text *value);

@@ -112,9 +112,27 @@ class RuntimeHook(Frozen):
     args: tuple[str, ...]  # the program's own name first
 
 
+class UsedDevice(Frozen):
+    """An RDMA device as a container uses it, by one interface of its pod.
+
+    `gid_index` is that of the interface's first address, None without one and on InfiniBand.
+    """
+
+    name: str
+    port: int
+    interface: str
+    infiniband: bool = False
+    gid_index: int | None = None
+
+
 def lift_memlock(shim: str) -> RuntimeHook:
     """What lifts a container's limit of locked memory, by the shim at this path of the host."""
     return RuntimeHook("createRuntime", shim, ("kube-rdma", "hook", "memlock"))
+
+
+def merge_settings(shim: str, folder: str) -> RuntimeHook:
+    """What merges the settings in this folder of the host with the container's own."""
+    return RuntimeHook("createContainer", shim, ("kube-rdma", "hook", "settings", folder))
 
 
 class Edits(Frozen):
@@ -124,6 +142,7 @@ class Edits(Frozen):
     env: tuple[tuple[str, str], ...] = ()
     mounts: tuple[FileMount, ...] = ()
     hooks: tuple[RuntimeHook, ...] = ()
+    used: tuple[UsedDevice, ...] = ()  # what it is told of its devices; no edit of the runtime's
 
 
 class CdiFile(Frozen):

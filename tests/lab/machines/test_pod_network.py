@@ -218,6 +218,60 @@ def test_a_network_of_other_plugins_is_made_by_them(networks, node):
     assert given not in cluster.shell(networks, node, "ls /var/lib/cni/networks/bridged")
 
 
+def settings(lab, pod):
+    """What NCCL and UCX are to be told of a pod's device, by file."""
+    (own,) = annotation(lab, pod, OWN)
+    device, gid = f"{own['rdmaDevice']}:1", own["gidIndex"]
+    return {
+        "/etc/nccl.conf": [f"NCCL_IB_HCA=={device}", f"NCCL_IB_GID_INDEX={gid}"],
+        "/etc/ucx/ucx.conf": [f"UCX_NET_DEVICES={device}", f"UCX_IB_GID_INDEX={gid}"],
+    }
+
+
+def lines(lab, pod, file):
+    shown = inside(lab, pod, "cat", file).splitlines()
+    return [line for line in shown if not line.startswith("#")]
+
+
+def test_programs_are_told_of_the_pod_s_own_device(networks):
+    """NCCL and UCX find it in their files, whatever the image is."""
+    for pod in PODS:
+        for file, wanted in settings(networks, pod).items():
+            assert lines(networks, pod, file) == wanted
+
+
+def configured_pod(name, node, **annotations):
+    """A pod with a file of its own for NCCL, which may write nothing."""
+    made = limited_pod(name, node, LIMITED["locking"])
+    made["metadata"]["annotations"] |= annotations
+    (container,) = made["spec"]["containers"]
+    container["securityContext"]["readOnlyRootFilesystem"] = True
+    container["volumeMounts"] = [
+        {"name": "own", "mountPath": "/etc/nccl.conf", "subPath": "nccl.conf"}
+    ]
+    made["spec"]["volumes"] = [{"name": "own", "configMap": {"name": "own"}}]
+    return made
+
+
+def test_a_pod_s_own_settings_count(networks, node):
+    """NCCL takes the first value that it finds; who asks for none gets none."""
+    mine = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own"}}
+    put(networks, mine | {"data": {"nccl.conf": "NCCL_IB_HCA=^mlx5_3\nNCCL_DEBUG=INFO"}})
+    put(networks, configured_pod("merged", node))
+    put(networks, configured_pod("untold", node, **{"kube-rdma.io/settings": "none"}))
+    cluster.ready(networks, "merged", "untold")
+    try:
+        own = ["NCCL_IB_HCA=^mlx5_3", "NCCL_DEBUG=INFO"]
+        wanted = settings(networks, "merged")
+        assert lines(networks, "merged", "/etc/nccl.conf") == own + wanted["/etc/nccl.conf"]
+        assert lines(networks, "merged", "/etc/ucx/ucx.conf") == wanted["/etc/ucx/ucx.conf"]
+        assert lines(networks, "untold", "/etc/nccl.conf") == own
+        assert "ucx" not in inside(networks, "untold", "ls", "/etc").split()
+    finally:
+        cluster.kubectl(networks, "delete", "pod", "merged", "untold")
+    assert not cluster.shell(networks, node, "ls /run/kube-rdma/settings 2>/dev/null || true")
+
+
 def limited_pod(name, node, resource):
     """A pod of a common user without rights, which notes what its first process may lock."""
     shares = {resource: 1} if resource else {}

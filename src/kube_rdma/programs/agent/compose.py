@@ -35,6 +35,7 @@ from kube_rdma.adapters.kubelet.registry import Registry, serve
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.cri import read_runtime
+from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function import MadeFunctions
@@ -245,7 +246,8 @@ def _binder(
         pods=pods,
         links_inside=doors.kernel.links_inside,
         networks=options.networks,
-        hooks=doors.networks.hooks if doors.networks else tuple,
+        shim=doors.networks.shim_of_host if doors.networks else lambda: None,
+        settings=SettingsFolder(options.places.socket.parent / "settings"),
         concerned=doors.networks.concerned if doors.networks else always,
         tell=doors.node.journal,
     )

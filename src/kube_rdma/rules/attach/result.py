@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from kube_rdma.model.attachment import Attached, GrantedShare, NetworkSeat, Plan
-from kube_rdma.model.binding import Edits, HeldShare
-from kube_rdma.model.device import CharKind, Device, Gid, GidType
+from kube_rdma.model.binding import Edits, HeldShare, UsedDevice
+from kube_rdma.model.device import CharKind, Device, Gid, GidType, LinkLayer
 from kube_rdma.model.ip import gid_of
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import MakeRdma
@@ -83,17 +83,31 @@ def edits(
 ) -> dict[HeldShare, Edits]:
     """By share the device nodes of its interfaces, each of which comes with its RDMA devices.
 
-    So each container gets its own. `granted` and `devices` are all of the pod's, as they are now.
+    With them, how these are used. So each container gets its own. `granted` and `devices` are all
+    of the pod's, as they are now.
     """
     gives = {share.held: MODES[share.mode].gives for share in granted}
     by_share: dict[HeldShare, Edits] = {}
     for plan, names in interfaces:
         own = [device for device in devices if device.name in names]
         if plan.held in gives and own:
-            before = by_share.get(plan.held, Edits()).char_paths
-            paths = {*before, *char_paths(own, rdma_cm, gives[plan.held])}
-            by_share[plan.held] = Edits(tuple(sorted(paths)))
+            before = by_share.get(plan.held, Edits())
+            paths = {*before.char_paths, *char_paths(own, rdma_cm, gives[plan.held])}
+            used = (*before.used, *(_used(device, plan) for device in own if device.ports))
+            by_share[plan.held] = Edits(tuple(sorted(paths)), used=used)
     return by_share
+
+
+def _used(device: Device, plan: Plan) -> UsedDevice:
+    gid = _gid(device, plan)
+    ports = [port for port in device.ports if gid in port.gids] or list(device.ports)
+    return UsedDevice(
+        device.name,
+        ports[0].number,
+        plan.interface,
+        infiniband=ports[0].link_layer is LinkLayer.INFINIBAND,
+        gid_index=gid.index if gid else None,
+    )
 
 
 def _names(seat: NetworkSeat, view: PodView) -> Iterator[str]:

@@ -17,6 +17,7 @@ from kube_rdma.adapters.kubelet.folders import Folders
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.kubelet.registry import Registry, serve
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciSeat, PortState
 from kube_rdma.programs.agent.dependencies import AgentDependencies
@@ -110,6 +111,7 @@ class World(Node):
         journal = Journal(Folder(self.folder / "journal"), BINDINGS)
         cdi = CdiFolder(self.folder / "cdi")
         to = BinderDependencies(journal, cdi, view, Pods(cluster), lambda _: (), tell=node.journal)
+        to = replace(to, settings=SettingsFolder(self.folder / "settings"))
         self.binder = Binder(to)
         self.journal = journal
         return self.binder

@@ -21,6 +21,7 @@ import structlog
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import (
     Binding,
@@ -32,10 +33,12 @@ from kube_rdma.model.binding import (
     Promise,
     RuntimeHook,
     at_start,
+    lift_memlock,
+    merge_settings,
 )
 from kube_rdma.model.card import Card
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pod import PodState
@@ -58,6 +61,7 @@ from kube_rdma.rules.late_binding.binding import (
 )
 from kube_rdma.rules.pools.allocation import grant
 from kube_rdma.rules.pools.modes import rebound, terms
+from kube_rdma.rules.settings.files import settings_files
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.pods import Pods
@@ -75,7 +79,7 @@ async def always(_: PodState) -> bool:
 class BinderDependencies(Frozen):
     """Whom the binder needs.
 
-    `networks`: pods get networks from the agent. `hooks` are run for each container with a share.
+    `networks`: pods get networks from the agent. `shim` is a path of the host.
     `links_inside` shows a namespace's links, blocks and raises KubeRdmaError. `concerned` tells of
     a pod that asks for networks whether one of them is for kube-rdma to make; Refused: it is to
     have none on this node. `tell` takes a sentence for each record that cannot be read.
@@ -87,7 +91,8 @@ class BinderDependencies(Frozen):
     pods: Pods
     links_inside: Callable[[Path], tuple[PodLink, ...]]
     networks: bool = False
-    hooks: Callable[[], tuple[RuntimeHook, ...]] = tuple
+    shim: Callable[[], str | None] = lambda: None
+    settings: SettingsFolder = field(default_factory=SettingsFolder)
     concerned: Callable[[PodState], Awaitable[bool]] = always
     tell: Callable[[str], None] = in_the_log
 
@@ -222,6 +227,7 @@ class Binder:
             self._absent = old.absent
             for file in old.files:
                 await asyncio.to_thread(self._to.cdi.remove, file.container, file.nonce)
+                await asyncio.to_thread(self._to.settings.remove, file.container, file.nonce)
             for binding in old.bindings:
                 log.info(
                     "binding ended without DEL",
@@ -237,7 +243,8 @@ class Binder:
     ) -> None:
         made = [edits[held].char_paths for held in promise.held if held in edits]
         paths = tuple(sorted({path for each in made for path in each}))
-        given = replace(Edits(paths) if made else self._edits(promise), hooks=self._to.hooks())
+        used = [edits[held].used for held in sorted(promise.held) if held in edits]
+        given = Edits(paths, used=sum(used, ())) if made else self._edits(promise)
         binding = Binding(
             nonce=promise.nonce,
             container=sandbox.container,
@@ -252,13 +259,26 @@ class Binder:
         )
         if self._records.get(_binding_name(binding)) is None:
             await self._records.put(_binding_name(binding), binding)
-        await asyncio.to_thread(self._to.cdi.write, binding, given)
+        hooks = await asyncio.to_thread(self._hooks, binding, given)
+        await asyncio.to_thread(self._to.cdi.write, binding, replace(given, hooks=hooks))
         log.info("bound", pod=str(binding.pod), cards=",".join(binding.cards), cdi=binding.cdi)
 
     async def _end(self, binding: Binding) -> None:
         """The file goes first: without it no container starts any more."""
         await asyncio.to_thread(self._to.cdi.remove, binding.container, binding.nonce)
+        await asyncio.to_thread(self._to.settings.remove, binding.container, binding.nonce)
         await self._records.remove(_binding_name(binding))
+
+    def _hooks(self, binding: Binding, given: Edits) -> tuple[RuntimeHook, ...]:
+        """What the runtime runs for the container, where the host has it; for its settings, too."""
+        shim = self._to.shim()
+        if shim is None:
+            return ()
+        files = settings_files(given.used)
+        if not files:
+            return (lift_memlock(shim),)
+        folder = self._to.settings.write(binding.container, binding.nonce, files)
+        return lift_memlock(shim), merge_settings(shim, str(folder))
 
     def _edits(self, promise: Promise) -> Edits:
         """What the container gets: the device nodes of the promised cards as they are now."""

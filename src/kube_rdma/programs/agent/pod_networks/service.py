@@ -36,7 +36,6 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links, seen_named
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
-from kube_rdma.model.binding import RuntimeHook, lift_memlock
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
@@ -155,13 +154,13 @@ class NodeNetworks:
         definitions = NetworkObjects(cluster)
         self._wired = Wired(site.host, definitions, self._places, self._context)
 
-    def hooks(self) -> tuple[RuntimeHook, ...]:
-        """What the runtime runs for a container with a share: the shim, where the host has it."""
+    def shim_of_host(self) -> str | None:
+        """Where the host has the shim, for the runtime to run for containers with a share."""
         with suppress(Refused):  # the runtime's folders are not known, so nothing lies there
             program = self._places.now.binaries / PLUGIN
             if inside(self._site.host, program).exists():
-                return (lift_memlock(str(program)),)
-        return ()
+                return str(program)
+        return None
 
     def offered(self, pools: Mapping[str, Pool], withdrawn: Sequence[str] = ()) -> None:
         """Take note of what the kubelet is offered now, and of what pods hold nevertheless."""

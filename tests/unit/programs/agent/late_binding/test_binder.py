@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from grpclib import GRPCError
 
 from kube_rdma.model.attachment import Sandbox
-from kube_rdma.model.binding import ContainerId, PodName, lift_memlock
+from kube_rdma.model.binding import ContainerId, Edits, PodName, UsedDevice
 from kube_rdma.model.errors import Refused
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import VKE, World, hard_card, running
@@ -39,7 +40,7 @@ async def admitted(world, annotations=None, share="0000:82:00.0-0", place=JOB, *
 
 async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
     async with world.serving(world.doors(late=True)):
-        world.binder._to = replace(world.binder._to, hooks=lambda: (lift_memlock("/bin/shim"),))
+        world.binder._to = replace(world.binder._to, shim=lambda: "/bin/shim")
         answer = await admitted(world, ASKS)
         assert not answer.devices
         (name,) = [device.name for device in answer.cdi_devices]
@@ -60,6 +61,27 @@ async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
         await world.kubelet.start_container(JOB)
         await world.binder.detach(SANDBOX)
         assert files(world) == []
+
+
+async def test_a_container_is_told_of_the_devices_that_it_uses(world):
+    """By files on the host, which a hook merges with its own; they go with the sandbox."""
+    used = UsedDevice("mlx5_1", 1, "net1", gid_index=5)
+    held = (VKE, "0000:82:00.0-0")
+    async with world.serving(world.doors(late=True)):
+        world.binder._to = replace(world.binder._to, shim=lambda: "/bin/shim")
+        await admitted(world, ASKS)
+        sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+        await world.binder.attach(
+            sandbox, {held: Edits(("/dev/infiniband/uverbs1",), used=(used,))}
+        )
+        (spec,) = files(world)
+        lift, merge = spec["devices"][0]["containerEdits"]["hooks"]
+        assert (lift["hookName"], merge["hookName"]) == ("createRuntime", "createContainer")
+        folder = Path(merge["args"][-1])
+        assert "NCCL_IB_HCA==mlx5_1:1\nNCCL_IB_GID_INDEX=5\n" in (folder / "nccl.conf").read_text()
+        assert "UCX_NET_DEVICES=mlx5_1:1\n" in (folder / "ucx.conf").read_text()
+        await world.binder.detach(SANDBOX)
+        assert not (world.folder / "settings").exists()
 
 
 async def test_a_pod_whose_annotation_nobody_reads_is_held_with_the_reason(world):

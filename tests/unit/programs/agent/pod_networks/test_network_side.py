@@ -17,7 +17,7 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cni.conf.folder import FolderTiming
 from kube_rdma.adapters.cni.state import AskingPods
-from kube_rdma.model.binding import PodName, lift_memlock
+from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni_conf import PLUGIN
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.pod import PodState
@@ -219,7 +219,7 @@ async def test_a_node_without_cards_is_left_as_it_is_until_one_comes(node, recor
     task = asyncio.create_task(side.run(Late()))
     kept.take()
     side.offered({})
-    assert side.hooks() == (), "nothing is there that the runtime could run"
+    assert side.shim_of_host() is None
     await until(lambda: recording.of("CNI configuration not needed"))
     assert node.site.socket.is_socket(), "pods of other nodes' kind are answered all the same"
     assert node.conf.read_bytes() == before
@@ -261,7 +261,7 @@ async def test_what_is_told_waits_in_the_one_table_of_the_process(node):
 async def test_the_host_is_wired_and_the_socket_is_there(node):
     """The shim is installed, and called behind the cluster's plugin and for containers."""
     async with node.agent() as side:
-        assert side.hooks() == (lift_memlock("/opt/cni/bin/kube-rdma"),)
+        assert side.shim_of_host() == "/opt/cni/bin/kube-rdma"
         assert node.site.socket.is_socket()
         types = [one["type"] for one in json.loads(node.conf.read_text())["plugins"]]
         assert types == ["bridge", "kube-rdma"]

@@ -5,10 +5,12 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from kube_rdma.model.binding import UsedDevice
 from kube_rdma.model.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 from kube_rdma.model.ip import Route
 from kube_rdma.model.pool import Mode
+from kube_rdma.rules.settings.files import ANNOTATION
 
 from .network_world import RESOURCE, World, card, config, container, eth0, share
 
@@ -133,6 +135,16 @@ async def test_a_soft_device_is_told_and_bound(tmp_path):
     assert own["rdmaDevice"] == made != "rxe0"
     (edits,) = world.bound[container(1)].values()
     assert edits.char_paths == ("/dev/infiniband/rdma_cm", f"/dev/infiniband/{made}")
+    assert edits.used == (UsedDevice(made, 1, "net1", gid_index=own["gidIndex"]),)
+
+
+async def test_a_pod_that_wants_no_settings_gets_its_devices(world):
+    world.ask("rdma")
+    world.node.annotations[ANNOTATION] = "none"
+    await world.add(1)
+    (edits,) = world.bound[container(1)].values()
+    assert edits.char_paths
+    assert edits.used == ()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,209 @@
+/*
+ * As an OCI hook (createContainer) of a container with RDMA devices: settings of NCCL and UCX for just
+ * these devices, merged with what the container has itself, so that its own always win.
+ *
+ * The agent has written the settings into a folder of this container's device. The runtime has made
+ * all mounts of the container and not yet changed its root, so a file below the root is the image's
+ * or the pod's own. It is never written: what comes of both lies beside the settings and is mounted
+ * over it. Where that cannot be done the container starts with what it has.
+ *
+ * Every path below the root is the container's word, and is followed inside of the root alone
+ * (openat2(2), RESOLVE_IN_ROOT; Linux 5.6).
+ */
+#define _GNU_SOURCE
+#include "shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#define LONGEST (1024 * 1024)
+#define LABEL "security.selinux"
+
+/* NCCL keeps the first value that it reads of a variable (src/misc/param.cc), UCX the last
+ * (src/ucs/config/parser.c). */
+static const struct target {
+    const char *name;   /* in the agent's folder */
+    const char *folder; /* in the container */
+    int ours_first;
+} TARGETS[] = {{"nccl.conf", "etc", 0}, {"ucx.conf", "etc/ucx", 1}};
+
+static int open_in(int root, const char *path, int flags, mode_t mode) {
+    struct open_how how = {
+        .flags = (unsigned)flags | O_CLOEXEC,
+        .mode = mode,
+        .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS,
+    };
+    return (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+}
+
+/* A folder of the container, made where it is missing; a descriptor, or -1. */
+static int open_folder(int root, const char *path) {
+    int at = open_in(root, path, O_PATH | O_DIRECTORY, 0);
+    if (at >= 0 || errno != ENOENT)
+        return at;
+    const char *slash = strrchr(path, '/');
+    char above[PATH_MAX] = ".";
+    if (slash)
+        snprintf(above, sizeof above, "%.*s", (int)(slash - path), path);
+    int parent = slash ? open_folder(root, above) : dup(root);
+    if (parent < 0)
+        return -1;
+    int failed = mkdirat(parent, slash ? slash + 1 : path, 0755) && errno != EEXIST;
+    close(parent);
+    return failed ? -1 : open_in(root, path, O_PATH | O_DIRECTORY, 0);
+}
+
+/* Whether it is a file of a disk. What the kernel makes up may be what this container is not to see,
+ * and its masks are not there yet. */
+static int is_plain(int file, struct stat *status) {
+    struct statfs system;
+    if (fstat(file, status) || !S_ISREG(status->st_mode) || status->st_size > LONGEST)
+        return 0;
+    if (fstatfs(file, &system))
+        return 0;
+    return system.f_type != PROC_SUPER_MAGIC && system.f_type != SYSFS_MAGIC &&
+           system.f_type != CGROUP_SUPER_MAGIC && system.f_type != CGROUP2_SUPER_MAGIC;
+}
+
+/* Appends all of a file, and ends its last line. */
+static int append(int to, int from) {
+    static char bytes[64 * 1024];
+    char last = '\n';
+    ssize_t got, total = 0;
+    while ((got = read(from, bytes, sizeof bytes)) > 0) {
+        if ((total += got) > LONGEST || write(to, bytes, (size_t)got) != got)
+            return -1;
+        last = bytes[got - 1];
+    }
+    return got == 0 && (last == '\n' || write(to, "\n", 1) == 1) ? 0 : -1;
+}
+
+/* Whoever may read the container's own file may read what takes its place, and nobody else. SELinux
+ * lets a container read what has the label of its own files. */
+static int guard_as(int merged, int place, const struct stat *own) {
+    char label[256], path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", place);
+    ssize_t length = getxattr(path, LABEL, label, sizeof label);
+    if (length > 0 && fsetxattr(merged, LABEL, label, (size_t)length, 0))
+        return -1;
+    return fchown(merged, own->st_uid, own->st_gid) || fchmod(merged, own->st_mode & 0777);
+}
+
+/* Writes what comes of `ours` and the container's own; -1 with nothing left. */
+static int merge(const char *path, int ours, int own, int place, int ours_first) {
+    struct stat status;
+    int merged = open(path, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (merged < 0)
+        return -1;
+    int failed = !is_plain(own, &status) || append(merged, ours_first ? ours : own) ||
+                 append(merged, ours_first ? own : ours) || guard_as(merged, place, &status);
+    close(merged);
+    if (failed)
+        unlink(path);
+    return failed;
+}
+
+static int mount_over(int root, const char *inside, const char *merged) {
+    unsigned long only_read = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    char path[64];
+    int place = open_in(root, inside, O_PATH, 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", place);
+    int failed = place < 0 || mount(merged, path, NULL, MS_BIND, NULL);
+    close(place);
+    if (failed)
+        return -1;
+    place = open_in(root, inside, O_PATH, 0); /* now what was mounted there */
+    snprintf(path, sizeof path, "/proc/self/fd/%d", place);
+    failed = place < 0 || mount(NULL, path, NULL, only_read, NULL);
+    close(place);
+    return failed;
+}
+
+/* The container's own file, made empty where it is missing. */
+static int own_file(int root, const struct target *target, const char *inside) {
+    int own = open_in(root, inside, O_RDONLY | O_NONBLOCK, 0);
+    if (own >= 0 || errno != ENOENT)
+        return own;
+    int folder = open_folder(root, target->folder);
+    if (folder < 0)
+        return -1;
+    int flags = O_CREAT | O_EXCL | O_RDONLY | O_NOFOLLOW | O_CLOEXEC;
+    own = openat(folder, target->name, flags, 0644);
+    close(folder);
+    return own < 0 || fchmod(own, 0644) ? -1 : own;
+}
+
+static int inject(int root, const char *settings, const char *id, const struct target *target) {
+    char path[PATH_MAX], inside[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", settings, target->name);
+    int ours = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (ours < 0)
+        return errno != ENOENT;
+    snprintf(inside, sizeof inside, "%s/%s", target->folder, target->name);
+    snprintf(path, sizeof path, "%s/%s-%s", settings, id, target->name);
+    int own = own_file(root, target, inside);
+    int failed = own < 0 || merge(path, ours, own, own, target->ours_first) ||
+                 mount_over(root, inside, path);
+    close(own);
+    close(ours);
+    return failed;
+}
+
+/* A text without escapes: paths and names of runtimes have none. */
+static int text_member(struct text object, const char *key, char *value, size_t room) {
+    struct text found;
+    if (!json_member(object, key, &found) || found.length < 2 || found.at[0] != '"' ||
+        found.length - 2 >= room || memchr(found.at, '\\', found.length))
+        return 0;
+    memcpy(value, found.at + 1, found.length - 2);
+    value[found.length - 2] = 0;
+    return 1;
+}
+
+/* The container's root, as its configuration names it; -1 if it does not. */
+static int open_root(const char *bundle) {
+    static char content[MAX_INPUT];
+    char path[PATH_MAX], root[PATH_MAX];
+    snprintf(path, sizeof path, "%s/config.json", bundle);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return -1;
+    struct text config = {content, 0}, member;
+    ssize_t got;
+    while ((got = read(file, content + config.length, sizeof content - config.length)) > 0)
+        config.length += (size_t)got;
+    close(file);
+    if (got < 0 || !json_member(config, "root", &member) ||
+        !text_member(member, "path", root, sizeof root))
+        return -1;
+    int is_whole = root[0] == '/';
+    snprintf(path, sizeof path, "%s%s%s", is_whole ? "" : bundle, is_whole ? "" : "/", root);
+    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+int hook_settings(struct text state, const char *settings) {
+    char bundle[PATH_MAX], id[256];
+    if (!text_member(state, "bundle", bundle, sizeof bundle) ||
+        !text_member(state, "id", id, sizeof id) || strchr(id, '/')) {
+        dprintf(STDERR_FILENO, "kube-rdma: stdin is no OCI state with an id and a bundle.\n");
+        return 1;
+    }
+    int root = open_root(bundle);
+    for (size_t i = 0; i < sizeof TARGETS / sizeof *TARGETS; i++)
+        if (root < 0 || inject(root, settings, id, &TARGETS[i]))
+            dprintf(STDERR_FILENO, "kube-rdma: %s stays as the container has it (%s).\n",
+                    TARGETS[i].name, strerror(errno));
+    close(root);
+    return 0;
+}

@@ -1,0 +1,36 @@
+"""The folder of settings: one for each device, and none left when the last has gone."""
+
+import pytest
+
+from kube_rdma.adapters.runtime.settings import SettingsFolder
+from kube_rdma.model.errors import Unavailable
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return SettingsFolder(tmp_path / "settings")
+
+
+def test_what_is_written_lies_there_for_root_alone(folder):
+    made = folder.write("c1", "n1", {"nccl.conf": "A=1\n"})
+    assert (made / "nccl.conf").read_text() == "A=1\n"
+    assert made.stat().st_mode & 0o777 == 0o700
+    assert folder.write("c1", "n1", {"nccl.conf": "A=2\n"}) == made
+    assert (made / "nccl.conf").read_text() == "A=2\n"
+
+
+def test_what_containers_read_goes_with_it(folder):
+    first, second = (folder.write("c1", nonce, {"ucx.conf": ""}) for nonce in ("n1", "n2"))
+    (first / "c9-ucx.conf").touch()
+    folder.remove("c1", "n1")
+    assert not first.exists()
+    assert second.exists()
+    folder.remove("c1", "n2")
+    folder.remove("c1", "n2")
+    assert not folder.path.exists()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match="has to be the host's folder"):
+        SettingsFolder(tmp_path / "file").write("c1", "n1", {})

@@ -1,0 +1,83 @@
+"""Settings of NCCL and UCX: whole names of the devices used, and a GID index where it is one."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.model.binding import UsedDevice
+from kube_rdma.rules.settings.files import ANNOTATION, settings_files, wanted
+
+DEVICES = st.builds(
+    UsedDevice,
+    name=st.sampled_from([f"mlx5_{n}" for n in range(12)]),
+    port=st.integers(1, 2),
+    interface=st.sampled_from(["net1", "net2"]),
+    infiniband=st.booleans(),
+    gid_index=st.none() | st.integers(0, 255),
+)
+
+
+def variables(text):
+    """As NCCL and UCX read a file: a name to the first `=`, and the rest."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)
+
+
+def both(*used):
+    files = settings_files(used)
+    return variables(files["nccl.conf"]), variables(files["ucx.conf"])
+
+
+def roce(name, gid_index=3, port=1):
+    return UsedDevice(name, port, "net1", gid_index=gid_index)
+
+
+def test_two_cards_with_one_index():
+    nccl, ucx = both(roce("mlx5_0"), roce("mlx5_1"))
+    assert nccl == {"NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1", "NCCL_IB_GID_INDEX": "3"}
+    assert ucx == {"UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1", "UCX_IB_GID_INDEX": "3"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shown"), [(3, 5, "mlx5_0 3, mlx5_1 5"), (3, None, "mlx5_0 3, mlx5_1 none")]
+)
+def test_where_indexes_differ_none_is_guessed(first, second, shown):
+    used = roce("mlx5_0", first), roce("mlx5_1", second)
+    nccl, ucx = both(*used)
+    assert "NCCL_IB_GID_INDEX" not in nccl
+    assert "UCX_IB_GID_INDEX" not in ucx
+    for text in settings_files(used).values():
+        assert f"theirs are: {shown}." in text
+
+
+def test_infiniband_needs_no_index():
+    nccl, ucx = both(UsedDevice("ibp1", 2, "net1", infiniband=True))
+    assert (nccl, ucx) == ({"NCCL_IB_HCA": "=ibp1:2"}, {"UCX_NET_DEVICES": "ibp1:2"})
+
+
+def test_without_devices_there_is_nothing_to_say():
+    assert settings_files(()) == {}
+
+
+@given(st.lists(DEVICES, min_size=1, max_size=16))
+def test_every_device_once_and_an_index_that_all_have(used):
+    nccl, ucx = both(*used)
+    ports = nccl["NCCL_IB_HCA"].removeprefix("=").split(",")
+    assert nccl["NCCL_IB_HCA"].startswith("=")
+    assert sorted(ports) == sorted({f"{one.name}:{one.port}" for one in used})
+    assert ucx["UCX_NET_DEVICES"].split(",") == ports
+    indexes = {one.gid_index for one in used if not one.infiniband}
+    if len(indexes) == 1 and None not in indexes:
+        assert {nccl["NCCL_IB_GID_INDEX"], ucx["UCX_IB_GID_INDEX"]} == set(map(str, indexes))
+    else:
+        assert len(nccl) == len(ucx) == 1
+    for text in settings_files(used).values():
+        assert re.fullmatch(r"(?:[^\n]+\n)+", text)
+
+
+def test_a_pod_may_do_without():
+    assert wanted({})
+    assert wanted({ANNOTATION: "all"})
+    assert not wanted({ANNOTATION: "none"})

@@ -1,0 +1,178 @@
+"""The shim as an OCI hook merges settings with what a container has itself, whose word counts.
+
+Only the compiled one: it mounts, in a mount namespace that each test makes. `rootfs` stands for the
+container's root, as it is before the runtime changes to it.
+"""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+OURS = {"nccl.conf": "NCCL_IB_HCA==rxe0:1\n", "ucx.conf": "UCX_NET_DEVICES=rxe0:1\n"}
+PLACES = {"nccl.conf": "etc/nccl.conf", "ucx.conf": "etc/ucx/ucx.conf"}
+KEPT = b"stays as the container has it"
+OWN_NAMESPACE = ("unshare", "-m") if os.geteuid() == 0 else ("unshare", "-Urm")
+
+
+class Container:
+    """A bundle, the agent's folder, and what the hook makes of both."""
+
+    def __init__(self, folder, binary):
+        self._binary = binary
+        self.bundle, self.settings = folder / "bundle", folder / "settings"
+        self.root = self.bundle / "rootfs"
+        for made in (self.root / "etc", self.settings):
+            made.mkdir(parents=True)
+        self.configure("rootfs")
+        for name, text in OURS.items():
+            (self.settings / name).write_text(text)
+
+    def configure(self, root):
+        config = {"ociVersion": "1.2.0", "root": {"path": root}, "process": {"root": {}}}
+        (self.bundle / "config.json").write_text(json.dumps(config))
+
+    def own(self, name, text, mode=0o644):
+        path = self.root / PLACES[name]
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    def run(self, *, before="", after="", state=None):
+        """What `after` prints in the container's mount namespace, with the hook's complaints."""
+        state = state or {"ociVersion": "1.2.0", "id": "c1", "pid": 1, "bundle": str(self.bundle)}
+        (self.settings.parent / "state").write_text(json.dumps(state))
+        script = (
+            f"set -e; {before}\n{self._binary} hook settings {self.settings} <"
+            f" {self.settings.parent}/state\ncd {self.root}; {after}"
+        )
+        return subprocess.run(
+            [*OWN_NAMESPACE, "sh", "-c", script], capture_output=True, check=False
+        )
+
+    def shown(self, name, **how):
+        """What the container reads."""
+        done = self.run(after=f"cat {PLACES[name]}", **how)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout.decode()
+
+
+@pytest.fixture
+def container(tmp_path, binary):
+    return Container(tmp_path, binary)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_container_without_the_file_reads_the_settings(container, name):
+    assert container.shown(name) == OURS[name]
+
+
+def test_the_image_is_not_written_and_the_container_cannot_write_the_settings(container):
+    own = container.own("nccl.conf", "NCCL_DEBUG=WARN\n")
+    done = container.run(after=f"! echo x >> {PLACES['nccl.conf']}; ! touch {own}")
+    assert done.returncode == 0
+    assert b"ead-only" in done.stderr
+    assert own.read_text() == "NCCL_DEBUG=WARN\n"
+    assert (container.settings / "nccl.conf").read_text() == OURS["nccl.conf"]
+
+
+@pytest.mark.parametrize(
+    ("name", "merged"),
+    [
+        ("nccl.conf", "NCCL_IB_HCA=own\nNCCL_IB_HCA==rxe0:1\n"),  # the first value counts
+        ("ucx.conf", "UCX_NET_DEVICES=rxe0:1\nUCX_NET_DEVICES=own\n"),  # the last one
+    ],
+)
+def test_what_the_container_has_itself_counts(container, name, merged):
+    """A last line without an end is ended."""
+    variable = merged.partition("=")[0]
+    container.own(name, f"{variable}=own{'' if name == 'nccl.conf' else chr(10)}")
+    assert container.shown(name) == merged
+
+
+def test_a_file_that_the_pod_mounts_counts_too(container):
+    """As a ConfigMap's, with a subPath."""
+    own, mounted = container.own("nccl.conf", ""), container.settings.parent / "mounted"
+    mounted.write_text("NCCL_DEBUG=INFO\n")
+    shown = container.shown("nccl.conf", before=f"mount --bind {mounted} {own}")
+    assert shown == f"NCCL_DEBUG=INFO\n{OURS['nccl.conf']}"
+    assert mounted.read_text() == "NCCL_DEBUG=INFO\n"
+
+
+def test_whoever_could_not_read_it_cannot_now(container):
+    container.own("nccl.conf", "SECRET=1\n", mode=0o600)
+    done = container.run(after=f"stat -c %a {PLACES['nccl.conf']}")
+    assert done.stdout == b"600\n"
+
+
+def test_a_link_stays_inside_of_the_container(container):
+    """What it names there is merged; outside nothing is read or made."""
+    outside = container.settings.parent / "outside"
+    outside.write_text("of the host\n")
+    (container.root / "etc/nccl.conf").symlink_to(outside)
+    done = container.run(after="ls -R; cat etc/ucx/ucx.conf")
+    assert b"nccl.conf " + KEPT in done.stderr
+    assert b"of the host" not in done.stdout
+    (container.root / "opt").mkdir()
+    (container.root / "opt/own").write_text("NCCL_DEBUG=INFO\n")
+    (container.root / "etc/nccl.conf").unlink()
+    (container.root / "etc/nccl.conf").symlink_to("/../../opt/own")
+    container.settings.joinpath("c1-ucx.conf").unlink()
+    done = container.run(after="cat opt/own")
+    assert (done.stdout.decode(), done.stderr) == (f"NCCL_DEBUG=INFO\n{OURS['nccl.conf']}", b"")
+    assert outside.read_text() == "of the host\n"
+
+
+def make_kernel_file(container):
+    (container.root / "proc").mkdir()
+    (container.root / "etc/nccl.conf").symlink_to("/proc/version")
+    return f"mount --bind /proc {container.root}/proc"
+
+
+def make_pipe(container):
+    os.mkfifo(container.root / "etc/nccl.conf")
+    return ""
+
+
+def make_folder(container):
+    (container.root / "etc/nccl.conf").mkdir()
+    return ""
+
+
+def make_long(container):
+    container.own("nccl.conf", "x" * (1 << 20) + "y")
+    return ""
+
+
+def make_full(container):
+    """No room for a file that is not there."""
+    return f"mount --bind -o ro {container.root} {container.root}"
+
+
+@pytest.mark.parametrize("make", [make_kernel_file, make_pipe, make_folder, make_long, make_full])
+def test_what_cannot_be_merged_stays_and_the_container_starts(container, make):
+    done = container.run(before=make(container), after="grep nccl /proc/self/mounts || true")
+    assert done.returncode == 0
+    assert b"kube-rdma: nccl.conf " + KEPT in done.stderr
+    assert b"nccl.conf" not in done.stdout
+    assert not list(container.settings.glob("*-nccl.conf"))
+
+
+def test_a_root_is_named_from_the_bundle_or_from_above(container):
+    container.configure(str(container.root))
+    assert container.shown("nccl.conf") == OURS["nccl.conf"]
+
+
+def test_settings_of_one_kind_leave_the_other_alone(container):
+    (container.settings / "ucx.conf").unlink()
+    done = container.run(after="ls etc")
+    assert (done.stdout, done.stderr) == (b"nccl.conf\n", b"")
+
+
+@pytest.mark.parametrize("state", [{"id": "c1"}, {"bundle": "/"}, {"id": "../c", "bundle": "/"}])
+def test_what_is_no_state_is_said(container, state):
+    done = container.run(state=state, after="ls etc")
+    assert b"no OCI state" in done.stderr
+    assert done.stdout == b""
