@@ -31,12 +31,19 @@
 #define LABEL "security.selinux"
 
 /* NCCL keeps the first value that it reads of a variable (src/misc/param.cc), UCX the last
- * (src/ucs/config/parser.c). */
+ * (src/ucs/config/parser.c). A program of the container's own is left alone. */
+enum order { OWN_FIRST, OURS_FIRST, OWN_ALONE };
+
 static const struct target {
     const char *name;   /* in the agent's folder */
     const char *folder; /* in the container */
-    int ours_first;
-} TARGETS[] = {{"nccl.conf", "etc", 0}, {"ucx.conf", "etc/ucx", 1}};
+    enum order order;
+    mode_t mode; /* where the container has none */
+} TARGETS[] = {
+    {"nccl.conf", "etc", OWN_FIRST, 0644},
+    {"ucx.conf", "etc/ucx", OURS_FIRST, 0644},
+    {"nccl_env.sh", "usr/local/bin", OWN_ALONE, 0755},
+};
 
 static int open_in(int root, const char *path, int flags, mode_t mode) {
     struct open_how how = {
@@ -101,13 +108,14 @@ static int guard_as(int merged, int place, const struct stat *own) {
 }
 
 /* Writes what comes of `ours` and the container's own; -1 with nothing left. */
-static int merge(const char *path, int ours, int own, int place, int ours_first) {
+static int merge(const char *path, int ours, int own, enum order order) {
     struct stat status;
     int merged = open(path, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (merged < 0)
         return -1;
-    int failed = !is_plain(own, &status) || append(merged, ours_first ? ours : own) ||
-                 append(merged, ours_first ? own : ours) || guard_as(merged, place, &status);
+    int first = order == OURS_FIRST ? ours : own, last = order == OURS_FIRST ? own : ours;
+    int failed = !is_plain(own, &status) || append(merged, first) || append(merged, last) ||
+                 guard_as(merged, own, &status);
     close(merged);
     if (failed)
         unlink(path);
@@ -115,7 +123,7 @@ static int merge(const char *path, int ours, int own, int place, int ours_first)
 }
 
 static int mount_over(int root, const char *inside, const char *merged) {
-    unsigned long only_read = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    unsigned long only_read = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV;
     char path[64];
     int place = open_in(root, inside, O_PATH, 0);
     snprintf(path, sizeof path, "/proc/self/fd/%d", place);
@@ -139,9 +147,9 @@ static int own_file(int root, const struct target *target, const char *inside) {
     if (folder < 0)
         return -1;
     int flags = O_CREAT | O_EXCL | O_RDONLY | O_NOFOLLOW | O_CLOEXEC;
-    own = openat(folder, target->name, flags, 0644);
+    own = openat(folder, target->name, flags, target->mode);
     close(folder);
-    return own < 0 || fchmod(own, 0644) ? -1 : own;
+    return own < 0 || fchmod(own, target->mode) ? -1 : own;
 }
 
 static int inject(int root, const char *settings, const char *id, const struct target *target) {
@@ -152,9 +160,11 @@ static int inject(int root, const char *settings, const char *id, const struct t
         return errno != ENOENT;
     snprintf(inside, sizeof inside, "%s/%s", target->folder, target->name);
     snprintf(path, sizeof path, "%s/%s-%s", settings, id, target->name);
-    int own = own_file(root, target, inside);
-    int failed = own < 0 || merge(path, ours, own, own, target->ours_first) ||
-                 mount_over(root, inside, path);
+    int present = target->order == OWN_ALONE ? open_in(root, inside, O_PATH | O_NOFOLLOW, 0) : -1;
+    int own = present < 0 ? own_file(root, target, inside) : -1;
+    int failed = present < 0 && (own < 0 || merge(path, ours, own, target->order) ||
+                                 mount_over(root, inside, path));
+    close(present);
     close(own);
     close(ours);
     return failed;

@@ -238,6 +238,10 @@ def test_programs_are_told_of_the_pod_s_own_device(networks):
     for pod in PODS:
         for file, wanted in settings(networks, pod).items():
             assert lines(networks, pod, file) == wanted
+        script = '. nccl_env.sh && echo "$NCCL_IB_HCA $NCCL_IB_GID_INDEX"'
+        (own,) = annotation(networks, pod, OWN)
+        found = inside(networks, pod, "sh", "-c", script).split()
+        assert found == [f"={own['rdmaDevice']}:1", str(own["gidIndex"])]
 
 
 def configured_pod(name, node, **annotations):

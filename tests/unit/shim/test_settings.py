@@ -40,9 +40,12 @@ class Container:
         path.chmod(mode)
         return path
 
+    def state(self, name):
+        return {"ociVersion": "1.2.0", "id": name, "pid": 1, "bundle": str(self.bundle)}
+
     def run(self, *, before="", after="", state=None):
         """What `after` prints in the container's mount namespace, with the hook's complaints."""
-        state = state or {"ociVersion": "1.2.0", "id": "c1", "pid": 1, "bundle": str(self.bundle)}
+        state = state or self.state("c1")
         (self.settings.parent / "state").write_text(json.dumps(state))
         script = (
             f"set -e; {before}\n{self._binary} hook settings {self.settings} <"
@@ -158,6 +161,17 @@ def test_what_cannot_be_merged_stays_and_the_container_starts(container, make):
     assert b"kube-rdma: nccl.conf " + KEPT in done.stderr
     assert b"nccl.conf" not in done.stdout
     assert not list(container.settings.glob("*-nccl.conf"))
+
+
+def test_a_program_is_there_that_prints_the_same(container):
+    """`source nccl_env.sh` finds it; one of the container's own stays."""
+    (container.settings / "nccl_env.sh").write_text("echo ours\n")
+    place = "usr/local/bin/nccl_env.sh"
+    done = container.run(after=f"stat -c %a {place}; cat {place}")
+    assert done.stdout == b"755\necho ours\n"
+    (container.root / place).write_text("echo own\n")
+    done = container.run(after=f"cat {place}", state=container.state("c2"))
+    assert (done.stdout, done.stderr) == (b"echo own\n", b"")
 
 
 def test_a_root_is_named_from_the_bundle_or_from_above(container):

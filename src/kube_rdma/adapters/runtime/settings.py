@@ -15,6 +15,7 @@ from pathlib import Path
 from kube_rdma.model.binding import ContainerId, Nonce
 from kube_rdma.model.errors import Unavailable
 
+NCCL_ENV = Path(__file__).with_name("nccl_env.sh")  # for containers, which may source it
 SETTINGS_FOLDER = Path("/run/kube-rdma/settings")
 
 
@@ -25,12 +26,16 @@ class SettingsFolder:
         self.path = path
 
     def write(self, container: ContainerId, nonce: Nonce, files: Mapping[str, str]) -> Path:
-        """Where these files lie now, by name; raise Unavailable when they cannot be written."""
+        """Where these files lie now, by name, and nccl_env.sh with them.
+
+        Raise Unavailable when they cannot be written.
+        """
         folder = self._of(container, nonce)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name, text in files.items():
                 (folder / name).write_text(text)
+            shutil.copyfile(NCCL_ENV, folder / NCCL_ENV.name)
         except OSError as error:
             raise self._unavailable(folder, "written", error) from error
         return folder

@@ -41,6 +41,11 @@ COMMANDS = {
     ),
     "devices": ("kube_rdma.programs.cli.devices", "devices", "Show the RDMA devices of this node."),
     "ip": ("kube_rdma.programs.cli.ip", "ip", "Show pools of IP addresses, and who holds what."),
+    "nccl-env": (
+        "kube_rdma.programs.cli.nccl_env",
+        "nccl_env",
+        "Print what NCCL and UCX need to know of this container.",
+    ),
     "network": (
         "kube_rdma.programs.cli.network",
         "network",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.adapters.runtime.settings import SettingsFolder
+from kube_rdma.adapters.runtime.settings import NCCL_ENV, SettingsFolder
 from kube_rdma.model.errors import Unavailable
 
 
@@ -15,6 +15,7 @@ def test_what_is_written_lies_there_for_root_alone(folder):
     made = folder.write("c1", "n1", {"nccl.conf": "A=1\n"})
     assert (made / "nccl.conf").read_text() == "A=1\n"
     assert made.stat().st_mode & 0o777 == 0o700
+    assert (made / "nccl_env.sh").read_bytes() == NCCL_ENV.read_bytes()
     assert folder.write("c1", "n1", {"nccl.conf": "A=2\n"}) == made
     assert (made / "nccl.conf").read_text() == "A=2\n"
 

@@ -1,0 +1,146 @@
+"""Made-up sysfs trees for scripts in a container, a run of one, and seed S1's where it is kept.
+
+A tree is plain data: devices with ports and GIDs, interfaces, addresses. What stands in a file is
+any text that a kernel, or a test, may leave there; None is a file that is not there.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# The seeds are kept beside the checkout, where they are kept at all: they are not ours to copy.
+SEEDS = Path(os.environ.get("KUBE_RDMA_SEEDS", Path.cwd().parent / "shared/seeds"))
+SHELLS = [name for name in ("dash", "bash", "busybox") if shutil.which(name)]
+VARIABLES = (
+    *("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_SOCKET_IFNAME"),
+    *("UCX_NET_DEVICES", "UCX_IB_GID_INDEX", "NVSHMEM_HCA_LIST"),
+)
+NO_GID = ":".join(["0000"] * 8)
+
+
+@dataclass
+class Entry:
+    """One GID."""
+
+    gid: str
+    type: str | None = "RoCE v2"
+    netdev: str | None = "net1"
+
+
+@dataclass
+class PortFiles:
+    """One port of a device; GIDs by their index."""
+
+    gids: dict[str, Entry]
+    rate: str | None = "100 Gb/sec (4X EDR)"
+    link_layer: str = "Ethernet"
+    state: str = "4: ACTIVE"
+
+
+@dataclass
+class Tree:
+    """`nets` are carrier and whether dev_id is there, `held` the devices with a node in /dev."""
+
+    devices: dict[str, dict[str, PortFiles]]
+    nets: dict[str, tuple[str | None, bool]] = field(default_factory=lambda: {"net1": ("1", True)})
+    own4: tuple[str, ...] = ()
+    own6: tuple[tuple[str, str], ...] = ()  # 32 digits, interface
+    held: tuple[str, ...] | None = None  # None: all
+    default: str | None = None
+
+    def files(self) -> Iterator[tuple[str, str | None]]:
+        """Path and content of each file."""
+        for name, ports in self.devices.items():
+            for number, port in ports.items():
+                at = f"sys/class/infiniband/{name}/ports/{number}"
+                yield f"{at}/rate", port.rate
+                yield f"{at}/link_layer", port.link_layer
+                yield f"{at}/state", port.state
+                for index, entry in port.gids.items():
+                    yield f"{at}/gids/{index}", entry.gid
+                    yield f"{at}/gid_attrs/types/{index}", entry.type
+                    yield f"{at}/gid_attrs/ndevs/{index}", entry.netdev
+        for name, (carrier, has_id) in self.nets.items():
+            yield f"sys/class/net/{name}/carrier", carrier
+            yield f"sys/class/net/{name}/dev_id", "0x0" if has_id else None
+        for place, name in enumerate(self.devices):
+            yield f"sys/class/infiniband_verbs/uverbs{place}/ibdev", name
+            held = self.held is None or name in self.held
+            yield f"dev/infiniband/uverbs{place}", "" if held else None
+        yield "proc/net/fib_trie", _trie(self.own4)
+        yield (
+            "proc/net/if_inet6",
+            "\n".join(
+                f"{digits} 02 40 {'20' if digits.startswith('fe80') else '00'} 80 {name}"
+                for digits, name in self.own6
+            ),
+        )
+        routes = [f"{self.default} 00000000 0100000A 0003"] if self.default else []
+        yield "proc/net/route", "\n".join(["Iface Destination Gateway Flags", *routes])
+
+    def write(self, root: Path) -> None:
+        """Make the files below `root`, which stands for /."""
+        (root / "sys/class/infiniband").mkdir(parents=True)
+        for name, content in self.files():
+            if content is not None:
+                path = root / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"{content}\n" if content else "")
+
+
+def _trie(addresses: Sequence[str]) -> str:
+    """As /proc/net/fib_trie shows local addresses, and a broadcast's that is none."""
+    lines = ["Main:", "  +-- 0.0.0.0/0 3 0 5"]
+    for address in addresses:
+        lines += [f"           |-- {address}", "              /32 host LOCAL"]
+    lines += ["           |-- 10.255.255.255", "              /32 link BROADCAST"]
+    return "\n".join(lines)
+
+
+def mapped(address: str) -> str:
+    """The GID of an IPv4 address."""
+    a, b, c, d = map(int, address.split("."))
+    return f"0000:0000:0000:0000:0000:ffff:{a:02x}{b:02x}:{c:02x}{d:02x}"
+
+
+def seed_script() -> str | None:
+    """The seed's own script, None where the seeds are not beside this checkout."""
+    for path in SEEDS.glob("*.txt"):
+        if match := re.search(
+            r"^#!/usr/bin/env bash\n(?:.*\n)*?export_nccl_env\n", path.read_text(), re.MULTILINE
+        ):
+            return match[0]
+    return None
+
+
+@dataclass(frozen=True)
+class Sourced:
+    """What a script printed, its status, and the variables that the shell has then."""
+
+    out: str
+    code: int
+    variables: dict[str, str]
+
+
+def sourced(shell: str, script: Path, root: Path, **environment: str) -> Sourced:
+    """What a shell that reads the script as `.` does it has afterwards; older values are "old"."""
+    shown = "".join(f'echo "{name}=${{{name}-}}"\n' for name in VARIABLES)
+    text = f". {script}\ncode=$?\necho\necho ---\necho $code\n{shown}"
+    words = ("busybox", "sh") if shell == "busybox" else (shell,)
+    old = {"NCCL_IB_HCA": "old", "NCCL_IB_GID_INDEX": "old"}
+    done = subprocess.run(
+        [*words, "-c", text],
+        env={"PATH": os.environ["PATH"], "LC_ALL": "C", "NCCL_ENV_ROOT": str(root)}
+        | old
+        | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    out, _, rest = done.stdout.partition("\n---\n")
+    code, *lines = rest.splitlines()
+    return Sourced(out, int(code), dict(line.split("=", 1) for line in lines))
