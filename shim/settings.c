@@ -38,11 +38,13 @@ static const struct target {
     const char *name;   /* in the agent's folder */
     const char *folder; /* in the container */
     enum order order;
-    mode_t mode; /* where the container has none */
+    mode_t mode; /* where the container has none; 0: then it gets none */
 } TARGETS[] = {
     {"nccl.conf", "etc", OWN_FIRST, 0644},
     {"ucx.conf", "etc/ucx", OURS_FIRST, 0644},
     {"nccl_env.sh", "usr/local/bin", OWN_ALONE, 0755},
+    /* The last value counts (opal/mca/base/mca_base_parse_paramfile.c); others have no such folder. */
+    {"openmpi-mca-params.conf", "etc/openmpi", OURS_FIRST, 0},
 };
 
 static int open_in(int root, const char *path, int flags, mode_t mode) {
@@ -152,6 +154,13 @@ static int own_file(int root, const struct target *target, const char *inside) {
     return own < 0 || fchmod(own, target->mode) ? -1 : own;
 }
 
+static int is_left_alone(int root, const struct target *target, const char *inside) {
+    int own = open_in(root, inside, O_PATH | O_NOFOLLOW, 0);
+    int is_there = own >= 0;
+    close(own);
+    return target->order == OWN_ALONE ? is_there : !is_there && !target->mode;
+}
+
 static int inject(int root, const char *settings, const char *id, const struct target *target) {
     char path[PATH_MAX], inside[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", settings, target->name);
@@ -160,12 +169,12 @@ static int inject(int root, const char *settings, const char *id, const struct t
         return errno != ENOENT;
     snprintf(inside, sizeof inside, "%s/%s", target->folder, target->name);
     snprintf(path, sizeof path, "%s/%s-%s", settings, id, target->name);
-    int present = target->order == OWN_ALONE ? open_in(root, inside, O_PATH | O_NOFOLLOW, 0) : -1;
-    int own = present < 0 ? own_file(root, target, inside) : -1;
-    int failed = present < 0 && (own < 0 || merge(path, ours, own, target->order) ||
-                                 mount_over(root, inside, path));
-    close(present);
-    close(own);
+    int failed = 0;
+    if (!is_left_alone(root, target, inside)) {
+        int own = own_file(root, target, inside);
+        failed = own < 0 || merge(path, ours, own, target->order) || mount_over(root, inside, path);
+        close(own);
+    }
     close(ours);
     return failed;
 }

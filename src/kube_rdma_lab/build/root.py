@@ -19,6 +19,8 @@ TREE = debian.DebianTree("bookworm", "minbase", (
     # verbs and cards; rdma-core brings udev along, which tests/vm/guest/test_udev.py starts
     "rdma-core", "ibverbs-utils", "ibverbs-providers", "perftest", "iproute2", "ethtool",
     "pciutils", "kmod",
+    # applications: MPI's ping-pong and UCX's own, over what they find in a container by themselves
+    "netpipe-openmpi", "ucx-utils",
     # Kubernetes; with its parser AppArmor confines every container, as on Ubuntu and Debian
     "runc", "apparmor", "iptables", "conntrack", "mount", "util-linux", "ca-certificates",
     # init, the way in, and tools for looking around

@@ -18,6 +18,7 @@ SHELLS = [name for name in ("dash", "bash", "busybox") if shutil.which(name)]
 VARIABLES = (
     *("NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_ADDR_RANGE", "NCCL_SOCKET_IFNAME"),
     *("UCX_NET_DEVICES", "UCX_IB_GID_INDEX", "NVSHMEM_HCA_LIST"),
+    "UCX_UD_VERBS_ETH_DGID_CHECK",
 )
 NO_GID = ":".join(["0000"] * 8)
 

@@ -224,7 +224,11 @@ def settings(lab, pod):
     device, gid = f"{own['rdmaDevice']}:1", own["gidIndex"]
     return {
         "/etc/nccl.conf": [f"NCCL_IB_HCA=={device}", f"NCCL_IB_GID_INDEX={gid}"],
-        "/etc/ucx/ucx.conf": [f"UCX_NET_DEVICES={device}", f"UCX_IB_GID_INDEX={gid}"],
+        "/etc/ucx/ucx.conf": [
+            f"UCX_NET_DEVICES={device}",
+            f"UCX_IB_GID_INDEX={gid}",
+            "UCX_UD_VERBS_ETH_DGID_CHECK=n",
+        ],
     }
 
 

@@ -174,6 +174,18 @@ def test_a_program_is_there_that_prints_the_same(container):
     assert (done.stdout, done.stderr) == (b"echo own\n", b"")
 
 
+def test_open_mpi_is_told_where_it_is(container):
+    """In its own folder, where Debian's has it; no container gets one."""
+    (container.settings / "openmpi-mca-params.conf").write_text("pml_ucx_devices = any\n")
+    place = container.root / "etc/openmpi/openmpi-mca-params.conf"
+    done = container.run(after="ls etc")
+    assert (b"openmpi" in done.stdout, done.stderr) == (False, b"")
+    place.parent.mkdir()
+    place.write_text("pml_ucx_devices = own\n")
+    done = container.run(after=f"cat {place}", state=container.state("c2"))
+    assert done.stdout == b"pml_ucx_devices = any\npml_ucx_devices = own\n"
+
+
 def test_a_root_is_named_from_the_bundle_or_from_above(container):
     container.configure(str(container.root))
     assert container.shown("nccl.conf") == OURS["nccl.conf"]

@@ -370,6 +370,8 @@ _kr_mended() {
     _kr_give NCCL_IB_HCA "=$_kr_hcas"
     _kr_give UCX_NET_DEVICES "$_kr_hcas"
     _kr_give NVSHMEM_HCA_LIST "$_kr_hcas"
+    # Before 1.19 UCX drops all datagrams of vendors but one (openucx/ucx#10209).
+    [ -z "$_kr_gid_index$_kr_range" ] || _kr_give UCX_UD_VERBS_ETH_DGID_CHECK n
     if [ -n "$_kr_gid_index" ]; then
         _kr_give NCCL_IB_GID_INDEX "$_kr_gid_index"
         _kr_give UCX_IB_GID_INDEX "$_kr_gid_index"

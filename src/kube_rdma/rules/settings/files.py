@@ -1,4 +1,4 @@
-"""Settings of a container out of what it really got: NCCL and UCX use these devices, no others.
+"""Settings of a container out of what it really got: NCCL, UCX and MPI use these devices alone.
 
 Late binding writes them when the pod's network is attached, for GID indexes are known only then;
 the shim merges them with the container's own (shim/settings.c), which win. Variables that a program
@@ -12,6 +12,11 @@ from collections.abc import Mapping, Sequence
 from kube_rdma.model.binding import UsedDevice
 
 ANNOTATION = "kube-rdma.io/settings"  # of a pod; "none": it gets none
+# Before 1.19 UCX takes the version of an address from a field that only NVIDIA's drivers fill, and
+# drops all datagrams of others without a word (openucx/ucx#10209); so it finds no peer there.
+_ANY_VENDOR = "UCX_UD_VERBS_ETH_DGID_CHECK=n"
+# Open MPI takes UCX by itself for NVIDIA's cards alone (opal/mca/common/ucx, pml_ucx_devices).
+_ANY_DEVICE = "pml_ucx_devices = any"
 _HEAD = "# By kube-rdma, of the RDMA devices that this container was given.\n"
 
 
@@ -31,11 +36,16 @@ def settings_files(used: Sequence[UsedDevice]) -> dict[str, str]:
         return {}
     ports = ",".join(dict.fromkeys(f"{one.name}:{one.port}" for one in used))
     gid, why = _gid_index(used)
-    nccl = [f"NCCL_IB_HCA=={ports}", *([f"NCCL_IB_GID_INDEX={gid}"] if gid is not None else [])]
-    ucx = [f"UCX_NET_DEVICES={ports}", *([f"UCX_IB_GID_INDEX={gid}"] if gid is not None else [])]
+    nccl, ucx = [f"NCCL_IB_HCA=={ports}"], [f"UCX_NET_DEVICES={ports}"]
+    if gid is not None:
+        nccl.append(f"NCCL_IB_GID_INDEX={gid}")
+        ucx.append(f"UCX_IB_GID_INDEX={gid}")
+    if not all(one.infiniband for one in used):
+        ucx.append(_ANY_VENDOR)
     return {
-        name: "".join((_HEAD, why, *(f"{line}\n" for line in lines)))
-        for name, lines in (("nccl.conf", nccl), ("ucx.conf", ucx))
+        "nccl.conf": "".join((_HEAD, why, *(f"{line}\n" for line in nccl))),
+        "ucx.conf": "".join((_HEAD, why, *(f"{line}\n" for line in ucx))),
+        "openmpi-mca-params.conf": f"{_HEAD}{_ANY_DEVICE}\n",
     }
 
 

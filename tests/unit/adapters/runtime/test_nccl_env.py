@@ -113,6 +113,7 @@ def test_two_cards(run, shell):
         "NCCL_IB_GID_INDEX": "3",
         "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1",
         "UCX_IB_GID_INDEX": "3",
+        "UCX_UD_VERBS_ETH_DGID_CHECK": "n",
         "NVSHMEM_HCA_LIST": "mlx5_0:1,mlx5_1:1",
         "NCCL_SOCKET_IFNAME": "=eth0",
     }

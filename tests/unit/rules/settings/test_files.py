@@ -37,7 +37,11 @@ def roce(name, gid_index=3, port=1):
 def test_two_cards_with_one_index():
     nccl, ucx = both(roce("mlx5_0"), roce("mlx5_1"))
     assert nccl == {"NCCL_IB_HCA": "=mlx5_0:1,mlx5_1:1", "NCCL_IB_GID_INDEX": "3"}
-    assert ucx == {"UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1", "UCX_IB_GID_INDEX": "3"}
+    assert ucx == {
+        "UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1",
+        "UCX_IB_GID_INDEX": "3",
+        "UCX_UD_VERBS_ETH_DGID_CHECK": "n",
+    }
 
 
 @pytest.mark.parametrize(
@@ -48,7 +52,8 @@ def test_where_indexes_differ_none_is_guessed(first, second, shown):
     nccl, ucx = both(*used)
     assert "NCCL_IB_GID_INDEX" not in nccl
     assert "UCX_IB_GID_INDEX" not in ucx
-    for text in settings_files(used).values():
+    files = settings_files(used)
+    for text in (files["nccl.conf"], files["ucx.conf"]):
         assert f"theirs are: {shown}." in text
 
 
@@ -72,7 +77,9 @@ def test_every_device_once_and_an_index_that_all_have(used):
     if len(indexes) == 1 and None not in indexes:
         assert {nccl["NCCL_IB_GID_INDEX"], ucx["UCX_IB_GID_INDEX"]} == set(map(str, indexes))
     else:
-        assert len(nccl) == len(ucx) == 1
+        assert "NCCL_IB_GID_INDEX" not in nccl
+        assert "UCX_IB_GID_INDEX" not in ucx
+    assert ("UCX_UD_VERBS_ETH_DGID_CHECK" in ucx) == (not all(one.infiniband for one in used))
     for text in settings_files(used).values():
         assert re.fullmatch(r"(?:[^\n]+\n)+", text)
 
