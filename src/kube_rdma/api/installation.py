@@ -30,6 +30,18 @@ _TAG = TextForm(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}", "a tag of an image", "0.1.
 _DIGEST = TextForm(r"sha256:[0-9a-f]{64}", "a digest of an image", f"sha256:{'0' * 64}")
 _FOLDER = TextForm(r"/[^\s:]*[^\s:/]", "a folder of the host", "/opt/cni/bin")
 
+_RESOURCES = TextForm(
+    r"([a-zA-Z0-9./*-]+(,[a-zA-Z0-9./*-]+)*)?",
+    "a list of resources, with commas between them",
+    "rdma/*,vke.volcengine.com/rdma",
+)
+_NAMES = TextForm(
+    r"([a-zA-Z0-9.-]+(,[a-zA-Z0-9.-]+)*)?",
+    "a list of names, with commas between them",
+    "vepfs.csi.volcengine.com",
+)
+_SIZE = TextForm(r"[1-9][0-9]{0,11}([kMGTP]|[KMGTP]i)?", "a size of memory", "8Gi")
+
 Folder: TypeAlias = Annotated[str, _FOLDER]
 Replicas: TypeAlias = Annotated[int, Field(ge=1, le=9)]
 Object: TypeAlias = dict[str, Any]  # as Kubernetes has it, which checks it itself
@@ -102,10 +114,32 @@ class InstalledDefinitions(Typed):
     network_attachment_definitions: bool = False
 
 
+class PodPolicies(Typed):
+    """Policies for pods that ask for shares; see docs/admission.md.
+
+    `check` refuses and warns; `complete` adds what is missing, from Kubernetes 1.36 on. Lists are
+    texts with commas, for they become parts of expressions.
+    """
+
+    check: bool = True
+    complete: bool = True
+    share_resources: Annotated[str, _RESOURCES] = ""
+    mgpu_resources: Annotated[str, _RESOURCES] = ""
+    gpu_resources: Annotated[str, _RESOURCES] = ""
+    vepfs_drivers: Annotated[str, _NAMES] = ""
+    vepfs_storage_classes: Annotated[str, _NAMES] = ""
+    host_network_resources: Annotated[str, _RESOURCES] = ""
+    shm_size: Annotated[str, _SIZE] = "8Gi"
+
+
 class InstalledPolicy(Typed):
-    """The admission policy that holds each agent to its own node, from Kubernetes 1.30 on."""
+    """Admission policies of the API server, from Kubernetes 1.30 on.
+
+    `install`: the one that holds each agent to its own node.
+    """
 
     install: bool = True
+    pods: PodPolicies = PodPolicies()
 
 
 class HostFolders(Typed):
