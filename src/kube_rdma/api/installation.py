@@ -42,6 +42,12 @@ _NAMES = TextForm(
 )
 _SIZE = TextForm(r"[1-9][0-9]{0,11}([kMGTP]|[KMGTP]i)?", "a size of memory", "8Gi")
 
+_OBJECT = TextForm(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", "the name of an object", "kube-rdma")
+_BASE64 = TextForm(r"([A-Za-z0-9+/]+={0,2})?", "one text in base64", "LS0tLS1CRUdJTg==")
+_CERTIFICATE = TextForm(
+    r"([a-z0-9-]+/[a-z0-9.-]+)?", "a Certificate with its namespace", "kube-rdma-vke/admission"
+)
+
 Folder: TypeAlias = Annotated[str, _FOLDER]
 Replicas: TypeAlias = Annotated[int, Field(ge=1, le=9)]
 Object: TypeAlias = dict[str, Any]  # as Kubernetes has it, which checks it itself
@@ -132,6 +138,19 @@ class PodPolicies(Typed):
     shm_size: Annotated[str, _SIZE] = "8Gi"
 
 
+class InstalledWebhook(Typed):
+    """The admission webhook in the controller, by the same rules; see docs/admission.md.
+
+    `secret`: of type kubernetes.io/tls, for kube-rdma-admission.NAMESPACE.svc; empty for none.
+    `caBundle`: its authority, PEM in base64. `injectCaFrom`: NAMESPACE/NAME of cert-manager's
+    Certificate, which writes the authority instead.
+    """
+
+    secret: Annotated[str, _OBJECT] = ""
+    ca_bundle: Annotated[str, _BASE64] = ""
+    inject_ca_from: Annotated[str, _CERTIFICATE] = ""
+
+
 class InstalledPolicy(Typed):
     """Admission policies of the API server, from Kubernetes 1.30 on.
 
@@ -140,6 +159,7 @@ class InstalledPolicy(Typed):
 
     install: bool = True
     pods: PodPolicies = PodPolicies()
+    webhook: InstalledWebhook = InstalledWebhook()
 
 
 class HostFolders(Typed):

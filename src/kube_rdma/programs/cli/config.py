@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kube_rdma.api.dialect import Config
     from kube_rdma.api.document import Document
+    from kube_rdma.model.admission import AdmissionSettings
     from kube_rdma.model.errors import Refused
     from kube_rdma.rules.pools.pools import Clash
     from kube_rdma.views.pools import OnNode
@@ -45,7 +46,20 @@ def config() -> None:
     show_default=True,
     help="A table for people or JSON for programs.",
 )
-def check(files: tuple[str, ...], sysfs: Path | None, node: bool, output: str) -> None:
+@click.option(
+    "--admission-set",
+    "assignments",
+    metavar="NAME=LIST",
+    multiple=True,
+    help="What counts as mGPU, vePFS and so on (docs/admission.md), such as mgpuResources=a/b,c/d.",
+)
+def check(
+    files: tuple[str, ...],
+    sysfs: Path | None,
+    node: bool,
+    output: str,
+    assignments: tuple[str, ...],
+) -> None:
     """Show what each FILE (JSON or YAML, - for stdin) means, or its faults.
 
     A FILE is a configuration of pools, or manifests of any kind: pods and what makes pods,
@@ -54,6 +68,7 @@ def check(files: tuple[str, ...], sysfs: Path | None, node: bool, output: str) -
     Exits with 1 when two pools mean a card of the node that only one can have, and with 3 when
     something is refused.
     """
+    from kube_rdma.api import admission_settings
     from kube_rdma.model.errors import Refused
     from kube_rdma.programs.manifest_check import is_configuration
 
@@ -66,7 +81,8 @@ def check(files: tuple[str, ...], sysfs: Path | None, node: bool, output: str) -
             return
         if node or sysfs:
             raise click.UsageError("--node and --sysfs are for a configuration alone.")
-        _check_manifests(documents, output)
+        settings = admission_settings.load(assignments, "--admission-set")
+        _check_manifests(documents, settings, output)
     except Refused as error:
         if output != "json":
             raise
@@ -122,13 +138,15 @@ def _check_configuration(
         sys.exit(1)
 
 
-def _check_manifests(documents: Sequence[Document], output: str) -> None:
+def _check_manifests(
+    documents: Sequence[Document], settings: AdmissionSettings, output: str
+) -> None:
     """Show what the objects mean; raise Refused with all that is refused."""
     from kube_rdma.model.errors import Refused
     from kube_rdma.programs.manifest_check import check as judge
     from kube_rdma.views.manifest_check import check_document, check_text
 
-    checked = judge(documents)
+    checked = judge(documents, settings)
     if output == "json":
         click.echo(json.dumps(check_document(checked), indent=2))
         if checked.errors:

@@ -27,7 +27,7 @@ from kube_rdma.rules.admission.networks import (
     unreadable,
 )
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
-from kube_rdma.rules.admission.shares import asked
+from kube_rdma.rules.admission.shares import asked, matches
 
 Rule = Callable[[PodTemplate, AdmissionFacts, AdmissionSettings], Iterator[PodFinding]]
 
@@ -56,7 +56,8 @@ def _host_network(
         return
     for _, ask in asked(template, settings.shares):
         pools = candidates(template, ask.resource, facts)
-        if pools and all(pool.spec.host_network for pool in pools):
+        on_host = bool(pools) and all(pool.spec.host_network for pool in pools)
+        if on_host or matches(ask.resource, settings.on_host):
             yield PodFinding(
                 "host-network",
                 Severity.WARN,

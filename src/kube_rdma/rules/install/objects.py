@@ -14,6 +14,7 @@ from kube_rdma.rules.install.pod_admission import pod_policies
 from kube_rdma.rules.install.pod_completion import completing_policy
 from kube_rdma.rules.install.retirement import retirement
 from kube_rdma.rules.install.rights import NAMESPACE, agent_rights, controller_rights
+from kube_rdma.rules.install.webhook import webhook
 from kube_rdma.rules.install.workloads import workloads
 
 DEFINITIONS = "definitions"
@@ -37,6 +38,7 @@ def parts(definitions: Sequence[Json], operator: Sequence[Json]) -> Mapping[str,
             *(Blueprint(body, ("admission.install",)) for body in policy()),
             *pod_policies(),
             *completing_policy(),
+            *webhook(),
         ],
         "rights": [*agent_rights(), *controller_rights()],
         "pools": [Blueprint(_pool(), over="pools", notes=_ONCE)],

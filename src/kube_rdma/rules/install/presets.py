@@ -56,6 +56,7 @@ DEFAULTS: Json = {
             "hostNetworkResources": "",
             "shmSize": USUAL.shm_size,
         },
+        "webhook": {"secret": "", "caBundle": "", "injectCaFrom": ""},
     },
     "host": {
         "kubelet": "/var/lib/kubelet",

@@ -190,6 +190,18 @@ def test_a_pool_on_the_host_s_network_warns_pods_of_their_own(check):
     assert "rdma/hca is for pods on the node's own network" in said
 
 
+def test_what_counts_is_set_by_the_administrator(check, tmp_path):
+    """By the names of the chart's values."""
+    file = tmp_path / "pod.yaml"
+    file.write_text(POD % 2)
+    words = ["check", str(file), "--admission-set"]
+    said = CliRunner().invoke(config, [*words, "hostNetworkResources=rdma/fast"]).output
+    assert "is for pods on the node's own network" in " ".join(said.split())
+    refused = CliRunner().invoke(config, [*words, "mgpuResource=a"]).exception
+    assert isinstance(refused, Refused)
+    assert refused.remedy.startswith("Did you mean mgpuResources?")
+
+
 def test_what_has_nothing_to_do_with_rdma_is_counted(check):
     text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n---\n" * 2
     assert check(text).output == "Objects that have nothing to do with RDMA: 2\n"
