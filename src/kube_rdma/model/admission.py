@@ -103,6 +103,7 @@ class AdmissionSettings(Frozen):
     block: str = "rdma"  # the network that a completed block names
     shm_size: str = "8Gi"
     completes: tuple[Completes, ...] = (Completes.IPC_LOCK,)  # without the pod's asking
+    never: tuple[Completes, ...] = ()  # although the pod asks
 
 
 NOTHING_KNOWN = AdmissionFacts()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,13 +25,20 @@ from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
 from kube_rdma.adapters.webhook.identity import ServerIdentity
 from kube_rdma.adapters.webhook.server import WebhookServer
 from kube_rdma.api.admission_review import MOST_BYTES
-from kube_rdma.model.admission import USUAL, AdmissionFacts, AdmissionSettings, OfferedPool
+from kube_rdma.model.admission import (
+    USUAL,
+    AdmissionFacts,
+    AdmissionSettings,
+    Completes,
+    OfferedPool,
+)
 from kube_rdma.model.ip import PoolName
 from kube_rdma.programs.admission_review import completed, validated
 from kube_rdma.programs.mirror import Mirror
 
 PORT = 9443
 VALIDATE, COMPLETE = "/validate", "/complete"
+CONFINED = "/complete-confined"  # where Pod Security would refuse a pod for its IPC_LOCK
 
 log = structlog.get_logger()
 
@@ -55,7 +63,12 @@ class AdmissionServer:
         self._policies = Mirror(NODE_POLICY, policy_of)
         self._ip_pools = Mirror(IP_POOL, _name)
         identity = ServerIdentity(folder, partial(log.warning, "certificate not taken into use"))
-        answers = {VALIDATE: self._validated, COMPLETE: self._completed}
+        self._confined = replace(settings, never=(Completes.IPC_LOCK,))
+        answers = {
+            VALIDATE: self._validated,
+            COMPLETE: self._completed,
+            CONFINED: self._completed_confined,
+        }
         self.server = WebhookServer(identity, answers, MOST_BYTES)
 
     async def run(self, host: str | None = None, port: int = PORT) -> None:
@@ -88,6 +101,9 @@ class AdmissionServer:
 
     def _completed(self, body: bytes) -> bytes:
         return completed(body, self._settings)
+
+    def _completed_confined(self, body: bytes) -> bytes:
+        return completed(body, self._confined)
 
 
 def _name(stored: Stored[object, object]) -> PoolName:

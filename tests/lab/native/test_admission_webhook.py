@@ -18,7 +18,7 @@ from kube_rdma_lab.waiting import until
 from tests.kit.admission import VKE, asking, blocks, container, pod
 
 NAMESPACE = "kube-rdma-vke"
-TEAM = "webhook"
+TEAM, CONFINED = "webhook", "webhook-confined"
 CONTROLLER = "kube-rdma-controller"
 HOST = f"{SERVICE}.{NAMESPACE}.svc"
 TWO = blocks("rdma", "rdma")
@@ -66,8 +66,11 @@ def lab(native):
     authority = Authority("webhook")
     made = installed(authority)
     namespaces = [one for one in made if one["kind"] == "Namespace"]
-    team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}}
-    cluster.apply(native, *namespaces, team)
+    level = {"pod-security.kubernetes.io/enforce": "baseline"}
+    for name, labels in ((TEAM, {}), (CONFINED, level)):
+        metadata = {"name": name, "labels": labels}
+        namespaces.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    cluster.apply(native, *namespaces)
     try:
         cluster.apply(native, secret(authority), *made)
         waited = "deployment/kube-rdma-controller"
@@ -79,7 +82,7 @@ def lab(native):
                 words = (one["kind"], one["metadata"]["name"], "--ignore-not-found")
                 cluster.kubectl(native, "delete", *words)
         cluster.kubectl(native, "delete", "nodepolicy", "webhook", "--ignore-not-found")
-        cluster.kubectl(native, "delete", "namespace", TEAM, NAMESPACE)
+        cluster.kubectl(native, "delete", "namespace", TEAM, CONFINED, NAMESPACE)
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +132,14 @@ def test_what_counts_as_mgpu_is_the_installation_s(create):
 def test_what_is_missing_is_added(create):
     assert added(create(pod(asking(), annotations=TWO))[0]) == ["IPC_LOCK"]
     assert added(create(pod(container()))[0]) == []
+
+
+def test_a_level_of_pod_security_is_not_broken_by_completion(create):
+    """The capability would have the pod refused; what else it asks for is added."""
+    asked = {"kube-rdma.io/complete": "ipc-lock, shm=1Gi"}
+    made, _ = create(pod(asking("rdma/a", 1), annotations=asked), CONFINED)
+    assert added(made) == []
+    assert "kube-rdma-shm" in {one["name"] for one in made["spec"]["volumes"]}
 
 
 def test_a_policy_of_the_cluster_counts(lab, create):

@@ -70,6 +70,11 @@ values = some(
             vepfsStorageClasses=st.sampled_from(["", "fast"]),
             shmSize=st.just("16Gi"),
         ),
+        webhook=some(
+            secret=st.sampled_from(["", "keys"]),
+            caBundle=st.just("QUJD"),
+            injectCaFrom=st.sampled_from(["", "a/b"]),
+        ),
     ),
     host=some(runtime=st.just("/run/crio"), kubelet=st.just("/var/lib/k0s/kubelet")),
 )

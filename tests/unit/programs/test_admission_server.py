@@ -12,7 +12,7 @@ from kube_rdma.adapters.cluster.calls import RequestTiming
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY
-from kube_rdma.programs.admission_server import COMPLETE, VALIDATE, AdmissionServer
+from kube_rdma.programs.admission_server import COMPLETE, CONFINED, VALIDATE, AdmissionServer
 from kube_rdma_lab.pki import Authority
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.admission import VKE, asking, blocks, pod
@@ -93,7 +93,8 @@ async def test_a_pool_of_addresses_ends_the_warning(world):
         assert "warnings" not in await world.ask(VALIDATE, manifest)
 
 
-async def test_what_is_completed_comes_from_the_other_path(world):
+async def test_what_is_completed_depends_on_the_path(world):
     async with running(world):
         answer = await world.ask(COMPLETE, pod(asking("rdma/a", 1)))
         assert answer["patchType"] == "JSONPatch"
+        assert "patch" not in await world.ask(CONFINED, pod(asking("rdma/a", 1)))

@@ -34,8 +34,15 @@ def webhook() -> tuple[Blueprint, ...]:
     """The objects beside the controller's Deployment."""
     return (
         Blueprint(_service(), _CONDITIONS),
-        Blueprint(_asked("Mutating", "/complete"), _CONDITIONS),
-        Blueprint(_asked("Validating", "/validate"), _CONDITIONS),
+        Blueprint(
+            _asked(
+                "Mutating",
+                _entry(NAME, "/complete", _level("NotIn")),
+                _entry(f"confined-{NAME}", "/complete-confined", _level("In")),
+            ),
+            _CONDITIONS,
+        ),
+        Blueprint(_asked("Validating", _entry(NAME, "/validate")), _CONDITIONS),
     )
 
 
@@ -69,16 +76,27 @@ def _service() -> Json:
     }
 
 
-def _asked(kind: str, path: str) -> Json:
-    """The API server asks about new pods, and does not wait for long."""
+def _asked(kind: str, *entries: Json) -> Json:
+    """Who is asked, and what cert-manager may be told."""
+    note = When(_INJECTED, {"cert-manager.io/inject-ca-from": Hole(_INJECTED)})
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": NAME, "annotations": note},
+        "webhooks": list(entries),
+    }
+
+
+def _entry(name: str, path: str, *namespaces: Json) -> Json:
+    """The API server asks about new pods of these namespaces, and does not wait for long."""
     elsewhere = {
         "key": "kubernetes.io/metadata.name",
         "operator": "NotIn",
         "values": ["kube-system", NAMESPACE],
     }
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-    entry = {
-        "name": NAME,
+    return {
+        "name": name,
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "failurePolicy": "Ignore",
@@ -87,14 +105,16 @@ def _asked(kind: str, path: str) -> Json:
             "service": {"name": SERVICE, "namespace": NAMESPACE, "path": path},
             "caBundle": When(_BUNDLE, Hole(_BUNDLE)),
         },
-        "namespaceSelector": {"matchExpressions": [elsewhere]},
+        "namespaceSelector": {"matchExpressions": [elsewhere, *namespaces]},
         "rules": [{**pods, "operations": ["CREATE"]}],
         "matchConditions": [{"name": "shares", "expression": _CONCERNED}],
     }
-    note = When(_INJECTED, {"cert-manager.io/inject-ca-from": Hole(_INJECTED)})
+
+
+def _level(operator: str) -> Json:
+    """Whether Pod Security refuses a pod for the capability that would be added."""
     return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": f"{kind}WebhookConfiguration",
-        "metadata": {"name": NAME, "annotations": note},
-        "webhooks": [entry],
+        "key": "pod-security.kubernetes.io/enforce",
+        "operator": operator,
+        "values": ["baseline", "restricted"],
     }

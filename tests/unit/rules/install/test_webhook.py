@@ -2,6 +2,7 @@
 
 import pytest
 
+from kube_rdma.programs.admission_server import COMPLETE, CONFINED, VALIDATE
 from kube_rdma.programs.installation import assignment, objects
 from kube_rdma.rules.install.presets import PRESETS
 from kube_rdma.rules.install.webhook import NAME, SERVICE
@@ -30,27 +31,39 @@ def test_the_controller_serves_what_the_api_server_asks():
     (container,) = deployment["spec"]["containers"]
     (mount,) = container["volumeMounts"]
     assert f"--admission={mount['mountPath']}" in container["args"]
-    for kind, path in zip(ASKED, ("/complete", "/validate"), strict=True):
-        (webhook,) = listed[kind, NAME]["webhooks"]
-        config = webhook["clientConfig"]
-        assert config["caBundle"] == "QUJD"
-        assert config["service"] == {
-            "name": SERVICE,
-            "namespace": service["metadata"]["namespace"],
-            "path": path,
-        }
+    paths = {}
+    for kind in ASKED:
+        for webhook in listed[kind, NAME]["webhooks"]:
+            config = webhook["clientConfig"]
+            assert config["caBundle"] == "QUJD"
+            asked = config["service"]
+            assert asked["name"] == SERVICE
+            assert asked["namespace"] == service["metadata"]["namespace"]
+            paths.setdefault(kind, []).append(asked["path"])
+    assert paths == {ASKED[0]: [COMPLETE, CONFINED], ASKED[1]: [VALIDATE]}
+
+
+def test_each_namespace_is_asked_about_by_half_of_what_completes():
+    """By the level of Pod Security, which a namespace has or has not."""
+    (free, confined) = made("secret=keys")[ASKED[0], NAME]["webhooks"]
+    levels = [
+        (one["operator"], one["values"])
+        for webhook in (free, confined)
+        for one in webhook["namespaceSelector"]["matchExpressions"]
+        if one["key"] == "pod-security.kubernetes.io/enforce"
+    ]
+    assert levels == [("NotIn", ["baseline", "restricted"]), ("In", ["baseline", "restricted"])]
 
 
 def test_it_can_lock_nobody_out():
     listed = made("secret=keys")
-    for kind in ASKED:
-        (webhook,) = listed[kind, NAME]["webhooks"]
+    for webhook in (one for kind in ASKED for one in listed[kind, NAME]["webhooks"]):
         assert webhook["failurePolicy"] == "Ignore"
         assert webhook["timeoutSeconds"] <= 5
         assert "caBundle" not in webhook["clientConfig"]
         (rule,) = webhook["rules"]
         assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
-        (expression,) = webhook["namespaceSelector"]["matchExpressions"]
+        expression = webhook["namespaceSelector"]["matchExpressions"][0]
         assert expression["operator"] == "NotIn"
         assert {"kube-system", "kube-rdma-vke"} <= {*expression["values"]}
 
