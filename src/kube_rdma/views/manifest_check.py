@@ -60,13 +60,13 @@ def check_text(check: ManifestCheck, width: int) -> str:
         for one in check.objects
         if one.meaning
     ]
-    lines = []
+    lines = [] if check.objects else ["There is no object."]
     if rows:
         columns = widths([_HEAD, *rows])
         lines += [aligned(row, columns) for row in (_HEAD, *rows)]
     if others := len(check.objects) - len(rows):
         lines += [""] if rows else []
-        lines.append(f"Objects that have nothing to do with RDMA: {others}")
+        lines.append(f"Objects that are not looked at: {others}")
     return "\n".join((*lines, *_sentences(check, width)))
 
 

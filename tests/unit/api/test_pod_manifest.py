@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.api import pod_manifest
-from kube_rdma.api.document import read_all, section
+from kube_rdma.api.document import MOST_OF_MANIFESTS, read_all, section
 from kube_rdma.api.object_document import of_value
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod_template import ContainerRole, NodeDemand, PodTemplate
@@ -150,6 +150,20 @@ def test_all_documents_of_a_text_are_read_with_their_lines():
     assert read_all(b"# nothing\n", "x") == ()
     (document,) = read_all(b'{"a":\t1}', "x")
     assert document.value == {"a": 1}
+
+
+def test_files_are_long_and_deep_within_limits():
+    """Definitions of others are; without a limit a text of brackets would exhaust the stack."""
+    text = "---\n".join(f"a: {number}\n" for number in range(500))
+    assert [one.value for one in read_all(text.encode(), "x")] == [{"a": n} for n in range(500)]
+    assert len(read_all(b"[" * 60 + b"]" * 60, "x")) == 1
+    for opened, closed in ((b"[", b"]"), (b"- ", b"")):
+        with pytest.raises(Refused) as caught:
+            read_all(opened * 5000 + b"a" + closed * 5000, "x")
+        assert "nested more than 64 levels" in caught.value.problem
+    with pytest.raises(Refused) as caught:
+        read_all(b" " * (MOST_OF_MANIFESTS + 1), "x")
+    assert "larger than 16 MiB" in caught.value.problem
 
 
 def test_a_fault_in_any_document_is_told():

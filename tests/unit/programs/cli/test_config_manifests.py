@@ -202,9 +202,13 @@ def test_what_counts_is_set_by_the_administrator(check, tmp_path):
     assert refused.remedy.startswith("Did you mean mgpuResources?")
 
 
-def test_what_has_nothing_to_do_with_rdma_is_counted(check):
+def test_what_is_not_looked_at_is_counted(check):
     text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n---\n" * 2
-    assert check(text).output == "Objects that have nothing to do with RDMA: 2\n"
+    assert check(text).output == "Objects that are not looked at: 2\n"
+
+
+def test_files_without_any_object_say_so(check):
+    assert check("# nothing\n", "---\n").output == "There is no object.\n"
 
 
 def test_what_admission_would_add_is_shown(check):
