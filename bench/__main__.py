@@ -7,6 +7,7 @@ import sys
 import click
 
 from bench import (
+    admission,
     agent,
     allocate,
     attach,
@@ -32,6 +33,7 @@ from kube_rdma.model.errors import KubeRdmaError
 # `beside` one for each of two checkouts, `lab` the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
+    "admission": admission,
     "imports": imports,
     "survey": survey,
     "allocate": allocate,

@@ -89,8 +89,27 @@ def parse(data: bytes, source: str) -> Config:
 
     Raise Refused with all of its faults.
     """
-    document = read(data, source)
+    return of_document(read(data, source))
+
+
+def of_document(document: Document) -> Config:
+    """The same of a document that was read."""
     return _dialect(document).load(document)
+
+
+def is_dialect(value: object) -> bool:
+    """Whether a text of others, such as the data of a ConfigMap, is a configuration for sure.
+
+    Many programs have a field called mode; this one stands alone, or beside one more.
+    """
+    if not isinstance(value, dict):
+        return False
+    if "kind" in value:
+        version = value.get("apiVersion")
+        return value["kind"] == "NodePolicy" and str(version).startswith(_OWN_GROUP)
+    if "mode" in value:
+        return {"mode"} <= value.keys() <= {"mode", "hostNetwork"}
+    return bool({"configList", "resourceList"} & value.keys())
 
 
 def schema(name: str) -> str:

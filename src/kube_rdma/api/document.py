@@ -24,6 +24,7 @@ Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | 
 
 MAX_BYTES = 1 << 20  # a ConfigMap cannot hold more
 MAX_DEPTH = 32  # no dialect comes near; a deeper text would only exhaust the stack
+MOST_OF_MANIFESTS = 16 << 20  # bytes; of others' definitions too, which are long and deep
 _SHOWN = 40  # characters of a foreign text that a sentence repeats
 
 _BEFORE_JSON = re.compile(r"[ \t\r\n]*(?=[\[{])")
@@ -83,21 +84,55 @@ class Document(Frozen):
         return written
 
 
+class Section(Document):
+    """The part of a document at `base`, with the places of the whole text."""
+
+    whole: Document
+    base: Path
+
+    def where(self, path: Path, *, key: bool = False) -> str:
+        """As of the whole."""
+        return self.whole.where((*self.base, *path), key=key)
+
+    def place(self, path: Path, *, key: bool = False) -> TextPosition:
+        """As of the whole."""
+        return self.whole.place((*self.base, *path), key=key)
+
+
+def section(document: Document, base: Path) -> Section:
+    """What stands at `base`, None where nothing does."""
+    value: Value = document.value
+    for part in base:
+        if isinstance(value, dict):
+            value = value.get(str(part))
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
+            value = None
+    return Section(document.source, value, document.values, document.keys, document, base)
+
+
 def read(data: bytes, source: str) -> Document:
     """The document in `data`; `source` names it in messages.
 
     Raise Refused, with all faults found, when it cannot be read as one JSON or YAML document.
     """
-    text = _decode(data, source)
-    if text.lstrip()[:1] in {"{", "["}:
-        reader = _JsonReader(text)
-        try:
-            return Document(source, reader.document(), reader.values, reader.keys)
-        except _NotPlainError:
-            pass
+    text = _decode(data, source, MAX_BYTES)
+    if document := _json(text, source):
+        return document
     from kube_rdma.api import yaml_text  # late: see above
 
     return yaml_text.read(text, data, source)
+
+
+def read_all(data: bytes, source: str) -> tuple[Document, ...]:
+    """All documents of manifests, without empty ones; else as `read`."""
+    text = _decode(data, source, MOST_OF_MANIFESTS)
+    if document := _json(text, source):
+        return (document,)
+    from kube_rdma.api import yaml_text
+
+    return yaml_text.read_all(text, data, source)
 
 
 def unreadable(source: str, error: OSError) -> Refused:
@@ -133,6 +168,17 @@ def located(source: str, place: TextPosition, path: Path = ()) -> str:
     """``file:line:column: field``; nothing of a field for the whole document."""
     field = f": {name(path)}" if path else ""
     return f"{source}:{place.line}:{place.column}{field}"
+
+
+def _json(text: str, source: str) -> Document | None:
+    """The document of what is JSON to the letter."""
+    if text.lstrip()[:1] not in {"{", "["}:
+        return None
+    reader = _JsonReader(text)
+    try:
+        return Document(source, reader.document(), reader.values, reader.keys)
+    except _NotPlainError:
+        return None
 
 
 class _NotPlainError(Exception):
@@ -237,9 +283,9 @@ def plain(word: str) -> Value:
     return float(word) if _FLOAT.fullmatch(word) else word
 
 
-def _decode(data: bytes, source: str) -> str:
-    if len(data) > MAX_BYTES:
-        problem = f"the file is larger than {MAX_BYTES >> 20} MiB, so it is not a configuration"
+def _decode(data: bytes, source: str, most: int) -> str:
+    if len(data) > most:
+        problem = f"the file is larger than {most >> 20} MiB, so it is not a configuration"
         raise Refused(problem, remedy="Name the right file", where=source)
     try:
         text = data.decode()

@@ -30,6 +30,24 @@ _TAG = TextForm(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}", "a tag of an image", "0.1.
 _DIGEST = TextForm(r"sha256:[0-9a-f]{64}", "a digest of an image", f"sha256:{'0' * 64}")
 _FOLDER = TextForm(r"/[^\s:]*[^\s:/]", "a folder of the host", "/opt/cni/bin")
 
+_RESOURCES = TextForm(
+    r"([a-zA-Z0-9./*-]+(,[a-zA-Z0-9./*-]+)*)?",
+    "a list of resources, with commas between them",
+    "rdma/*,vke.volcengine.com/rdma",
+)
+_NAMES = TextForm(
+    r"([a-zA-Z0-9.-]+(,[a-zA-Z0-9.-]+)*)?",
+    "a list of names, with commas between them",
+    "vepfs.csi.volcengine.com",
+)
+_SIZE = TextForm(r"[1-9][0-9]{0,11}([kMGTP]|[KMGTP]i)?", "a size of memory", "8Gi")
+
+_OBJECT = TextForm(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", "the name of an object", "kube-rdma")
+_BASE64 = TextForm(r"([A-Za-z0-9+/]+={0,2})?", "one text in base64", "LS0tLS1CRUdJTg==")
+_CERTIFICATE = TextForm(
+    r"([a-z0-9-]+/[a-z0-9.-]+)?", "a Certificate with its namespace", "kube-rdma-vke/admission"
+)
+
 Folder: TypeAlias = Annotated[str, _FOLDER]
 Replicas: TypeAlias = Annotated[int, Field(ge=1, le=9)]
 Object: TypeAlias = dict[str, Any]  # as Kubernetes has it, which checks it itself
@@ -102,10 +120,46 @@ class InstalledDefinitions(Typed):
     network_attachment_definitions: bool = False
 
 
+class PodPolicies(Typed):
+    """Policies for pods that ask for shares; see docs/admission.md.
+
+    `check` refuses and warns; `complete` adds what is missing, from Kubernetes 1.36 on. Lists are
+    texts with commas, for they become parts of expressions.
+    """
+
+    check: bool = True
+    complete: bool = True
+    share_resources: Annotated[str, _RESOURCES] = ""
+    mgpu_resources: Annotated[str, _RESOURCES] = ""
+    gpu_resources: Annotated[str, _RESOURCES] = ""
+    vepfs_drivers: Annotated[str, _NAMES] = ""
+    vepfs_storage_classes: Annotated[str, _NAMES] = ""
+    host_network_resources: Annotated[str, _RESOURCES] = ""
+    shm_size: Annotated[str, _SIZE] = "8Gi"
+
+
+class InstalledWebhook(Typed):
+    """The admission webhook in the controller, by the same rules; see docs/admission.md.
+
+    `secret`: of type kubernetes.io/tls, for kube-rdma-admission.NAMESPACE.svc; empty for none.
+    `caBundle`: its authority, PEM in base64. `injectCaFrom`: NAMESPACE/NAME of cert-manager's
+    Certificate, which writes the authority instead.
+    """
+
+    secret: Annotated[str, _OBJECT] = ""
+    ca_bundle: Annotated[str, _BASE64] = ""
+    inject_ca_from: Annotated[str, _CERTIFICATE] = ""
+
+
 class InstalledPolicy(Typed):
-    """The admission policy that holds each agent to its own node, from Kubernetes 1.30 on."""
+    """Admission policies of the API server, from Kubernetes 1.30 on.
+
+    `install`: the one that holds each agent to its own node.
+    """
 
     install: bool = True
+    pods: PodPolicies = PodPolicies()
+    webhook: InstalledWebhook = InstalledWebhook()
 
 
 class HostFolders(Typed):

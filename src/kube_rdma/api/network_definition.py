@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from kube_rdma.api import ip_conf
-from kube_rdma.api.document import Document, Path, TextPosition, Value, read, shown
+from kube_rdma.api.document import Document, Path, Section, read, section, shown
 from kube_rdma.api.faults import near, no_fields, validate
 from kube_rdma.api.ip_conf import IpamConf
 from kube_rdma.api.network_plugins import CHAINED, COMMON, MAIN, IbSriov, Plugin, Tuning
@@ -33,19 +33,6 @@ class NetworkDefinition(Frozen):
     network: Network
     ipam: IpamConf = field(default_factory=IpamConf)
     warnings: tuple[str, ...] = ()
-
-
-class _Part(Document):
-    """One plugin of a list, with the places of the whole text."""
-
-    whole: Document
-    base: Path
-
-    def where(self, path: Path, *, key: bool = False) -> str:
-        return self.whole.where((*self.base, *path), key=key)
-
-    def place(self, path: Path, *, key: bool = False) -> TextPosition:
-        return self.whole.place((*self.base, *path), key=key)
 
 
 def load(
@@ -78,36 +65,36 @@ def load(
     return _definition(base, parts)
 
 
-def _plugins(document: Document) -> list[_Part]:
+def _plugins(document: Document) -> list[Section]:
     """The plugins of a list, or the only one."""
     value = document.value
     if not isinstance(value, dict):
         raise no_fields(document, 'Write {"cniVersion": "1.0.0", "type": "macvlan"}')
     if value.get("plugins") is None:
-        return [_part(document, value, ())]
+        return [_part(document, ())]
     plugins = value["plugins"]
     if not isinstance(plugins, list) or not plugins:
         remedy = 'Write "plugins": [{"type": "macvlan"}]'
         where = document.where(("plugins",))
         raise Refused("plugins is not a list of plugins", remedy=remedy, where=where)
-    return [_part(document, one, ("plugins", number)) for number, one in enumerate(plugins)]
+    return [_part(document, ("plugins", number)) for number in range(len(plugins))]
 
 
-def _part(document: Document, value: Value, base: Path) -> _Part:
-    part = _Part(document.source, value, document.values, document.keys, document, base)
-    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+def _part(document: Document, base: Path) -> Section:
+    part = section(document, base)
+    if not isinstance(part.value, dict) or not isinstance(part.value.get("type"), str):
         problem = "nothing says which plugin this is"
         where = part.where(("type",))
         raise Refused(problem, remedy=f'Add "type", one of {", ".join(MAIN)}', where=where)
     return part
 
 
-def _type(part: _Part) -> str:
+def _type(part: Section) -> str:
     assert isinstance(part.value, dict)
     return str(part.value["type"])
 
 
-def _definition(base: Network, parts: Sequence[_Part]) -> NetworkDefinition:
+def _definition(base: Network, parts: Sequence[Section]) -> NetworkDefinition:
     first, *chained = parts
     kind = _type(first)
     if kind in CHAINED:
@@ -139,7 +126,7 @@ def _definition(base: Network, parts: Sequence[_Part]) -> NetworkDefinition:
     return NetworkDefinition(network, ipam, tuple(warnings))
 
 
-def _foreign(base: Network, part: _Part, why: str) -> NetworkDefinition:
+def _foreign(base: Network, part: Section, why: str) -> NetworkDefinition:
     text = f"{why}, so the plugins themselves are called and no RDMA device comes along"
     return NetworkDefinition(base, warnings=(f"{part.where(('type',))}: {text}",))
 
@@ -191,7 +178,7 @@ def _tuned(network: Network, plugin: Plugin) -> Network:
     )
 
 
-def _unknown(part: _Part, plugin: Plugin) -> Iterator[str]:
+def _unknown(part: Section, plugin: Plugin) -> Iterator[str]:
     """A sentence for each key that is ignored, with why, or the one that was perhaps meant."""
     assert isinstance(part.value, dict)
     for key, reason in plugin.ignored.items():

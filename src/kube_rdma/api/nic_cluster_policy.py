@@ -140,7 +140,11 @@ class NicClusterPolicySpec(_Open):
 
 def load(data: bytes, source: str) -> ClusterPolicy:
     """What the JSON of a spec means, without name and uid; raise Refused with all its faults."""
-    document = of_json(data, source, ("spec",))
+    return of_spec(of_json(data, source, ("spec",)))
+
+
+def of_spec(document: Document) -> ClusterPolicy:
+    """The same of a document whose value is the spec."""
     spec = validate(NicClusterPolicySpec, document)
     spelling = _PLUGIN_SPELLINGS[spec.device_plugin is None]
     plugin = spec.device_plugin or spec.rdma_shared_device_plugin

@@ -211,6 +211,21 @@ def load(text: str, definition: str, namespace: str, cluster: str) -> Found:
     return Found(asks, warnings)
 
 
+def blocks(text: str, namespace: str) -> tuple[NetworkAsk, ...]:
+    """What a list asks for, of which nobody knows yet on which node it is; raise Refused likewise.
+
+    So the entry of the cluster's own network is passed over, whatever it is called.
+    """
+    document = entries(text if text.strip() else "[]", ANNOTATION, _FIELD)
+    networks = validate(PodNetworksList, document).entries
+    ahead = 0 if networks and networks[0].master else 1
+    return tuple(
+        _ask(number, number + ahead, entry, namespace)
+        for number, entry in enumerate(networks)
+        if not entry.master
+    )
+
+
 def _ask(number: int, index: int, entry: PodNetworksEntry, namespace: str) -> NetworkAsk:
     device = entry.device
     return NetworkAsk(

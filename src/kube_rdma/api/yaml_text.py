@@ -12,7 +12,7 @@ a name of more than 1024 characters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import yaml
@@ -32,13 +32,26 @@ from kube_rdma.api.document import (
 from kube_rdma.model.errors import Refused
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # C where PyYAML was built with it
+_DEEP = 64  # levels in manifests; a definition of a pod's template has 30
 
 
 def read(text: str, data: bytes, source: str) -> Document:
     """The document in `text`, which came as `data`; Refused with all faults."""
-    reader = _Reader(source, text)
+    return _read(_Reader(source, text), text, data, _Reader.only)[0]
+
+
+def read_all(text: str, data: bytes, source: str) -> tuple[Document, ...]:
+    """All documents in `text`, without empty ones; likewise."""
+    return _read(_Reader(source, text, _DEEP), text, data, _Reader.all)
+
+
+def _read(
+    reader: _Reader, text: str, data: bytes, documents: Callable[[_Reader], Iterator[Document]]
+) -> tuple[Document, ...]:
+    source = reader.source
+    made: tuple[Document, ...] = ()
     try:
-        value = reader.document()
+        made = tuple(documents(reader))
     except yaml.MarkedYAMLError as error:
         reader.faults.append(_syntax(error, source, text))
     except yaml.reader.ReaderError as error:
@@ -47,7 +60,7 @@ def read(text: str, data: bytes, source: str) -> Document:
         reader.faults.append(fault)
     if reader.faults:
         raise Refused.all(reader.faults)
-    return Document(source, value, reader.values, reader.keys)
+    return made
 
 
 def _place(mark: Mark | MarkInC | None) -> TextPosition:
@@ -60,31 +73,44 @@ class _Reader:
     Not yaml.compose: its recursion in C ends the process on a text of many brackets.
     """
 
-    def __init__(self, source: str, text: str) -> None:
+    def __init__(self, source: str, text: str, deepest: int = MAX_DEPTH) -> None:
         self.source = source
+        self.deepest = deepest
         self.faults: list[Refused] = []
         self.values: dict[Path, TextPosition] = {}
         self.keys: dict[Path, TextPosition] = {}
         self._events: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
 
-    def document(self) -> Value:
+    def only(self) -> Iterator[Document]:
         """The only document of the text, None when there is nothing but blanks and comments."""
+        documents = self._documents()
+        first = next(documents, None)
+        yield first or Document(self.source, None, {(): TextPosition(1, 1)}, {})
+        if first:
+            next(self._events)  # end of the document
+            after = next(self._events)
+            if not isinstance(after, yaml.StreamEndEvent):
+                problem = "a second document begins here"
+                self._stop(after, (), problem, "Keep one document and no line of three dashes")
+
+    def all(self) -> Iterator[Document]:
+        """Every document that is not empty."""
+        for document in self._documents():
+            if document.value is not None:
+                yield document
+            next(self._events)  # end of the document
+
+    def _documents(self) -> Iterator[Document]:
         next(self._events)  # start of the stream
-        if isinstance(next(self._events), yaml.StreamEndEvent):
-            self.values[()] = TextPosition(1, 1)
-            return None
-        value = self._value(next(self._events), ())
-        next(self._events)  # end of the document
-        after = next(self._events)
-        if not isinstance(after, yaml.StreamEndEvent):
-            problem = "a second document begins here"
-            self._stop(after, (), problem, "Keep one document and no line of three dashes")
-        return value
+        while not isinstance(next(self._events), yaml.StreamEndEvent):
+            self.values, self.keys = {}, {}
+            value = self._value(next(self._events), ())
+            yield Document(self.source, value, self.values, self.keys)
 
     def _value(self, event: yaml.Event, path: Path) -> Value:
         self.values[path] = _place(event.start_mark)
-        if len(path) > MAX_DEPTH:
-            problem = f"the document is nested more than {MAX_DEPTH} levels deep"
+        if len(path) > self.deepest:
+            problem = f"the document is nested more than {self.deepest} levels deep"
             self._stop(event, (), problem, "Remove the needless brackets or indentation")
         if isinstance(event, yaml.AliasEvent):
             self._fault(event, path, "aliases (*name) are not read", "Write the value out here")

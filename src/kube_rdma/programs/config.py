@@ -29,7 +29,11 @@ def read_config(path: Path) -> Config:
 
 def parse_config(data: bytes, source: str) -> Config:
     """The same of a text; `source` names it in messages."""
-    configuration = config.parse(data, source)
+    return judged(config.parse(data, source))
+
+
+def judged(configuration: Config) -> Config:
+    """The same with its warnings; raise Refused for wishes that cannot be."""
     faults = (
         *wishes.faults(configuration.pools),
         *function_faults(configuration.functions),

@@ -1,8 +1,8 @@
 """MPI over UCX between two pods, whose programs find card and GID without being told any variable.
 
 Open MPI starts its far half by ssh, whose children have none of the container's variables; so what
-they know stands in files. Ping-pong is NetPIPE's, of Debian, whose own file turns UCX off until somebody
-says `pml ucx`; the card's counters say which way its bytes went.
+they know stands in files. Ping-pong is NetPIPE's, of Debian, whose own file turns UCX off until
+somebody says `pml ucx`; the card's counters say which way its bytes went.
 """
 
 import json
@@ -61,9 +61,10 @@ def ping_pong(lab, *words):
     """NetPIPE between the pods: what it prints, the largest message last."""
     hosts = "/dev/shm/hosts"
     lines = f"{address(lab, NEAR)}\\n{address(lab, FAR)}\\n"
+    options = f"--mca plm_rsh_agent '{SSH}' --mca pml ucx {' '.join(words)}"
     run = (
         f"cd /dev/shm && mpirun.openmpi --allow-run-as-root -np 2 --hostfile {hosts} --map-by node"
-        f" --mca plm_rsh_agent '{SSH}' --mca pml ucx {' '.join(words)} NPopenmpi -u {LARGEST} -n {ROUNDS}"
+        f" {options} NPopenmpi -u {LARGEST} -n {ROUNDS}"
     )
     return inside(lab, NEAR, f"printf '{lines}' > {hosts} && {run} 2>&1")
 

@@ -109,6 +109,36 @@ def test_the_container_has_the_device_of_its_own_interface_alone(networks):
         assert "rdma_cm" in nodes
 
 
+def settings(lab, pod):
+    """What NCCL and UCX are to be told of a pod's device, by file."""
+    (own,) = annotation(lab, pod, OWN)
+    device, gid = f"{own['rdmaDevice']}:1", own["gidIndex"]
+    return {
+        "/etc/nccl.conf": [f"NCCL_IB_HCA=={device}", f"NCCL_IB_GID_INDEX={gid}"],
+        "/etc/ucx/ucx.conf": [
+            f"UCX_NET_DEVICES={device}",
+            f"UCX_IB_GID_INDEX={gid}",
+            "UCX_UD_VERBS_ETH_DGID_CHECK=n",
+        ],
+    }
+
+
+def lines(lab, pod, file):
+    shown = inside(lab, pod, "cat", file).splitlines()
+    return [line for line in shown if not line.startswith("#")]
+
+
+def test_programs_are_told_of_the_pod_s_own_device(networks):
+    """NCCL and UCX find it in their files, whatever the image is."""
+    for pod in PODS:
+        for file, wanted in settings(networks, pod).items():
+            assert lines(networks, pod, file) == wanted
+        script = '. nccl_env.sh && echo "$NCCL_IB_HCA $NCCL_IB_GID_INDEX"'
+        (own,) = annotation(networks, pod, OWN)
+        found = inside(networks, pod, "sh", "-c", script).split()
+        assert found == [f"={own['rdmaDevice']}:1", str(own["gidIndex"])]
+
+
 def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
     first, second = PODS
     inside(networks, second, "ping", "-c", "3", address(networks, first))
@@ -216,36 +246,6 @@ def test_a_network_of_other_plugins_is_made_by_them(networks, node):
     assert [one["ips"] for one in status if one["interface"] == "net1"] == [[given]]
     cluster.kubectl(networks, "delete", "pod", "bridged")
     assert given not in cluster.shell(networks, node, "ls /var/lib/cni/networks/bridged")
-
-
-def settings(lab, pod):
-    """What NCCL and UCX are to be told of a pod's device, by file."""
-    (own,) = annotation(lab, pod, OWN)
-    device, gid = f"{own['rdmaDevice']}:1", own["gidIndex"]
-    return {
-        "/etc/nccl.conf": [f"NCCL_IB_HCA=={device}", f"NCCL_IB_GID_INDEX={gid}"],
-        "/etc/ucx/ucx.conf": [
-            f"UCX_NET_DEVICES={device}",
-            f"UCX_IB_GID_INDEX={gid}",
-            "UCX_UD_VERBS_ETH_DGID_CHECK=n",
-        ],
-    }
-
-
-def lines(lab, pod, file):
-    shown = inside(lab, pod, "cat", file).splitlines()
-    return [line for line in shown if not line.startswith("#")]
-
-
-def test_programs_are_told_of_the_pod_s_own_device(networks):
-    """NCCL and UCX find it in their files, whatever the image is."""
-    for pod in PODS:
-        for file, wanted in settings(networks, pod).items():
-            assert lines(networks, pod, file) == wanted
-        script = '. nccl_env.sh && echo "$NCCL_IB_HCA $NCCL_IB_GID_INDEX"'
-        (own,) = annotation(networks, pod, OWN)
-        found = inside(networks, pod, "sh", "-c", script).split()
-        assert found == [f"={own['rdmaDevice']}:1", str(own["gidIndex"])]
 
 
 def configured_pod(name, node, **annotations):

@@ -61,7 +61,21 @@ values = some(
         unique_by=lambda pool: pool["name"],
     ),
     crds=some(install=switches, networkAttachmentDefinitions=switches),
-    admission=some(install=switches),
+    admission=some(
+        install=switches,
+        pods=some(
+            check=switches,
+            complete=switches,
+            mgpuResources=st.just("a.example/part,b.example/*"),
+            vepfsStorageClasses=st.sampled_from(["", "fast"]),
+            shmSize=st.just("16Gi"),
+        ),
+        webhook=some(
+            secret=st.sampled_from(["", "keys"]),
+            caBundle=st.just("QUJD"),
+            injectCaFrom=st.sampled_from(["", "a/b"]),
+        ),
+    ),
     host=some(runtime=st.just("/run/crio"), kubelet=st.just("/var/lib/k0s/kubelet")),
 )
 

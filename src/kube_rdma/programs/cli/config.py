@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kube_rdma.api.dialect import Config
+    from kube_rdma.api.document import Document
+    from kube_rdma.model.admission import AdmissionSettings
     from kube_rdma.model.errors import Refused
     from kube_rdma.rules.pools.pools import Clash
     from kube_rdma.views.pools import OnNode
@@ -24,11 +26,11 @@ _STDIN = "-"
 
 @click.group()
 def config() -> None:
-    """Check a configuration of pools, or print its JSON Schema."""
+    """Check configurations and manifests, or print the JSON Schema of one."""
 
 
 @config.command()
-@click.argument("file", metavar="FILE")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "--sysfs",
     type=click.Path(path_type=Path),
@@ -44,32 +46,48 @@ def config() -> None:
     show_default=True,
     help="A table for people or JSON for programs.",
 )
-def check(file: str, sysfs: Path | None, node: bool, output: str) -> None:
-    """Show the pools and functions that FILE (JSON or YAML, - for stdin) means, or its faults.
+@click.option(
+    "--admission-set",
+    "assignments",
+    metavar="NAME=LIST",
+    multiple=True,
+    help="What counts as mGPU, vePFS and so on (docs/admission.md), such as mgpuResources=a/b,c/d.",
+)
+def check(
+    files: tuple[str, ...],
+    sysfs: Path | None,
+    node: bool,
+    output: str,
+    assignments: tuple[str, ...],
+) -> None:
+    """Show what each FILE (JSON or YAML, - for stdin) means, or its faults.
 
-    Exits with 1 when two pools mean a card of the node that only one can have, and with 3 when FILE
-    is refused.
+    A FILE is a configuration of pools, or manifests of any kind: pods and what makes pods,
+    networks, pools of addresses, policies and ConfigMaps. All are judged together.
+
+    Exits with 1 when two pools mean a card of the node that only one can have, and with 3 when
+    something is refused.
     """
+    from kube_rdma.api import admission_settings
     from kube_rdma.model.errors import Refused
-    from kube_rdma.programs.config import parse_config, read_config
+    from kube_rdma.programs.manifest_check import is_configuration
 
     if node and sysfs:
         raise click.UsageError("--node and --sysfs cannot be combined.")
     try:
-        if file == _STDIN:
-            configuration = parse_config(sys.stdin.buffer.read(), "stdin")
-        else:
-            configuration = read_config(Path(file))
+        documents = [document for name in files for document in _documents(name)]
+        if len(files) == 1 and (is_configuration(documents) or not documents):
+            _check_configuration(documents, files[0], (sysfs, node), output)
+            return
+        if node or sysfs:
+            raise click.UsageError("--node and --sysfs are for a configuration alone.")
+        settings = admission_settings.load(assignments, "--admission-set")
+        _check_manifests(documents, settings, output)
     except Refused as error:
         if output != "json":
             raise
         click.echo(json.dumps({"errors": list(_errors(error))}, indent=2))
         sys.exit(3)
-    on_node = _on_node(configuration, sysfs) if node or sysfs else None
-    title = f"On the node of {sysfs}" if sysfs else "On this node"
-    _show(configuration, on_node, title, output)
-    if on_node and on_node.clashes:
-        sys.exit(1)
 
 
 @config.command()
@@ -86,6 +104,63 @@ def schema(dialect: str | None) -> None:
         click.echo(schema_of(dialect))
     else:
         raise click.UsageError(f"There is no dialect {dialect}; known: {', '.join(DIALECTS)}.")
+
+
+def _documents(name: str) -> tuple[Document, ...]:
+    """What a file holds; raise Refused."""
+    from kube_rdma.api import document
+
+    if name == _STDIN:
+        return document.read_all(sys.stdin.buffer.read(), "stdin")
+    try:
+        with Path(name).open("rb") as file:
+            data = file.read(document.MOST_OF_MANIFESTS + 1)
+    except OSError as error:
+        raise document.unreadable(name, error) from error
+    return document.read_all(data, name)
+
+
+def _check_configuration(
+    documents: Sequence[Document], name: str, place: tuple[Path | None, bool], output: str
+) -> None:
+    """Show the pools of the only document, on a node too if one is meant."""
+    from kube_rdma.api import config as api
+    from kube_rdma.api.document import read
+    from kube_rdma.programs.config import judged
+
+    document = documents[0] if documents else read(b"", "stdin" if name == _STDIN else name)
+    configuration = judged(api.of_document(document))
+    sysfs, node = place
+    on_node = _on_node(configuration, sysfs) if node or sysfs else None
+    title = f"On the node of {sysfs}" if sysfs else "On this node"
+    _show(configuration, on_node, title, output)
+    if on_node and on_node.clashes:
+        sys.exit(1)
+
+
+def _check_manifests(
+    documents: Sequence[Document], settings: AdmissionSettings, output: str
+) -> None:
+    """Show what the objects mean; raise Refused with all that is refused."""
+    from kube_rdma.model.errors import Refused
+    from kube_rdma.programs.manifest_check import check as judge
+    from kube_rdma.views.manifest_check import check_document, check_text
+
+    checked = judge(documents, settings)
+    if output == "json":
+        click.echo(json.dumps(check_document(checked), indent=2))
+        if checked.errors:
+            sys.exit(3)
+        return
+    click.echo(check_text(checked, _page_width()))
+    if checked.errors:
+        raise Refused.all(
+            [Refused(one.problem, remedy=one.remedy, where=one.where) for one in checked.errors]
+        )
+
+
+def _page_width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
 
 
 def _errors(error: Refused) -> Iterator[dict[str, str]]:
@@ -106,7 +181,7 @@ def _show(configuration: Config, on_node: OnNode | None, title: str, output: str
         )
         click.echo(json.dumps(document, indent=2))
         return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
+    width = _page_width()
     takes = {mode: row.takes.value for mode, row in MODES.items()}
     click.echo(wishes_text(specs, takes, configuration.warnings, width))
     if configuration.functions:

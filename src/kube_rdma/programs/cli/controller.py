@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from kube_rdma.model.admission import AdmissionSettings
 
 LEASE = "kube-rdma-controller"  # of the copy that works
 
@@ -31,43 +35,80 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     help="Deploy what the NicClusterPolicy of this namespace asks for. Needs its definition "
     "(config/operator) and the right to write DaemonSets and ConfigMaps there.",
 )
-def controller(kubeconfig: Path | None, namespace: str, *, policies: bool) -> None:
+@click.option(
+    "--admission",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Serve the admission webhook on port 9443, with tls.crt and tls.key of DIR.",
+)
+@click.option(
+    "--admission-set",
+    "assignments",
+    metavar="NAME=LIST",
+    multiple=True,
+    help="What counts as mGPU, vePFS and so on (docs/admission.md), such as mgpuResources=a/b,c/d.",
+)
+def controller(
+    kubeconfig: Path | None,
+    namespace: str,
+    *,
+    policies: bool,
+    admission: Path | None,
+    assignments: tuple[str, ...],
+) -> None:
     """Take back the addresses of nodes that are gone, and tell how full pools are.
 
     Evict pods that run without their networks, whose agents ask for it. Tell in each NodePolicy
     on which nodes it is applied.
 
+    With --admission also judge and complete new pods, which the API server asks about.
+
     Of several copies one works, by the Lease kube-rdma-controller of this namespace. Runs until
     SIGTERM or SIGINT.
     """
+    from kube_rdma.api import admission_settings
+    from kube_rdma.programs import logs
+    from kube_rdma.programs.process import until_signal
+
+    settings = admission_settings.load(assignments, "--admission-set")
+    webhook = (admission, settings) if admission else None
+    logs.configure()
+    asyncio.run(until_signal(_run(kubeconfig, namespace, policies=policies, webhook=webhook)))
+
+
+async def _run(
+    kubeconfig: Path | None,
+    namespace: str,
+    *,
+    policies: bool,
+    webhook: tuple[Path, AdmissionSettings] | None,
+) -> None:
+    """All of a controller. What writes to the cluster is done by the copy that leads."""
     from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.adapters.cluster.election import ElectionLease
     from kube_rdma.adapters.cluster.events import Events
-    from kube_rdma.programs import logs
+    from kube_rdma.programs.admission_server import AdmissionServer
     from kube_rdma.programs.evictions import Evictions
     from kube_rdma.programs.ipam.gc import run_patrol
     from kube_rdma.programs.ipam.report import Reporter
     from kube_rdma.programs.leadership import Leadership, own_identity
     from kube_rdma.programs.operator.reconcile import Operator
     from kube_rdma.programs.policy_status import PolicyStatuses
-    from kube_rdma.programs.process import until_signal
 
-    async def run() -> None:
-        async with connect(kubeconfig) as cluster, asyncio.TaskGroup() as tasks:
-            events = Events(cluster, socket.gethostname())
-            tasks.create_task(events.run())
+    async with connect(kubeconfig) as cluster, asyncio.TaskGroup() as tasks:
+        events = Events(cluster, socket.gethostname())
+        tasks.create_task(events.run())
 
-            async def work() -> None:
-                async with asyncio.TaskGroup() as leading:
-                    leading.create_task(run_patrol(cluster, namespace))
-                    leading.create_task(Reporter(cluster, events).run())
-                    leading.create_task(Evictions(cluster, events).run())
-                    leading.create_task(PolicyStatuses(cluster).run())
-                    if policies:
-                        leading.create_task(Operator(cluster, namespace, events).run())
+        async def work() -> None:
+            async with asyncio.TaskGroup() as leading:
+                leading.create_task(run_patrol(cluster, namespace))
+                leading.create_task(Reporter(cluster, events).run())
+                leading.create_task(Evictions(cluster, events).run())
+                leading.create_task(PolicyStatuses(cluster).run())
+                if policies:
+                    leading.create_task(Operator(cluster, namespace, events).run())
 
-            lease = ElectionLease(cluster, LEASE, namespace)
-            await Leadership(lease, own_identity()).run(work)
-
-    logs.configure()
-    asyncio.run(until_signal(run()))
+        if webhook:
+            tasks.create_task(AdmissionServer(cluster, *webhook).run())
+        lease = ElectionLease(cluster, LEASE, namespace)
+        await Leadership(lease, own_identity()).run(work)

@@ -33,7 +33,11 @@ GARBAGE_AFTER = 10_000
 # name -> (module, attribute, one line for --help). Importing a module costs; listing must not.
 COMMANDS = {
     "agent": ("kube_rdma.programs.cli.agent", "agent", "Serve this node's RDMA cards."),
-    "config": ("kube_rdma.programs.cli.config", "config", "Check a configuration of pools."),
+    "config": (
+        "kube_rdma.programs.cli.config",
+        "config",
+        "Check configurations, and what is applied.",
+    ),
     "controller": (
         "kube_rdma.programs.cli.controller",
         "controller",

@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from kube_rdma.model.blueprint import Blueprint, Hole, Json
 from kube_rdma.rules.install.admission import policy
+from kube_rdma.rules.install.pod_admission import pod_policies
+from kube_rdma.rules.install.pod_completion import completing_policy
 from kube_rdma.rules.install.retirement import retirement
 from kube_rdma.rules.install.rights import NAMESPACE, agent_rights, controller_rights
+from kube_rdma.rules.install.webhook import webhook
 from kube_rdma.rules.install.workloads import workloads
 
 DEFINITIONS = "definitions"
@@ -31,7 +34,12 @@ def parts(definitions: Sequence[Json], operator: Sequence[Json]) -> Mapping[str,
             *(Blueprint(body, ("crds.install", "seed.operator"), notes=_KEPT) for body in operator),
             Blueprint(network_definition(), ("crds.networkAttachmentDefinitions",), notes=_KEPT),
         ],
-        "admission": [Blueprint(body, ("admission.install",)) for body in policy()],
+        "admission": [
+            *(Blueprint(body, ("admission.install",)) for body in policy()),
+            *pod_policies(),
+            *completing_policy(),
+            *webhook(),
+        ],
         "rights": [*agent_rights(), *controller_rights()],
         "pools": [Blueprint(_pool(), over="pools", notes=_ONCE)],
         "workloads": list(workloads()),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kube_rdma.model.admission import USUAL
 from kube_rdma.model.blueprint import Json, Values
 
 _AGENT_RESOURCES = {"requests": {"cpu": "10m", "memory": "70Mi"}, "limits": {"memory": "256Mi"}}
@@ -42,7 +43,21 @@ DEFAULTS: Json = {
     "controller": {"enabled": False, "replicas": 2, "resources": _CONTROLLER_RESOURCES},
     "pools": [],
     "crds": {"install": False, "networkAttachmentDefinitions": False},
-    "admission": {"install": False},
+    "admission": {
+        "install": False,
+        "pods": {
+            "check": False,
+            "complete": False,
+            "shareResources": ",".join(USUAL.shares),
+            "mgpuResources": ",".join(USUAL.mgpu),
+            "gpuResources": ",".join(USUAL.gpus),
+            "vepfsDrivers": ",".join(USUAL.vepfs_drivers),
+            "vepfsStorageClasses": "",
+            "hostNetworkResources": "",
+            "shmSize": USUAL.shm_size,
+        },
+        "webhook": {"secret": "", "caBundle": "", "injectCaFrom": ""},
+    },
     "host": {
         "kubelet": "/var/lib/kubelet",
         "cniConf": "/etc/cni/net.d",
@@ -121,6 +136,7 @@ _NETWORKS: Json = {
 PRESETS: Mapping[str, Json] = {
     "ack": {
         "agent": {"config": _HCA_ON_HOST},
+        "admission": {"pods": {"hostNetworkResources": "rdma/hca"}},
         "seed": {
             "daemonSet": "ack-rdma-dp-ds",
             "label": "ack-rdma-dp-ds",

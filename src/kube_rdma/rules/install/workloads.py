@@ -15,6 +15,7 @@ from kube_rdma.model.blueprint import (
     joined,
     unless,
 )
+from kube_rdma.rules.install import webhook
 from kube_rdma.rules.install.rights import AGENT, CONTROLLER, NAMESPACE
 
 NETWORKS, CONFIG = "seed.networks", "seed.configMap"
@@ -244,17 +245,19 @@ def _deployment() -> Json:
     container = {
         "image": IMAGE,
         "name": "controller",
-        "args": ["controller", When("seed.operator", "--policies")],
+        "args": ["controller", When("seed.operator", "--policies"), *webhook.arguments()],
         "imagePullPolicy": _POLICY,
         "env": [_field("POD_NAMESPACE", "metadata.namespace")],
         "resources": Hole("controller.resources"),
         "securityContext": UNPRIVILEGED,
+        "volumeMounts": When(webhook.SECRET, [webhook.mount()]),
     }
     pod = {
         "serviceAccountName": CONTROLLER,
         "imagePullSecrets": SECRETS,
         "topologySpreadConstraints": [apart],
         "containers": [container],
+        "volumes": When(webhook.SECRET, [webhook.volume()]),
     }
     return {
         "apiVersion": "apps/v1",

@@ -1,0 +1,187 @@
+"""All that is wrong with a pod: the limits that the documents of S0 and S1 name, rule by rule.
+
+The webhook and `kube-rdma config check` ask here, rules/admission/policies says in CEL what CEL can
+say. The first rules are about containers and volumes, those about networks stand in networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from kube_rdma.model.admission import (
+    NOTHING_KNOWN,
+    USUAL,
+    AdmissionFacts,
+    AdmissionSettings,
+    PodFinding,
+    Severity,
+)
+from kube_rdma.model.pod_template import PodTemplate, VolumeTemplate
+from kube_rdma.model.pool import Mode
+from kube_rdma.rules.admission.completions import completions, wrong_words
+from kube_rdma.rules.admission.networks import (
+    BLOCKS,
+    block_count,
+    network_shares,
+    no_address,
+    unreadable,
+)
+from kube_rdma.rules.admission.placement import candidates, fixed_mode
+from kube_rdma.rules.admission.shares import asked, matches
+
+Rule = Callable[[PodTemplate, AdmissionFacts, AdmissionSettings], Iterator[PodFinding]]
+
+
+def findings(
+    template: PodTemplate,
+    facts: AdmissionFacts = NOTHING_KNOWN,
+    settings: AdmissionSettings = USUAL,
+) -> tuple[PodFinding, ...]:
+    """What is wrong with a pod, refusals first; nothing where the pod asks for nothing of RDMA."""
+    shares = any(True for _ in asked(template, settings.shares))
+    if not shares and not template.blocks and not template.faults:
+        return ()
+    every = [*unreadable(template)] if shares else []
+    every += [finding for rule in RULES for finding in rule(template, facts, settings)]
+    if any(one.path == BLOCKS for one in completions(template, settings)):
+        every = [one for one in every if one.path != BLOCKS]  # they are yet to be written
+    return tuple(sorted(every, key=lambda one: one.severity is not Severity.REFUSE))
+
+
+def _host_network(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[PodFinding]:
+    """S0: with hostNetwork a pod can use RDMA, without it the pool's cards are not in its sight."""
+    if template.host_network:
+        return
+    for _, ask in asked(template, settings.shares):
+        pools = candidates(template, ask.resource, facts)
+        on_host = bool(pools) and all(pool.spec.host_network for pool in pools)
+        if on_host or matches(ask.resource, settings.on_host):
+            yield PodFinding(
+                "host-network",
+                Severity.WARN,
+                ("spec", "hostNetwork"),
+                f"{ask.resource} is for pods on the node's own network, and this one is not",
+                "Add hostNetwork: true to the pod's spec",
+            )
+            return
+
+
+def _mgpu(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[PodFinding]:
+    """S1: RDMA and mGPU cannot be used together."""
+    del facts
+    rdma = [ask.resource for _, ask in asked(template, settings.shares)]
+    for _, ask in asked(template, settings.mgpu) if rdma else ():
+        yield PodFinding(
+            "mgpu",
+            Severity.REFUSE,
+            ask.path,
+            f"RDMA ({rdma[0]}) and mGPU ({ask.resource}) cannot be used together",
+            f"Ask for whole GPUs ({settings.gpus[0]}), or for no {rdma[0]}"
+            if settings.gpus
+            else "Remove one of the two from the pod's limits",
+        )
+        return
+
+
+def _vepfs(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[PodFinding]:
+    """S1: exclusive is not supported beside vePFS."""
+    mode = _mode_in(settings.without_vepfs, template, facts, settings)
+    for volume in template.volumes if mode else ():
+        if _is_vepfs(volume, template, facts, settings):
+            yield PodFinding(
+                "vepfs",
+                Severity.REFUSE,
+                volume.path,
+                f"volume {volume.name} is vePFS, which cannot be used in mode {mode}",
+                "Select nodes of another mode, or remove the volume",
+            )
+
+
+def _gpu_in_shared_multi(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[PodFinding]:
+    """S1: shared-multi is not recommended with a GPU."""
+    mode = _mode_in(settings.without_gpus, template, facts, settings)
+    for _, ask in asked(template, settings.gpus) if mode else ():
+        yield PodFinding(
+            "gpu-in-shared-multi",
+            Severity.WARN,
+            ask.path,
+            f"mode {mode} is not recommended for pods with GPUs",
+            "Select nodes of another mode",
+        )
+        return
+
+
+def _card_count(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[PodFinding]:
+    """S1: 2 or 4 cards for a container perform best."""
+    del facts
+    for container, ask in asked(template, (settings.counted,)):
+        if settings.advised and ask.count not in settings.advised:
+            advised = " or ".join(map(str, settings.advised))
+            yield PodFinding(
+                "card-count",
+                Severity.WARN,
+                ask.path,
+                f"container {container.name} asks for {ask.count} of {ask.resource}, and "
+                f"{advised} are recommended",
+                f"Ask for {advised} where the work allows it",
+            )
+
+
+def _mode_in(
+    modes: Sequence[Mode],
+    template: PodTemplate,
+    facts: AdmissionFacts,
+    settings: AdmissionSettings,
+) -> Mode | None:
+    """That of `modes` which a share of the pod has on every node where the pod can run."""
+    for _, ask in asked(template, settings.shares):
+        mode = fixed_mode(template, ask.resource, facts)
+        if mode in modes:
+            return mode
+    return None
+
+
+def _is_vepfs(
+    volume: VolumeTemplate,
+    template: PodTemplate,
+    facts: AdmissionFacts,
+    settings: AdmissionSettings,
+) -> bool:
+    """By its driver, its class, its folder, or those of the claim that it names."""
+    drivers, classes = [volume.driver], [volume.storage_class]
+    for claim in facts.claims if volume.claim else ():
+        if (claim.namespace, claim.name) == (template.namespace, volume.claim):
+            drivers.append(claim.driver)
+            classes.append(claim.storage_class)
+    return (
+        any(driver in settings.vepfs_drivers for driver in drivers)
+        or any(name in settings.vepfs_classes for name in classes)
+        or any(_inside(volume.host_path, folder) for folder in settings.vepfs_folders)
+    )
+
+
+def _inside(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
+
+
+RULES: tuple[Rule, ...] = (
+    _mgpu,
+    block_count,
+    _vepfs,
+    network_shares,
+    _host_network,
+    _gpu_in_shared_multi,
+    _card_count,
+    no_address,
+    wrong_words,
+)

@@ -1,0 +1,172 @@
+"""What a pod's annotations ask for, against the shares in its limits and the networks there are.
+
+Networks are attached long after admission, on a node whose own configuration is not seen here. So
+a pod is refused only for what rules/attach would refuse on every node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings, PodFinding, Severity
+from kube_rdma.model.attachment import CardAddresses, Network, NetworkAsk, NetworkKind
+from kube_rdma.model.pod_template import PodTemplate
+from kube_rdma.model.pool import Bind
+from kube_rdma.rules.admission.placement import candidates, fixed_mode
+from kube_rdma.rules.admission.shares import asked, held
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
+from kube_rdma.rules.phrases import listed
+from kube_rdma.rules.pools.modes import MODES, terms
+
+NETWORKS = ("metadata", "annotations", ANNOTATION)
+BLOCKS = ("metadata", "annotations", POD_NETWORKS)
+
+
+def unreadable(template: PodTemplate) -> Iterator[PodFinding]:
+    """What is wrong in the annotations themselves. Networks may be for another to read."""
+    for fault in template.faults:
+        severity = Severity.REFUSE if fault.annotation == POD_NETWORKS else Severity.WARN
+        path = ("metadata", "annotations", fault.annotation)
+        problem = f"{fault.where}: {fault.problem}"
+        yield PodFinding("annotation", severity, path, problem, fault.remedy)
+
+
+def block_count(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[PodFinding]:
+    """A block for each card: any other number is refused when the network is attached."""
+    resource = settings.counted
+    cards = held(template, resource)
+    if template.blocks is None:
+        yield from _no_blocks(template, cards, settings)
+        return
+    if _pooled(template, resource, facts):
+        return
+    named = [network_of(ask, facts) for ask in template.blocks]
+    sure = sum(
+        _belongs(ask, net, settings) for ask, net in zip(template.blocks, named, strict=True)
+    )
+    usable = sum(_may_belong(network, resource) for network in named)
+    others = any(ask.resource != resource for _, ask in asked(template, settings.shares))
+    if cards > usable or (sure > cards and not others):
+        blocks = usable if cards > usable else sure
+        yield PodFinding(
+            "block-count",
+            Severity.REFUSE,
+            BLOCKS,
+            f"the pod has {_blocks(blocks)} for {resource}, and its containers ask for {cards}",
+            f"Write {_blocks(cards)}, or ask for {resource}: {blocks}"
+            if cards and blocks
+            else (f"Ask for {resource}: {blocks}" if blocks else f"Write {_blocks(cards)}"),
+        )
+
+
+def network_shares(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[PodFinding]:
+    """A network that is tied to a resource takes a share of it, which the pod has to ask for."""
+    asks = tuple((ask, network_of(ask, facts)) for ask in template.networks)
+    for resource in dict.fromkeys(network.resource for _, network in asks if network):
+        if resource is None or _pooled(template, resource, facts):
+            continue
+        tied = [ask.network for ask, network in asks if network and network.resource == resource]
+        shares = held(template, resource)
+        if len(tied) > shares and (shares or facts.pools):
+            yield PodFinding(
+                "network-shares",
+                Severity.REFUSE if shares else Severity.WARN,
+                NETWORKS,
+                f"{listed(tied)} of the pod's networks need {len(tied)} shares of {resource}, and "
+                f"its containers ask for {shares}",
+                f"Ask for {resource}: {len(tied)}, or remove networks",
+            )
+
+
+def no_address(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[PodFinding]:
+    """An interface without an address: the pod starts, and its programs cannot use the card."""
+    for path, asks in ((NETWORKS, template.networks), (BLOCKS, template.blocks or ())):
+        for ask in asks:
+            why = "" if ask.addresses else _addressless(template, ask, facts, settings)
+            if why:
+                yield PodFinding(
+                    "no-address",
+                    Severity.WARN,
+                    path,
+                    f"{ask.source}: {why}, so its interface would have no address",
+                    "Create the IPPool, name one in the network's ipam, or ask for an address",
+                )
+
+
+def network_of(ask: NetworkAsk, facts: AdmissionFacts) -> Network | None:
+    """The network that an entry names, if it is known here."""
+    name = f"{ask.namespace}/{ask.network}"
+    return next((network for network in facts.networks if network.name == name), None)
+
+
+def _no_blocks(
+    template: PodTemplate, cards: int, settings: AdmissionSettings
+) -> Iterator[PodFinding]:
+    """Cards without any block: the container opens them, and has no interface on them."""
+    asking = template.networks or template.faults or POD_NETWORKS in dict(template.annotations)
+    if cards and not template.host_network and not asking:
+        yield PodFinding(
+            "block-count",
+            Severity.WARN,
+            BLOCKS,
+            f"the pod asks for {cards} of {settings.counted} and for no network, so it gets "
+            "their device nodes alone",
+            f"Write {_blocks(cards)}, or hostNetwork: true",
+        )
+
+
+def _belongs(ask: NetworkAsk, network: Network | None, settings: AdmissionSettings) -> bool:
+    """Whether an entry takes a card of the counted resource for sure."""
+    if network is None:
+        return ask.network == settings.block
+    return network.resource == settings.counted
+
+
+def _may_belong(network: Network | None, resource: str) -> bool:
+    """Whether an entry can take a card of it; what is not known here may."""
+    if network is None:
+        return True
+    return network.resource == resource or (
+        network.resource is None and network.kind is not NetworkKind.OTHER
+    )
+
+
+def _pooled(template: PodTemplate, resource: str, facts: AdmissionFacts) -> bool:
+    """Whether a share may stand for all cards of a pool: then the numbers say nothing."""
+    pools = candidates(template, resource, facts)
+    return any(terms(pool.spec).bind is Bind.POOL for pool in pools)
+
+
+def _addressless(
+    template: PodTemplate, ask: NetworkAsk, facts: AdmissionFacts, settings: AdmissionSettings
+) -> str:
+    """Why an entry gets no address; empty where it gets one, or nobody can know."""
+    network = network_of(ask, facts)
+    if network is None:
+        built_in = ask.network == settings.block and ask.source.startswith("pod-networks")
+        if not built_in or facts.ip_pools is None or settings.block in facts.ip_pools:
+            return ""
+        mode = fixed_mode(template, settings.counted, facts)
+        return "" if mode and MODES[mode].owns else f"no IPPool is called {settings.block}"
+    if network.kind is NetworkKind.OTHER or network.ipam_plugin or network.static:
+        return ""
+    if network.card_addresses is not CardAddresses.STAY:
+        return ""
+    if not network.pools:
+        return f"the network {network.name} says nothing of addresses"
+    missing = [pool for pool in network.pools if pool not in (facts.ip_pools or network.pools)]
+    return (
+        f"the network {network.name} names IPPool {missing[0]}, which is not here"
+        if missing
+        else ""
+    )
+
+
+def _blocks(count: int) -> str:
+    return "1 block" if count == 1 else f"{count} blocks"

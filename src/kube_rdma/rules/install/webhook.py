@@ -1,0 +1,120 @@
+"""The admission webhook of an installation: its Service, and who asks it.
+
+By choice, with a certificate that somebody else makes and renews: a Secret, and its authority in
+`caBundle` or by an annotation of cert-manager. Whoever does not get an answer goes on, kube-system
+and the installation itself are not asked about, and neither are pods that name no resource of a
+plugin: so it can lock nobody out.
+"""
+
+from __future__ import annotations
+
+from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, When, joined
+from kube_rdma.rules.attach.requests import POD_NETWORKS
+from kube_rdma.rules.install.rights import CONTROLLER, NAMESPACE
+
+SECRET = "admission.webhook.secret"  # noqa: S105  the name of a value
+NAME = "pods.kube-rdma.io"
+SERVICE = "kube-rdma-admission"
+PORT = 9443
+FOLDER = "/admission"
+_CONDITIONS = ("controller.enabled", SECRET)
+_BUNDLE, _INJECTED = "admission.webhook.caBundle", "admission.webhook.injectCaFrom"
+_CONCERNED = (
+    "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, "
+    "c.?resources.?limits.orValue({}).exists(key, key.contains('/'))) || "
+    f"'{POD_NETWORKS}' in object.metadata.?annotations.orValue({{}})"
+)
+_SETTINGS = (
+    *("shareResources", "mgpuResources", "gpuResources", "vepfsDrivers", "vepfsStorageClasses"),
+    *("hostNetworkResources", "shmSize"),
+)
+
+
+def webhook() -> tuple[Blueprint, ...]:
+    """The objects beside the controller's Deployment."""
+    return (
+        Blueprint(_service(), _CONDITIONS),
+        Blueprint(
+            _asked(
+                "Mutating",
+                _entry(NAME, "/complete", _level("NotIn")),
+                _entry(f"confined-{NAME}", "/complete-confined", _level("In")),
+            ),
+            _CONDITIONS,
+        ),
+        Blueprint(_asked("Validating", _entry(NAME, "/validate")), _CONDITIONS),
+    )
+
+
+def arguments() -> list[Node]:
+    """What the controller is told."""
+    settings = (
+        joined(f"--admission-set={name}=", Hole(f"admission.pods.{name}")) for name in _SETTINGS
+    )
+    return [When(SECRET, one) for one in (f"--admission={FOLDER}", *settings)]
+
+
+def mount() -> Json:
+    """Where the certificate is in its container."""
+    return {"name": "admission", "mountPath": FOLDER, "readOnly": True}
+
+
+def volume() -> Json:
+    """The certificate."""
+    return {"name": "admission", "secret": {"secretName": Hole(SECRET)}}
+
+
+def _service() -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": SERVICE, "namespace": NAMESPACE},
+        "spec": {
+            "selector": {"name": CONTROLLER},
+            "ports": [{"port": 443, "targetPort": PORT}],
+        },
+    }
+
+
+def _asked(kind: str, *entries: Json) -> Json:
+    """Who is asked, and what cert-manager may be told."""
+    note = When(_INJECTED, {"cert-manager.io/inject-ca-from": Hole(_INJECTED)})
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": NAME, "annotations": note},
+        "webhooks": list(entries),
+    }
+
+
+def _entry(name: str, path: str, *namespaces: Json) -> Json:
+    """The API server asks about new pods of these namespaces, and does not wait for long."""
+    elsewhere = {
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": ["kube-system", NAMESPACE],
+    }
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Ignore",
+        "timeoutSeconds": 5,
+        "clientConfig": {
+            "service": {"name": SERVICE, "namespace": NAMESPACE, "path": path},
+            "caBundle": When(_BUNDLE, Hole(_BUNDLE)),
+        },
+        "namespaceSelector": {"matchExpressions": [elsewhere, *namespaces]},
+        "rules": [{**pods, "operations": ["CREATE"]}],
+        "matchConditions": [{"name": "shares", "expression": _CONCERNED}],
+    }
+
+
+def _level(operator: str) -> Json:
+    """Whether Pod Security refuses a pod for the capability that would be added."""
+    return {
+        "key": "pod-security.kubernetes.io/enforce",
+        "operator": operator,
+        "values": ["baseline", "restricted"],
+    }

@@ -1,0 +1,311 @@
+"""`kube-rdma config check` on manifests: what they mean, and what they say together."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.api.document import read_all
+from kube_rdma.model.errors import Refused
+from kube_rdma.programs.cli.config import config
+from kube_rdma.programs.manifest_check import check as judge
+from kube_rdma.rules.attach.requests import POD_NETWORKS
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+WORKER = "spec.mpiReplicaSpecs.Worker.template"
+PAIR = """\
+[{"cniConf": {"name": "rdma"}}, {"cniConf": {"name": "rdma"}}]"""
+JOB = """\
+# a job of two workers
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: train, namespace: team}
+spec:
+  mpiReplicaSpecs:
+    Worker:
+      template:
+        metadata:
+          annotations:
+            k8s.volcengine.com/pod-networks: '%s'
+        spec:
+          nodeSelector: {vke.node.rdma.mode: %s}
+          containers:
+          - name: worker
+            resources: {limits: {vke.volcengine.com/rdma: %s}}
+          volumes:
+          - {name: data, persistentVolumeClaim: {claimName: files}}
+"""
+CLAIM = """\
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: files, namespace: team}
+spec: {storageClassName: fast}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: vepfs.csi.volcengine.com
+"""
+VOLUME = """\
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: files, namespace: team}
+spec: {storageClassName: ""}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv-1}
+spec:
+  csi: {driver: vepfs.csi.volcengine.com}
+  claimRef: {namespace: team, name: files}
+"""
+
+
+@pytest.fixture
+def check(tmp_path):
+    """Run the check on texts, a file for each."""
+
+    def run(*texts, output="table"):
+        files = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        return CliRunner().invoke(config, ["check", *map(str, files), "-o", output])
+
+    return run
+
+
+def faults(result):
+    """Each fault with its place from the file's name on, after its folder."""
+    assert isinstance(result.exception, Refused), result.output
+    error = result.exception
+    return [(one.where.rpartition("/0.yaml:")[2], one.problem) for one in (error, *error.more)]
+
+
+def test_every_example_is_fit_to_be_applied():
+    files = [str(path) for path in sorted(EXAMPLES.glob("*/*.y*ml"))]
+    result = CliRunner().invoke(config, ["check", *files, "-o", "json"])
+    shown = json.loads(result.output)
+    assert (result.exit_code, shown["errors"]) == (0, [])
+    assert {one["meaning"] for one in shown["objects"] if one["kind"] == "Job"} == {
+        "pods with nvidia.com/gpu: 8, rdma/hca: 1"
+    }
+
+
+@pytest.mark.parametrize("storage", [CLAIM, VOLUME])
+def test_what_several_objects_say_together_is_judged(check, storage):
+    """The mode is the selector's, the driver that of the claim's volume or class."""
+    (fault,) = faults(check(JOB % (PAIR, "exclusive", 2) + storage))
+    assert fault[0] == f"18:13: {WORKER}.spec.volumes[0]"
+    assert "vePFS" in fault[1]
+    assert check(JOB % (PAIR, "shared", 2) + storage).exit_code == 0
+
+
+def test_blocks_and_limits_are_counted(check):
+    (fault,) = faults(check(JOB % (PAIR, "shared", 4)))
+    assert fault == (
+        f"11:46: {WORKER}.metadata.annotations.{json.dumps(POD_NETWORKS)}",
+        "the pod has 2 blocks for vke.volcengine.com/rdma, and its containers ask for 4",
+    )
+
+
+NET = """\
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata:
+  name: fast
+  annotations: {k8s.v1.cni.cncf.io/resourceName: rdma/fast}
+spec:
+  config: |
+    {"type": "macvlan", "master": "ens2f0", "ipam": {"type": "kube-rdma-ipam", "pool": "%s"}}
+---
+apiVersion: kube-rdma.io/v1alpha1
+kind: IPPool
+metadata: {name: fast}
+spec: {ranges: [{subnet: 10.0.0.0/24}]}
+---
+apiVersion: kube-rdma.io/v1alpha1
+kind: NodePolicy
+metadata: {name: all}
+spec:
+  pools: [{resource: rdma/fast, mode: %s}]
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: a
+  annotations: {k8s.v1.cni.cncf.io/networks: "fast, fast@net7"}
+spec:
+  containers:
+  - {name: a, resources: {limits: {rdma/fast: %s}}, securityContext: {privileged: true}}
+"""
+
+
+def test_networks_are_met_with_limits_and_pools(check):
+    """In whatever file they stand."""
+    assert check(POD % 2, NET % ("fast", "shared")).exit_code == 0
+    assert "Warning" not in check(POD % 2, NET % ("fast", "shared")).output
+    ((where, problem),) = faults(check(POD % 1, NET % ("fast", "shared")))
+    assert where == '5:46: metadata.annotations."k8s.v1.cni.cncf.io/networks"'
+    assert "need 2 shares of rdma/fast" in problem
+    assert check(POD % 1, NET % ("fast", "hca")).exit_code == 0, "shares of a pool"
+    said = " ".join(check(POD % 2, NET % ("gone", "shared")).output.split())
+    assert said.count("names IPPool gone, which is not here") == 2
+
+
+MAP = """\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: rdma-devices}
+data:
+  other.conf: |
+    mode: ipvs
+    kind: KubeProxyConfiguration
+  text: "no: configuration: at all"
+  config.json: |
+    {"mode": "%s"%s}
+"""
+
+
+def test_a_configuration_inside_of_a_config_map_is_read_as_the_agent_reads_it(check):
+    assert "offers rdma/hca" in check(MAP % ("hca", "")).output
+    ((where, problem),) = faults(check(MAP % ("hcaa", "")))
+    assert where == '9:16: data."config.json":1:10: mode'
+    assert problem.startswith('"hcaa" is not a value')
+
+
+def test_a_pool_on_the_host_s_network_warns_pods_of_their_own(check):
+    """The ConfigMap says it of the pool, the Job is what is warned."""
+    job = (EXAMPLES / "s0-ack/job.yaml").read_text()
+    pool = MAP % ("hca", ', "hostNetwork": true')
+    assert "Warning" not in check(job, pool).output
+    said = " ".join(check(job.replace("hostNetwork: true", ""), pool).output.split())
+    assert "rdma/hca is for pods on the node's own network" in said
+
+
+def test_what_counts_is_set_by_the_administrator(check, tmp_path):
+    """By the names of the chart's values."""
+    file = tmp_path / "pod.yaml"
+    file.write_text(POD % 2)
+    words = ["check", str(file), "--admission-set"]
+    said = CliRunner().invoke(config, [*words, "hostNetworkResources=rdma/fast"]).output
+    assert "is for pods on the node's own network" in " ".join(said.split())
+    refused = CliRunner().invoke(config, [*words, "mgpuResource=a"]).exception
+    assert isinstance(refused, Refused)
+    assert refused.remedy.startswith("Did you mean mgpuResources?")
+
+
+def test_what_is_not_looked_at_is_counted(check):
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n---\n" * 2
+    assert check(text).output == "Objects that are not looked at: 2\n"
+
+
+def test_files_without_any_object_say_so(check):
+    assert check("# nothing\n", "---\n").output == "There is no object.\n"
+
+
+def test_what_admission_would_add_is_shown(check):
+    text = POD.replace("privileged: true", "runAsUser: 0") % 2
+    assert "Admission adds: IPC_LOCK for container a" in check(text).output
+    (added,) = json.loads(check(text, output="json").output)["additions"]
+    assert added["where"].endswith(
+        "0.yaml:8:69: spec.containers[0].securityContext.capabilities.add"
+    )
+
+
+BAD = """\
+apiVersion: v1
+kind: Pod
+spec: {containers: 7}
+---
+apiVersion: mellanox.com/v1alpha1
+kind: NicClusterPolicy
+metadata: {name: a}
+spec: {devicePlugin: {image: a, repository: b, version: c, config: '{"mode": 3}'}}
+---
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: a}
+spec: {config: '{"type": "macvlan", "mtu": "x"}'}
+---
+apiVersion: kube-rdma.io/v1alpha1
+kind: IPPool
+metadata: {name: a}
+spec: {ranges: [{subnet: 10.0.0.0}]}
+---
+mode: hcaa
+"""
+
+
+def test_each_fault_of_all_documents_has_its_line(check):
+    places = [where.split(": ")[0] for where, _ in faults(check(BAD))]
+    assert places == ["3:20", "8:68", "13:16", "18:26", "20:7"]
+
+
+def test_faults_as_json(check):
+    result = check(BAD, output="json")
+    shown = json.loads(result.output)
+    assert result.exit_code == 3
+    assert len(shown["errors"]) == 5
+    assert [one["meaning"] for one in shown["objects"]] == ["refused"] * 5
+    assert all(one["remedy"] for one in shown["errors"])
+
+
+def test_manifests_of_stdin_end_with_the_exit_code_of_a_refusal():
+    command = [sys.executable, "-m", "kube_rdma.programs.cli.main", "config", "check", "-"]
+    done = subprocess.run(command, input=BAD, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("kube-rdma: stdin:3:20: spec.containers: ")
+    assert "AT " in done.stdout
+
+
+def test_a_node_is_for_a_configuration_alone(check, tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text(POD % 1)
+    assert CliRunner().invoke(config, ["check", str(file), "--node"]).exit_code == 2
+
+
+KINDS = st.sampled_from(
+    [
+        *("v1 Pod", "v1 ConfigMap", "v1 PersistentVolume", "v1 PersistentVolumeClaim"),
+        *("batch/v1 Job", "batch.volcano.sh/v1 Job", "kubeflow.org/v1 MPIJob"),
+        *("kube-rdma.io/v1alpha1 NodePolicy", "kube-rdma.io/v1alpha1 IPPool", "v1 List"),
+        *("mellanox.com/v1alpha1 NicClusterPolicy", "storage.k8s.io/v1 StorageClass"),
+        *("k8s.cni.cncf.io/v1 NetworkAttachmentDefinition", "example.com/v1 Unknown"),
+    ]
+)
+FIELDS = st.sampled_from(
+    [
+        *("metadata", "name", "namespace", "annotations", "spec", "data", "template", "items"),
+        *("containers", "tasks", "mpiReplicaSpecs", "config", "ranges", "pools", "csi"),
+        *("claimRef", "nodeSelector", "devicePlugin", "provisioner", "storageClassName"),
+    ]
+)
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text("ab1é/-: ", max_size=6)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(FIELDS, inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.lists(st.tuples(KINDS, st.dictionaries(FIELDS, VALUES, max_size=4)), max_size=3))
+def test_no_manifest_is_a_crash(listed):
+    """What cannot be read is refused with its file and line."""
+    texts = []
+    for kind, fields in listed:
+        version, name = kind.split()
+        texts.append(json.dumps({"apiVersion": version, "kind": name, **fields}))
+    checked = judge(read_all("\n---\n".join(texts).encode(), "file"))
+    assert len(checked.objects) >= len([one for one in listed if one[0] != "v1 List"])
+    for error in checked.errors:
+        assert error.where.startswith("file:")
+        assert error.remedy

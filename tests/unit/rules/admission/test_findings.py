@@ -1,0 +1,246 @@
+"""Each limit of the documents S0 and S1: where it holds, where not, and what its sentence says."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.model.admission import (
+    AdmissionFacts,
+    AdmissionSettings,
+    ClaimFacts,
+    OfferedPool,
+    Severity,
+)
+from kube_rdma.model.attachment import InterfaceAddress, Network, NetworkKind
+from kube_rdma.model.pool import Bind, Mode, PoolSpec
+from kube_rdma.rules.admission.findings import findings
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
+from tests.kit.admission import VKE, asking, blocks, container, networks, template
+
+LABEL = "vke.node.rdma.mode"
+HCA = "rdma/hca"
+TWO = blocks("rdma", "rdma")
+ON_HOST = AdmissionFacts((OfferedPool(PoolSpec(HCA, Mode.HCA, "c", host_network=True)),))
+OFF_HOST = AdmissionFacts((OfferedPool(PoolSpec(HCA, Mode.HCA, "c")),))
+VEPFS = {"name": "data", "csi": {"driver": "vepfs.csi.volcengine.com"}}
+
+
+def rules(*args, **kwargs):
+    return [each.rule for each in findings(*args, **kwargs)]
+
+
+def only(*args, **kwargs):
+    (finding,) = findings(*args, **kwargs)
+    return finding
+
+
+def net(name, **fields):
+    return Network(name=f"team/{name}", kind=NetworkKind.MACVLAN, source=name, **fields)
+
+
+def offered(mode, resource=VKE, selector=(), **spec):
+    return OfferedPool(PoolSpec(resource, mode, "policy", **spec), selector)
+
+
+def test_a_pod_as_the_documents_write_it_has_no_fault():
+    facts = AdmissionFacts(ip_pools=("rdma",))
+    assert not findings(template(asking(), annotations=TWO), facts)
+    assert not findings(template(asking(HCA, 1), hostNetwork=True), ON_HOST)
+
+
+@given(st.integers(0, 9), st.integers(0, 9))
+def test_blocks_and_cards_are_as_many_as_each_other(count, cards):
+    """Else the sentence has both numbers; a pod that asks for cards and no network is warned."""
+    pod = template(asking(VKE, cards), annotations=blocks(*["rdma"] * count))
+    found = [each for each in findings(pod) if each.rule == "block-count"]
+    assert bool(found) is (count != cards)
+    for finding in found:
+        assert finding.severity is Severity.REFUSE
+        assert finding.path == ("metadata", "annotations", POD_NETWORKS)
+        assert f"{count} block" in finding.problem
+        assert finding.problem.endswith(f"ask for {cards}")
+
+
+def test_cards_without_the_annotation_are_a_warning():
+    finding = only(template(asking()))
+    assert (finding.rule, finding.severity) == ("block-count", Severity.WARN)
+    assert not findings(template(asking(), hostNetwork=True))
+    assert not findings(template(asking(), annotations=networks("net")))
+
+
+def test_blocks_of_networks_that_have_no_card_are_not_counted():
+    """Those that other plugins make; what nobody knows here may be one of them."""
+    pod = template(asking(), annotations=blocks("rdma", "rdma", "slow"))
+    assert not findings(pod)
+    other = Network(name="team/rdma", kind=NetworkKind.OTHER, source="s")
+    assert rules(pod, AdmissionFacts(networks=(other,))) == ["block-count"]
+
+
+def test_shares_of_a_pool_are_not_counted():
+    facts = AdmissionFacts((offered(Mode.HCA, bind=Bind.POOL),), ip_pools=("rdma",))
+    assert not findings(template(asking(), annotations=blocks("rdma")), facts)
+
+
+def test_an_init_container_s_cards_are_free_before_the_others_start():
+    pod = template(asking(), initContainers=[asking(VKE, 2)], annotations=TWO)
+    assert not findings(pod)
+    sidecar = asking(VKE, 2) | {"restartPolicy": "Always"}
+    pod = template(asking(), initContainers=[sidecar], annotations=TWO)
+    assert rules(pod) == ["block-count"]
+
+
+@pytest.mark.parametrize("resource", ["vke.volcengine.com/mgpu-core", "team.example/slice"])
+def test_rdma_and_mgpu_are_refused_together(resource):
+    """In two containers too; what counts as mGPU is set by the administrator."""
+    settings = AdmissionSettings(mgpu=(resource,))
+    slicing = asking(resource, 30, name="slices")
+    finding = only(template(asking(), slicing, annotations=TWO), settings=settings)
+    assert finding.severity is Severity.REFUSE
+    assert finding.path == ("spec", "containers", 1, "resources", "limits", resource)
+    assert resource in finding.problem
+    assert not findings(template(slicing), settings=settings)
+
+
+VOLUMES = {
+    "a CSI driver": VEPFS,
+    "a claim": {"name": "data", "persistentVolumeClaim": {"claimName": "files"}},
+    "a class": {
+        "name": "data",
+        "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast-files"}}},
+    },
+    "a folder": {"name": "data", "hostPath": {"path": "/vepfs/team"}},
+}
+
+
+@pytest.mark.parametrize("kind", VOLUMES)
+def test_exclusive_and_vepfs_are_refused_together(kind):
+    """Where the selector fixes the mode; in any other mode, and with other volumes, they may be."""
+    settings = AdmissionSettings(vepfs_classes=("fast-files",), vepfs_folders=("/vepfs",))
+    facts = AdmissionFacts(claims=(ClaimFacts("team", "files", "vepfs.csi.volcengine.com"),))
+
+    def judged(mode, volume):
+        pod = template(
+            asking(), annotations=TWO, nodeSelector={LABEL: mode}, volumes=[{"name": "x"}, volume]
+        )
+        return findings(pod, facts, settings)
+
+    (finding,) = judged("exclusive", VOLUMES[kind])
+    assert (finding.rule, finding.severity) == ("vepfs", Severity.REFUSE)
+    assert finding.path == ("spec", "volumes", 1)
+    assert not judged("shared", VOLUMES[kind])
+    for other in (
+        {"csi": {"driver": "disk.example"}},
+        {"persistentVolumeClaim": {"claimName": "x"}},
+        {"hostPath": {"path": "/vepfs-not"}},
+    ):
+        assert not judged("exclusive", {"name": "data", **other})
+
+
+def test_a_mode_that_nothing_fixes_refuses_nothing():
+    pod = template(asking(), annotations=TWO, volumes=[VEPFS])
+    assert not findings(pod)
+    assert not findings(pod, AdmissionFacts((offered(Mode.EXCLUSIVE, selector=(("a", "b"),)),)))
+    assert rules(pod, AdmissionFacts((offered(Mode.EXCLUSIVE),))) == ["vepfs"]
+
+
+def test_shared_multi_is_not_recommended_with_a_gpu():
+    def judged(mode):
+        limits = {VKE: 2, "nvidia.com/gpu": 8}
+        busy = container() | {"resources": {"limits": limits}}
+        return findings(template(busy, annotations=TWO, nodeSelector={LABEL: mode}))
+
+    (finding,) = judged("shared-multi")
+    assert (finding.rule, finding.severity) == ("gpu-in-shared-multi", Severity.WARN)
+    assert finding.path[-1] == "nvidia.com/gpu"
+    assert not judged("shared")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
+def test_two_or_four_cards_are_recommended(count):
+    pod = template(asking(VKE, count), annotations=blocks(*["rdma"] * count))
+    assert rules(pod) == ([] if count in (2, 4) else ["card-count"])
+    assert not findings(template(asking("rdma/a", count)))
+
+
+def test_a_pool_of_the_host_s_network_warns_pods_that_are_not_on_it():
+    """It is a property of the pool: S2's pods on the same name are right as they are."""
+    finding = only(template(asking(HCA, 1)), ON_HOST)
+    assert (finding.rule, finding.path) == ("host-network", ("spec", "hostNetwork"))
+    assert finding.severity is Severity.WARN
+    assert not findings(template(asking(HCA, 1)), OFF_HOST)
+    assert not findings(template(asking(HCA, 1)))
+
+
+def test_a_network_takes_a_share_of_its_resource():
+    facts = AdmissionFacts((offered(Mode.SHARED, "rdma/a"),), (net("one", resource="rdma/a"),))
+    two = networks("one", "one@net7")
+
+    def judged(*containers, annotations=two, among=facts):
+        return [
+            (one.rule, one.severity)
+            for one in findings(template(*containers, annotations=annotations), among)
+            if one.rule != "no-address"
+        ]
+
+    assert judged(asking("rdma/a", 2)) == []
+    assert judged(asking("rdma/a", 1)) == [("network-shares", Severity.REFUSE)]
+    assert judged(asking("rdma/b", 1)) == [("network-shares", Severity.WARN)]
+    pooled = AdmissionFacts((offered(Mode.HCA, "rdma/a"),), facts.networks)
+    assert judged(asking("rdma/a", 1), among=pooled) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "pools", "fault"),
+    [
+        ({}, ("a",), True),
+        ({"pools": ("gone",)}, ("a",), True),
+        ({"pools": ("a",)}, ("a",), False),
+        ({"pools": ("gone",)}, None, False),
+        ({"ipam_plugin": "dhcp"}, (), False),
+        ({"static": (InterfaceAddress(None, 24),)}, (), False),
+    ],
+)
+def test_a_network_without_addresses_is_a_warning(fields, pools, fault):
+    facts = AdmissionFacts(networks=(net("one", **fields),), ip_pools=pools)
+    pod = template(asking("rdma/a", 1), annotations=networks("one"))
+    assert rules(pod, facts) == (["no-address"] if fault else [])
+    asked = {ANNOTATION: '[{"name": "one", "ips": ["10.0.0.9/24"]}]'}
+    assert not findings(template(asking("rdma/a", 1), annotations=asked), facts)
+
+
+def test_the_built_in_network_has_the_addresses_of_the_pool_of_its_name():
+    """Or those of the card, where that moves into the pod."""
+    facts = AdmissionFacts(ip_pools=("other",))
+    assert set(rules(template(asking(), annotations=TWO), facts)) == {"no-address"}
+    moving = template(asking(), annotations=TWO, nodeSelector={LABEL: "exclusive"})
+    assert not findings(moving, facts)
+
+
+def test_an_annotation_that_cannot_be_read_is_refused_with_its_place():
+    """Networks may be for another program, so theirs is a warning."""
+    bad = template(asking(), annotations={POD_NETWORKS: '[{"cniconf": {"name": 3}}]'})
+    finding = only(bad)
+    assert finding.severity is Severity.REFUSE
+    assert finding.path == ("metadata", "annotations", POD_NETWORKS)
+    assert "pod-networks[0]" in finding.problem
+    finding = only(template(asking("rdma/a", 1), annotations={ANNOTATION: "a,,b"}))
+    assert finding.severity is Severity.WARN
+
+
+def test_a_pod_without_shares_is_nobody_s_business():
+    slicing = asking("vke.volcengine.com/mgpu-core", 1)
+    assert not findings(template(slicing, volumes=[VEPFS], annotations=networks("net,,")))
+
+
+def test_sentences_are_short_and_end_without_a_stop():
+    pods = (
+        template(asking(VKE, 3), asking("vke.volcengine.com/mgpu-core", 1), annotations=TWO),
+        template(asking(HCA, 1)),
+        template(asking(VKE, 1)),
+    )
+    every = [each for pod in pods for each in findings(pod, ON_HOST)]
+    assert {"mgpu", "block-count", "host-network", "card-count"} <= {each.rule for each in every}
+    for finding in every:
+        for text in (finding.problem, finding.remedy):
+            assert len(text.split()) <= 25
+            assert not text.endswith(".")

@@ -1,0 +1,75 @@
+"""The webhook of an installation: by choice, and such that it can lock nobody out."""
+
+import pytest
+
+from kube_rdma.programs.admission_server import COMPLETE, CONFINED, VALIDATE
+from kube_rdma.programs.installation import assignment, objects
+from kube_rdma.rules.install.presets import PRESETS
+from kube_rdma.rules.install.webhook import NAME, SERVICE
+
+ASKED = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+def made(*settings, preset="vke"):
+    listed = objects([assignment(f"admission.webhook.{one}") for one in settings], preset)
+    return {(one["kind"], one["metadata"]["name"]): one for one in listed}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_preset_has_it_by_itself(preset):
+    assert not {(kind, NAME) for kind in ASKED} & made(preset=preset).keys()
+
+
+def test_the_controller_serves_what_the_api_server_asks():
+    """Service, port and certificate are the same on both sides."""
+    listed = made("secret=keys", "caBundle=QUJD")
+    deployment = listed["Deployment", "kube-rdma-controller"]["spec"]["template"]
+    service = listed["Service", SERVICE]
+    assert service["spec"]["selector"] == deployment["metadata"]["labels"]
+    (volume,) = deployment["spec"]["volumes"]
+    assert volume["secret"] == {"secretName": "keys"}
+    (container,) = deployment["spec"]["containers"]
+    (mount,) = container["volumeMounts"]
+    assert f"--admission={mount['mountPath']}" in container["args"]
+    paths = {}
+    for kind in ASKED:
+        for webhook in listed[kind, NAME]["webhooks"]:
+            config = webhook["clientConfig"]
+            assert config["caBundle"] == "QUJD"
+            asked = config["service"]
+            assert asked["name"] == SERVICE
+            assert asked["namespace"] == service["metadata"]["namespace"]
+            paths.setdefault(kind, []).append(asked["path"])
+    assert paths == {ASKED[0]: [COMPLETE, CONFINED], ASKED[1]: [VALIDATE]}
+
+
+def test_each_namespace_is_asked_about_by_half_of_what_completes():
+    """By the level of Pod Security, which a namespace has or has not."""
+    (free, confined) = made("secret=keys")[ASKED[0], NAME]["webhooks"]
+    levels = [
+        (one["operator"], one["values"])
+        for webhook in (free, confined)
+        for one in webhook["namespaceSelector"]["matchExpressions"]
+        if one["key"] == "pod-security.kubernetes.io/enforce"
+    ]
+    assert levels == [("NotIn", ["baseline", "restricted"]), ("In", ["baseline", "restricted"])]
+
+
+def test_it_can_lock_nobody_out():
+    listed = made("secret=keys")
+    for webhook in (one for kind in ASKED for one in listed[kind, NAME]["webhooks"]):
+        assert webhook["failurePolicy"] == "Ignore"
+        assert webhook["timeoutSeconds"] <= 5
+        assert "caBundle" not in webhook["clientConfig"]
+        (rule,) = webhook["rules"]
+        assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
+        expression = webhook["namespaceSelector"]["matchExpressions"][0]
+        assert expression["operator"] == "NotIn"
+        assert {"kube-system", "kube-rdma-vke"} <= {*expression["values"]}
+
+
+def test_cert_manager_may_write_the_authority():
+    listed = made("secret=keys", "injectCaFrom=kube-rdma-vke/admission")
+    for kind in ASKED:
+        notes = listed[kind, NAME]["metadata"]["annotations"]
+        assert notes == {"cert-manager.io/inject-ca-from": "kube-rdma-vke/admission"}
