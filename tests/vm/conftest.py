@@ -1,29 +1,45 @@
-"""Puts the tests of guest/ into this run, and says at its end how long the machine took."""
+"""Puts the tests of guest/ into this run, and says at its end how long the machines took."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from kube_rdma_lab.bare import progress
+
 from .outside import Inside, Machine
 
 GUEST = Path(__file__).parent / "guest"
-MACHINE = pytest.StashKey[Machine]()
+MACHINES = pytest.StashKey[dict[str, Machine]]()  # by what their kernels are given
 TOLD = pytest.StashKey[list[str]]()
 LINES = "bare machine"  # the same, in what a worker sends
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session, config, items):
-    """Put an item of ours in the place of each test of guest/, before any is deselected."""
-    machine = config.stash.setdefault(MACHINE, Machine(session))
-    for position, item in enumerate(items):
-        if GUEST in item.path.parents:
-            ours = Inside.from_parent(item.parent, name=item.name, machine=machine)
-            ours.own_markers += item.own_markers
-            ours.add_marker(pytest.mark.lab)
-            items[position] = ours
+    """Put an item of ours in the place of each test of guest/, before any is deselected.
+
+    A kernel with words of its own comes after the others: two machines at once are slower.
+    """
+    machines = config.stash.setdefault(MACHINES, {})
+    places = [place for place, item in enumerate(items) if GUEST in item.path.parents]
+    inner = [(kernel_words(items[place]), items[place]) for place in places]
+    inner.sort(key=lambda pair: pair[0])  # stable: the order of a machine's tests stays
+    for place, (words, item) in zip(places, inner, strict=True):
+        if words not in machines:
+            machines[words] = Machine(session, partial(progress, kernel=words))
+        ours = Inside.from_parent(item.parent, name=item.name, machine=machines[words])
+        ours.own_markers += item.own_markers
+        ours.add_marker(pytest.mark.lab)
+        items[place] = ours
+
+
+def kernel_words(item):
+    """What the kernel of a test's machine is given besides; nothing as a rule."""
+    mark = item.get_closest_marker("kernel")
+    return mark.args[0] if mark else ""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -37,11 +53,13 @@ def pytest_runtest_makereport(item, call):
 
 def pytest_sessionfinish(session):
     """Nobody asks for a test any more; what there is to tell, a worker leaves for who shows it."""
-    machine = session.config.stash.get(MACHINE, None)
-    if machine is None:
+    machines = session.config.stash.get(MACHINES, None)
+    if machines is None:
         return
-    machine.close()
-    session.config.stash[TOLD] = list(machine.told())
+    session.config.stash[TOLD] = []
+    for machine in machines.values():
+        machine.close()
+        session.config.stash[TOLD] += machine.told()
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput[LINES] = session.config.stash[TOLD]
 

@@ -2,6 +2,7 @@
 
 pytest collects guest/ here as it does in the machine, so names, parameters, `-k` and `-m` mean the
 same in both. Instead of calling a test's function, an item waits until it has ended in the machine.
+Files with the mark `kernel` have a machine of their own, whose kernel is given these words.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Machine:
     def result(self, test):
         """What came of a test, as soon as it has ended; Refused or Unavailable if nothing can."""
         if self._loop is None:
-            chosen = [item.nodeid for item in self._session.items if isinstance(item, Inside)]
+            ours = (item for item in self._session.items if isinstance(item, Inside))
+            chosen = [item.nodeid for item in ours if item.machine is self]
             self.home = self._session.config._tmp_path_factory.mktemp("bare")
             self._loop = asyncio.new_event_loop()
             self._events = self._begin(CHECKOUT, chosen, self.home)
@@ -85,13 +87,13 @@ class Inside(pytest.Item):
 
     def __init__(self, *, machine, **options):
         super().__init__(**options)
-        self._machine = machine
+        self.machine = machine
         self.seconds = None
 
     def runtest(self):
         """Pass, skip or fail as the test does in the machine."""
         try:
-            result = self._machine.result(self.nodeid)
+            result = self.machine.result(self.nodeid)
         except Refused as reason:
             _skip(str(reason))
         self.seconds = result.seconds

@@ -10,11 +10,12 @@ import pytest
 
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma_lab.bare import InnerOutcome, InnerResult, Progress
-from kube_rdma_lab.bare.machine import command_line
+from kube_rdma_lab.bare.machine import command_line, words
 from kube_rdma_lab.bare.run import Silent, files, follow, with_another
 from kube_rdma_lab.build.qemu import Qemu
 from kube_rdma_lab.build.testroot import BareParts, select
 
+from .conftest import kernel_words
 from .outside import CHECKOUT, FailedInsideError, Inside, Machine
 
 LOCK = (
@@ -234,3 +235,42 @@ def test_the_machine_touches_nothing_of_the_host_and_dies_with_its_starter():
     options = list(pairwise(argv))
     assert all(",bus=" in value for flag, value in options if flag == "-device")
     assert all(value.startswith("hubport,") for flag, value in options if flag == "-netdev")
+
+
+def test_a_kernel_s_own_word_stands_in_the_place_of_the_general_one():
+    general = words("").split()
+    assert "audit=0" in general
+    own = words("security=selinux audit=1").split()
+    assert set(own) - set(general) == {"security=selinux", "audit=1"}
+    assert set(general) - set(own) == {"audit=0"}
+
+
+def test_a_test_whose_kernel_has_words_of_its_own_runs_in_another_machine(request):
+    """A machine runs the tests that are its own and no others."""
+    ran = []
+
+    async def events(checkout, tests, home):
+        ran.append(tests)
+        for test in tests:
+            yield Progress(0, test, PASSED)
+
+    machines = [Machine(request.session, events) for _ in range(2)]
+    made = [
+        Inside.from_parent(request.node.parent, name=f"test_{number}", machine=machine)
+        for number, machine in enumerate(machines)
+    ]
+    before, request.session.items = request.session.items, made
+    try:
+        for item in made:
+            item.runtest()
+    finally:
+        request.session.items = before
+        for machine in machines:
+            machine.close()
+    assert ran == [[item.nodeid] for item in made]
+
+
+def test_the_words_of_a_kernel_are_those_of_the_mark(request):
+    assert kernel_words(request.node) == ""
+    request.node.add_marker(pytest.mark.kernel("quiet"))
+    assert kernel_words(request.node) == "quiet"

@@ -26,9 +26,11 @@ GHOST, GHOST_SOCKET = "bochs-display,vgamem=4M", 0
 
 
 def command_line(
-    parts: BareParts, accelerator: tuple[str, ...], initrd: Path, results: Path
+    parts: BareParts, accelerator: tuple[str, ...], initrd: Path, results: Path, kernel: str = ""
 ) -> list[str]:
     """Return the whole command line; QEMU writes its console to stdout and ends with the guest.
+
+    `kernel` is what the kernel is given; a word stands in for the same one of every machine.
 
     It dies with the thread that starts it: kill -9 leaves no machine behind.
     """
@@ -43,11 +45,21 @@ def command_line(
         str(MEMORY_MIB),
         "-no-reboot",
     ]
-    argv += ["-kernel", str(parts.kernel), "-initrd", str(initrd), "-append", KERNEL_ARGUMENTS]
+    argv += ["-kernel", str(parts.kernel), "-initrd", str(initrd), "-append", words(kernel)]
     root = f"file={parts.disk},format=raw,if=none,id=root,readonly=on,file.locking=off"
     argv += ["-drive", root, "-device", "virtio-blk-pci,drive=root,bus=pcie.0"]
     argv += ["-device", "virtio-rng-pci,bus=pcie.0"]
     return [*argv, *_sockets(), *_cards()]
+
+
+def words(own: str) -> str:
+    """Return the kernel's command line with words of its own, each in the place of a general one.
+
+    To be given last is not enough: what `audit=0` has turned off stays so.
+    """
+    names = {word.partition("=")[0] for word in own.split()}
+    general = (word for word in KERNEL_ARGUMENTS.split() if word.partition("=")[0] not in names)
+    return " ".join((*general, *own.split()))
 
 
 def _sockets() -> list[str]:

@@ -69,17 +69,18 @@ def run(checkout: Path, tests: Sequence[str], home: Path) -> Mapping[str, InnerR
 
 
 async def progress(
-    checkout: Path, tests: Sequence[str], home: Path
+    checkout: Path, tests: Sequence[str], home: Path, kernel: str = ""
 ) -> AsyncGenerator[Progress, None]:
     """Run the tests of these node ids in a new machine and yield each beginning and end.
 
     `checkout` is the root of the sources, `home` a folder for what the run leaves: console.log and
-    tests.jsonl. The machine goes on between two events. A caller that is cancelled, or closes the
-    iterator, ends it, and the build before it, too.
+    tests.jsonl. `kernel` is what its kernel is given besides, as "security=selinux". The machine
+    goes on between two events. A caller that is cancelled, or closes the iterator, ends it, and the
+    build before it, too.
     Raises Refused where no machine can be built, Unavailable when it does not boot, when it ends
     before the last test, and when it and another in its place stood still.
     """
-    async with aclosing(with_another(partial(_machine, checkout), tests, home)) as events:
+    async with aclosing(with_another(partial(_machine, checkout, kernel), tests, home)) as events:
         async for event in events:
             yield event
 
@@ -110,7 +111,7 @@ async def with_another(
 
 
 async def _machine(
-    checkout: Path, tests: Sequence[str], home: Path
+    checkout: Path, kernel: str, tests: Sequence[str], home: Path
 ) -> AsyncGenerator[Progress, None]:
     """Run tests in one machine."""
     initrd, results, console = _emptied(home)
@@ -119,7 +120,7 @@ async def _machine(
         initrd.write_bytes(
             parts.initrd.read_bytes() + cpio.archive(files(checkout, tests, parts.sources))
         )
-        argv = command_line(parts, accelerated(), initrd, results)
+        argv = command_line(parts, accelerated(), initrd, results, kernel)
         try:
             async with aclosing(follow(argv, console, results)) as events:
                 async for event in events:

@@ -127,7 +127,7 @@ def _dependencies(store: Store, base: Path, platform: Platform) -> oci.Layer:
 
 
 def _package(store: Store, base: Path, platform: Platform) -> oci.Layer:
-    files = {**source_files(), **_shim(store, platform.machine)}
+    files = {**source_files(), **shim_files(store, platform.machine)}
 
     def content(stage: Path, shell: Shell) -> Path:
         write(files, stage / SITE)
@@ -147,7 +147,7 @@ def _package(store: Store, base: Path, platform: Platform) -> oci.Layer:
     return get_layer(store, "package", inputs, content, root_owned=True)
 
 
-def _shim(store: Store, machine: str) -> dict[str, bytes]:
+def shim_files(store: Store, machine: str) -> dict[str, bytes]:
     """Return the compiled shim by its place; nothing where the sources bring it compiled."""
     sources = sorted(SHIM_SOURCE.glob("*.[ch]")) + sorted(SHIM_SOURCE.glob("build.py"))
     if not sources:

@@ -31,8 +31,11 @@ from kube_rdma_lab.build.shell import Shell, need_root
 from kube_rdma_lab.build.store import Store
 
 # Only unpacked, and laid over the node's tree of the same suite: the C library is there already.
-# apparmor is the parser of profiles.
-TREE = debian.DebianTree(root.TREE.suite, "extract", ("python3", "apparmor"))
+# apparmor is the parser of profiles; selinux-utils says which label a file should have.
+TREE = debian.DebianTree(root.TREE.suite, "extract", ("python3", "apparmor", "selinux-utils"))
+# The first suite whose policy knows containers and Kubernetes; its own semodule compiles it.
+POLICY = debian.DebianTree("trixie", "minbase", ("selinux-policy-default",))
+POLICY_FOLDER = Path("etc/selinux/default")
 # What the tests want beside the product's own dependencies, and what that needs in turn.
 PYTEST = ("pytest", "pytest-asyncio", "iniconfig", "packaging", "pluggy", "pygments")
 RECIPE = "1"
@@ -67,7 +70,7 @@ def build(store: Store, checkout: Path) -> BareParts:
         qemu=qemu.build(store, stamp),
         kernel=chosen.vmlinuz,
         initrd=initrd.build(store, base, chosen),
-        disk=_disk(store, base, chosen, python),
+        disk=_disk(store, base, chosen, (python, _policy(store, stamp))),
         sources=_sources(store, python),
     )
 
@@ -95,6 +98,7 @@ def _python(store: Store, stamp: str, locks: Path) -> Path:
 def _sources(store: Store, python: Path) -> Path:
     """Return a tree with the product's package and its fakes, compiled by the machine's Python."""
     files = product.source_files() | product.source_files(FAKES)
+    files |= product.shim_files(store, product.AMD64.machine)
 
     def make(folder: Path, shell: Shell) -> None:
         tree = folder / "tree"
@@ -105,11 +109,29 @@ def _sources(store: Store, python: Path) -> Path:
     return store.get("test-sources", inputs, make) / "tree"
 
 
-def _disk(store: Store, base: Path, chosen: kernel.Kernel, python: Path) -> Path:
+def _policy(store: Store, stamp: str) -> Path:
+    """Return a tree with nothing but SELinux's policy, compiled, and the labels that files get."""
+
+    def make(folder: Path, shell: Shell) -> None:
+        whole = folder / "whole"
+        debian.unpack(POLICY, whole, shell)
+        for part in ("policy", "contexts"):
+            shutil.copytree(whole / POLICY_FOLDER / part, folder / "tree" / POLICY_FOLDER / part)
+        shutil.rmtree(whole)
+
+    inputs = {**POLICY.inputs(), "stamp": stamp, "recipe": RECIPE}
+    return store.get("test-policy", inputs, make) / "tree"
+
+
+def _disk(store: Store, base: Path, chosen: kernel.Kernel, additions: tuple[Path, Path]) -> Path:
+    """Return the disk; the additions are Python's tree and the policy's."""
+    python, policy = additions
+
     def make(folder: Path, shell: Shell) -> None:
         stage = folder / "stage"
         shell.run(["cp", "-al", base, stage])  # links: nothing below changes an existing file
         add_missing(python, stage)
+        shutil.copytree(policy, stage, dirs_exist_ok=True)
         for where in (f"usr/lib/python{product.PYTHON}", product.SITE):
             product.compile_python(stage, stage, where, shell)
         modules = stage / "usr/lib/modules" / chosen.release
@@ -121,6 +143,7 @@ def _disk(store: Store, base: Path, chosen: kernel.Kernel, python: Path) -> Path
         "base": base.parent.name,
         "kernel": chosen.folder.name,
         "python": python.parent.name,
+        "policy": policy.parent.name,
         "recipe": f"{RECIPE} {disk.FEATURES}",
     }
     return store.get("test-root", inputs, make) / "root.ext4"
