@@ -16,6 +16,7 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.demo.perftest import Endpoint, measure
 from kube_rdma_lab.waiting import until
 from tests.documents.on_lab import followed
+from tests.kit import mpi
 
 EXAMPLE = scc.examples() / "s1-vke"
 RESOURCE = "vke.volcengine.com/rdma"
@@ -187,24 +188,40 @@ def test_two_blocks_and_one_card_are_refused_with_both_numbers(s1, start):
     assert any("hold 1 of it" in note for note in notes(s1, name))
 
 
-@pytest.mark.parametrize("mode", ["exclusive", pytest.param("shared", marks=pytest.mark.slow)])
-def test_pods_of_two_nodes_talk_verbs_over_their_own_cards(s1, start, mode):
+SLOW = (pytest.param(mode, marks=pytest.mark.slow) for mode in ("shared", "shared-multi"))
+# Of a common user without rights, in whose environment nobody has put anything.
+USER = "setpriv --reuid=nobody --clear-groups --inh-caps=-all --bounding-set=-all"
+OWN_CARD = '. nccl_env.sh && exec ib_write_bw -d "${UCX_NET_DEVICES%:*}" -x "$UCX_IB_GID_INDEX"'
+WRITE_TEST = ("sh", "-c", f'exec {USER} sh -c "$0" perftest "$@"', f'{OWN_CARD} "$@"')
+
+
+@pytest.mark.parametrize("mode", ["exclusive", *SLOW])
+def test_programs_take_their_own_card_from_node_to_node(s1, start, mode):
+    """perftest by a common user, and MPI over UCX; nobody tells either of a card or a GID."""
     switch(s1, mode, *NODES)
-    endpoints = []
+    owns = {}
     for node in NODES:
         name = start(1, node)
         ready(s1, name)
-        (own,) = annotation(s1, name, OWN)
-        endpoints.append(endpoint(s1, name, own))
-    server, client = endpoints
-    script = 'exec ib_write_bw -d "$DEVICE" -x "$GID" -n 300 -F --report_gbits "$@"'
-    outcome = measure(s1, server, client, ("sh", "-c", script, "perftest"))
+        (owns[name],) = annotation(s1, name, OWN)
+    server, client = (endpoint(s1, name, own) for name, own in owns.items())
+    outcome = measure(s1, server, client, (*WRITE_TEST, "-n", "300", "-F", "--report_gbits"))
     assert outcome.addresses == {server.address, client.address}
+    mpi.let_in(s1, *owns)
+    before = [sent(s1, *place) for place in owns.items()]
+    sizes = mpi.ping_pong(s1, *owns)
+    assert max(sizes) >= mpi.LARGEST
+    after = [sent(s1, *place) for place in owns.items()]
+    for first, last in zip(before, after, strict=True):
+        assert last - first > mpi.ROUNDS * sum(sizes)
+
+
+def sent(lab, pod, own):
+    return mpi.sent(lab, cluster.get(lab, f"pod/{pod}")["spec"]["nodeName"], own["rdmaDevice"])
 
 
 def endpoint(lab, pod, own):
-    """A pod as a place to run perftest in, on its own device and GID."""
+    """A pod as a place to run perftest in, with the address of its own card."""
     shown = inside(lab, pod, "ip", "-4", "-o", "address", "show", "dev", own["interface"])
     (address,) = re.findall(r"inet ([\d.]+)/", shown)
-    words = ("env", f"DEVICE={own['rdmaDevice']}", f"GID={own['gidIndex']}")
-    return Endpoint(pod, address, lambda *more: lab.kubectl("exec", pod, "--", *words, *more))
+    return Endpoint(pod, address, lambda *words: lab.kubectl("exec", pod, "--", *words))

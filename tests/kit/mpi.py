@@ -1,0 +1,54 @@
+"""Open MPI between two pods of the lab: NetPIPE's ping-pong, started without a variable by hand.
+
+Open MPI starts its far half by ssh, whose children have none of the container's variables; so what
+both know stands in files. Debian's own file turns UCX off until somebody says `pml ucx`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kube_rdma_lab import cluster, waiting
+
+KEY, HOST_KEY, PORT = "~/.ssh/id_dropbear", "~/.ssh/host", "2222"
+SSH = f"dbclient -y -p {PORT}"  # with that key
+LARGEST, ROUNDS = 4096, 5  # bytes of a message, ping-pongs of each size
+
+
+def shell(lab, pod, script):
+    """What a shell in the pod prints; the time of a slow machine is its own."""
+    return waiting.run(lab, lab.kubectl("exec", pod, "--", "sh", "-c", script))
+
+
+def let_in(lab, near, far):
+    """Start an ssh server in the far pod that opens to the near one."""
+    for pod in (near, far):
+        shell(
+            lab, pod, f"mkdir -p ~/.ssh && dropbearkey -t ed25519 -f {KEY} && cp {KEY} {HOST_KEY}"
+        )
+    public = shell(lab, near, f"dropbearkey -y -f {KEY} | grep ^ssh").strip()
+    allow = f"echo '{public}' > ~/.ssh/authorized_keys && chmod 600 ~/.ssh/*"
+    shell(lab, far, f"{allow} && dropbear -r {HOST_KEY} -p {PORT} -P /dev/shm/dropbear.pid")
+
+
+def ping_pong(lab, near, far, *words):
+    """Run it from the near pod; return the sizes of its messages in bytes, the largest last."""
+    hosts = "/dev/shm/hosts"
+    addresses = [cluster.get(lab, f"pod/{pod}")["status"]["podIP"] for pod in (near, far)]
+    options = f"--mca plm_rsh_agent '{SSH}' --mca pml ucx {' '.join(words)}"
+    run = (
+        f"cd /dev/shm && mpirun.openmpi --allow-run-as-root -np 2 --hostfile {hosts} --map-by node"
+        f" {options} NPopenmpi -u {LARGEST} -n {ROUNDS}"
+    )
+    lines = "\\n".join((*addresses, ""))
+    shown = shell(lab, near, f"printf '{lines}' > {hosts} && {run} 2>&1")
+    return [int(size) for size in re.findall(r"^\s*\d+:\s+(\d+) bytes", shown, re.MULTILINE)]
+
+
+def sent(lab, node, device):
+    """Bytes that a device of Soft-RoCE has sent, of any namespace.
+
+    `rdma statistic` shows devices of the asking namespace alone where each has its own.
+    """
+    shown = cluster.shell(lab, node, f"rdma statistic show link {device}/1")
+    return int(re.search(r"sent_bytes (\d+)", shown)[1])
