@@ -1,13 +1,12 @@
 """Running one of perftest's programs (ib_read_bw, ib_write_bw) between two endpoints.
 
-perftest prints a table and has a JSON option whose output is not JSON (unquoted keys, 4.5), so the
-table is read: its header names the unit, its last row the figures.
+Its scripts and its table are the product's own (rules/verify/perftest); the lab is more patient,
+and looks at the identities that perftest names.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,21 +14,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.rules.verify.perftest import LISTENING, client_script, server_script, table
 from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab
 
 STRAY_SECONDS = 900  # of the reference: what a lost run may live on in a pod
-LISTENING = "listening"
-TRIES = 60  # of a client by RDMA_CM, one each second
+TCP_PORT = 18515  # perftest's own
 RUNS = 3  # of a test whose work requests fail
 FAILED_REQUEST = "Completion with error"
-# perftest's servers wait on TCP port 18515 for the exchange of queue pair numbers.
-# In /proc/net/tcp: that local port in hexadecimal, any peer, state 0A (LISTEN); connections of an
-# earlier run may still hang about.
-LISTEN_IN_PROC = ":4853 0*:0000 0A"
-MEGABYTE_BITS = 8 * 2**20  # perftest's "MB" is 2**20 bytes
-_UNITS = {"MB/sec": MEGABYTE_BITS / 1e9, "Gb/sec": 1.0}
-_HEADER = re.compile(r"BW average\[(?P<unit>[^]]+)\]")
 _GID = re.compile(r"^ GID: (?P<gid>[0-9:]+)$", re.MULTILINE)
 
 
@@ -80,37 +72,8 @@ class Series:
 
 def parse(text: str) -> Measurement:
     """Read the output of a perftest client; Unavailable when it holds no result."""
-    header = _HEADER.search(text)
-    if header is None or header["unit"] not in _UNITS:
-        raise Unavailable(f"perftest printed no result: {text.strip()[-400:]}")
-    for line in text[header.end() :].splitlines():
-        fields = line.split()
-        if len(fields) >= 5 and fields[0].isdigit():
-            gbps = float(fields[3]) * _UNITS[header["unit"]]
-            return Measurement(int(fields[1]), gbps, tuple(_GID.findall(text)))
-    raise Unavailable(f"perftest printed a header but no figures: {text.strip()[-400:]}")
-
-
-def server_script(words: tuple[str, ...]) -> str:
-    """Return a shell script that runs a perftest server and says when it can be dialled."""
-    return (
-        f"{shlex.join(words)} & server=$!;"
-        f" until grep -qs '{LISTEN_IN_PROC}' /proc/net/tcp /proc/net/tcp6;"
-        " do kill -0 $server || exit 1; sleep 0.1; done;"
-        f" echo {LISTENING}; wait $server"
-    )
-
-
-def client_script(words: tuple[str, ...]) -> str:
-    """Return a shell script that runs a perftest client by RDMA_CM until a server has answered.
-
-    Its server listens on no port of TCP, so nothing else tells that it does.
-    """
-    return (
-        f"for again in $(seq {TRIES}); do"
-        f' if text=$({shlex.join(words)} 2>&1); then echo "$text"; exit; fi; sleep 1; done;'
-        ' echo "$text" >&2; exit 1'
-    )
+    row = table(text)[0]
+    return Measurement(row.iterations, row.figure, tuple(_GID.findall(text)))
 
 
 def measure(lab: Lab, server: Endpoint, client: Endpoint, words: tuple[str, ...]) -> Measurement:
@@ -118,27 +81,13 @@ def measure(lab: Lab, server: Endpoint, client: Endpoint, words: tuple[str, ...]
 
     `words` name a number of iterations, never a time: a slow machine moves nothing in 3 seconds.
     """
-    bounded = _bounded(lab)
-    argv = server.command(*bounded, "sh", "-c", server_script(words))
+    seconds = round(STRAY_SECONDS * max(1.0, lab.state.pace))
+    serving = server.command("sh", "-c", server_script(words, TCP_PORT, seconds))
+    asking = client.command("sh", "-c", client_script((*words, server.address), seconds))
 
     def once() -> Measurement:
-        with _serving(argv) as serving:
-            _wait_until_listening(serving, server.label)
-            return parse(waiting.run(lab, client.command(*bounded, *words, server.address)))
-
-    return _retried(once)
-
-
-def measure_by_cm(
-    lab: Lab, server: Endpoint, client: Endpoint, words: tuple[str, ...]
-) -> Measurement:
-    """The same with words that connect by RDMA_CM (`-R`)."""
-    bounded = _bounded(lab)
-    script = client_script((*words, server.address))
-
-    def once() -> Measurement:
-        with _serving(server.command(*bounded, *words)):
-            return parse(waiting.run(lab, client.command(*bounded, "sh", "-c", script)))
+        with _serving(serving, server.label):
+            return parse(waiting.run(lab, asking))
 
     return _retried(once)
 
@@ -157,18 +106,15 @@ def _retried(measurement: Callable[[], Measurement]) -> Measurement:
     return measurement()
 
 
-def _bounded(lab: Lab) -> tuple[str, ...]:
-    return ("timeout", f"{STRAY_SECONDS * max(1.0, lab.state.pace):.0f}")
-
-
 @contextmanager
-def _serving(argv: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A perftest server while its client runs."""
+def _serving(argv: list[str], label: str) -> Iterator[None]:
+    """While a perftest server can be dialled."""
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
-            yield process
+            _wait_until_listening(process, label)
+            yield
         finally:
             process.terminate()
 

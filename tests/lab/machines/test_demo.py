@@ -7,7 +7,7 @@ import pytest
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc, table
 from kube_rdma_lab.demo.main import demonstrate
-from kube_rdma_lab.demo.perftest import Endpoint, measure_by_cm
+from kube_rdma_lab.demo.perftest import Endpoint, measure
 from tests.documents.pages import blocks, pages
 from tests.kit.pods import sleeping_pod
 
@@ -43,7 +43,7 @@ def test_rdma_cm_connects_pods_on_the_host_s_network(lab, proof):
     try:
         cluster.rollout(lab, "rdma-cm-test", scc.NAMESPACE)
         server, client = (host_pod(lab, node) for node in lab.topology.nodes)
-        outcome = measure_by_cm(lab, server, client, CM_TEST)
+        outcome = measure(lab, server, client, CM_TEST)
     finally:
         cluster.kubectl(lab, "delete", *manifest, "--cascade=foreground")
     assert outcome.iterations == 100

@@ -7,15 +7,19 @@ this agent does for networks: plugins of others, and a pod that started while no
 import base64
 import json
 import re
+from itertools import permutations
 
 import pytest
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.rules.cni_conf.conflist import without
+from kube_rdma.rules.verify.copies import LABEL
 from kube_rdma_lab import cluster
-from kube_rdma_lab.demo.perftest import Endpoint, measure, measure_by_cm
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.demo.perftest import Endpoint, measure
 from kube_rdma_lab.waiting import until
 from tests.documents.on_lab import followed
+from tests.documents.shell import Shell
 from tests.kit.pods import sleeping_pod
 
 PODS = ("rdma-test-pod-1", "rdma-test-pod-2")
@@ -148,6 +152,21 @@ def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
         assert outcome.addresses == {address(networks, pod) for pod in PODS}
 
 
+def test_a_copy_of_the_pod_proves_each_node(networks, tmp_path):
+    """What `kube-rdma verify nodes` finds, and that it leaves nothing; both nodes, both ways."""
+    manifest = scc.examples() / "s3-network" / "rdma-test-pod1.yml"
+    words = ("-f", str(manifest), "--both-ways", "--iterations", "100", "--tolerance", "100")
+    with Shell({"KUBECONFIG": str(networks.kubeconfig)}, networks.state.binaries) as shell:
+        shell.check(f"kube-rdma verify nodes {' '.join(words)} -o json > {tmp_path}/proof.json")
+    proof = json.loads((tmp_path / "proof.json").read_text())
+    nodes = {"node-1", "node-2"}
+    assert {(pair["client"], pair["server"]) for pair in proof["pairs"]} == set(permutations(nodes))
+    assert all(pair["rows"][0]["iterations"] == 100 for pair in proof["pairs"])
+    assert not proof["leftOut"]
+    left = cluster.get(networks, "pods", "-l", LABEL)["items"]
+    assert all("deletionTimestamp" in pod["metadata"] for pod in left)
+
+
 @pytest.mark.slow  # for it asks until it gives up
 @pytest.mark.xfail(
     raises=Unavailable,
@@ -157,7 +176,7 @@ def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
 def test_the_pods_connect_by_rdma_cm_over_net1(networks):
     """As the seed's first transcript has it; over the cluster's network the same words fail."""
     server, client = (endpoint(networks, pod) for pod in PODS)
-    outcome = measure_by_cm(networks, server, client, CM_TEST)
+    outcome = measure(networks, server, client, CM_TEST)
     assert outcome.iterations == 500
     assert outcome.addresses == {address(networks, pod) for pod in PODS}
 

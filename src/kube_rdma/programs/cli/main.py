@@ -68,7 +68,7 @@ COMMANDS = {
     "verify": (
         "kube_rdma.programs.cli.verify",
         "verify",
-        "Try the plans for pods on this node's cards.",
+        "Measure from pod to pod, or try this node's cards.",
     ),
 }
 

@@ -1,6 +1,7 @@
-"""`kube-rdma verify`: does this hardware do what kube-rdma asks of it?
+"""`kube-rdma verify`: does this hardware do what kube-rdma asks of it, do pods reach each other?
 
-For whoever has cards that nobody else can try. Without --yes it only tells what it would do.
+The self-test is for whoever has cards that nobody else can try; without --yes it only tells what it
+would do. `verify pods` and `verify nodes` measure from pod to pod (cli/verify_pods).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kube_rdma.model.selftest import SelftestRequest, TrialKind
+from kube_rdma.programs.cli.verify_pods import verify_nodes, verify_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 _PAGE_WIDTH = 100  # columns, where the output is not a terminal
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option(
     "--hardware-selftest",
     "hardware",
@@ -45,15 +47,26 @@ _PAGE_WIDTH = 100  # columns, where the output is not a terminal
     help="What to try; may be repeated. Without it, whatever fits the card.",
 )
 @click.option("--yes", is_flag=True, help="Do it; without this, only tell what would be done.")
-def verify(hardware: bool, cards: tuple[str, ...], kinds: tuple[str, ...], yes: bool) -> None:
-    """Try on real cards what the agent does for pods, and take it back.
+@click.pass_context
+def verify(
+    context: click.Context,
+    hardware: bool,
+    cards: tuple[str, ...],
+    kinds: tuple[str, ...],
+    yes: bool,
+) -> None:
+    """Measure from pod to pod, or try on this node's cards what the agent does for pods.
 
-    Cards that the node is reached through are never touched. A card's own interface moves only when
-    --card names it, that of an idle virtual function always. Exits with 1 when a plan did not pass,
-    with 3 when there is nothing to try.
+    The self-test takes back what it did. Cards that the node is reached through are never touched.
+    A card's own interface moves only when --card names it, that of an idle virtual function always.
+    Exits with 1 when a plan did not pass, with 3 when there is nothing to try.
     """
+    if context.invoked_subcommand is not None:
+        if hardware:
+            raise click.UsageError("--hardware-selftest stands alone: leave out the rest.")
+        return
     if not hardware:
-        raise click.UsageError("Say what to verify: --hardware-selftest.")
+        raise click.UsageError("Say what to verify: pods, nodes or --hardware-selftest.")
     asked = SelftestRequest(
         tuple(dict.fromkeys(cards)), tuple(TrialKind(kind) for kind in dict.fromkeys(kinds))
     )
@@ -73,6 +86,10 @@ def verify(hardware: bool, cards: tuple[str, ...], kinds: tuple[str, ...], yes: 
         sys.exit(130)
     if not passed:
         sys.exit(1)
+
+
+verify.add_command(verify_pods)
+verify.add_command(verify_nodes)
 
 
 def verified(

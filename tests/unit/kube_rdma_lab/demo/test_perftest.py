@@ -5,7 +5,8 @@ import subprocess
 import pytest
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma_lab.demo.perftest import LISTENING, Endpoint, client_script, measure, parse
+from kube_rdma.rules.verify.perftest import LISTENING, client_script
+from kube_rdma_lab.demo.perftest import Endpoint, measure, parse
 from kube_rdma_lab.lab import Lab
 from kube_rdma_lab.state import State
 
@@ -71,7 +72,7 @@ def test_a_client_by_rdma_cm_asks_until_a_server_answers(tmp_path):
         "echo refused | tee asked; exit 1\n"
     )
     program.chmod(0o755)
-    script = client_script((str(program), "-R", "127.0.0.1"))
+    script = client_script((str(program), "-R", "127.0.0.1"), 600)
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert parse(done.stdout).gbps == 0.24
     assert "refused" not in done.stdout

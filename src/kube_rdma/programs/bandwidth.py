@@ -1,0 +1,145 @@
+"""Runs perftest between pods, pair by pair: `kube-rdma verify pods` and `verify nodes`.
+
+    pods ─► probe each ─► rounds ─► all pairs of a round at once: server, client ─► outcomes
+
+A pair that fails is an outcome too; the others go on. Nothing is decided here: who meets whom, what
+is run and what figures mean is rules/verify.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from kube_rdma.adapters.runtime.settings import NCCL_ENV
+from kube_rdma.model.bandwidth import PairedPod, PairOutcome, PerftestRow, PerftestRun, PodDevice
+from kube_rdma.model.errors import KubeRdmaError, Refused
+from kube_rdma.rules.verify.perftest import (
+    LISTENING,
+    client_script,
+    perftest_words,
+    server_script,
+    table,
+)
+from kube_rdma.rules.verify.pods import PROBE, paired_pod
+from kube_rdma.rules.verify.rounds import rounds
+
+FIRST_PORT, PORTS = 18515, 1000  # perftest's own, and those behind it
+TRIES = 3  # of a measurement whose work requests fail
+FAILED_REQUEST = "Completion with error"  # perftest, where a packet was lost too often
+
+
+class PodShell(Protocol):
+    """adapters/kubectl, as far as this needs it."""
+
+    async def text(self, *words: str, stdin: str = "") -> str:
+        """What a call of kubectl prints; Unavailable when it fails."""
+
+    def serving(self, *words: str, until: str) -> Any:
+        """A context in which a call runs that has printed a line `until`."""
+
+
+class BandwidthProof:
+    """One run of `kube-rdma verify` over given pods."""
+
+    def __init__(self, kubectl: PodShell, run: PerftestRun) -> None:
+        self._kubectl = kubectl
+        self._run = run
+        self._ports = itertools.cycle(range(FIRST_PORT, FIRST_PORT + PORTS))
+
+    async def probed(self, document: dict[str, Any]) -> PairedPod:
+        """A pod with what it measures with; Refused or Unavailable when it can not."""
+        metadata = document["metadata"]
+        words = _exec(metadata["namespace"], metadata["name"])
+        answer = await self._kubectl.text(*words, "sh", "-c", PROBE, stdin=NCCL_ENV.read_text())
+        return paired_pod(document, answer)
+
+    async def measure(
+        self,
+        pods: Sequence[PairedPod],
+        show: Callable[[PairOutcome], None],
+        *,
+        both_ways: bool = False,
+    ) -> list[PairOutcome]:
+        """Every two pods, rail by rail; `show` gets each outcome when it is there."""
+        outcomes: list[PairOutcome] = []
+
+        async def pair(client: PairedPod, server: PairedPod) -> None:
+            for rail in range(min(len(client.devices), len(server.devices))):
+                outcome = await self._outcome(client, server, rail)
+                outcomes.append(outcome)
+                show(outcome)
+
+        for pairs in rounds(pods, both_ways=both_ways):
+            async with asyncio.TaskGroup() as group:
+                for client, server in pairs:
+                    group.create_task(pair(client, server))
+        return outcomes
+
+    async def _outcome(self, client: PairedPod, server: PairedPod, rail: int) -> PairOutcome:
+        near, far = client.devices[rail], server.devices[rail]
+        lines = [device.gbps for device in (near, far) if device.gbps is not None]
+        rows: tuple[PerftestRow, ...] = ()
+        failure = ""
+        try:
+            rows = await self._rows((client, near), (server, far))
+        except KubeRdmaError as error:
+            failure = str(error)
+        return PairOutcome(
+            client=client.title,
+            server=server.title,
+            rail=rail,
+            devices=(near.name, far.name),
+            line_gbps=min(lines) if len(lines) == 2 else None,  # soft devices have none
+            rows=rows,
+            failure=failure,
+        )
+
+    async def _rows(
+        self, client: tuple[PairedPod, PodDevice], server: tuple[PairedPod, PodDevice]
+    ) -> tuple[PerftestRow, ...]:
+        for last in _tries():
+            try:
+                return table(await self._once(client, server))
+            except KubeRdmaError as error:
+                if last or FAILED_REQUEST not in str(error):
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _once(
+        self, client: tuple[PairedPod, PodDevice], server: tuple[PairedPod, PodDevice]
+    ) -> str:
+        """What a client prints. A port is not used again soon: an older server may still listen."""
+        (near, near_device), (far, far_device) = client, server
+        seconds, port = self._run.seconds, next(self._ports)
+        script = server_script(perftest_words(self._run, far_device, port), port, seconds)
+        words = (*perftest_words(self._run, near_device, port), self._dialled(far, far_device))
+        listening = self._kubectl.serving(
+            *_exec(far.namespace, far.name, stdin=False), "sh", "-c", script, until=LISTENING
+        )
+        async with listening:
+            here = client_script(words, seconds)
+            return await self._kubectl.text(*_exec(near.namespace, near.name), "sh", "-c", here)
+
+    def _dialled(self, pod: PairedPod, device: PodDevice) -> str:
+        """By RDMA_CM an address says which device is meant; else any address of the pod does."""
+        if not self._run.rdma_cm:
+            return pod.address
+        if device.address is None:
+            raise Refused(
+                f"nobody told the address of {device.name}, which RDMA_CM needs",
+                remedy="Leave --rdma-cm out, or give the pod a network of kube-rdma",
+                where=f"pod/{pod.name}",
+            )
+        return device.address
+
+
+def _exec(namespace: str, pod: str, *, stdin: bool = True) -> tuple[str, ...]:
+    return ("exec", "-n", namespace, *(("-i",) if stdin else ()), pod, "--")
+
+
+def _tries() -> Iterator[bool]:
+    """Whether it is the last one."""
+    return (number == TRIES for number in range(1, TRIES + 1))

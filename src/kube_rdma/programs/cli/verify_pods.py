@@ -1,0 +1,208 @@
+"""`kube-rdma verify pods` and `verify nodes`: RDMA from pod to pod, measured by perftest.
+
+Through the pods' own networks, by `kubectl exec`: with the rights, and from the place, of whoever
+asks. A Ctrl-C ends the measurements, and what was made for them goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kube_rdma.programs.cli.verify_options import VerifyOptions, verify_options
+
+if TYPE_CHECKING:
+    from kube_rdma.adapters.kubectl import Kubectl
+    from kube_rdma.model.bandwidth import PairKey, PairOutcome, PairProof
+
+_PAGE_WIDTH = 100  # columns, where the output is not a terminal
+
+
+@click.command("pods")
+@click.argument("pods", metavar="POD...", nargs=-1)
+@click.option("-n", "--namespace", help="Of the pods.")
+@click.option("-l", "--selector", help="All pods with these labels instead of names.")
+@verify_options
+def verify_pods(
+    options: VerifyOptions, pods: tuple[str, ...], namespace: str | None, selector: str | None
+) -> None:
+    """Measure between running pods, each two of them, over their own RDMA devices.
+
+    Their image needs perftest. Exits with 1 when a pair is slow or fails, with 3 when there is
+    nothing to measure.
+    """
+    if bool(pods) == bool(selector):
+        raise click.UsageError("Name pods, or say --selector: one of the two.")
+    words = (*(("-n", namespace) if namespace else ()), *(("-l", selector) if selector else pods))
+
+    async def run() -> PairProof:
+        kubectl = _kubectl(options)
+        document = await kubectl.document("get", "pods", *words)
+        return await _measured(kubectl, document.get("items", [document]), (), options)
+
+    _run(run())
+
+
+@click.command("nodes")
+@click.argument("nodes", metavar="[NODE]...", nargs=-1)
+@click.option(
+    "-f",
+    "--filename",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    help="A pod as your jobs have it: its image, networks and shares.",
+)
+@click.option("-n", "--namespace", help="Where the copies run.")
+@click.option(
+    "--start-seconds",
+    type=click.IntRange(1),
+    default=300,
+    show_default=True,
+    help="How long the copies may take to run.",
+)
+@verify_options
+def verify_nodes(
+    options: VerifyOptions,
+    nodes: tuple[str, ...],
+    filename: Path,
+    namespace: str | None,
+    start_seconds: int,
+) -> None:
+    """Measure between nodes: start a copy of a pod on each, measure each two, delete them.
+
+    Without names, on all nodes that offer what the pod asks for. Exits as `verify pods` does.
+    """
+    import yaml
+
+    from kube_rdma.programs.verify_copies import CopyRequest, copies
+
+    manifest = _manifest(yaml, filename)
+
+    async def run() -> PairProof:
+        kubectl = _kubectl(options)
+        request = CopyRequest(manifest, str(filename), namespace, nodes, start_seconds)
+        click.echo(f"Starting a copy of {filename} on each node …", err=True)
+        async with copies(kubectl, request) as made:
+            return await _measured(kubectl, made.pods, made.left_out, options)
+
+    _run(run())
+
+
+def _manifest(yaml: Any, file: Path) -> dict[str, Any]:
+    from kube_rdma.model.errors import Refused
+
+    try:
+        documents = [entry for entry in yaml.safe_load_all(file.read_text()) if entry]
+    except (yaml.YAMLError, ValueError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise Refused(f"it cannot be read: {reason}", remedy="Mend it", where=str(file)) from error
+    pods = [one for one in documents if isinstance(one, dict) and one.get("kind") == "Pod"]
+    if len(pods) != 1:
+        raise Refused(
+            f"it holds {len(pods)} pods, and exactly 1 is needed",
+            remedy="Give the manifest of one pod, as your jobs have it",
+            where=str(file),
+        )
+    return pods[0]
+
+
+def _kubectl(options: VerifyOptions) -> Kubectl:
+    from kube_rdma.adapters.kubectl import Kubectl
+
+    return Kubectl(options.kubectl)
+
+
+async def _measured(
+    kubectl: Kubectl,
+    documents: Sequence[dict[str, Any]],
+    left_out: Sequence[tuple[str, str]],
+    options: VerifyOptions,
+) -> PairProof:
+    """Measure, and show it; in JSON all at the end."""
+    from kube_rdma.model.bandwidth import PairProof
+    from kube_rdma.model.errors import KubeRdmaError
+    from kube_rdma.programs.bandwidth import BandwidthProof
+    from kube_rdma.rules.verify.verdicts import rate, suspects
+    from kube_rdma.views.bandwidth import PairTable, proof_document, proof_text
+
+    before = _earlier(options)
+    measuring, pods, silent = BandwidthProof(kubectl, options.run), [], list(left_out)
+    for document in documents:
+        try:
+            pods.append(await measuring.probed(document))
+        except KubeRdmaError as error:
+            silent.append((document["metadata"]["name"], str(error)))
+    shown = options.output == "table"
+    lines = PairTable(pods, options.run)
+    if shown and len(pods) > 1:
+        click.echo(lines.head)
+
+    def show(outcome: PairOutcome) -> None:
+        if shown:
+            click.echo(lines.row(outcome))
+
+    outcomes = await measuring.measure(pods, show, both_ways=options.both_ways)
+    rated = rate(outcomes, options.standard, before)
+    proof = PairProof(options.run, rated, suspects(rated), tuple(silent))
+    if shown:
+        click.echo(("\n" if rated else "") + proof_text(proof, _width()))
+    else:
+        click.echo(json.dumps(proof_document(proof), indent=2))
+    if options.svg is not None and rated:
+        _draw(proof, options.svg)
+    return proof
+
+
+def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
+    """The figures of the run that this one is held against."""
+    from kube_rdma.views.bandwidth import earlier_figures
+
+    if options.against is None:
+        return {}
+    try:
+        document = json.loads(options.against.read_text())
+    except (ValueError, RecursionError):
+        document = None
+    return earlier_figures(document, options.run, str(options.against))
+
+
+def _draw(proof: PairProof, file: Path) -> None:
+    from kube_rdma.views.bandwidth import perftest_name, unit
+    from kube_rdma.views.heat_map import heat_map_svg
+
+    title = f"{perftest_name(proof.run)} from pod to pod, {unit(proof.run)}"
+    file.write_text(heat_map_svg(proof.rated, title, latency=proof.run.latency))
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
+
+
+def _run(work: Any) -> None:
+    """Do it to its end, or until somebody asks it to end; then exit as the verdict says."""
+
+    async def until_asked() -> PairProof:
+        task = asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        done: PairProof = await work
+        return done
+
+    try:
+        proof = asyncio.run(until_asked())
+    except asyncio.CancelledError:
+        click.echo("Interrupted.", err=True)
+        sys.exit(130)
+    if not proof.rated:
+        sys.exit(3)
+    if not proof.is_well:
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""The proof of a cluster's RDMA: who measures with whom and when, how, and what the figures say."""

@@ -1,0 +1,97 @@
+"""A pod for each node out of one manifest, which has the tenant's own network, shares and image.
+
+What a copy runs is nothing: it waits until something is run in it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from kube_rdma.model.errors import Refused
+
+LABEL = "kube-rdma.io/verify"  # of a copy: which run it belongs to
+# A first process ends of no signal without a handler, and a shell sees one between two commands.
+_WAIT = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
+_NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"
+
+
+def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dict[str, Any]:
+    """The copy of a manifest for a node; Refused when it is no pod. `where` is its file."""
+    if manifest.get("kind") != "Pod" or not manifest.get("spec", {}).get("containers"):
+        raise Refused(
+            f"it is of kind {manifest.get('kind')!r}, and a Pod with a container is needed",
+            remedy="Give the manifest of one pod, as your jobs have it",
+            where=where,
+        )
+    made = copy.deepcopy(dict(manifest))
+    metadata = made.setdefault("metadata", {})
+    for name in ("name", "ownerReferences", "uid", "resourceVersion"):
+        metadata.pop(name, None)
+    metadata["name"] = f"kube-rdma-verify-{run}-{node}"
+    metadata["labels"] = {**(metadata.get("labels") or {}), LABEL: run}
+    spec = made["spec"]
+    spec.pop("nodeName", None)
+    # As the seed's own pods are, each for one node.
+    (spec.get("nodeSelector") or {}).pop(_OF_A_NODE, None)
+    spec["restartPolicy"] = "Never"
+    spec["terminationGracePeriodSeconds"] = 1
+    # By the scheduler, which looks at what is free; a node's name alone would skip it.
+    only = {"matchFields": [{"key": _NODE_FIELD, "operator": "In", "values": [node]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [only]}}
+    spec["affinity"] = {"nodeAffinity": required}
+    first = spec["containers"][0]
+    first["command"], first["args"] = list(_WAIT), []
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle"):
+        first.pop(probe, None)
+    spec["containers"] = [first]
+    spec.pop("initContainers", None)
+    return made
+
+
+def asked(manifest: Mapping[str, Any]) -> set[str]:
+    """The extended resources that a manifest asks for, such as `rdma/hca`."""
+    return {
+        name
+        for container in manifest.get("spec", {}).get("containers") or ()
+        for name in (container.get("resources") or {}).get("limits") or {}
+        if "/" in name
+    }
+
+
+def fitting(
+    nodes: Sequence[Mapping[str, Any]], names: Collection[str], resources: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Each node with why it is left out, which is empty for those that take part.
+
+    Those named, else all that offer the resources; a cordoned one is left out in either case.
+    """
+    for node in nodes:
+        name, spec = node["metadata"]["name"], node.get("spec", {})
+        if names and name not in names:
+            continue
+        allocatable = node.get("status", {}).get("allocatable", {})
+        missing = [each for each in sorted(resources) if allocatable.get(each, "0") == "0"]
+        if spec.get("unschedulable"):
+            yield name, "it is cordoned"
+        elif missing:
+            yield name, f"it offers no {missing[0]}"
+        else:
+            yield name, ""
+
+
+def not_started(document: Mapping[str, Any]) -> str:
+    """Why a pod is not Ready, in the words of scheduler, kubelet or runtime; empty if it is."""
+    status = document.get("status", {})
+    conditions = {entry["type"]: entry for entry in status.get("conditions") or ()}
+    if conditions.get("Ready", {}).get("status") == "True":
+        return ""
+    if status.get("phase") == "Failed":
+        return str(status.get("message") or status.get("reason") or "it failed")
+    for container in status.get("containerStatuses") or ():
+        waiting = container.get("state", {}).get("waiting") or {}
+        if waiting.get("message"):
+            return f"{waiting.get('reason', 'Waiting')}: {waiting['message']}"
+    scheduled = conditions.get("PodScheduled", {})
+    return str(scheduled.get("message") or "it does not run yet")

@@ -1,0 +1,123 @@
+"""perftest's command lines, and its tables.
+
+Its output is a table for people: a header names columns and units, a row for each size follows.
+There is an option for JSON whose output is none (4.5: keys without quotes), so the table is read.
+It may have warnings between its lines, more columns in other versions, and one line for all in a
+log that lost its line ends.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from kube_rdma.model.bandwidth import PerftestRow, PerftestRun, PodDevice
+from kube_rdma.model.errors import Unavailable
+
+LISTENING = "listening"  # what a server's script prints when it can be dialled
+_TRIES = 60  # of a client by RDMA_CM, one each second
+_MEGABYTE_BITS = 8 * 2**20  # perftest's "MB" is 2**20 bytes (src/perftest_resources.c)
+_GBPS = {"MB/sec": _MEGABYTE_BITS / 1e9, "Gb/sec": 1.0}
+# The header's columns: "BW peak[Gb/sec]", "t_avg[usec]", "99% percentile[usec]", "CPU_Util[%]".
+_HEADER = re.compile(r"#bytes\s+#iterations(?P<columns>(?:\s+[^\[\]\n]+?\s*\[[^\]\n]+\])+)")
+_COLUMN = re.compile(r"\s*(?P<name>[^\[\]]+?)\s*\[(?P<unit>[^\]]+)\]")
+_COUNT = re.compile(r"\d+")
+_FIGURE = re.compile(r"-?\d+(?:\.\d+)?|inf|nan", re.IGNORECASE)
+_ENDS_OF_OUTPUT = 300  # characters of an output without a table that a person gets to see
+
+
+def perftest_words(run: PerftestRun, device: PodDevice, tcp_port: int) -> tuple[str, ...]:
+    """The command line of either end; a client's has the server's address behind it."""
+    kind = "lat" if run.latency else "bw"
+    words = [f"ib_{run.operation}_{kind}", "-F", "-d", device.name, "-i", str(device.port)]
+    words += ["-p", str(tcp_port)]
+    if device.gid_index is not None:
+        words += ["-x", str(device.gid_index)]
+    if not run.latency:
+        words += ["--report_gbits", "-q", str(run.queue_pairs)]
+    if run.all_sizes:
+        words.append("-a")
+    elif run.size is not None:
+        words += ["-s", str(run.size)]
+    if run.iterations is not None:
+        words += ["-n", str(run.iterations)]
+    if run.rdma_cm:
+        words.append("-R")
+    if run.cuda is not None:
+        words.append(f"--use_cuda={run.cuda}")
+    return tuple(words)
+
+
+def server_script(words: Sequence[str], tcp_port: int, seconds: int) -> str:
+    """A shell script that runs a server for so long at most, and says when it can be dialled.
+
+    Ends exchange their queue pair numbers by TCP, or by RDMA_CM, which listens where no file tells.
+    """
+    command = shlex.join(("timeout", str(seconds), *words))
+    if "-R" in words:
+        return f"echo {LISTENING}; exec {command}"
+    # In /proc/net/tcp: that port in hexadecimal, any peer, state 0A (LISTEN).
+    listens = f":{tcp_port:04X} 0*:0000 0A"
+    return (
+        f"{command} & server=$!;"
+        f" until grep -qs '{listens}' /proc/net/tcp /proc/net/tcp6;"
+        " do kill -0 $server 2>/dev/null || { wait $server; exit; }; sleep 0.1; done;"
+        f" echo {LISTENING}; wait $server"
+    )
+
+
+def client_script(words: Sequence[str], seconds: int) -> str:
+    """A shell script that runs a client for so long at most; by RDMA_CM until a server answers."""
+    command = shlex.join(words)
+    if "-R" not in words:
+        return f"exec timeout {seconds} {command}"
+    tries = (
+        f"for again in $(seq {_TRIES}); do"
+        f' if text=$({command} 2>&1); then echo "$text"; exit; fi; sleep 1; done;'
+        ' echo "$text" >&2; exit 1'
+    )
+    return f"exec timeout {seconds} sh -c {shlex.quote(tries)}"
+
+
+def table(text: str) -> tuple[PerftestRow, ...]:
+    """The rows of perftest's last table in an output; Unavailable when it holds no result."""
+    headers = list(_HEADER.finditer(text))
+    if not headers:
+        raise Unavailable(f"perftest printed no result: {_end(text)}")
+    header = headers[-1]
+    columns = [(match["name"], match["unit"]) for match in _COLUMN.finditer(header["columns"])]
+    rows = tuple(_row(columns, cells) for cells in _cells(text[header.end() :], len(columns)))
+    if not rows:
+        raise Unavailable(f"perftest printed a header but no figures: {_end(text)}")
+    return rows
+
+
+def _cells(text: str, count: int) -> Iterator[tuple[str, ...]]:
+    """What has the form of a row: two whole numbers, then `count` figures."""
+    words = text.split()
+    at = 0
+    while at + count + 2 <= len(words):
+        cells = tuple(words[at : at + count + 2])
+        if all(map(_COUNT.fullmatch, cells[:2])) and all(map(_FIGURE.fullmatch, cells[2:])):
+            yield cells
+            at += len(cells)
+        else:
+            at += 1
+
+
+def _row(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> PerftestRow:
+    figures = dict(zip((name for name, _ in columns), map(float, cells[2:]), strict=True))
+    units = dict(columns)
+    size, iterations = int(cells[0]), int(cells[1])
+    for name in ("BW average", "BW avg"):
+        if name in figures and units[name] in _GBPS:
+            return PerftestRow(size, iterations, figures[name] * _GBPS[units[name]])
+    if units.get("t_avg") == "usec":
+        return PerftestRow(size, iterations, figures["t_avg"], figures.get("99% percentile"))
+    shown = ", ".join(f"{name}[{unit}]" for name, unit in columns)
+    raise Unavailable(f"perftest printed a table without averages: {shown}")
+
+
+def _end(text: str) -> str:
+    return " ".join(text.split())[-_ENDS_OF_OUTPUT:] or "it printed nothing"

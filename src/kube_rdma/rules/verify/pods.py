@@ -1,0 +1,116 @@
+"""Which RDMA devices a pod measures with: those that kube-rdma gave it, or those that it may open.
+
+The annotation of kube-rdma tells device, GID and address by interface. Of pods without one the
+pod itself is asked, by the script that its programs have too (nccl_env.sh); it runs in the pod, so
+what comes back is looked at like any word of a stranger.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from ipaddress import ip_interface
+from typing import Any
+
+from kube_rdma.model.bandwidth import PairedPod, PodDevice
+from kube_rdma.model.errors import Refused
+from kube_rdma.rules.verify.copies import LABEL
+
+OWN_STATUS = "kube-rdma.io/network-status"
+# Prints a line for each port that the pod's sysfs shows, then runs its stdin, nccl_env.sh.
+PROBE = """\
+for at in /sys/class/infiniband/*/ports/*; do
+    [ -r "$at/rate" ] || continue
+    device=${at%/ports/*} kind=soft
+    [ ! -e "$device/device" ] || kind=card
+    read -r rate <"$at/rate"
+    echo "port ${device##*/} ${at##*/} $kind $rate"
+done
+sh -c "$(cat)" nccl_env.sh --format json 2>/dev/null || :
+"""
+_PORT = re.compile(r"^port ([\w.:-]+) (\d+) (card|soft) (\d+(?:\.\d+)?)\b", re.MULTILINE)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}")
+
+
+def paired_pod(document: Mapping[str, Any], answer: str) -> PairedPod:
+    """A pod out of its object and of what the probe printed in it.
+
+    A copy made for a node (rules/verify/copies) goes by the node's name.
+
+    Raise Refused when it has no address or no device that perftest could use.
+    """
+    metadata, status = document["metadata"], document.get("status", {})
+    where = f"pod/{metadata['name']}"
+    if not status.get("podIP"):
+        raise Refused(
+            "it has no address, so it does not run",
+            remedy=f"See `kubectl describe {where}`",
+            where=where,
+        )
+    rates = {
+        (name, int(port)): float(rate) if kind == "card" else None
+        for name, port, kind, rate in _PORT.findall(answer)
+    }
+    annotation = metadata.get("annotations", {}).get(OWN_STATUS, "")
+    devices = _of_annotation(annotation) or _of_script(answer)
+    if not devices:
+        raise Refused(
+            "it has no RDMA device of its own",
+            remedy="Give it a share of a pool, and see `kube-rdma status`",
+            where=where,
+        )
+    title = f"{metadata['namespace']}/{metadata['name']}"
+    return PairedPod(
+        title=document["spec"]["nodeName"] if LABEL in metadata.get("labels", {}) else title,
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        address=status["podIP"],
+        devices=tuple(
+            PodDevice(d.name, d.port, d.gid_index, d.address, rates.get((d.name, d.port)))
+            for d in devices
+        ),
+    )
+
+
+def _of_annotation(text: str) -> list[PodDevice]:
+    """In the order of the pod's networks; what has no RDMA device is left out."""
+    devices = []
+    for entry in _objects(text):
+        name, index = entry.get("rdmaDevice"), entry.get("gidIndex")
+        if isinstance(name, str) and _NAME.fullmatch(name):
+            gid = index if type(index) is int and index >= 0 else None
+            devices.append(PodDevice(name, gid_index=gid, address=_address(entry.get("ips"))))
+    return devices
+
+
+def _of_script(answer: str) -> list[PodDevice]:
+    """What nccl_env.sh found: one GID index for all, where they have one."""
+    last = answer.strip().rpartition("\n")[2]
+    variables = next(iter(_objects(f"[{last}]")), {})
+    index = str(variables.get("UCX_IB_GID_INDEX", ""))
+    gid = int(index) if index.isdecimal() else None
+    devices = []
+    for entry in str(variables.get("UCX_NET_DEVICES", "")).split(","):
+        name, _, port = entry.partition(":")
+        if _NAME.fullmatch(name) and port.isdecimal():
+            devices.append(PodDevice(name, int(port), gid))
+    return devices
+
+
+def _objects(text: str) -> Sequence[Mapping[str, Any]]:
+    try:
+        decoded = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    entries = decoded if isinstance(decoded, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def _address(ips: object) -> str | None:
+    """The first of an interface's addresses."""
+    for entry in ips if isinstance(ips, list) else []:
+        with suppress(ValueError):
+            return str(ip_interface(entry).ip)
+    return None

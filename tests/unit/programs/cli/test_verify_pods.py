@@ -1,0 +1,232 @@
+"""`kube-rdma verify pods` and `nodes` through a kubectl of a small cluster on disk."""
+
+import json
+import shlex
+import sys
+from itertools import combinations
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import kube_rdma_testing.kubectl as fake
+from kube_rdma.programs.cli.main import cli
+from kube_rdma.rules.verify.copies import pod_for
+
+RESOURCE = "rdma/hca"
+POD = f"""\
+kind: Pod
+apiVersion: v1
+metadata: {{name: job}}
+spec:
+  containers:
+  - {{name: c, image: perftest, command: [train], resources: {{limits: {{{RESOURCE}: 1}}}}}}
+"""
+
+
+def pod(name, number):
+    return {
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "job"}},
+        "spec": {"nodeName": f"node-{number}"},
+        "status": {"podIP": f"10.0.1.{number}"},
+    }
+
+
+def node(name, shares="8", **spec):
+    return {
+        "metadata": {"name": name},
+        "spec": spec,
+        "status": {"allocatable": {RESOURCE: shares}},
+    }
+
+
+class World:
+    """A cluster on disk, and the command in front of it."""
+
+    def __init__(self, folder, monkeypatch):
+        self.folder = folder
+        self.nodes, self.pods, self.more = [], [], {}
+        program = folder / "bin" / "kubectl"
+        program.parent.mkdir()
+        call = shlex.join([sys.executable, fake.__file__, str(folder)])
+        program.write_text(f'#!/bin/sh\nexec {call} "$@"\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+
+    def run(self, *words):
+        state = {"nodes": self.nodes, "pods": self.pods, **self.more}
+        (self.folder / "cluster.json").write_text(json.dumps(state))
+        return CliRunner().invoke(cli, ["verify", *words], catch_exceptions=True)
+
+    def left(self):
+        return json.loads((self.folder / "cluster.json").read_text())["pods"]
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    made = World(tmp_path, monkeypatch)
+    made.pods = [pod(f"p{number}", number) for number in range(1, 5)]
+    return made
+
+
+def pairs(result):
+    return json.loads(result.stdout)["pairs"]
+
+
+def test_each_two_are_measured_and_all_is_well(world):
+    result = world.run("pods", "-l", "app=job", "-o", "json")
+    assert result.exit_code == 0
+    names = [f"default/p{number}" for number in range(1, 5)]
+    met = {frozenset((pair["client"], pair["server"])) for pair in pairs(result)}
+    assert met == set(map(frozenset, combinations(names, 2)))
+    assert {(p["figure"], p["lineGbps"], p["rating"]) for p in pairs(result)} == {
+        (97.5, 100.0, "ok")
+    }
+
+
+def test_the_table_the_map_and_one_line_at_the_end(world):
+    shown = world.run("pods", "-l", "app=job").stdout
+    assert "default/p1  default/p4  mlx5_0 → mlx5_0" in shown
+    assert "98%" in shown
+    assert shown.endswith("✓ All is well: 6 pairs, 97.50 to 97.50 Gb/s.\n")
+
+
+def test_a_pod_with_a_bad_card_is_named(world):
+    world.pods.append(pod("p5", 5))
+    world.more["figures"] = {
+        f"{a} {b}": 12.5 for a in ("p3",) for b in ("p1", "p2", "p4", "p5")
+    } | {f"{b} p3": 12.5 for b in ("p1", "p2", "p4", "p5")}
+    result = world.run("pods", "-l", "app=job")
+    assert result.exit_code == 1
+    assert "✗ default/p3: nearly all of its pairs are bad." in result.stdout
+    assert result.stdout.endswith("look at default/p3.\n")
+
+
+def test_a_pair_that_fails_does_not_stop_the_others(world):
+    world.more["figures"] = {"p1 p2": None, "p2 p1": None}
+    result = world.run("pods", "-l", "app=job", "-o", "json")
+    assert result.exit_code == 1
+    bad = [pair for pair in pairs(result) if pair["rating"] != "ok"]
+    assert len(pairs(result)) == 6
+    assert [{p["client"], p["server"]} for p in bad] == [{"default/p1", "default/p2"}]
+    assert "Failed status 12" in bad[0]["why"]
+
+
+def test_a_pod_without_a_device_takes_no_part_and_is_told(world):
+    world.more["without_devices"] = ["p4"]
+    result = world.run("pods", "p1", "p2", "p4")
+    assert result.exit_code == 0
+    assert "! p4 takes no part: pod/p4: it has no RDMA device of its own." in result.stdout
+
+
+def test_one_pod_is_no_pair(world):
+    result = world.run("pods", "p1")
+    assert result.exit_code == 3
+    assert "at least two pods" in result.stdout
+
+
+def test_both_ways(world):
+    result = world.run("pods", "p1", "p2", "--both-ways", "-o", "json")
+    assert {(p["client"], p["server"]) for p in pairs(result)} == {
+        ("default/p1", "default/p2"),
+        ("default/p2", "default/p1"),
+    }
+
+
+def test_an_earlier_run_is_a_standard(world, tmp_path):
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(world.run("pods", "p1", "p2", "-o", "json").stdout)
+    world.more["figure"] = 60
+    result = world.run("pods", "p1", "p2", "--against", str(earlier), "--line-share", "0")
+    assert result.exit_code == 1
+    assert "60.00 Gb/s is less than the 78.00 what it had before" in result.stdout
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"pairs": 3}', '{"pairs": [], "test": "ib_read_lat"}'])
+def test_what_is_no_earlier_run_is_refused(world, tmp_path, text):
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(text)
+    result = world.run("pods", "p1", "p2", "--against", str(earlier))
+    assert type(result.exception).__name__ == "Refused"
+    assert str(result.exception).startswith(f"{earlier}: it is ")
+
+
+def test_the_map_is_drawn(world, tmp_path):
+    picture = tmp_path / "map.svg"
+    world.run("pods", "-l", "app=job", "--svg", str(picture))
+    assert picture.read_text().count("<rect") == 1 + 4 * 3
+
+
+def test_nodes_get_copies_which_go(world, tmp_path):
+    world.nodes = [node("a"), node("b"), node("c", unschedulable=True), node("d", "0")]
+    world.pods = []
+    (tmp_path / "pod.yaml").write_text(POD)
+    result = world.run("nodes", "-f", str(tmp_path / "pod.yaml"))
+    assert result.exit_code == 0, result.output
+    assert "! c takes no part: it is cordoned." in result.stdout
+    assert "! d takes no part: it offers no rdma/hca." in result.stdout
+    assert "a       b       mlx5_0 → mlx5_0" in result.stdout
+    assert "✓ All is well: 1 pair, " in result.stdout
+    assert world.left() == []
+
+
+def test_a_manifest_for_one_node_is_good_for_all():
+    """Seed S3's pods name their node, and have more than one thing that a copy must not have."""
+    pinned = yaml.safe_load(POD)
+    pinned["spec"] |= {"nodeName": "x", "nodeSelector": {"kubernetes.io/hostname": "x", "gpu": "h"}}
+    pinned["spec"]["containers"].append({"name": "more"})
+    for where in "ab":
+        copy = pod_for(pinned, where, "run", "file")
+        assert copy["spec"]["nodeSelector"] == {"gpu": "h"}
+        assert "nodeName" not in copy["spec"]
+        assert [container["name"] for container in copy["spec"]["containers"]] == ["c"]
+        assert "train" not in str(copy)
+    assert pinned["spec"]["nodeName"] == "x"
+
+
+def test_a_node_over_quota_and_a_full_one_are_told(world, tmp_path):
+    world.nodes = [node(name) for name in "abcd"]
+    world.pods, world.more = [], {"over_quota": ["a"], "full": ["b"]}
+    (tmp_path / "pod.yaml").write_text(POD)
+    result = world.run("nodes", "-f", str(tmp_path / "pod.yaml"), "--start-seconds", "1")
+    assert "! a takes no part: " in result.stdout
+    assert "exceeded quota: rdma." in result.stdout
+    assert "! b takes no part: Insufficient rdma." in result.stdout
+    assert world.left() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("a: [", "cannot be read"), ("kind: Job", "holds 0 pods"), (f"{POD}---\n{POD}", "2 pods")],
+)
+def test_what_is_no_pod_is_refused(world, tmp_path, text, words):
+    (tmp_path / "pod.yaml").write_text(text)
+    result = world.run("nodes", "-f", str(tmp_path / "pod.yaml"))
+    assert words in str(result.exception)
+
+
+def test_a_node_that_is_not_one_is_refused(world, tmp_path):
+    world.nodes = [node("a")]
+    (tmp_path / "pod.yaml").write_text(POD)
+    result = world.run("nodes", "z", "-f", str(tmp_path / "pod.yaml"))
+    assert "the cluster has no node 'z'" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pods",),
+        ("pods", "p1", "-l", "app=job"),
+        ("pods", "p1", "p2", "-a", "-s", "8"),
+        ("pods", "p1", "p2", "--latency", "--min-gbps", "3"),
+        ("pods", "p1", "p2", "--max-us", "3"),
+        ("--hardware-selftest", "pods", "p1", "p2"),
+    ],
+)
+def test_words_that_exclude_each_other(world, words):
+    assert world.run(*words).exit_code == 2
+
+
+def test_without_kubectl_it_says_so(world, monkeypatch):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert "kubectl is not on the PATH" in str(world.run("pods", "p1", "p2").exception)

@@ -1,0 +1,39 @@
+"""Everybody meets everybody, nobody two at once, in as few rounds as there can be."""
+
+from collections import Counter
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.rules.verify.rounds import rounds
+
+PODS = st.integers(0, 33).map(lambda count: [f"pod-{n}" for n in range(count)])
+
+
+@given(PODS)
+def test_every_two_meet_once(pods):
+    met = Counter(frozenset(pair) for pairs in rounds(pods) for pair in pairs)
+    assert met == Counter(map(frozenset, combinations(pods, 2)))
+
+
+@given(PODS)
+def test_nobody_is_in_two_pairs_at_once(pods):
+    for pairs in rounds(pods):
+        busy = [pod for pair in pairs for pod in pair]
+        assert len(busy) == len(set(busy))
+
+
+@given(PODS)
+def test_there_are_as_few_rounds_as_there_can_be(pods):
+    count = len(pods)
+    least = 0 if count < 2 else count - 1 if count % 2 == 0 else count
+    assert len([pairs for pairs in rounds(pods) if pairs]) == least
+
+
+@given(PODS)
+def test_both_ways_is_each_pair_and_its_reverse(pods):
+    there = {pair for pairs in rounds(pods) for pair in pairs}
+    both = [pair for pairs in rounds(pods, both_ways=True) for pair in pairs]
+    assert set(both) == there | {(server, client) for client, server in there}
+    assert len(both) == 2 * len(there)
