@@ -1,8 +1,10 @@
 """The dialect ``configList``: config.json of the shared RDMA device plugin.
 
 Every pool is of mode hca: `rdmaHcaMax` shares for the pool, and every container that holds one
-opens all of its cards. Two things that plugin lets pass are refused, for they made no resource:
-an `rdmaHcaMax` of zero or none at all, and a field that it does not know.
+opens all of its cards. Shares are called as that plugin calls them, so that either takes over a
+node from the other while pods hold some (docs/decisions/0049). Two things that plugin lets pass are
+refused, for they made no resource: an `rdmaHcaMax` of zero or none at all, and a field that it does
+not know.
 """
 
 from __future__ import annotations
@@ -102,6 +104,7 @@ def _pool(pool: SharedPool, index: int, document: Document) -> PoolSpec:
         selectors=(selector,),
         shares=pool.rdma_hca_max,
         bind=Bind.POOL,
+        bare_ids=True,
     )
 
 

@@ -136,6 +136,7 @@ class PoolSpec(Frozen):
     extra_info: tuple[ExtraInfo, ...] = ()
     extra_paths: tuple[str, ...] = ()  # further device nodes that every container gets
     host_network: bool = False  # its pods use the node's own network namespace
+    bare_ids: bool = False  # shares of the pool are 0, 1, …, as the shared device plugin calls them
 
 
 class AppliedPools(Frozen):

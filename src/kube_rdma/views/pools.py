@@ -133,9 +133,9 @@ def pools_document(
     """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
 
     ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
-    extra_paths, host_network, extra_info (card to facts), selectors (source and those fields that
-    are given); ``functions``: count, autoprobe, force, source, selectors; ``rescan`` in seconds;
-    ``warnings``: sentences; ``node``: null when none was looked at, else
+    extra_paths, host_network, bare_ids, extra_info (card to facts), selectors (source and those
+    fields that are given); ``functions``: count, autoprobe, force, source, selectors; ``rescan``
+    in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
     ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
     ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).
     """
@@ -243,6 +243,7 @@ def _spec(spec: PoolSpec) -> dict[str, object]:
         "variables": spec.variables.value,
         "extra_paths": list(spec.extra_paths),
         "host_network": spec.host_network,
+        "bare_ids": spec.bare_ids,
         "extra_info": {one.card: dict(one.facts) for one in spec.extra_info},
         "selectors": [_selector_document(one) for one in spec.selectors],
     }

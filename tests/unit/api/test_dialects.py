@@ -129,7 +129,7 @@ def test_config_list_word_for_word():
     found = read(SHARED)
     assert found.rescan == 0
     assert found.warnings == ()
-    common = {"mode": Mode.HCA, "bind": Bind.POOL}
+    common = {"mode": Mode.HCA, "bind": Bind.POOL, "bare_ids": True}
     assert found.pools == (
         PoolSpec(
             "nvidia.com/a",

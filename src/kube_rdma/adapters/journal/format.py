@@ -50,7 +50,7 @@ _SELECTOR = (
 )
 _POOL = (
     "resource mode source selectors shares bind attach prefer numa_hints variables extra_info "
-    "extra_paths host_network?"
+    "extra_paths host_network? bare_ids?"
 )
 
 FORMS = (

@@ -114,7 +114,8 @@ def _shares(spec: PoolSpec, cards: Sequence[Card]) -> Iterator[Share]:
     if row.bind is Bind.POOL:
         healthy = any(card.usable for card in cards)
         count = row.shares if cards else 0
-        yield from (Share(ShareId(f"{spec.mode}-{n}"), healthy) for n in range(count))
+        prefix = "" if spec.bare_ids else f"{spec.mode}-"
+        yield from (Share(ShareId(f"{prefix}{n}"), healthy) for n in range(count))
         return
     for card in cards:
         hint = card.numa_node if spec.numa_hints else None

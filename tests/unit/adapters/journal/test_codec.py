@@ -125,6 +125,7 @@ def test_what_has_no_form_is_not_written():
     [
         (next(one for one in ATTACHMENT.plans[1].steps if isinstance(one, TakeLink)), "active"),
         (PoolSpec("rdma/a", Mode.HCA, "s"), "host_network"),
+        (PoolSpec("rdma/a", Mode.HCA, "s"), "bare_ids"),
     ],
     ids=lambda value: type(value).__name__,
 )
