@@ -49,6 +49,16 @@ def start(lab, name, node, shares):
     return cluster.get(lab, f"pod/{name}")["metadata"]["uid"]
 
 
+def admitted(lab, name, node, shares):
+    """Whether the kubelet takes such a pod; it refuses one for good while it has no list."""
+    cluster.apply(lab, pod(name, node, shares))
+    cluster.wait(lab, f"pod/{name}", "--for=jsonpath={.status.startTime}")
+    if cluster.get(lab, f"pod/{name}")["status"].get("reason") != "UnexpectedAdmissionError":
+        return True
+    cluster.kubectl(lab, "delete", "pod", name)
+    return False
+
+
 def running(lab):
     """By UID what must not change of the test's pods: phase, container, restarts, device nodes."""
     states = {}
@@ -193,6 +203,6 @@ def test_the_other_plugin_ends_after_kube_rdma_began(lab):
     assert int(cluster.shell(lab, node, count)) == 1
     cluster.kubectl(lab, "delete", "daemonset", kit.NAME, *SYSTEM)
     cluster.until_on_node(lab, node, f"[ $({count}) -gt 1 ]")
-    start(lab, "later", node, kit.SHARES)
+    waiting.until(lab, "a pod with all shares", lambda: admitted(lab, "later", node, kit.SHARES))
+    cluster.ready(lab, "later")
     assert no_share_twice(lab, node) == {str(number) for number in range(kit.SHARES)}
-    nothing_failed(lab)
