@@ -18,6 +18,7 @@ from kube_rdma.api.dialect import HOST_NETWORK, MOST_SHARES, Config, Many, Typed
 from kube_rdma.api.document import Document, Path
 from kube_rdma.api.faults import Slip, slips, validate
 from kube_rdma.api.object_document import of_json
+from kube_rdma.api.policy_fabric import PolicyFabric
 from kube_rdma.api.words import (
     DeviceId,
     Driver,
@@ -139,6 +140,7 @@ class PolicyPool(Typed):
     numa_hints: bool = True
     extra_info: Facts = Field(default_factory=dict)
     host_network: bool = Field(False, description=HOST_NETWORK)
+    fabric: PolicyFabric | None = None
 
     @field_validator("selectors")
     @classmethod
@@ -294,6 +296,7 @@ def _pools(spec: PolicySpec, document: Document, base: Path) -> Iterator[PoolSpe
             numa_hints=pool.numa_hints,
             extra_info=extra_info(pool.extra_info),
             host_network=pool.host_network,
+            fabric=pool.fabric.profile() if pool.fabric else None,
         )
 
 

@@ -15,6 +15,7 @@ from typing import NewType
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.fabric import FabricProfile
 from kube_rdma.model.frozen import Frozen
 
 ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it allows 63 characters
@@ -136,6 +137,7 @@ class PoolSpec(Frozen):
     extra_info: tuple[ExtraInfo, ...] = ()
     extra_paths: tuple[str, ...] = ()  # further device nodes that every container gets
     host_network: bool = False  # its pods use the node's own network namespace
+    fabric: FabricProfile | None = None  # what programs on its cards should use
     bare_ids: bool = False  # shares of the pool are 0, 1, …, as the shared device plugin calls them
 
 

@@ -7,9 +7,11 @@ comes from rules/pools/pools and rules/pools/selection.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
 from itertools import chain
 
 from kube_rdma.model.card import Card
+from kube_rdma.model.fabric import FabricProfile
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import (
@@ -133,9 +135,9 @@ def pools_document(
     """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
 
     ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
-    extra_paths, host_network, bare_ids, extra_info (card to facts), selectors (source and those
-    fields that are given); ``functions``: count, autoprobe, force, source, selectors; ``rescan``
-    in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
+    extra_paths, host_network, bare_ids, fabric, extra_info (card to facts), selectors (source and
+    those fields that are given); ``functions``: count, autoprobe, force, source, selectors;
+    ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
     ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
     ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).
     """
@@ -170,8 +172,18 @@ def _besides(spec: PoolSpec) -> Iterator[str]:
         yield f"containers also get {' and '.join(spec.extra_paths)}"
     if spec.host_network:
         yield "its pods use the node's own network"
+    if spec.fabric:
+        yield f"programs are told {', '.join(_fabric(spec.fabric))}"
     if not spec.numa_hints:
         yield "the kubelet is not told on which NUMA node a share is"
+
+
+def _fabric(fabric: FabricProfile) -> Iterator[str]:
+    """traffic class 106, timeout 22, NCCL_IB_AR_THRESHOLD=0."""
+    named = {part.name: getattr(fabric, part.name) for part in fields(fabric)}
+    variables = named.pop("variables")
+    yield from (f"{n.replace('_', ' ')} {v}" for n, v in named.items() if v is not None)
+    yield from (f"{name}={value}" for name, value in variables)
 
 
 def _selector(selector: Selector) -> str:
@@ -244,6 +256,7 @@ def _spec(spec: PoolSpec) -> dict[str, object]:
         "extra_paths": list(spec.extra_paths),
         "host_network": spec.host_network,
         "bare_ids": spec.bare_ids,
+        "fabric": asdict(spec.fabric) if spec.fabric else None,
         "extra_info": {one.card: dict(one.facts) for one in spec.extra_info},
         "selectors": [_selector_document(one) for one in spec.selectors],
     }

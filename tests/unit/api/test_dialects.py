@@ -8,6 +8,7 @@ from kube_rdma.api.config import parse
 from kube_rdma.api.node_label import label_pools
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.fabric import FabricProfile
 from kube_rdma.model.function import FunctionsWish
 from kube_rdma.model.pool import (
     Attach,
@@ -85,6 +86,14 @@ POLICY = {
                 "prefer": "pack",
                 "numaHints": False,
                 "extraInfo": {"*": {"a": "b"}},
+                "fabric": {
+                    "trafficClass": 106,
+                    "serviceLevel": 3,
+                    "timeout": 22,
+                    "retryCount": 7,
+                    "qpsPerConnection": 4,
+                    "variables": {"NCCL_IB_AR_THRESHOLD": "0"},
+                },
                 "selectors": [
                     {
                         "vendors": ["15B3"],
@@ -251,6 +260,7 @@ def test_node_policy_word_for_word():
         prefer=Preference.PACK,
         numa_hints=False,
         extra_info=(ExtraInfo("*", (("a", "b"),)),),
+        fabric=FabricProfile(106, 3, 22, 7, 4, (("NCCL_IB_AR_THRESHOLD", "0"),)),
     )
     assert first.source.endswith(": spec.pools[0]")
     assert first.selectors[1].source.endswith(": spec.pools[0].selectors[1]")

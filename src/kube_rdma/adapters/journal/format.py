@@ -15,6 +15,7 @@ from kube_rdma.model import function_step, step
 from kube_rdma.model.attachment import Attachment, InterfaceAddress, Plan, PluginResult, Sandbox
 from kube_rdma.model.binding import Binding, PodName, Promise
 from kube_rdma.model.cni import Dns
+from kube_rdma.model.fabric import FabricProfile
 from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.ip import Booking, JournalIdentity, Lease
 from kube_rdma.model.link import PlannedHostLink
@@ -48,9 +49,10 @@ _SELECTOR = (
     "source vendors device_ids drivers interfaces link_types pci_addresses acpi_indexes physical "
     "roots auxiliary_types rdma_devices pkeys rdma"
 )
+_FABRIC = "traffic_class service_level timeout retry_count qps_per_connection variables"
 _POOL = (
     "resource mode source selectors shares bind attach prefer numa_hints variables extra_info "
-    "extra_paths host_network? bare_ids?"
+    "extra_paths host_network? fabric? bare_ids?"
 )
 
 FORMS = (
@@ -93,6 +95,7 @@ FORMS = (
     form(PoolSpec, "PoolSpec", _POOL, identity="resource"),
     form(Selector, "Selector", _SELECTOR),
     form(FunctionRange, "FunctionRange", "parent indexes"),
+    form(FabricProfile, "FabricProfile", _FABRIC),
     form(ExtraInfo, "ExtraInfo", "card facts", identity="card"),
     # the rails of cards
     form(RailRecord, "Rails", "functions names"),

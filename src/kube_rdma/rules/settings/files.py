@@ -7,9 +7,10 @@ has in its environment win over both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kube_rdma.model.binding import UsedDevice
+from kube_rdma.model.fabric import FabricProfile
 
 ANNOTATION = "kube-rdma.io/settings"  # of a pod; "none": it gets none
 # Before 1.19 UCX takes the version of an address from a field that only NVIDIA's drivers fill, and
@@ -17,6 +18,7 @@ ANNOTATION = "kube-rdma.io/settings"  # of a pod; "none": it gets none
 _ANY_VENDOR = "UCX_UD_VERBS_ETH_DGID_CHECK=n"
 # Open MPI takes UCX by itself for NVIDIA's cards alone (opal/mca/common/ucx, pml_ucx_devices).
 _ANY_DEVICE = "pml_ucx_devices = any"
+_TIMEOUT_US = 4.096  # of an acknowledgement, times 2^timeout (InfiniBand, Local ACK Timeout)
 _HEAD = "# By kube-rdma, of the RDMA devices that this container was given.\n"
 
 
@@ -25,8 +27,10 @@ def wanted(annotations: Mapping[str, str]) -> bool:
     return annotations.get(ANNOTATION) != "none"
 
 
-def settings_files(used: Sequence[UsedDevice]) -> dict[str, str]:
-    """The files by name, none without devices.
+def settings_files(
+    used: Sequence[UsedDevice], fabric: FabricProfile | None = None
+) -> dict[str, str]:
+    """The files by name, none without devices; `fabric` is what the pool says of its own.
 
     NCCL takes a name for the beginning of names, so it is told to take whole ones (``=``), of at
     most 32 devices (NCCL's user guide, NCCL_IB_HCA). Both know one GID index for all devices: where
@@ -42,11 +46,45 @@ def settings_files(used: Sequence[UsedDevice]) -> dict[str, str]:
         ucx.append(f"UCX_IB_GID_INDEX={gid}")
     if not all(one.infiniband for one in used):
         ucx.append(_ANY_VENDOR)
+    if fabric is not None:
+        nccl += _nccl_fabric(fabric)
+        ucx += _ucx_fabric(fabric)
     return {
         "nccl.conf": "".join((_HEAD, why, *(f"{line}\n" for line in nccl))),
         "ucx.conf": "".join((_HEAD, why, *(f"{line}\n" for line in ucx))),
         "openmpi-mca-params.conf": f"{_HEAD}{_ANY_DEVICE}\n",
     }
+
+
+def _nccl_fabric(fabric: FabricProfile) -> Iterator[str]:
+    """Parameters of NCCL's queue pairs (src/transport/net_ib, NCCL_PARAM)."""
+    for name, value in (
+        ("NCCL_IB_TC", fabric.traffic_class),
+        ("NCCL_IB_SL", fabric.service_level),
+        ("NCCL_IB_TIMEOUT", fabric.timeout),
+        ("NCCL_IB_RETRY_CNT", fabric.retry_count),
+        ("NCCL_IB_QPS_PER_CONNECTION", fabric.qps_per_connection),
+    ):
+        if value is not None:
+            yield f"{name}={value}"
+    yield from (f"{name}={value}" for name, value in fabric.variables if name.startswith("NCCL_"))
+
+
+def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
+    """The same of UCX, for all of its transports (UCX_IB_) and the connected ones (UCX_RC_).
+
+    It takes a time, and rounds it to an exponent itself (uct_ib_to_qp_fabric_time).
+    """
+    timeout = None if fabric.timeout is None else f"{_TIMEOUT_US * 2**fabric.timeout:.3f}us"
+    for name, value in (
+        ("UCX_IB_TRAFFIC_CLASS", fabric.traffic_class),
+        ("UCX_IB_SL", fabric.service_level),
+        ("UCX_RC_TIMEOUT", timeout),
+        ("UCX_RC_RETRY_COUNT", fabric.retry_count),
+    ):
+        if value is not None:
+            yield f"{name}={value}"
+    yield from (f"{name}={value}" for name, value in fabric.variables if name.startswith("UCX_"))
 
 
 def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:

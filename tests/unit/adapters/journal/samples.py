@@ -30,6 +30,7 @@ from kube_rdma.model.attachment import Attachment, InterfaceAddress, Plan, Plugi
 from kube_rdma.model.binding import Binding, PodName, Promise
 from kube_rdma.model.cni import Dns
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.fabric import FabricProfile
 from kube_rdma.model.function import MadeFunctions
 from kube_rdma.model.ip import Booking, JournalIdentity, Lease
 from kube_rdma.model.link import PlannedHostLink
@@ -248,6 +249,13 @@ APPLIED = AppliedPools(
         PoolSpec("rdma/c", Mode.SHARED_MULTI, "s", prefer=Preference.LEAST_LOADED),
     )
 )
+FABRIC = FabricProfile(106, 3, 22, 7, 4, (("NCCL_IB_AR_THRESHOLD", "0"),))
+ON_FABRICS = AppliedPools(
+    (
+        PoolSpec("rdma/d", Mode.SHARED, "s", fabric=FABRIC, bare_ids=True),
+        PoolSpec("rdma/e", Mode.SHARED, "s", fabric=FabricProfile(), host_network=True),
+    )
+)
 BOOKING = Booking(
     CONTAINER,
     SANDBOX.uid,
@@ -267,6 +275,7 @@ BOOKING = Booking(
 )
 
 RECORDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "fabrics": (POOLS, {"pools": ON_FABRICS}),
     "attachments": (
         ATTACHMENTS,
         {

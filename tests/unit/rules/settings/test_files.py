@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.binding import UsedDevice
+from kube_rdma.model.fabric import FabricProfile
 from kube_rdma.rules.settings.files import ANNOTATION, settings_files, wanted
 
 DEVICES = st.builds(
@@ -88,3 +89,37 @@ def test_a_pod_may_do_without():
     assert wanted({})
     assert wanted({ANNOTATION: "all"})
     assert not wanted({ANNOTATION: "none"})
+
+
+def test_what_the_fabric_says_is_said_to_both():
+    """UCX has a time where NCCL has an exponent (4.096 µs × 2^timeout)."""
+    fabric = FabricProfile(
+        106, 3, 20, 5, 4, (("NCCL_IB_AR_THRESHOLD", "0"), ("UCX_RNDV_THRESH", "8k"))
+    )
+    files = settings_files((roce("mlx5_0"),), fabric)
+    nccl, ucx = variables(files["nccl.conf"]), variables(files["ucx.conf"])
+    assert nccl == {
+        "NCCL_IB_HCA": "=mlx5_0:1",
+        "NCCL_IB_GID_INDEX": "3",
+        "NCCL_IB_TC": "106",
+        "NCCL_IB_SL": "3",
+        "NCCL_IB_TIMEOUT": "20",
+        "NCCL_IB_RETRY_CNT": "5",
+        "NCCL_IB_QPS_PER_CONNECTION": "4",
+        "NCCL_IB_AR_THRESHOLD": "0",
+    }
+    assert ucx == {
+        "UCX_NET_DEVICES": "mlx5_0:1",
+        "UCX_IB_GID_INDEX": "3",
+        "UCX_UD_VERBS_ETH_DGID_CHECK": "n",
+        "UCX_IB_TRAFFIC_CLASS": "106",
+        "UCX_IB_SL": "3",
+        "UCX_RC_TIMEOUT": "4294967.296us",
+        "UCX_RC_RETRY_COUNT": "5",
+        "UCX_RNDV_THRESH": "8k",
+    }
+
+
+def test_a_fabric_that_says_nothing_changes_nothing():
+    used = (roce("mlx5_0"),)
+    assert settings_files(used, FabricProfile()) == settings_files(used)

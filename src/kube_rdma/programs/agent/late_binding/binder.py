@@ -274,7 +274,8 @@ class Binder:
         shim = self._to.shim()
         if shim is None:
             return ()
-        files = settings_files(given.used)
+        pool = self._pools.get(binding.resource)
+        files = settings_files(given.used, pool.spec.fabric if pool else None)
         if not files:
             return (lift_memlock(shim),)
         folder = self._to.settings.write(binding.container, binding.nonce, files)
