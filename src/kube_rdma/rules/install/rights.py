@@ -1,7 +1,8 @@
 """What agents, the controller and the operator may do at the API server, and who they are.
 
 Each has a service account of its own. An agent's rights are the same in every preset; what of them
-reaches beyond its own node, the policy of admission.py takes back.
+reaches beyond its own node, the policy of admission.py takes back. Roles for people are there to be
+bound by an administrator.
 """
 
 from __future__ import annotations
@@ -65,6 +66,23 @@ _OPERATOR_CLUSTER_RULES = (
     rule("", "nodes", "patch"),
     rule("kube-rdma.io", "nodereports", "list"),
 )
+# What people need for `kube-rdma status`, `kube-rdma ip` and a look at the objects.
+VIEW_RULES: Sequence[Node] = (
+    rule("", "nodes", "get list"),
+    rule("", "pods", "get list"),
+    rule("", "events", "list"),
+    rule("apps", "daemonsets", "get list"),
+    rule("apps", "deployments", "get list"),
+    rule("kube-rdma.io", "*", "get list watch"),
+    rule("mellanox.com", "nicclusterpolicies", "get list watch"),
+    rule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "get"),
+)
+# And for `kube-rdma verify nodes`; `verify pods` needs no more than pods and exec.
+VERIFY_RULES: Sequence[Node] = (
+    rule("", "nodes", "get list"),
+    rule("", "pods", "get list create delete deletecollection"),
+    rule("", "pods/exec", "get create"),
+)
 CLUSTER_RULES: Sequence[Node] = (
     *CONTROLLER_RULES,
     *(When("seed.operator", further) for further in _OPERATOR_CLUSTER_RULES),
@@ -107,6 +125,15 @@ def controller_rights() -> tuple[Blueprint, ...]:
         Blueprint(binding("ClusterRole", cluster, CONTROLLER), enabled),
         Blueprint(role("Role", CONTROLLER, NAMESPACE_RULES), enabled),
         Blueprint(binding("Role", CONTROLLER, CONTROLLER), enabled),
+    )
+
+
+def people_rights() -> tuple[Blueprint, ...]:
+    """Roles that an administrator may bind people to; nobody has them by the installation."""
+    enabled = ("controller.enabled",)
+    return (
+        Blueprint(role("ClusterRole", joined(NAMESPACE, "-view"), VIEW_RULES), enabled),
+        Blueprint(role("ClusterRole", joined(NAMESPACE, "-verify"), VERIFY_RULES), enabled),
     )
 
 
