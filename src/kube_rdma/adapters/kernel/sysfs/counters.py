@@ -20,7 +20,7 @@ from kube_rdma.model.device import PciAddress
 from kube_rdma.model.metrics import CounterReadings, DeviceCounters, PortCounters
 
 MOST_FILES = 256  # of a folder of counters; the longest of a driver of today has below 100
-GID_TABLES = 8  # read anew in one look: each has up to 1024 files
+GID_TABLES = 2  # read anew in one look: each has up to 1024 files
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
