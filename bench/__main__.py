@@ -22,6 +22,7 @@ from bench import (
     modes,
     nccl_env,
     overload,
+    scrape,
     shim,
     survey,
 )
@@ -38,6 +39,7 @@ BENCHMARKS = {
     "survey": survey,
     "allocate": allocate,
     "events": events,
+    "scrape": scrape,
     "shim": shim,
     "nccl-env": nccl_env,
     "attach": attach,

@@ -39,6 +39,7 @@ from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.function import MadeFunctions
+from kube_rdma.model.metrics import MetricNames
 from kube_rdma.model.pool import AppliedPools
 from kube_rdma.model.rails import RailRecord
 from kube_rdma.model.runtime import Runtime
@@ -101,6 +102,8 @@ class AgentOptions(Frozen):
     startup_taint: bool = False  # take it off this node
     labels: LabelWish = LabelWish.WRITE
     namespace: str = "kube-rdma"  # of own objects
+    metrics: tuple[str | None, int] | None = None  # host and port, None: nobody is answered
+    metric_names: tuple[MetricNames, ...] = ()
 
 
 @asynccontextmanager
@@ -119,13 +122,14 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
     )
     async with AsyncExitStack() as stack:
         if options.node is None:
-            yield replace(doors, functions=Sources(_SRIOV.make, uses=read_uses))
+            doors = replace(doors, functions=Sources(_SRIOV.make, uses=read_uses))
+            yield _with_metrics(doors, options)
             return
         doors = replace(
             doors, functions=_functions(options, stack), applied=partial(_applied, options, stack)
         )
         doors = replace(doors, rails=NodeRails(partial(_rails, options, stack)))
-        yield await _with_node(doors, options, folders, kept, stack)
+        yield _with_metrics(await _with_node(doors, options, folders, kept, stack), options)
 
 
 @asynccontextmanager
@@ -199,6 +203,20 @@ async def _with_node(
     make = partial(_binder, doors, options, Pods(cluster), stack)
     late = await _late(ask, make, asked=folders.pod_resources is not None)
     return replace(doors, late=late)
+
+
+def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDependencies:
+    """The doors with an exporter, where an address was given; its library is imported then."""
+    if options.metrics is None:
+        return doors
+    from kube_rdma.programs.agent.metrics.exporter import Exporter, MetricsSite, MetricsSources
+
+    sources = MetricsSources(doors.kubelet)
+    if doors.networks:
+        networks = doors.networks
+        sources = replace(sources, attachments=networks.attachments, stopwatch=networks.stopwatch)
+    site = MetricsSite(*options.metrics, options.metric_names)
+    return replace(doors, metrics=Exporter(site, sources))
 
 
 async def _late(

@@ -26,6 +26,7 @@ from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.agent.virtual_functions import Sources
 
 if TYPE_CHECKING:
+    from kube_rdma.programs.agent.metrics.exporter import Exporter
     from kube_rdma.programs.agent.node.card_condition import CardCondition
     from kube_rdma.programs.agent.node.node_labels import NodeLabels
     from kube_rdma.programs.agent.node.policies import NodePolicies
@@ -55,3 +56,4 @@ class AgentDependencies(Frozen):
     labels: NodeLabels | None = None  # None: the agent touches no label
     policies: NodePolicies | None = None  # None: those of the cluster are not followed
     report: NodeReporter | None = None  # None: nobody reads what the node says of itself
+    metrics: Exporter | None = None  # None: nobody asks for them

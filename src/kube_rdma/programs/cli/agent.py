@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from kube_rdma.model.metrics import MetricNames
+    from kube_rdma.programs.agent.compose import AgentPlaces
 
 # Where the manifests of the first device plugins and of the shared one mount it.
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
@@ -108,6 +112,21 @@ FOLDER = click.Path(path_type=Path)
     help="Where kube-rdma's own objects are, for --networks.  [env: POD_NAMESPACE]",
 )
 @click.option(
+    "--metrics-address",
+    metavar="HOST:PORT",
+    help="Answer Prometheus here, under /metrics; without a HOST on every address of the node.  "
+    "[default: nobody is answered]",
+)
+@click.option(
+    "--metrics-names",
+    type=click.Choice(["node-exporter", "vke", "none"]),
+    multiple=True,
+    default=["node-exporter"],
+    show_default=True,
+    help="Whose names counters of the node's ports have; may be given twice. Beside another "
+    "exporter with these names a sum counts each port twice.",
+)
+@click.option(
     "--socket",
     metavar="FILE",
     type=FOLDER,
@@ -135,11 +154,9 @@ def agent(
     Role plugin needs the kubelet's folder and the configuration, and no privilege.
     """
     from kube_rdma.adapters.kubelet.registry import Registry
-    from kube_rdma.adapters.runtime.cri import find_socket
     from kube_rdma.programs import logs
     from kube_rdma.programs.agent.compose import (
         AgentOptions,
-        AgentPlaces,
         LabelWish,
         labelling,
         opened,
@@ -148,7 +165,6 @@ def agent(
     from kube_rdma.programs.process import until_signal
 
     _check(roles, node_name, config, more)
-    more["runtime_socket"] = more["runtime_socket"] or find_socket()
     options = AgentOptions(
         config=config if config or "node" in roles else _mounted(),
         node=node_name if "node" in roles else None,
@@ -157,8 +173,10 @@ def agent(
         networks=more.pop("networks"),
         startup_taint=more.pop("startup_taint"),
         labels=LabelWish(more.pop("node_labels")),
+        metrics=_address(more.pop("metrics_address")),
+        metric_names=_names(more.pop("metrics_names")),
         namespace=more.pop("namespace"),
-        places=AgentPlaces(**more),
+        places=_places(more),
     )
 
     async def run() -> None:
@@ -179,7 +197,9 @@ def _check(
     roles: tuple[str, ...], node_name: str | None, config: Path | None, more: dict[str, Any]
 ) -> None:
     """Refuse options that do not go together."""
-    if "plugin" not in roles and (config or more["networks"] or more["startup_taint"]):
+    if "plugin" not in roles and any(
+        (config, more["networks"], more["startup_taint"], more["metrics_address"])
+    ):
         raise click.UsageError("role node alone labels its node: give --role plugin too")
     if more["networks"] and "node" not in roles:
         raise click.UsageError("--networks is what role node does: give --role node too")
@@ -187,6 +207,36 @@ def _check(
         raise click.UsageError("--startup-taint is what role node does: give --role node too")
     if "node" in roles and not node_name:
         raise click.UsageError("role node has to know its node: set NODE_NAME or --node-name")
+
+
+def _places(paths: dict[str, Any]) -> AgentPlaces:
+    """The paths of options; the runtime's socket is looked for where none is named."""
+    from kube_rdma.adapters.runtime.cri import find_socket
+    from kube_rdma.programs.agent.compose import AgentPlaces
+
+    return AgentPlaces(**{**paths, "runtime_socket": paths["runtime_socket"] or find_socket()})
+
+
+def _names(words: tuple[str, ...]) -> tuple[MetricNames, ...]:
+    """Whose names metrics have; `none` beside others says nothing."""
+    from kube_rdma.model.metrics import MetricNames
+
+    return tuple(MetricNames(word) for word in words if word != "none")
+
+
+def _address(text: str | None) -> tuple[str | None, int] | None:
+    """Host and port out of HOST:PORT, [HOST]:PORT or :PORT."""
+    if text is None:
+        return None
+    host, colon, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
+    if not colon or not 0 < number < 1 << 16 or (":" in host and bare == host):
+        raise click.BadParameter(
+            f"{text!r} is no address: write HOST:PORT, such as 10.0.0.5:9879, or :9879",
+            param_hint="--metrics-address",
+        )
+    return bare or None, number
 
 
 def _mounted() -> Path:

@@ -38,7 +38,7 @@ class PodSysfs:
             return self.node
         try:
             if self._mount is None:
-                self._mount = open_inside(self._namespace, _mount)
+                self._mount = mount_inside(self._namespace)
         except OSError:
             return self.node
         return Path(f"/proc/self/fd/{self._mount}/class/infiniband")
@@ -46,6 +46,14 @@ class PodSysfs:
     def pci_of(self, device: str) -> PciAddress | None:
         """The function that a device sits on, wherever it is."""
         return pci_of(self.devices(device), device)
+
+
+def mount_inside(namespace: int) -> int:
+    """The root of a new sysfs of this namespace, for whoever closes it; raise as open_inside.
+
+    OSError where none can be mounted, which takes Linux 5.2 and CAP_SYS_ADMIN.
+    """
+    return open_inside(namespace, _mount)
 
 
 def _mount() -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from typing import Protocol
 
 import structlog
 from msgspec import Struct, field
@@ -88,6 +89,13 @@ def _cause(group: BaseExceptionGroup) -> KubeRdmaError | None:
     return error
 
 
+class _Beside(Protocol):
+    """What runs beside the loop, and is told by it what it needs."""
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+
+
 class _Reported(Struct):
     """What was reported already, so that it is reported once."""
 
@@ -137,14 +145,12 @@ class _Plugin:
                 tasks.create_task(self._doors.late.follow(self._changes.touch))
                 if self._doors.networks:
                     tasks.create_task(self._doors.networks.run(self._doors.late))
-                if self._doors.startup:
-                    tasks.create_task(self._doors.startup.run())
-                if self._doors.condition:
-                    tasks.create_task(self._doors.condition.run())
-                if self._doors.labels:
-                    tasks.create_task(self._doors.labels.run())
-                if self._doors.report:
-                    tasks.create_task(self._doors.report.run())
+                doors = self._doors
+                beside: tuple[_Beside | None, ...] = (
+                    *(doors.startup, doors.condition, doors.labels, doors.report, doors.metrics),
+                )
+                for program in filter(None, beside):
+                    tasks.create_task(program.run())
                 if self._doors.policies:
                     tasks.create_task(self._doors.policies.follow(self._policies_seen))
                 deaf = len(announcements) < len(self._doors.kernel.announcements)
@@ -208,8 +214,9 @@ class _Plugin:
         self._tell_cards(verdict, held, holdings or ())
         self._tell_once("pool bound early", early.renumbered(specs, survey.namespace_mode))
         self._tell_sentences(verdict)
-        self._health = verdict.assessment.health
         offers.publish(verdict.pools)
+        self._tell_metrics(verdict, survey, offers)
+        self._health = verdict.assessment.health
         offered = [card for pool in verdict.pools for card in pool.cards]
         idle = holdings is not None and not any(one.shares for one in holdings)
         await self._doors.rails.see(offered, alone, self._wishes.rails, idle=idle)
@@ -291,6 +298,13 @@ class _Plugin:
             self._doors.condition.judged(condition(self._cards))
         if self._doors.labels:
             self._doors.labels.judged(survey, self._staged.specs, self._doors.rails.count)
+
+    def _tell_metrics(self, verdict: NodeVerdict, survey: Survey, offers: Offers) -> None:
+        """Tell what a scrape shows of resources and cards; before the health is the new one."""
+        if self._doors.metrics:
+            kept = [spec.resource for spec in self._staged.kept]
+            self._doors.metrics.looked(offers.pools, kept, survey.namespace_mode)
+            self._doors.metrics.judged(verdict.assessment, self._health)
 
     async def _uses(self, survey: Survey) -> Mapping[str, Use]:
         """What the node uses its cards for; the last answer while the kernel gives none."""

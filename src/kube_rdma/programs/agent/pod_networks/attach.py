@@ -35,11 +35,12 @@ from kube_rdma.model.attachment import (
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.cni import Call, CniResult
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.ip import Ask, NicAsk
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.programs.agent.late_binding.late import Late
+from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
 from kube_rdma.programs.agent.pod_networks.claims import GuidClaims, SandboxLocks
 from kube_rdma.programs.agent.pod_networks.door import (
     Again,
@@ -63,6 +64,7 @@ from kube_rdma.rules.attach.requests import in_order
 from kube_rdma.rules.attach.result import as_named, attached, edits, rdma_names
 from kube_rdma.rules.attach.seats import with_pods
 from kube_rdma.rules.late_binding import early
+from kube_rdma.rules.metrics import families
 from kube_rdma.rules.settings.files import wanted
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ class AttachDependencies(Frozen, kw_only=True):
     late: Late
     attachments: Attachments
     inode: Callable[[int], int]
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
 
 class PodPlace(Frozen):
@@ -117,7 +120,8 @@ class AttachPipeline:
             if request is None or await self._is_answered(request):
                 return CniResult()
             try:
-                return await self._attach(call, door, request)
+                with self._to.stopwatch.timed(families.ATTACH, "add"):
+                    return await self._attach(call, door, request)
             except Exception as error:
                 event = _FAILED[request.networks is not None]
                 log.warning(event, pod=str(call.pod), why=str(error))
@@ -192,7 +196,9 @@ class AttachPipeline:
         if not nics:
             return ()
         namespace = request.sandbox.pod.namespace
-        granted = await self._to.giver.add(Ask(request.key.container, request.uid, nics, namespace))
+        ask = Ask(request.key.container, request.uid, nics, namespace)
+        with self._to.stopwatch.timed(families.IPAM):
+            granted = await self._to.giver.add(ask)
         pools = {name: await self._to.node.pool(name) for name in {nic.pool for nic in nics}}
         return tuple(given(nic.interface, granted.leases, pools[nic.pool]) for nic in nics)
 
@@ -243,7 +249,8 @@ class AttachPipeline:
         bound = edits(names, place.granted, devices, rdma_cm)
         if request.pod and not wanted(dict(request.pod.annotations)):
             bound = {held: replace(given, used=()) for held, given in bound.items()}
-        await self._to.late.attach(request.sandbox, bound, place.holdings)
+        with self._to.stopwatch.timed(families.LATE_BINDING):
+            await self._to.late.attach(request.sandbox, bound, place.holdings)
         return AttachResult(leased, own, interfaces, place.beside)
 
     async def _ask_plugins(
@@ -314,14 +321,17 @@ class AttachPipeline:
     async def delete(self, call: Call, key: AttachmentKey, *, within: bool = False) -> CniResult:
         """DEL. A pod does not wait for a card that is nowhere; the rounds of repair.py do."""
         try:
-            await self.end(key, within=within)
+            with self._to.stopwatch.timed(families.ATTACH, "delete"):
+                await self.end(key, within=within)
         except HardwareGone as error:
             log.warning("card missing", pod=str(call.pod), why=str(error))
         return CniResult()
 
     async def check(self, call: Call, key: AttachmentKey) -> CniResult:
         """CHECK; raise Broken with what is not as it was planned."""
-        if call.netns is not None:
+        if call.netns is None:
+            return CniResult()
+        with self._to.stopwatch.timed(families.ATTACH, "check"):
             async with self._sandboxes.taken(key.container):
                 if wrong := await self._attachments.look(key, call.netns):
                     raise Broken(" ".join(f"{line}." for line in wrong))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import seen_links, seen_named
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
+from kube_rdma.model.attachment import Attachment
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
@@ -48,6 +49,7 @@ from kube_rdma.model.restart import RestartRequest
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.programs.agent.late_binding.late import Late
+from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
 from kube_rdma.programs.agent.node.address_health import tell_trouble
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies
@@ -126,6 +128,7 @@ class Machine(Frozen):
     look: float = 10.0
     conf: FolderTiming = field(default_factory=FolderTiming)
     rails: NodeRails = field(default_factory=NodeRails)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
 
 class NodeNetworks:
@@ -151,8 +154,18 @@ class NodeNetworks:
         self._begun = asyncio.Event()  # the node was looked at
         self._needed = asyncio.Event()  # it has a card, or had one
         self._places = HostPlaces(site.host, site.runtime)
+        self._attachments: Attachments | None = None
         definitions = NetworkObjects(cluster)
         self._wired = Wired(site.host, definitions, self._places, self._context)
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """What counts how long calls take."""
+        return self._machine.stopwatch
+
+    def attachments(self) -> Iterable[Attachment]:
+        """What the journal has of this node's pods now."""
+        return self._attachments.by_key.values() if self._attachments else ()
 
     def shim_of_host(self) -> str | None:
         """Where the host has the shim, for the runtime to run for containers with a share."""
@@ -238,7 +251,9 @@ class NodeNetworks:
         tell = partial(self._tell, "JournalTrouble", warning=True)
         journal = AttachmentJournal(pods, interfaces, tell)
         attachments = Attachments(journal, machine.open_pod, Plugins(self._places), Threads())
+        self._attachments = attachments
         return AttachDependencies(
+            stopwatch=machine.stopwatch,
             node=NetworkNode(asked),
             giver=giver,
             late=late,

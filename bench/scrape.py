@@ -1,0 +1,129 @@
+"""What a scrape of the agent's metrics costs: time, CPU, bytes, and memory that stays.
+
+Two nodes of 8 cards and 250 pods, their counters those of mlx5: one whose pods hold shares of the
+cards, and one where each pod has a virtual function with counters of its own. The kubelet is a fake
+one in this process, so its work on the answer is in the figures. The tree lies in a temporary
+folder: a card takes longer to say what it counted than a file system of memory does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from bench.context import Context
+from bench.figures import Figure
+from bench.survey import card, functions, virtual_device
+from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.device import Device
+from kube_rdma.model.pool import Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.metrics.exporter import Exporter, MetricsSite, MetricsSources
+from kube_rdma.rules.metrics import families
+from kube_rdma_testing.kernel.tree import write_tree
+from kube_rdma_testing.kernel.tree_counters import write_counters
+from kube_rdma_testing.kubelet.devices import ContainerPlace
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
+
+CARDS, PODS = 8, 250
+ROUNDS, LONG = 9, 200
+EVERY = 15.0  # seconds between two scrapes
+RESOURCE = "rdma/hca"
+# mlx5 has about so many files: 22 of counters, 31 of hw_counters with a name and some without.
+OTHERS = ("rx_icrc", "req_transport_retries_exceeded", "lifespan")
+
+
+def measure(context: Context) -> tuple[Figure, ...]:
+    """Scrape both nodes; medians, and the memory that many scrapes leave."""
+    del context  # no lab is needed
+    return (*_figures("shared", Mode.SHARED_MULTI), *_figures("functions", Mode.SRIOV))
+
+
+def _figures(name: str, mode: Mode) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        taken = asyncio.run(_scraped(Path(folder), mode))
+    goal = "≤ 50" if mode is Mode.SHARED_MULTI else ""
+    note = f"{taken['series']:.0f} series, {taken['bytes'] / 1024:.0f} KiB"
+    yield Figure(f"{name}_ms", taken["wall"] * 1000, "ms", goal, note)
+    core = taken["cpu"] / EVERY * 100
+    yield Figure(f"{name}_core", core, "%", "≤ 1", f"CPU, every {EVERY:.0f} s")
+    yield Figure(f"{name}_growth", taken["growth"] / 1024, "KiB", "", f"after {LONG} scrapes more")
+
+
+async def _scraped(folder: Path, mode: Mode) -> Mapping[str, float]:
+    devices = _write(folder / "sys", mode)
+    pool = _pool(mode, devices)
+    (folder / "k").mkdir()
+    async with FakeKubelet.at(folder / "k") as kubelet:
+        for number in range(PODS):
+            place = ContainerPlace(f"train-{number}", "worker")
+            kubelet.store.holdings[place, RESOURCE] = (pool.shares[number].id,)
+        view = KubeletView(PodResources(folder / "k/pod-resources/kubelet.sock"))
+        exporter = Exporter(MetricsSite(None, 0), MetricsSources(view, sysfs=folder / "sys"))
+        exporter.looked({RESOURCE: pool}, (), NamespaceMode.SHARED)
+        with view.connected():
+            text = await exporter.answer()
+            walls, cpus = [], []
+            for _ in range(ROUNDS):
+                begin, cpu = time.perf_counter(), time.process_time()
+                text = await exporter.answer()
+                walls.append(time.perf_counter() - begin)
+                cpus.append(time.process_time() - cpu)
+            before = _resident()
+            for _ in range(LONG if mode is Mode.SHARED_MULTI else LONG // 10):
+                await exporter.answer()
+            growth = _resident() - before
+    assert f'pod="train-{PODS - 1}"'.encode() in text
+    return {
+        "wall": median(walls),
+        "cpu": median(cpus),
+        "bytes": len(text),
+        "series": sum(not line.startswith(b"#") for line in text.splitlines()),
+        "growth": growth,
+    }
+
+
+def _write(root: Path, mode: Mode) -> Sequence[Device]:
+    """Write the node's cards, with functions where pods get them; return what pods can hold."""
+    cards = [card(number) for number in range(CARDS)]
+    parts = [part for one in cards for part in functions(one)]
+    below = [part for part in parts if part.vf_index is not None][:: len(parts) // PODS - 1][:PODS]
+    virtual = [virtual_device(n, part) for n, part in enumerate(below)]
+    held = virtual if mode is Mode.SRIOV else cards
+    shown = [*cards, *virtual] if mode is Mode.SRIOV else cards
+    write_tree(root, sorted(shown, key=lambda one: one.name))
+    for device in shown:
+        for number, file in enumerate((*families.OF_NODE, *OTHERS)):
+            hardware = file in families.HARDWARE or file in OTHERS
+            if families.OF_NODE.get(file, families.INFO).name.count("legacy"):
+                continue
+            where = "hw_counters" if hardware else "counters"
+            write_counters(root, f"{device.name}/ports/1", where, {file: 10**9 + number})
+    return held
+
+
+def _pool(mode: Mode, devices: Sequence[Device]) -> Pool:
+    cards = tuple(Card(CardId(device.identity), (device,), None) for device in devices)
+    if mode is Mode.SRIOV:
+        shares = tuple(Share(ShareId(one.id), True, (), one.id) for one in cards)
+    else:
+        shares = tuple(
+            Share(ShareId(f"{one.id}-{slot}"), True, (), one.id)
+            for slot in range(PODS // CARDS + 1)
+            for one in cards
+        )
+    return Pool(PoolSpec(RESOURCE, mode, "bench"), shares, cards)
+
+
+def _resident() -> int:
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,228 @@
+"""The counters of RDMA devices, from the files of a sysfs: the node's, or that of a pod.
+
+Asked at every scrape, so it walks each path once and reads through descriptors of folders. What a
+driver does not have, what it refuses to say and what vanishes on the way costs its own value and
+nothing else. Which series follow is rules/metrics' business; names and units of files are those of
+Documentation/ABI/stable/sysfs-class-infiniband.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.metrics import CounterReadings, DeviceCounters, PortCounters
+
+MOST_FILES = 256  # of a folder of counters; the longest of a driver of today has below 100
+GID_TABLES = 2  # read anew in one look: each has up to 1024 files
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_PAGE = 4096
+# What a kernel says that has no such counter, or that has the device no more.
+_SILENT = frozenset(
+    {errno.ENOENT, errno.EINVAL, errno.EOPNOTSUPP, errno.ENODEV, errno.EACCES, errno.EPERM}
+)
+_NOT_AVAILABLE = b"N/A (no PMA)"  # of kernels before 4.10, drivers/infiniband/core/sysfs.c
+_COUNTER = re.compile(r"\w{1,64}", re.ASCII)
+_NUMBER = re.compile(rb"\d{1,20}")
+_STATE = re.compile(rb"(\d{1,3}): ")
+_RATE = re.compile(rb"(\d{1,6}(?:\.\d{1,6})?) Gb/sec")
+_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_UNUSED_GID = b":".join([b"0000"] * 8)
+_LIMIT = 1 << 64
+
+PortName = tuple[str, int]  # device and port
+
+
+class CounterFiles:
+    """The devices below one sysfs root; keep it, for it goes round the GID tables by turns."""
+
+    def __init__(self, root: Path, *, gid_tables: int = GID_TABLES) -> None:
+        """`gid_tables` are read anew in each look, of all ports together."""
+        self._root = root
+        self._tables = gid_tables
+        self._gids: dict[PortName, int] = {}
+        self._turns: dict[PortName, int] = {}  # when a table was read last
+        self._looks = 0
+
+    def read(self) -> CounterReadings:
+        """All devices and ports now; none where the kernel has no RDMA.
+
+        Of the GID tables those are read that have waited longest; others are as they were.
+        """
+        try:
+            root = os.open(self._root, _FOLDER)
+        except OSError:
+            return CounterReadings()
+        try:
+            readings = read_counters(root, self._gids.get)
+            self._count_gids(root, readings)
+        finally:
+            os.close(root)
+        return readings
+
+    def _count_gids(self, root: int, readings: CounterReadings) -> None:
+        """Count for the next look: ports that are new come first."""
+        self._looks += 1
+        ports = [(device.name, port.number) for device in readings.devices for port in device.ports]
+        self._turns = {port: self._turns.get(port, 0) for port in ports}
+        self._gids = {port: count for port, count in self._gids.items() if port in self._turns}
+        for port in sorted(ports, key=self._turns.__getitem__)[: self._tables]:
+            self._turns[port] = self._looks
+            count = count_gids(root, port)
+            if count is not None:
+                self._gids[port] = count
+
+
+def read_counters(
+    root: int, gids: Callable[[PortName], int | None] = lambda _: None
+) -> CounterReadings:
+    """The devices below the sysfs whose root is open as `root`; `gids` knows what was counted."""
+    reader = _CounterReader()
+    with _folder(DEVICES, root) as devices:
+        names = sorted(_names(devices))
+        read = tuple(reader.device(devices, name, gids) for name in names if name.isprintable())
+    return CounterReadings(tuple(device for device in read if device), reader.unread)
+
+
+def count_gids(root: int, port: PortName) -> int | None:
+    """How many entries of a port's GID table are used; None when it has none."""
+    with _folder(f"{DEVICES}/{port[0]}/ports/{port[1]}/gids", root) as table:
+        if table is None:
+            return None
+        read = _CounterReader()
+        return sum(read.page(name, table) not in {None, _UNUSED_GID} for name in _names(table))
+
+
+def as_number(data: bytes) -> int | None:
+    """A counter of 64 bits out of a file's bytes; None when they hold none."""
+    if not _NUMBER.fullmatch(data):
+        return None
+    value = int(data)
+    return value if value < _LIMIT else None
+
+
+class _CounterReader:
+    """`unread` counts what could not be read or understood."""
+
+    def __init__(self) -> None:
+        self.unread = 0
+
+    def page(self, path: str, folder: int) -> bytes | None:
+        """The first page of a file without white space around it; None where it says nothing."""
+        try:
+            descriptor = os.open(path, _FILE, dir_fd=folder)
+            try:
+                return os.read(descriptor, _PAGE).strip()
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self.unread += error.errno not in _SILENT
+            return None
+
+    def device(
+        self, devices: int | None, name: str, gids: Callable[[PortName], int | None]
+    ) -> DeviceCounters | None:
+        """One device; None when it has gone meanwhile."""
+        with _folder(name, devices) as folder:
+            if folder is None:
+                return None
+            with _folder("ports", folder) as ports:
+                numbers = sorted(int(n) for n in _names(ports) if n.isdecimal() and n.isascii())
+                read = tuple(self._port(ports, number, gids((name, number))) for number in numbers)
+            return DeviceCounters(
+                name,
+                tuple(port for port in read if port),
+                board=self._text("board_id", folder),
+                firmware=self._text("fw_ver", folder),
+                adapter=self._text("hca_type", folder),
+                pci=_pci_of(folder),
+            )
+
+    def _port(self, ports: int | None, number: int, gids: int | None) -> PortCounters | None:
+        with _folder(str(number), ports) as folder:
+            if folder is None:
+                return None
+            state, physical = (
+                self._match(name, folder, _STATE) for name in ("state", "phys_state")
+            )
+            rate = self._match("rate", folder, _RATE)
+            # Kernels before 4.5 have the counters of 64 bits in a folder of their own.
+            older, counters = (self._counters(n, folder) for n in ("counters_ext", "counters"))
+            return PortCounters(
+                number,
+                state=int(state) if state else None,
+                physical_state=int(physical) if physical else None,
+                rate_gbps=float(rate) if rate else None,
+                counters={**older, **counters},
+                hw_counters=self._counters("hw_counters", folder),
+                gids=gids,
+            )
+
+    def _counters(self, path: str, port: int) -> Mapping[str, int]:
+        values: dict[str, int] = {}
+        with _folder(path, port) as folder:
+            if folder is None:
+                return values
+            names = filter(_COUNTER.fullmatch, _names(folder))
+            for name in sorted(names)[:MOST_FILES]:
+                data = self.page(name, folder)
+                value = None if data is None else as_number(data)
+                if value is not None:
+                    values[name] = value
+                elif data and data != _NOT_AVAILABLE:
+                    self.unread += 1
+        return values
+
+    def _match(self, path: str, folder: int, pattern: re.Pattern[bytes]) -> bytes | None:
+        data = self.page(path, folder)
+        match = pattern.match(data) if data else None
+        self.unread += bool(data and not match)
+        return match[1] if match else None
+
+    def _text(self, path: str, folder: int) -> str:
+        text = (self.page(path, folder) or b"").decode("ascii", "replace")[:128]
+        return text if text.isprintable() else ""
+
+
+@contextmanager
+def _folder(path: str, above: int | None) -> Iterator[int | None]:
+    """A folder while it is needed; None where there is none, or none any more."""
+    descriptor = None
+    try:
+        if above is not None:
+            descriptor = os.open(path, _FOLDER, dir_fd=above)
+    except OSError:
+        pass
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _names(folder: int | None) -> list[str]:
+    try:
+        return os.listdir(folder) if folder is not None else []  # noqa: PTH208  a descriptor
+    except OSError:
+        return []
+
+
+def _pci_of(device: int) -> PciAddress | None:
+    """The function below a device that is open; None for soft ones and other buses."""
+    try:
+        below = os.open("device", os.O_PATH | os.O_CLOEXEC, dir_fd=device)
+        try:
+            name = os.readlink(f"/proc/self/fd/{below}").rpartition("/")[2]  # noqa: PTH115
+        finally:
+            os.close(below)
+    except OSError:
+        return None
+    return PciAddress(name) if _PCI.fullmatch(name) else None

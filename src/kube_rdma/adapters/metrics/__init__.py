@@ -1,0 +1,1 @@
+"""Prometheus, which asks by HTTP and reads its text format."""

@@ -1,0 +1,53 @@
+"""What Prometheus usually has of a process, of this one: CPU, memory, open files.
+
+The names are those of its client libraries, so that usual dashboards show it; prometheus-client's
+own collector reads the same files and is not asked, for it wants a registry of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+from kube_rdma.model.frozen import Frozen
+
+_START, _UTIME, _STIME, _VSIZE, _RSS = 19, 11, 12, 20, 21  # behind the name, proc_pid_stat(5)
+PROC = Path("/proc")
+
+
+class ProcessFigures(Frozen):
+    """Seconds, bytes and counts; `started` is in Unix time."""
+
+    cpu: float
+    resident: int
+    virtual: int
+    started: float
+    open_files: int
+    most_files: int
+
+
+def read_process(proc: Path = PROC) -> ProcessFigures | None:
+    """The figures of this process now; None where /proc does not tell."""
+    try:
+        stat = (proc / "self/stat").read_bytes().rpartition(b")")[2].split()
+        boot = next(_boot_times(proc))
+        open_files = sum(1 for _ in (proc / "self/fd").iterdir())
+        ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+        return ProcessFigures(
+            cpu=(int(stat[_UTIME]) + int(stat[_STIME])) / ticks,
+            resident=int(stat[_RSS]) * page,
+            virtual=int(stat[_VSIZE]),
+            started=boot + int(stat[_START]) / ticks,
+            open_files=open_files,
+            most_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        )
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+def _boot_times(proc: Path) -> Iterator[int]:
+    for line in (proc / "stat").read_bytes().splitlines():
+        if line.startswith(b"btime "):
+            yield int(line.split()[1])

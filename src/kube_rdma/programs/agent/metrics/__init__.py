@@ -1,0 +1,1 @@
+"""What the agent exports to Prometheus."""

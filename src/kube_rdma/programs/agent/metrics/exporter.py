@@ -1,0 +1,188 @@
+"""Answers Prometheus: gathers what the agent knows, has the counters read, and writes the text.
+
+    loop ─ looked ─► Exporter ◄─ GET ─ adapters/metrics/server
+    kubelet: who holds what ─┐
+    kernel: counters ────────┴ rules/metrics ─► series ─► adapters/metrics/exposition
+
+Every scrape is read anew, so a series ends with its device. Reading is a thread's of its own: a
+card that does not answer holds up the next scrape and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import structlog
+
+from kube_rdma import __version__
+from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles
+from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
+from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE, exposition
+from kube_rdma.adapters.metrics.process import read_process
+from kube_rdma.adapters.metrics.server import MetricsServer
+from kube_rdma.model.attachment import Attachment, Sandbox
+from kube_rdma.model.card import CardId
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.metrics import (
+    CounterReadings,
+    Durations,
+    MetricNames,
+    MetricSeries,
+    PodPlaceCounters,
+)
+from kube_rdma.model.pool import Pool
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
+from kube_rdma.rules.health.damping import Assessment
+from kube_rdma.rules.metrics import families
+from kube_rdma.rules.metrics.node import device_series
+from kube_rdma.rules.metrics.pods import HeldDevice, SeenDevices, away, held_devices, pod_series
+from kube_rdma.rules.metrics.resources import (
+    HealthCounts,
+    counted,
+    health_series,
+    resource_series,
+    still,
+)
+
+READING_SECONDS = 30.0  # a scrape of Prometheus gives up after 10, if nobody said otherwise
+SYSFS = Path("/sys")
+
+ReadInside = Callable[[Iterable[Sandbox]], tuple[tuple[PodPlaceCounters, ...], int]]
+log = structlog.get_logger()
+
+
+class MetricsSite(Frozen):
+    """Where the metrics are asked for, and with which names; `host` None: on every address."""
+
+    host: str | None
+    port: int
+    names: tuple[MetricNames, ...] = (MetricNames.NODE_EXPORTER,)
+
+
+class MetricsSources(Frozen):
+    """Whom a scrape asks; `attachments` are those of the node's pods."""
+
+    kubelet: KubeletView
+    attachments: Callable[[], Iterable[Attachment]] = tuple
+    stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    sysfs: Path = SYSFS
+    read_inside: ReadInside = read_inside
+
+
+class _Offered(Frozen):
+    """What the agent's last look came to."""
+
+    pools: Mapping[str, Pool] = field(default_factory=dict)
+    withdrawn: tuple[str, ...] = ()
+    mode: NamespaceMode = NamespaceMode.UNKNOWN
+
+
+class Exporter:
+    """The metrics of one agent; ``await run()`` serves them."""
+
+    def __init__(self, site: MetricsSite, sources: MetricsSources) -> None:
+        self._site, self._from = site, sources
+        self._files = CounterFiles(sources.sysfs)
+        self._look = _Offered()
+        self._health: HealthCounts = {}
+        self._turn = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "metrics")
+        self.server = MetricsServer(self.answer, CONTENT_TYPE)
+
+    def looked(
+        self, pools: Mapping[str, Pool], withdrawn: Sequence[str], mode: NamespaceMode
+    ) -> None:
+        """Take note of what is offered now, and what pods hold of resources that are not."""
+        self._look = _Offered(dict(pools), tuple(withdrawn), mode)
+
+    def judged(self, assessment: Assessment, before: Collection[CardId]) -> None:
+        """Take note of changes of health; `before` are the cards that had been seen."""
+        counts = counted(self._health, assessment.changes, before)
+        self._health = still(counts, assessment.health)
+
+    async def run(self) -> None:
+        """Serve until cancelled; raise Refused when the address cannot be had."""
+        await self.server.listen(self._site.host, self._site.port)
+        log.info("metrics served", address=self._site.host or "*", port=self.server.port)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.server.close()
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def answer(self) -> bytes:
+        """The text of one scrape; raise Unavailable when the kernel does not answer in time."""
+        try:
+            async with asyncio.timeout(READING_SECONDS), self._turn:
+                holdings = await self._from.kubelet.holdings()
+                look, attachments = self._look, tuple(self._from.attachments())
+                scrape = _Scrape(look, holdings, attachments, self._site.names)
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._thread, self._text, scrape)
+        except TimeoutError:
+            raise Unavailable(
+                f"the counters were not read within {READING_SECONDS:.0f} s: does a card hang?"
+            ) from None
+
+    def _text(self, scrape: _Scrape) -> bytes:
+        """Read and write; in the thread."""
+        begin = time.perf_counter()
+        node = self._files.read()
+        sandboxes = away(scrape.attachments, scrape.look.mode)
+        inside, failures = self._from.read_inside(sandboxes)
+        series = list(scrape.series(SeenDevices(node, inside), node))
+        values: list[MetricSeries | Durations] = [*series, *health_series(self._health)]
+        values += self._from.stopwatch.durations
+        values += _own(scrape, _unread(node, inside), failures, time.perf_counter() - begin)
+        return exposition(values)
+
+
+class _Scrape(Frozen):
+    """What is known at the begin of a scrape."""
+
+    look: _Offered
+    holdings: tuple[Holding, ...] | None
+    attachments: tuple[Attachment, ...]
+    names: tuple[MetricNames, ...]
+
+    def series(self, devices: SeenDevices, node: CounterReadings) -> Iterator[MetricSeries]:
+        """All series but those of the agent itself."""
+        look, holdings = self.look, self.holdings
+        yield from device_series(node.devices, self.names)
+        yield from resource_series(look.pools, holdings)
+        if holdings is not None:
+            held: Sequence[HeldDevice] = held_devices(
+                holdings, look.pools, self.attachments, look.mode
+            )
+            resources = (*look.pools, *look.withdrawn)
+            yield from pod_series(holdings, resources, held, devices)
+
+
+def _unread(node: CounterReadings, inside: Iterable[PodPlaceCounters]) -> int:
+    return node.unread + sum(place.readings.unread for place in inside)
+
+
+def _own(scrape: _Scrape, unread: int, failures: int, seconds: float) -> Iterator[MetricSeries]:
+    """The series of the agent itself."""
+    yield MetricSeries(families.BUILD, (__version__,), 1)
+    yield MetricSeries(families.SCRAPE_SECONDS, (), seconds)
+    yield MetricSeries(families.UNREAD, (), unread)
+    yield MetricSeries(families.UNENTERED, (), failures)
+    yield MetricSeries(families.HOLDERS_KNOWN, (), scrape.holdings is not None)
+    figures = read_process()
+    if figures is None:
+        return
+    yield MetricSeries(families.CPU, (), figures.cpu)
+    yield MetricSeries(families.MEMORY, (), figures.resident)
+    yield MetricSeries(families.VIRTUAL, (), figures.virtual)
+    yield MetricSeries(families.START, (), figures.started)
+    yield MetricSeries(families.OPEN_FILES, (), figures.open_files)
+    yield MetricSeries(families.MOST_FILES, (), figures.most_files)

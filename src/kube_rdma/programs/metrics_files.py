@@ -1,0 +1,33 @@
+"""Writes what is made from the families of metrics: the tables of docs/metrics.md.
+
+`tools/metrics` runs it; tests compare what it would write with what is there.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kube_rdma.rules.metrics import families
+from kube_rdma.views.metrics import filled
+
+PAGE = "docs/metrics.md"
+TABLES = (
+    ("node", families.NODE_FAMILIES),
+    ("vke", families.VKE_FAMILIES),
+    ("port", families.PORT_FAMILIES),
+    ("pod", families.POD_FAMILIES),
+    ("resource", families.RESOURCE_FAMILIES),
+    ("duration", families.DURATION_FAMILIES),
+    ("self", families.SELF_FAMILIES),
+)
+
+
+def files(root: Path) -> dict[str, str]:
+    """What the files hold, by their names below the repository's root."""
+    return {PAGE: filled((root / PAGE).read_text(encoding="utf-8"), TABLES)}
+
+
+if __name__ == "__main__":
+    for written_name, content in files(Path(sys.argv[1])).items():
+        Path(sys.argv[1], written_name).write_text(content, encoding="utf-8")

@@ -1,0 +1,172 @@
+"""Whose devices are whose: the series that have the names of pods and containers.
+
+A container has a device alone where its share is a whole card, or where a device was moved or made
+for it; then the device's counters are the container's. Of a device that others open too nobody can
+say whose traffic it counts, so there the series only say who holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from kube_rdma.model.attachment import Attachment, Plan, Sandbox
+from kube_rdma.model.binding import HeldShare
+from kube_rdma.model.card import CardId
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.metrics import (
+    CounterReadings,
+    DeviceCounters,
+    HolderName,
+    MetricSeries,
+    PodPlaceCounters,
+)
+from kube_rdma.model.pool import Pool
+from kube_rdma.model.step import MakeRdma, MoveRdma
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.rules.metrics import families
+from kube_rdma.rules.metrics.node import pod_device_series
+from kube_rdma.rules.pools.holdings import card_of
+from kube_rdma.rules.pools.modes import terms
+
+
+class HeldDevice(Frozen):
+    """A device of a container; `own`: no other one opens it.
+
+    `inside` is the inode of the namespace that shows it, None where the node's does. `card` is
+    "" where nothing was held for it.
+    """
+
+    holder: HolderName
+    resource: str
+    card: str
+    device: str
+    own: bool
+    inside: int | None = None
+
+
+class SeenDevices:
+    """The devices that were read, to be asked for by name."""
+
+    def __init__(self, node: CounterReadings, inside: Iterable[PodPlaceCounters]) -> None:
+        self._node = {device.name: device for device in node.devices}
+        self._inside = {place.inode: place.readings.devices for place in inside}
+
+    def of(self, held: HeldDevice) -> DeviceCounters | None:
+        """The device as it is now; in a pod, where it may have a new name, also by its function."""
+        if held.inside is None:
+            return self._node.get(held.device)
+        devices = self._inside.get(held.inside, ())
+        named = (device for device in devices if device.name == held.device)
+        return next(named, None) or next((one for one in devices if one.pci == held.card), None)
+
+
+def away(attachments: Iterable[Attachment], mode: NamespaceMode) -> tuple[Sandbox, ...]:
+    """The sandboxes that have RDMA devices which the node does not see."""
+    if mode is not NamespaceMode.EXCLUSIVE:
+        return ()
+    sandboxes = {
+        attachment.sandbox.netns_inode: attachment.sandbox
+        for attachment in attachments
+        if any(_rdma_names(plan) for plan in attachment.plans)
+    }
+    return tuple(sandboxes.values())
+
+
+def held_devices(
+    holdings: Sequence[Holding],
+    pools: Mapping[str, Pool],
+    attachments: Iterable[Attachment],
+    mode: NamespaceMode,
+) -> tuple[HeldDevice, ...]:
+    """Every device of every container, but for shares that stand for a whole pool."""
+    attached = list(_attached(holdings, attachments, mode))
+    known_by_attachment = {(one.holder, one.card) for one in attached}
+    granted = (
+        one
+        for one in _granted(holdings, pools)
+        if not (one.own and (one.holder, one.card) in known_by_attachment)
+    )
+    devices = {(one.holder, one.device, one.inside): one for one in (*granted, *attached)}
+    return tuple(devices.values())
+
+
+def pod_series(
+    holdings: Sequence[Holding],
+    resources: Iterable[str],
+    held: Iterable[HeldDevice],
+    now: SeenDevices,
+) -> Iterator[MetricSeries]:
+    """What containers hold of these resources, and the counters of devices that are their own."""
+    names = frozenset(resources)
+    for holding in holdings:
+        if holding.resource in names and holding.shares:
+            labels = (holding.namespace, holding.pod, holding.container, holding.resource)
+            yield MetricSeries(families.POD_SHARES, labels, len(set(holding.shares)))
+    shown: set[tuple[HolderName, str]] = set()
+    for part in held:
+        device = now.of(part)
+        # Under new names two may turn out to be the same device.
+        if device is None or (part.holder, device.name) in shown:
+            continue
+        shown.add((part.holder, device.name))
+        yield from _held_series(part, device)
+
+
+def _held_series(held: HeldDevice, device: DeviceCounters) -> Iterator[MetricSeries]:
+    holder, access = held.holder, "own" if held.own else "shared"
+    container = (holder.namespace, holder.pod, holder.container)
+    labels = (*container, held.resource, held.card, device.name, access)
+    yield MetricSeries(families.POD_DEVICE, labels, 1)
+    if held.own:
+        yield from pod_device_series(holder, device)
+
+
+def _granted(holdings: Sequence[Holding], pools: Mapping[str, Pool]) -> Iterator[HeldDevice]:
+    """The devices of the cards that shares stand for."""
+    devices = {
+        (resource, card.id): [device.name for device in card.devices]
+        for resource, pool in pools.items()
+        for card in pool.cards
+    }
+    for holding in holdings:
+        pool = pools.get(holding.resource)
+        for share in holding.shares if pool else ():
+            assert pool
+            card = card_of(pool.spec, share)
+            for name in devices.get((holding.resource, card), ()) if card else ():
+                own = terms(pool.spec).owns
+                yield HeldDevice(_holder(holding), holding.resource, str(card), name, own)
+
+
+def _attached(
+    holdings: Sequence[Holding], attachments: Iterable[Attachment], mode: NamespaceMode
+) -> Iterator[HeldDevice]:
+    """The devices that were moved into pods, or made for them."""
+    holders: dict[HeldShare, HolderName] = {
+        (holding.resource, share): _holder(holding)
+        for holding in holdings
+        for share in holding.shares
+    }
+    for attachment in attachments:
+        pod = attachment.sandbox.pod
+        inside = attachment.sandbox.netns_inode if mode is NamespaceMode.EXCLUSIVE else None
+        for plan in attachment.plans:
+            holder = holders.get(plan.held) if plan.held else None
+            # A share is the next pod's as soon as this one has ended.
+            if holder is None or (holder.namespace, holder.pod) != (pod.namespace, pod.name):
+                holder = HolderName(pod.namespace, pod.name, "")
+            resource = plan.held[0] if plan.held else ""
+            card = plan.card or CardId("")
+            for name in _rdma_names(plan):
+                yield HeldDevice(holder, resource, card, name, own=True, inside=inside)
+
+
+def _rdma_names(plan: Plan) -> tuple[str, ...]:
+    moved = [step.device for step in plan.steps if isinstance(step, MoveRdma)]
+    made = [step.name for step in plan.steps if isinstance(step, MakeRdma)]
+    return (*moved, *made)
+
+
+def _holder(holding: Holding) -> HolderName:
+    return HolderName(holding.namespace, holding.pod, holding.container)

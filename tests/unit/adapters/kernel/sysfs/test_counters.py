@@ -1,0 +1,181 @@
+"""Counters of ports: read from files that are as drivers have them, and as they should not be."""
+
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.adapters.kernel.sysfs import counters
+from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, as_number
+from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
+from kube_rdma.model.attachment import Sandbox
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_testing.kernel.tree import remove_device, write_tree
+from kube_rdma_testing.kernel.tree_counters import write_counters
+from tests.unit.programs.agent.world import hard_card
+
+MOST = (1 << 64) - 1
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A node with two cards."""
+    write_tree(tmp_path, [hard_card(0), hard_card(1)])
+    return tmp_path
+
+
+def port_of(root, name="mlx5_0"):
+    (device,) = [one for one in CounterFiles(root).read().devices if one.name == name]
+    return device.ports[0]
+
+
+def test_a_port_says_all_of_it(tree):
+    write_counters(tree, "mlx5_0/ports/1", "counters", {"port_rcv_data": 7, "link_downed": 0})
+    write_counters(tree, "mlx5_0/ports/1", "hw_counters", {"out_of_sequence": MOST, "lifespan": 12})
+    readings = CounterFiles(tree).read()
+    assert [device.name for device in readings.devices] == ["mlx5_0", "mlx5_1"]
+    assert readings.unread == 0
+    port = readings.devices[0].ports[0]
+    assert (port.number, port.state, port.physical_state, port.rate_gbps) == (1, 4, 5, 100.0)
+    assert port.counters == {"port_rcv_data": 7, "link_downed": 0}
+    assert port.hw_counters == {"out_of_sequence": MOST, "lifespan": 12}
+    assert readings.devices[0].pci == hard_card(0).pci
+
+
+def test_a_driver_without_counters_has_a_state(tree):
+    port = port_of(tree)
+    assert port.state == 4
+    assert port.counters == port.hw_counters == {}
+
+
+def test_a_node_without_rdma_has_no_devices(tmp_path):
+    assert CounterFiles(tmp_path).read().devices == ()
+    assert CounterFiles(tmp_path / "nothing").read().devices == ()
+
+
+@given(st.integers(min_value=0, max_value=MOST))
+def test_every_counter_of_64_bits_is_read(value):
+    assert as_number(str(value).encode()) == value
+
+
+@given(st.binary(max_size=30))
+def test_what_is_no_counter_is_none(data):
+    number = as_number(data)
+    assert number is None or (number <= MOST and int(data) == number)
+
+
+@pytest.mark.parametrize("text", [str(MOST + 1), "-1", "1.5", "0x10", "twelve", "٣"])
+def test_a_file_with_something_else_costs_its_own_value(tree, text):
+    write_counters(tree, "mlx5_0/ports/1", "counters", {"port_rcv_data": 1, "link_downed": text})
+    readings = CounterFiles(tree).read()
+    assert readings.devices[0].ports[0].counters == {"port_rcv_data": 1}
+    assert readings.unread == 1
+
+
+@pytest.mark.parametrize("text", ["N/A (no PMA)", ""])
+def test_a_kernel_that_has_no_value_is_not_blamed(tree, text):
+    write_counters(tree, "mlx5_0/ports/1", "counters", {"port_rcv_data": text})
+    readings = CounterFiles(tree).read()
+    assert (readings.devices[0].ports[0].counters, readings.unread) == ({}, 0)
+
+
+def test_counters_of_an_older_kernel(tree):
+    """They lie in a folder of their own, which newer ones do not have."""
+    write_counters(tree, "mlx5_0/ports/1", "counters_ext", {"port_rcv_data_64": 9})
+    assert port_of(tree).counters == {"port_rcv_data_64": 9}
+
+
+def test_a_device_that_goes_takes_its_series_along(tree):
+    files = CounterFiles(tree)
+    assert len(files.read().devices) == 2
+    remove_device(tree, "mlx5_1")
+    readings = files.read()
+    assert [device.name for device in readings.devices] == ["mlx5_0"]
+    assert readings.unread == 0
+
+
+def test_counters_that_vanish_while_they_are_read(tree, tmp_path):
+    """The folder lists a name that cannot be opened any more: here a link to nowhere."""
+    write_counters(tree, "mlx5_0/ports/1", "counters", {"port_rcv_data": 1})
+    folder = tree / "class/infiniband/mlx5_0/ports/1/counters"
+    (folder / "port_xmit_data").symlink_to("nowhere")
+    shutil.rmtree((tree / "class/infiniband/mlx5_1/ports/1").resolve())
+    readings = CounterFiles(tree).read()
+    assert readings.devices[0].ports[0].counters == {"port_rcv_data": 1}
+    assert readings.devices[1].ports == ()
+
+
+def test_a_pipe_holds_nobody_up(tree):
+    folder = tree / "class/infiniband/mlx5_0/ports/1/counters"
+    folder.mkdir()
+    os.mkfifo(folder / "port_rcv_data")
+    assert port_of(tree).counters == {}
+
+
+def test_a_folder_is_bounded(tree):
+    names = {f"c{number:04}": number for number in range(counters.MOST_FILES + 9)}
+    write_counters(tree, "mlx5_0/ports/1", "hw_counters", names)
+    assert len(port_of(tree).hw_counters) == counters.MOST_FILES
+
+
+def test_names_that_are_no_labels_are_left_out(tree):
+    write_counters(tree, "mlx5_0/ports/1", "hw_counters", {"a": 1})
+    folder = tree / "class/infiniband/mlx5_0/ports/1/hw_counters"
+    (folder / 'x"} 1').write_text("5\n")
+    (folder / ("y" * 65)).write_text("5\n")
+    assert port_of(tree).hw_counters == {"a": 1}
+
+
+def test_gids_are_counted_by_turns(tmp_path):
+    """A new port comes first; the others one look after the other, and keep what was counted."""
+    write_tree(tmp_path, [hard_card(0), hard_card(1)])
+    files = CounterFiles(tmp_path, gid_tables=1)
+
+    def seen():
+        return [device.ports[0].gids for device in files.read().devices]
+
+    assert [seen(), seen(), seen()] == [[None, None], [1, None], [1, 1]]
+    table = tmp_path / "class/infiniband/mlx5_0/ports/1/gids"
+    (table / "7").write_text("fe80:0000:0000:0000:0000:0000:0000:0007\n")
+    assert 2 in [seen()[0] for _ in range(4)]
+
+
+def sandbox(path, inode):
+    return Sandbox(ContainerId("c"), PodName("default", "p"), "uid", str(path), inode)
+
+
+def test_devices_inside_a_pod(tmp_path):
+    """Its sysfs shows what the node's does not; the path of an earlier pod leads to nothing."""
+    netns = tmp_path / "netns"
+    netns.touch()
+    inside = tmp_path / "sysfs"
+    write_tree(inside, [hard_card(3)])
+    inode = netns.stat().st_ino
+    closed = []
+
+    def mount(namespace):
+        closed.append(os.open(inside, os.O_RDONLY | os.O_DIRECTORY))
+        return closed[-1]
+
+    read, failures = read_inside([sandbox(netns, inode), sandbox(netns, inode + 1)], mount)
+    assert [place.inode for place in read] == [inode]
+    assert [device.name for device in read[0].readings.devices] == ["mlx5_3"]
+    assert failures == 0
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(closed[0])
+
+
+def test_a_pod_that_cannot_be_entered_is_counted(tmp_path):
+    netns = tmp_path / "netns"
+    netns.touch()
+    place = sandbox(netns, netns.stat().st_ino)
+
+    def gone(namespace):
+        raise Unavailable("the network namespace is gone")
+
+    assert read_inside([place], gone) == ((), 1)
+    assert read_inside([replace(place, netns_path=str(tmp_path / "other"))], gone) == ((), 0)

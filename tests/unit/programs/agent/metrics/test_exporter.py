@@ -1,0 +1,217 @@
+"""A scrape of a whole agent: kubelet, pools, counters and calls, over HTTP as Prometheus asks."""
+
+import asyncio
+import urllib.request
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.model.attachment import Attachment, Plan, Sandbox
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.device import PortState
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.metrics import MetricNames
+from kube_rdma.model.step import MoveRdma
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.metrics.exporter import Exporter, MetricsSite, MetricsSources
+from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
+from kube_rdma.rules.metrics import families
+from kube_rdma_testing.kernel.tree import remove_device, write_tree
+from kube_rdma_testing.kernel.tree_counters import write_counters
+from kube_rdma_testing.kubelet.devices import ContainerPlace
+from tests.unit.programs.agent.world import VKE, World, hard_card
+
+EVERY = tuple(MetricNames)
+TRAIN = ContainerPlace("train-0", "worker")
+
+
+def lend(root, *cards):
+    """A sysfs with these cards, each with every file that has a name, and one that has none."""
+    write_tree(root, cards)
+    for card in cards:
+        for file in (*families.OF_NODE, families.LIFESPAN, "sent_pkts"):
+            hardware = file in families.HARDWARE or file in (families.LIFESPAN, "sent_pkts")
+            folder = "hw_counters" if hardware else "counters"
+            write_counters(root, f"{card.name}/ports/1", folder, {file: 5})
+    return root
+
+
+class Scraped:
+    """The samples of one answer, by name and labels; a series comes once."""
+
+    def __init__(self, text):
+        self.text = text
+        self.values = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                key = (sample.name, tuple(sorted(sample.labels.items())))
+                assert key not in self.values, key
+                self.values[key] = sample.value
+
+    @property
+    def families(self):
+        """The families as the text announces them."""
+        return {line.split()[2] for line in self.text.splitlines() if line.startswith("# TYPE")}
+
+    def of(self, name, **labels):
+        """The values of the series with these labels, and maybe others."""
+        return [
+            value
+            for (key, pairs), value in self.values.items()
+            if key == name and labels.items() <= dict(pairs).items()
+        ]
+
+
+@pytest.fixture
+def world(tmp_path_factory):
+    world = World(tmp_path_factory.mktemp("w"), hard_card(0), hard_card(1))
+    world.label("exclusive")
+    return world
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return lend(tmp_path / "sys", hard_card(0), hard_card(1))
+
+
+def exporting(world, tree, names=EVERY, **further):
+    """The agent's doors with an exporter on any port."""
+    doors = world.doors()
+    sources = MetricsSources(doors.kubelet, sysfs=tree, **further)
+    return replace(doors, metrics=Exporter(MetricsSite("127.0.0.1", 0, names), sources))
+
+
+async def scrape(exporter):
+    url = f"http://127.0.0.1:{exporter.server.port}/metrics"
+
+    def get():
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.read().decode()
+
+    return Scraped(await asyncio.to_thread(get))
+
+
+async def test_a_pods_traffic_stands_under_its_name(world, tree):
+    doors = exporting(world, tree)
+    async with world.serving(doors):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
+        await world.kubelet.allocate(VKE, 1, place=TRAIN)
+        write_counters(tree, "mlx5_0/ports/1", "counters", {"port_rcv_data": 1000})
+        write_counters(tree, "mlx5_1/ports/1", "counters", {"port_rcv_data": 1000})
+        seen = await scrape(doors.metrics)
+        pod = {"namespace": "default", "pod": "train-0", "container": "worker"}
+        assert seen.of("kube_rdma_pod_port_data_received_bytes_total", **pod) == [4000]
+        assert seen.of("kube_rdma_pod_shares", **pod, resource=VKE) == [1]
+        assert seen.of("kube_rdma_resource_shares_in_use", resource=VKE) == [1]
+        assert seen.of("kube_rdma_scrape_holders_known") == [1]
+        assert len(seen.of("node_infiniband_port_data_received_bytes_total")) == 2
+        world.kubelet.remove_pod("train-0")
+        after = await scrape(doors.metrics)
+        assert after.of("kube_rdma_pod_port_data_received_bytes_total") == []
+        assert after.of("kube_rdma_resource_shares_in_use") == [0]
+
+
+async def test_every_family_of_the_table_is_exported_and_no_other(world, tree):
+    """docs/metrics.md is written from the table; this is what a node with everything says."""
+    stopwatch = Stopwatch()
+    for family, words in (
+        (families.ATTACH, ("add",)),
+        (families.IPAM, ()),
+        (families.LATE_BINDING, ()),
+    ):
+        with stopwatch.timed(family, *words):
+            pass
+    doors = exporting(world, tree, stopwatch=stopwatch)
+    async with world.serving(doors):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
+        await world.kubelet.allocate(VKE, 1, place=TRAIN)
+        world.change(hard_card(0), hard_card(1, PortState.DOWN))
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 1)
+        await scrape(doors.metrics)  # GID tables are counted for the next one
+        seen = await scrape(doors.metrics)
+    assert seen.families == {family.name for family in families.FAMILIES}
+    assert seen.of("kube_rdma_card_health_changes_total", healthy="false") == [1]
+    assert sorted(seen.of("kube_rdma_card_healthy")) == [0, 1]
+    types = {family.name: str(family.kind) for family in families.FAMILIES}
+    for name, kind in types.items():
+        assert f"# TYPE {name} {kind}\n" in seen.text
+
+
+async def test_labels_are_those_of_the_table(world, tree):
+    doors = exporting(world, tree)
+    async with world.serving(doors):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
+        await world.kubelet.allocate(VKE, 1, place=TRAIN)
+        seen = await scrape(doors.metrics)
+    labels = {family.name: set(family.labels) for family in families.FAMILIES}
+    for name, pairs in seen.values:
+        assert {label for label, _ in pairs} == labels[name]
+
+
+async def test_names_are_chosen(world, tree):
+    doors = exporting(world, tree, names=())
+    async with world.serving(doors):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
+        seen = await scrape(doors.metrics)
+    assert not [name for name in seen.families if "node_infiniband" in name]
+    assert "kube_rdma_hw_counter" in seen.families
+
+
+async def test_a_device_that_goes_takes_its_series_along(world, tree):
+    doors = exporting(world, tree)
+    async with world.serving(doors):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
+        before = await scrape(doors.metrics)
+        remove_device(tree, "mlx5_1")
+        world.change(hard_card(0))
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 1)
+        after = await scrape(doors.metrics)
+    assert any(("device", "mlx5_1") in pairs for _, pairs in before.values)
+    assert not any(("device", "mlx5_1") in pairs for _, pairs in after.values)
+
+
+async def test_without_the_kubelet_only_the_node_is_described(tree, tmp_path):
+    """Nobody is said to hold nothing: the series of pods are missing, and one says so."""
+    view = KubeletView(PodResources(tmp_path / "nobody.sock"))
+    exporter = Exporter(MetricsSite(None, 1), MetricsSources(view, sysfs=tree))
+    seen = Scraped((await exporter.answer()).decode())
+    assert seen.of("kube_rdma_scrape_holders_known") == [0]
+    assert len(seen.of("node_infiniband_state_id")) == 2
+    assert "kube_rdma_resource_shares_in_use" not in seen.families
+
+
+async def test_only_namespaces_with_devices_that_moved_are_entered(tree):
+    entered = []
+
+    def read_inside(sandboxes):
+        entered.extend(sandboxes)
+        return (), len(entered)
+
+    place = Sandbox(ContainerId("c"), PodName("default", "p"), "u", "/run/netns/p", 5)
+    moved = Attachment(place, (Plan("net1", "n", None, (MoveRdma("mlx5_7", None),)),))
+    other = Attachment(replace(place, netns_inode=6), ())
+    sources = MetricsSources(
+        KubeletView(None), lambda: [moved, other], sysfs=tree, read_inside=read_inside
+    )
+    exporter = Exporter(MetricsSite(None, 1), sources)
+    exporter.looked({}, (), NamespaceMode.SHARED)
+    await exporter.answer()
+    assert entered == []
+    exporter.looked({}, (), NamespaceMode.EXCLUSIVE)
+    seen = Scraped((await exporter.answer()).decode())
+    assert entered == [place]
+    assert seen.of("kube_rdma_scrape_unread_pods") == [1]
+
+
+def test_a_stopwatch_counts_what_fails_too():
+    now = iter([0.0, 0.2, 1.0, 5.0])
+    stopwatch = Stopwatch(lambda: next(now))
+    with stopwatch.timed(families.ATTACH, "add"):
+        pass
+    with pytest.raises(Unavailable), stopwatch.timed(families.ATTACH, "add"):
+        raise Unavailable("busy")
+    by_outcome = {one.labels: one.total for one in stopwatch.durations}
+    assert by_outcome == {("add", "ok"): 0.2, ("add", "unavailable"): 4.0}

@@ -1,0 +1,44 @@
+"""The agent's options for metrics: addresses as people write them."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from kube_rdma.programs.cli.agent import _address, agent
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (None, None),
+        (":9879", (None, 9879)),
+        ("10.0.0.5:1", ("10.0.0.5", 1)),
+        ("[fd00::1]:65535", ("fd00::1", 65535)),
+        ("node-1:9879", ("node-1", 9879)),
+    ],
+)
+def test_an_address(text, address):
+    assert _address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "9879", ":", ":0", ":65536", "a:b", "fd00::1:80", ":٣"])
+def test_what_is_no_address_is_refused_with_the_option(text):
+    with pytest.raises(click.BadParameter, match="is no address: write HOST:PORT"):
+        _address(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--metrics-address", "nine"], "--metrics-address: 'nine' is no address"),
+        (["--metrics-names", "mine"], "'mine' is not one of 'node-exporter', 'vke', 'none'"),
+        (
+            ["--role", "node", "--node-name", "a", "--metrics-address", ":9879"],
+            "role node alone labels its node: give --role plugin too",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(words, sentence):
+    result = CliRunner().invoke(agent, words)
+    assert result.exit_code == 2
+    assert sentence in result.output
