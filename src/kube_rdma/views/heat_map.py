@@ -14,7 +14,7 @@ from kube_rdma.model.bandwidth import RatedPair, Rating
 _SHADES = "·░▒▓█"  # from nothing to the best
 _FAILED, _SELF, _NOBODY = "✗", " ", " "
 _FEW = 9  # pods whose figures fit beside each other
-_CELL, _MARGIN, _FONT = 44, 150, 12  # pixels
+_CELL, _FONT, _LETTER = 44, 12, 7.2  # pixels; a letter is that wide at most
 # From worst to best: dark red, orange, light, blue. Told apart by people who see no red or green.
 _COLOURS = ("#8c2d04", "#e6842a", "#f6e8c3", "#67a9cf", "#2166ac")
 _GREY = "#bbbbbb"
@@ -45,7 +45,8 @@ def heat_map_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> st
     """The same as a picture of its own; a cell's tooltip has its devices and what is wrong."""
     pods, cells = pods_of(rated), _cells(rated)
     best = _best(rated, latency=latency)
-    side = _MARGIN + _CELL * len(pods)
+    margin = round(_LETTER * max(map(len, pods), default=0)) + 50
+    side = margin + _CELL * len(pods)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{side + 20}" height="{side + 40}">',
         f'<g font-family="sans-serif" font-size="{_FONT}">',
@@ -53,16 +54,18 @@ def heat_map_svg(rated: Sequence[RatedPair], title: str, *, latency: bool) -> st
         f'<text x="10" y="24" font-size="16">{escape(title)}</text>',
     ]
     for place, pod in enumerate(pods):
-        middle = _MARGIN + _CELL * place + _CELL // 2
+        middle = margin + _CELL * place + _CELL // 2
         label = escape(pod)
-        parts.append(f'<text x="{_MARGIN - 8}" y="{middle + 4}" text-anchor="end">{label}</text>')
-        turned = f'transform="rotate(-60 {middle} {_MARGIN - 8})"'
-        parts.append(f'<text x="{middle}" y="{_MARGIN - 8}" {turned}>{label}</text>')
+        parts.append(f'<text x="{margin - 8}" y="{middle + 4}" text-anchor="end">{label}</text>')
+        turned = f'transform="rotate(-60 {middle} {margin - 8})"'
+        parts.append(f'<text x="{middle}" y="{margin - 8}" {turned}>{label}</text>')
     for row, client in enumerate(pods):
         for column, server in enumerate(pods):
             pair = cells.get((client, server))
             if pair is not None:
-                parts += _picture(pair, (row, column), best, latency=latency)
+                parts += _picture(
+                    pair, (margin + _CELL * row, margin + _CELL * column), best, latency=latency
+                )
     return "\n".join((*parts, "</g></svg>\n"))
 
 
@@ -106,7 +109,7 @@ def _entry(pair: RatedPair | None, best: float, *, few: bool, latency: bool) -> 
 def _picture(
     pair: RatedPair, place: tuple[int, int], best: float, *, latency: bool
 ) -> Iterator[str]:
-    y, x = (_MARGIN + _CELL * at for at in place)
+    y, x = place
     figure = _figure(pair, latency=latency)
     if figure is None:
         colour, label, ink = _GREY, _FAILED, "black"
