@@ -73,6 +73,23 @@ class PolicyState(Frozen):
     notes: tuple[str, ...] = ()  # of conditions that do not hold
 
 
+class NodePolicyState(Frozen):
+    """What a NodePolicy says of itself; `seen` False: no controller has looked at this version.
+
+    `reason` and `message` are of the first condition that does not hold, empty where all do.
+    """
+
+    name: str
+    seen: bool = False
+    nodes: int = 0
+    applied: int = 0
+    pending: int = 0
+    refused: int = 0
+    overruled: int = 0
+    reason: str = ""
+    message: str = ""
+
+
 class AddressPool(Frozen):
     """What an IPPool says of itself; `broken` and `scarce` are sentences, "" where all is well."""
 
@@ -120,13 +137,14 @@ class Unread(Frozen):
 
 
 class ClusterFacts(Frozen, dict=True):
-    """All that is read. Of `reports`, `policies` and `pools` None also means: no such kind."""
+    """All that is read. Of objects of kube-rdma's kinds None also means: no such kind."""
 
     nodes: tuple[NodeState, ...] | None = None
     workloads: tuple[Workload, ...] | None = None
     pods: tuple[ProgramPod, ...] | None = None
     reports: Mapping[str, NodeReport] | None = None
     policies: tuple[PolicyState, ...] | None = None
+    node_policies: tuple[NodePolicyState, ...] | None = None
     pools: tuple[AddressPool, ...] | None = None
     waiting: tuple[WaitingPod, ...] | None = None
     events: tuple[ClusterEvent, ...] | None = None

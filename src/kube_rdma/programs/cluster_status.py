@@ -67,6 +67,7 @@ async def take(cluster: Cluster) -> ClusterFacts:
         pods=pods,
         reports=await reader.part("NodeReport", objects.reports),
         policies=await reader.part("NicClusterPolicy", objects.policies),
+        node_policies=await reader.part("NodePolicy", objects.node_policies),
         pools=await reader.part("IPPool", objects.pools),
         waiting=await reader.part("pods that wait", objects.waiting),
         events=await reader.part("Events", objects.events),

@@ -25,6 +25,7 @@ _WELL, _ILL, _ADVICE = "✓", "✗", "!"
 _PROGRAMS = ("", "PROGRAM", "NAME", "READY", "IMAGE")
 _NODES = ("", "NODE", "AGENT", "CARDS", "SHARES HEALTHY", "ALLOCATABLE", "MODE", "VERSION")
 _POLICIES = ("", "POLICY", "STATE")
+_NODE_POLICIES = ("", "NODE POLICY", "NODES", "APPLIED", "PENDING", "REFUSED", "OVERRULED")
 _POOLS = ("", "ADDRESSES", "USED", "FREE", "RANGES")
 _FEW = 20  # rows of nodes without a problem: a thousand of them are no news
 
@@ -37,6 +38,7 @@ def status_text(facts: ClusterFacts, problems: Sequence[Problem], width: int = 1
         _table(_NODES, _node_rows(facts, marks)),
         *([_rest(facts, marks)] if _rest(facts, marks) else []),
         _table(_POLICIES, _policy_rows(facts, marks)),
+        _table(_NODE_POLICIES, _node_policy_rows(facts, marks)),
         _table(_POOLS, _pool_rows(facts, marks)),
         *([_problem_lines(problems, width)] if problems else []),
         *([_unread_lines(facts, width)] if facts.unread else []),
@@ -81,6 +83,7 @@ def status_document(
             for node in facts.nodes or ()
         ],
         "policies": [asdict(each) for each in facts.policies or ()],
+        "nodePolicies": [asdict(each) for each in facts.node_policies or ()],
         "addressPools": [asdict(each) for each in facts.pools or ()],
     }
 
@@ -175,6 +178,13 @@ def _policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequ
     for policy in facts.policies or ():
         mark = marks.get(f"nicclusterpolicy/{policy.title}", _WELL)
         yield mark, policy.title, policy.state or "unseen"
+
+
+def _node_policy_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequence[str]]:
+    for policy in facts.node_policies or ():
+        mark = marks.get(f"nodepolicy/{policy.name}", _WELL)
+        counts = (policy.nodes, policy.applied, policy.pending, policy.refused, policy.overruled)
+        yield mark, policy.name, *(str(n) if policy.seen else _NONE for n in counts)
 
 
 def _pool_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequence[str]]:

@@ -7,12 +7,14 @@ import pytest
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
+from tests.documents.shell import Shell
 
 EXAMPLE = scc.examples() / "s1-vke" / "daemonset.yaml"
 CONTROLLER = scc.examples() / "s1-vke" / "controller.yaml"
 CRDS = scc.examples().parent / "config/crds"
 NAMESPACE = "kube-rdma-vke"
 RESOURCE = "example.org/hca"
+FABRIC = {"trafficClass": 106, "timeout": 22, "variables": {"NCCL_IB_AR_THRESHOLD": "0"}}
 POOL = {"resource": RESOURCE, "mode": "hca", "shares": 10}
 
 
@@ -45,6 +47,10 @@ def policy(name, *pools, **spec):
     }
 
 
+def with_fabric(**fabric):
+    return policy("a", POOL | {"fabric": fabric})
+
+
 def test_a_whole_policy_is_taken_and_columns_are_shown(installed):
     """With every kind of field that it can have."""
     selectors = [{"vendors": ["15b3"], "pKeys": ["0x8001"], "rdma": True}]
@@ -52,6 +58,7 @@ def test_a_whole_policy_is_taken_and_columns_are_shown(installed):
     whole = policy(
         "whole",
         POOL | {"bind": "pool", "attach": "none", "selectors": selectors, "extraInfo": facts},
+        {"resource": "rdma/shared", "mode": "shared", "fabric": FABRIC},
         {"resource": "rdma/vf", "mode": "sriov", "bind": "per-card"},
         nodeSelector={"no": "node"},
         priority=7,
@@ -81,6 +88,10 @@ def test_a_whole_policy_is_taken_and_columns_are_shown(installed):
         (policy("a", POOL | {"resource": "requests.a/b"}), "a resource is named like"),
         (policy("a", POOL, POOL | {"mode": "shared"}), "a resource has one pool"),
         (policy("a", POOL | {"mode": "shared", "bind": "pool"}), "only in mode hca"),
+        (with_fabric(timeout=32), "fabric.timeout"),
+        (with_fabric(variables={"LD_PRELOAD": "a"}), "a variable is of NCCL_ or UCX_"),
+        (with_fabric(variables={"NCCL_A": "1\nB"}), "one line of ASCII"),
+        (with_fabric(variables={"NCCL_IB_HCA": "a"}), "each container's own"),
         (policy("a", POOL | {"selectors": [{}]}), "this selector chooses nothing"),
         (policy("a", POOL | {"selectors": [{"vendors": []}]}), "this selector chooses nothing"),
         (policy("a", POOL, rails=["ens1", "ens1"]), "a card has one rail"),
@@ -152,6 +163,14 @@ def reasons(lab, name):
     return cluster.kubectl(lab, "get", "nodepolicy", name, "-o", path).split()
 
 
+def told_of(lab, name):
+    """What `kube-rdma status` says of a policy: codes, and whether each is advice."""
+    with Shell({"KUBECONFIG": str(lab.kubeconfig)}) as shell:
+        _, printed = shell.run("kube-rdma status -o json")
+    problems = json.loads(printed)["problems"]
+    return [(p["code"], p["advice"]) for p in problems if p["about"] == f"nodepolicy/{name}"]
+
+
 def test_a_policy_says_on_which_nodes_it_is_applied(controlled):
     """From a policy for all nodes, by another one above it, to one that is for no node."""
     lab = controlled
@@ -174,8 +193,11 @@ def test_a_policy_says_on_which_nodes_it_is_applied(controlled):
     (remark,) = cluster.get(lab, "nodepolicy/special")["status"]["remarks"]
     assert remark["node"] == "node-1"
     assert "NodePolicy base: spec.pools[0]" in remark["message"]
+    assert told_of(lab, "special") == [("PolicyRefused", False)]
 
     cluster.apply(lab, policy("special", POOL, nodeSelector={"no": "node"}))
     waiting.until(lab, "nobody", lambda: "NoNodeMatches" in reasons(lab, "special"))
+    assert told_of(lab, "special") == [("PolicyPending", True)]
+    assert not told_of(lab, "base")
     cluster.kubectl(lab, "delete", "nodepolicies", "--all")
     cluster.wait_for_resource(lab, RESOURCE, 0, node="node-1")

@@ -15,15 +15,18 @@ from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, S
 from kube_rdma.adapters.cluster.nodes import NODE, node_state
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_objects import NIC_CLUSTER_POLICY
+from kube_rdma.adapters.cluster.policy_status_objects import NODE_POLICY_STATUS
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.api import networks, pod_networks
 from kube_rdma.api.conditions import Condition
 from kube_rdma.api.ip_pool_status import IPPoolStatus
 from kube_rdma.api.nic_cluster_policy_status import NicClusterPolicyStatus
+from kube_rdma.api.node_policy_status import NodePolicyStatus
 from kube_rdma.api.node_report import node_report
 from kube_rdma.model.cluster_health import (
     AddressPool,
     ClusterEvent,
+    NodePolicyState,
     PolicyState,
     ProgramPod,
     ProgramTemplate,
@@ -227,6 +230,12 @@ async def policies(cluster: Cluster) -> tuple[PolicyState, ...]:
     return tuple(map(_policy, parsed.objects))
 
 
+async def node_policies(cluster: Cluster) -> tuple[NodePolicyState, ...]:
+    """The NodePolicies."""
+    parsed = await ipam_objects.see(cluster, NODE_POLICY_STATUS)
+    return tuple(map(_node_policy, parsed.objects))
+
+
 async def pools(cluster: Cluster) -> tuple[AddressPool, ...]:
     """The IPPools."""
     parsed = await ipam_objects.see(cluster, _POOL)
@@ -255,6 +264,25 @@ async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:
 async def guarded(cluster: Cluster) -> bool:
     """Whether agents are held to their own nodes."""
     return await cluster.get(BINDING, GUARD) is not None
+
+
+def _node_policy(stored: Stored[bytes, NodePolicyStatus]) -> NodePolicyState:
+    status = stored.status
+    if status is None or status.observed_generation != stored.generation:
+        return NodePolicyState(stored.name)
+    # Ready says the same as the first of its parts that does not hold.
+    wrong = next((c for c in status.conditions if c.status != "True" and c.type != "Ready"), None)
+    return NodePolicyState(
+        stored.name,
+        seen=True,
+        nodes=status.nodes,
+        applied=status.applied,
+        pending=status.pending,
+        refused=status.refused,
+        overruled=status.overruled,
+        reason=wrong.reason if wrong else "",
+        message=wrong.message if wrong else "",
+    )
 
 
 def _daemon_set(stored: Stored[WorkloadSpec, WorkloadStatus]) -> SeenWorkload:

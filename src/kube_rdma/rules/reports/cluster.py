@@ -12,6 +12,7 @@ from kube_rdma.model.cluster_health import (
     AddressPool,
     ClusterFacts,
     ClusterHealth,
+    NodePolicyState,
     PolicyState,
     Problem,
     ProgramRole,
@@ -29,6 +30,7 @@ def problems(facts: ClusterFacts) -> tuple[Problem, ...]:
     every = (
         *_programs(facts),
         *_policies(facts.policies or ()),
+        *_node_policies(facts.node_policies or ()),
         *node_problems(facts),
         *_pools(facts.pools or ()),
         *pod_problems(facts),
@@ -62,6 +64,7 @@ def _programs(facts: ClusterFacts) -> Iterator[Problem]:
     if not any(w.role is ProgramRole.CONTROLLER for w in facts.workloads):
         names = [f"IPPool {each.name}" for each in facts.pools or ()]
         names += [f"NicClusterPolicy {each.title}" for each in facts.policies or ()]
+        names += [f"NodePolicy {each.name}" for each in facts.node_policies or ()]
         if names:
             yield Problem(
                 "ControllerMissing",
@@ -116,6 +119,27 @@ def _policies(policies: Sequence[PolicyState]) -> Iterator[Problem]:
             yield Problem(
                 "DriversNotCurrent", about, "; ".join(policy.notes), remedy, is_advice=True
             )
+
+
+def _node_policies(policies: Sequence[NodePolicyState]) -> Iterator[Problem]:
+    """Refused by somebody is a problem; what waits, or selects nobody, may be meant so."""
+    for policy in policies:
+        about = f"nodepolicy/{policy.name}"
+        if not policy.seen:
+            sentence = "No controller has looked at its present version"
+            remedy = "Wait a moment; if it stays so, run the controller"
+            yield Problem("PolicyNotSeen", about, sentence, remedy, is_advice=True)
+        elif policy.reason in ("Refused", "NotUnderstood"):
+            remedy = "Mend the field; nodes keep what it said before"
+            yield Problem("PolicyRefused", about, policy.message, remedy)
+        elif policy.refused:
+            remedy = f"See kubectl describe {about}, and mend what the nodes say"
+            yield Problem("PolicyRefused", about, policy.message, remedy)
+        elif policy.reason:
+            remedy = f"Wait, or see kubectl describe {about}"
+            if policy.reason == "NoNodeMatches":
+                remedy = "Label nodes as its nodeSelector asks, or change that"
+            yield Problem("PolicyPending", about, policy.message, remedy, is_advice=True)
 
 
 def _pools(pools: Sequence[AddressPool]) -> Iterator[Problem]:

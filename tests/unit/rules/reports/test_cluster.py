@@ -12,6 +12,7 @@ from kube_rdma.model.cluster_health import (
     ClusterEvent,
     ClusterFacts,
     ClusterHealth,
+    NodePolicyState,
     PolicyState,
     ProgramPod,
     ProgramRole,
@@ -109,6 +110,23 @@ BROKEN = {
         replace(WELL, policies=(PolicyState("kr/policy", "", ""),)),
         "nicclusterpolicy/kr/policy",
     ),
+    "PolicyRefused": (
+        replace(
+            WELL,
+            node_policies=(
+                NodePolicyState(
+                    "p",
+                    seen=True,
+                    nodes=2,
+                    applied=1,
+                    refused=1,
+                    reason="RefusedByNodes",
+                    message="refused on 1 of 2 nodes. node-1: twice",
+                ),
+            ),
+        ),
+        "nodepolicy/p",
+    ),
     "AddressPoolBroken": (
         replace(WELL, pools=(AddressPool("a", "", "", "", broken="it overlaps b"),)),
         "ippool/a",
@@ -138,6 +156,20 @@ ADVICE = {
     "DriversNotCurrent": replace(
         WELL, policies=(PolicyState("kr/policy", "ready", "", ("DriversCurrent: it waits",)),)
     ),
+    "PolicyPending": replace(
+        WELL,
+        node_policies=(
+            NodePolicyState(
+                "p",
+                seen=True,
+                nodes=2,
+                pending=2,
+                reason="WaitsForNodes",
+                message="pending on 2 of 2 nodes. node-1: it waits",
+            ),
+        ),
+    ),
+    "PolicyNotSeen": replace(WELL, node_policies=(NodePolicyState("p"),)),
     "ModeChangePending": ill(pending=(PENDING,)),
     "AgentVersionsDiffer": ill(version="0.0.9"),
     "UpdateUnderWay": replace(WELL, workloads=(replace(AGENTS, updated=1), CONTROLLER)),
@@ -157,6 +189,19 @@ def test_an_agent_of_another_kind_does_not_write_the_report():
 def test_a_healthy_cluster_has_no_problem():
     assert problems(WELL) == ()
     assert health(WELL, ()) is ClusterHealth.HEALTHY
+
+
+@pytest.mark.parametrize("reason", ["Refused", "NotUnderstood"])
+def test_a_policy_that_nobody_understands_is_a_problem(reason):
+    policy = NodePolicyState("p", seen=True, reason=reason, message="spec.pools[0].mode: no")
+    (problem,) = problems(replace(WELL, node_policies=(policy,)))
+    assert (problem.code, problem.sentence) == ("PolicyRefused", "spec.pools[0].mode: no")
+    assert not problem.is_advice
+
+
+def test_a_policy_that_a_higher_one_overrules_is_well():
+    policy = NodePolicyState("p", seen=True, nodes=2, applied=1, overruled=1)
+    assert problems(replace(WELL, node_policies=(policy,))) == ()
 
 
 @pytest.mark.parametrize("code", BROKEN)
