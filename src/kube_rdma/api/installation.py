@@ -162,6 +162,22 @@ class InstalledPolicy(Typed):
     webhook: InstalledWebhook = InstalledWebhook()
 
 
+class InstalledMetrics(Typed):
+    """What Prometheus gets of the agents; see docs/metrics.md.
+
+    `port` of every agent, on its node's own address; 0: nobody is answered. `names`: whose names
+    counters of ports have. `podMonitor`, `rules` and `labels` are for the Prometheus operator,
+    `dashboards` for Grafana's sidecar.
+    """
+
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    names: Literal["node-exporter", "vke", "none"] = "node-exporter"
+    pod_monitor: bool = False
+    rules: bool = False
+    dashboards: bool = False
+    labels: dict[str, str] = Field(default_factory=dict, examples=[{"release": "prometheus"}])
+
+
 class HostFolders(Typed):
     """Where the nodes have the kubelet, CNI and the runtime's socket, if not where most have."""
 
@@ -183,6 +199,7 @@ class Installation(Typed):
     pools: Many[InstalledPool] = ()
     crds: InstalledDefinitions = InstalledDefinitions()
     admission: InstalledPolicy = InstalledPolicy()
+    metrics: InstalledMetrics = InstalledMetrics()
     host: HostFolders = HostFolders()
 
 

@@ -1,17 +1,20 @@
-"""Writes what is made from the families of metrics: the tables of docs/metrics.md.
+"""Writes what is made from the families of metrics: the tables of docs/metrics.md, dashboards.
 
 `tools/metrics` runs it; tests compare what it would write with what is there.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 from kube_rdma.rules.metrics import families
-from kube_rdma.views.metrics import filled
+from kube_rdma.rules.metrics.alerts import rule_groups
+from kube_rdma.rules.metrics.dashboards import dashboards
+from kube_rdma.views.metrics import ALERTS, alerts, filled, put
 
-PAGE = "docs/metrics.md"
+PAGE, DASHBOARDS = "docs/metrics.md", "config/dashboards"
 TABLES = (
     ("node", families.NODE_FAMILIES),
     ("vke", families.VKE_FAMILIES),
@@ -25,7 +28,12 @@ TABLES = (
 
 def files(root: Path) -> dict[str, str]:
     """What the files hold, by their names below the repository's root."""
-    return {PAGE: filled((root / PAGE).read_text(encoding="utf-8"), TABLES)}
+    boards = {
+        f"{DASHBOARDS}/{name}.json": json.dumps(board, indent=2) + "\n"
+        for name, board in dashboards().items()
+    }
+    page = filled((root / PAGE).read_text(encoding="utf-8"), TABLES)
+    return {PAGE: put(page, ALERTS, alerts(rule_groups())), **boards}
 
 
 if __name__ == "__main__":

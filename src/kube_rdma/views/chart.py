@@ -139,10 +139,12 @@ def _value(node: Any) -> str:
             ]
             return f"{{{{ list {' '.join(texts)} | join {_constant('')} | toJson }}}}"
         case _:
-            return _constant(node)
+            # Helm reads a template in what is printed, such as Grafana's own; this prints {{.
+            return json.dumps(node).replace("{{", '{{ "{{" }}')
 
 
 def _constant(value: Any) -> str:
+    """A text inside of an action of Helm's, which can hold no other."""
     text = json.dumps(value)
     if "{{" in text:
         raise ValueError(f"Helm would read this as a template: {text}")

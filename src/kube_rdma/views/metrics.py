@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from kube_rdma.model.metrics import MetricFamily
 
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
+ALERTS = "<!-- alerts -->"
 
 
 def table(families: Iterable[MetricFamily]) -> str:
@@ -26,12 +28,27 @@ def table(families: Iterable[MetricFamily]) -> str:
 def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> str:
     """The page with its tables as they are now; ValueError for one that it has no place for."""
     for name, families in tables:
-        before, begin, rest = page.partition(BEGIN.format(name))
-        _, end, after = rest.partition(END)
-        if not begin or not end:
-            raise ValueError(f"the page has no table {name}")
-        page = f"{before}{begin}\n{table(families)}\n{end}{after}"
+        page = put(page, BEGIN.format(name), table(families))
     return page
+
+
+def put(page: str, begin: str, text: str) -> str:
+    """The page with this text behind `begin`; ValueError where that is not in it."""
+    before, begun, rest = page.partition(begin)
+    _, end, after = rest.partition(END)
+    if not begun or not end:
+        raise ValueError(f"the page has no {begin}")
+    return f"{before}{begun}\n{text}\n{end}{after}"
+
+
+def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
+    """The alerts of rule groups as a table."""
+    rows = [rule for group in groups for rule in group["rules"]]
+    lines = ["| alert | severity | after | when |", "|---|---|---|---|"]
+    for rule in rows:
+        summary, severity = rule["annotations"]["summary"], rule["labels"]["severity"]
+        lines.append(_line((f"`{rule['alert']}`", severity, rule["for"], summary)))
+    return "\n".join(lines)
 
 
 def _labels(labels: Iterable[str] | None) -> str:

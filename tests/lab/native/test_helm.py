@@ -60,6 +60,14 @@ values = some(
         max_size=2,
         unique_by=lambda pool: pool["name"],
     ),
+    metrics=some(
+        port=st.sampled_from([0, 9879]),
+        names=st.sampled_from(["vke", "none"]),
+        dashboards=switches,
+        labels=texts,
+        rules=switches,
+        podMonitor=switches,
+    ),
     crds=some(install=switches, networkAttachmentDefinitions=switches),
     admission=some(
         install=switches,

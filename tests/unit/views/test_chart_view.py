@@ -39,6 +39,11 @@ def test_notes_are_annotations():
     ]
 
 
-def test_a_text_that_helm_would_read_is_refused():
+def test_a_template_of_another_program_is_printed_as_it_is():
+    """Grafana has them, too: what Helm makes of this is the text itself."""
+    assert lines({"a": "{{ b }}"}) == ['a: "{{ "{{" }} b }}"']
+
+
+def test_a_text_inside_of_an_action_that_helm_would_read_is_refused():
     with pytest.raises(ValueError, match="template"):
-        template([Blueprint({"a": "{{ b }}"})])
+        template([Blueprint({"a": joined("{{ b }}", Hole("c"))})])

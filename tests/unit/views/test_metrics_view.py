@@ -35,5 +35,5 @@ def test_a_table_that_is_out_of_date_is_written_anew():
 
 
 def test_a_page_without_a_place_is_refused():
-    with pytest.raises(ValueError, match="no table self"):
+    with pytest.raises(ValueError, match="table: self"):
         filled("nothing", [("self", TABLES[-1][1])])

@@ -231,12 +231,23 @@ def _address(text: str | None) -> tuple[str | None, int] | None:
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
-    if not colon or not 0 < number < 1 << 16 or (":" in host and bare == host):
+    if not colon or not 0 < number < 1 << 16 or (":" in bare and not _is_address(bare)):
         raise click.BadParameter(
             f"{text!r} is no address: write HOST:PORT, such as 10.0.0.5:9879, or :9879",
             param_hint="--metrics-address",
         )
     return bare or None, number
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is an IP address, with brackets or without: what is behind it is the port."""
+    import ipaddress
+
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _mounted() -> Path:

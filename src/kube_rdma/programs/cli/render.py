@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-PARTS = ("namespace", "definitions", "admission", "rights", "pools", "workloads")
+PARTS = ("namespace", "definitions", "admission", "rights", "pools", "workloads", "metrics")
 
 
 @click.command()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from kube_rdma.model.blueprint import Blueprint, Hole, Json
 from kube_rdma.rules.install.admission import policy
+from kube_rdma.rules.install.metrics import metrics
 from kube_rdma.rules.install.pod_admission import pod_policies
 from kube_rdma.rules.install.pod_completion import completing_policy
 from kube_rdma.rules.install.retirement import retirement
@@ -43,6 +44,7 @@ def parts(definitions: Sequence[Json], operator: Sequence[Json]) -> Mapping[str,
         "rights": [*agent_rights(), *controller_rights(), *people_rights()],
         "pools": [Blueprint(_pool(), over="pools", notes=_ONCE)],
         "workloads": list(workloads()),
+        "metrics": list(metrics()),
         "retirement": list(retirement()),
     }
 

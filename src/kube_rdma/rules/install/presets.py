@@ -58,6 +58,14 @@ DEFAULTS: Json = {
         },
         "webhook": {"secret": "", "caBundle": "", "injectCaFrom": ""},
     },
+    "metrics": {
+        "port": 0,
+        "names": "node-exporter",
+        "podMonitor": False,
+        "rules": False,
+        "dashboards": False,
+        "labels": {},
+    },
     "host": {
         "kubelet": "/var/lib/kubelet",
         "cniConf": "/etc/cni/net.d",

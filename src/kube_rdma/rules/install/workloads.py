@@ -15,7 +15,7 @@ from kube_rdma.model.blueprint import (
     joined,
     unless,
 )
-from kube_rdma.rules.install import webhook
+from kube_rdma.rules.install import metrics, webhook
 from kube_rdma.rules.install.rights import AGENT, CONTROLLER, NAMESPACE
 
 NETWORKS, CONFIG = "seed.networks", "seed.configMap"
@@ -147,12 +147,19 @@ def _agent_container() -> Json:
             When(NETWORKS, unless("seed.labels", "--node-labels=leave")),
             When("seed.configArgument", file),
             When("agent.startupTaint", When(NETWORKS, "--startup-taint")),
+            *metrics.arguments(),
         ],
         "imagePullPolicy": _POLICY,
         "env": When(
             NETWORKS,
-            [_field("NODE_NAME", "spec.nodeName"), _field("POD_NAMESPACE", "metadata.namespace")],
+            [
+                _field("NODE_NAME", "spec.nodeName"),
+                _field("POD_NAMESPACE", "metadata.namespace"),
+                metrics.variable(),
+            ],
+            When(metrics.PORT, [metrics.variable()]),
         ),
+        "ports": metrics.ports(),
         "resources": Hole("agent.resources"),
         "securityContext": _security(),
         "volumeMounts": _mounts(),

@@ -186,7 +186,7 @@ LIFESPAN_SECONDS = _gauge(
     "`hw_counters/lifespan`",
 )
 HW_COUNTER = MetricFamily(
-    f"{OWN}hw_counter",
+    f"{OWN}hw_stat",
     MetricKind.UNTYPED,
     (*PORT, "counter"),
     "A counter of the driver that has no name above; its unit is the driver's.",

@@ -15,13 +15,14 @@ from kube_rdma.programs.cli.agent import _address, agent
         ("10.0.0.5:1", ("10.0.0.5", 1)),
         ("[fd00::1]:65535", ("fd00::1", 65535)),
         ("node-1:9879", ("node-1", 9879)),
+        ("fd00::1:9879", ("fd00::1", 9879)),  # as $(HOST_IP):9879 becomes
     ],
 )
 def test_an_address(text, address):
     assert _address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "9879", ":", ":0", ":65536", "a:b", "fd00::1:80", ":٣"])
+@pytest.mark.parametrize("text", ["", "9879", ":", ":0", ":65536", "a:b", "a:b:80", ":٣"])
 def test_what_is_no_address_is_refused_with_the_option(text):
     with pytest.raises(click.BadParameter, match="is no address: write HOST:PORT"):
         _address(text)

@@ -3,13 +3,16 @@
 import os
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.adapters.kernel.pod.namespaces import make_namespace
 from kube_rdma.adapters.kernel.sysfs import counters
 from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, as_number
+from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
@@ -179,3 +182,22 @@ def test_a_pod_that_cannot_be_entered_is_counted(tmp_path):
 
     assert read_inside([place], gone) == ((), 1)
     assert read_inside([replace(place, netns_path=str(tmp_path / "other"))], gone) == ((), 0)
+
+
+def test_a_sysfs_is_mounted_in_a_real_namespace():
+    """It shows that namespace: of its interfaces lo alone, and no RDMA device."""
+    namespace = make_namespace()
+    try:
+        place = sandbox(f"/proc/self/fd/{namespace}", os.fstat(namespace).st_ino)
+        shown = []
+
+        def mount(descriptor):
+            root = mount_inside(descriptor)
+            shown.extend(path.name for path in Path(f"/proc/self/fd/{root}/class/net").iterdir())
+            return root
+
+        read, failures = read_inside([place], mount)
+    finally:
+        os.close(namespace)
+    assert (read[0].readings.devices, failures) == ((), 0)
+    assert shown == ["lo"]

@@ -157,7 +157,7 @@ async def test_names_are_chosen(world, tree):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
         seen = await scrape(doors.metrics)
     assert not [name for name in seen.families if "node_infiniband" in name]
-    assert "kube_rdma_hw_counter" in seen.families
+    assert "kube_rdma_hw_stat" in seen.families
 
 
 async def test_a_device_that_goes_takes_its_series_along(world, tree):

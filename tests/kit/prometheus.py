@@ -1,0 +1,116 @@
+"""The real Prometheus with its promtool: Debian's package, unpacked beside the parts of the lab."""
+
+import contextlib
+import json
+import socket
+import subprocess
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import yaml
+
+from kube_rdma_lab.build import debian
+from kube_rdma_lab.build.parts import open_store
+
+SUITE, PACKAGE = "bookworm", "prometheus"
+
+
+@contextlib.contextmanager
+def programs():
+    """The folder with `prometheus` and `promtool`; safe from pruning meanwhile."""
+
+    def make(folder, shell):
+        archive = debian.Archive(SUITE, folder / "apt")
+        archive.refresh(shell)
+        files = archive.download([archive.show(PACKAGE)], folder, shell)
+        debian.unpack_packages(files, folder / "all", shell)
+        (folder / "bin").mkdir()
+        for name in ("prometheus", "promtool"):
+            (folder / "all/usr/bin" / name).rename(folder / "bin" / name)
+        shell.run(["rm", "-r", folder / "all", folder / "apt", *files])
+
+    with open_store() as store:
+        yield store.get(PACKAGE, {"suite": SUITE, "package": PACKAGE}, make) / "bin"
+
+
+def check(program, what, path):
+    """What promtool says of a file of rules or metrics, and whether it is content."""
+    arguments = ["check", what] + [path] * (what == "rules")
+    with path.open() as text:
+        outcome = subprocess.run(
+            [program / "promtool", *arguments],
+            stdin=text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    return outcome.returncode, outcome.stdout + outcome.stderr
+
+
+class Prometheus:
+    """A running server that scrapes one address every second; its answers as JSON."""
+
+    def __init__(self, port):
+        self._url = f"http://127.0.0.1:{port}"
+
+    def _get(self, path):
+        with urllib.request.urlopen(f"{self._url}{path}", timeout=60) as answer:  # noqa: S310
+            return json.load(answer)["data"]
+
+    def values(self, query):
+        """The values of a query, by pod and device."""
+        result = self._get(f"/api/v1/query?query={urllib.parse.quote(query)}")["result"]
+        return {
+            (one["metric"].get("pod"), one["metric"].get("device")): float(one["value"][1])
+            for one in result
+        }
+
+    def firing(self):
+        """Names of alerts that fire, with the pod that they are about."""
+        alerts = self._get("/api/v1/alerts")["alerts"]
+        return {
+            (one["labels"]["alertname"], one["labels"].get("pod"))
+            for one in alerts
+            if one["state"] == "firing"
+        }
+
+
+@contextlib.contextmanager
+def running(program, folder: Path, target: str, groups):
+    """Prometheus with these rules, which it looks at each second and believes at once."""
+    believed = [
+        {**group, "interval": "1s", "rules": [{**rule, "for": "0s"} for rule in group["rules"]]}
+        for group in groups
+    ]
+    (folder / "rules.yaml").write_text(json.dumps({"groups": believed}))
+    job = {
+        "job_name": "kube-rdma",
+        "honor_labels": True,
+        "static_configs": [{"targets": [target]}],
+    }
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(folder / "rules.yaml")],
+        "scrape_configs": [job],
+    }
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                program / "prometheus",
+                f"--config.file={folder}/prometheus.yaml",
+                f"--storage.tsdb.path={folder}/data",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield Prometheus(port)
+    finally:
+        process.terminate()
+        process.wait()

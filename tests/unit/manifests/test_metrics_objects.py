@@ -1,0 +1,80 @@
+"""The objects for Prometheus and Grafana: by choice, and fitting the agents that they are about."""
+
+import json
+
+import pytest
+
+from kube_rdma.api import document
+from kube_rdma.programs.installation import objects
+from kube_rdma.rules.install.presets import PRESETS
+from kube_rdma.rules.metrics.dashboards import dashboards
+
+EVERYTHING = {
+    "port": 9879,
+    "names": "vke",
+    "podMonitor": True,
+    "rules": True,
+    "dashboards": True,
+    "labels": {"release": "prometheus"},
+}
+WITH_AGENT = [name for name in PRESETS if name != "nvidia-operator"]
+
+
+def made(preset, metrics, part=""):
+    values = json.dumps({"metrics": metrics}).encode()
+    return objects([document.read(values, "values.yaml")], preset, part)
+
+
+def agent(preset, metrics):
+    (daemon_set,) = [one for one in made(preset, metrics) if one["kind"] == "DaemonSet"]
+    return daemon_set["spec"]["template"]["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_nothing_is_made_unless_it_is_chosen(preset):
+    assert made(preset, {}, "metrics") == ()
+    assert made(preset, {"podMonitor": True}, "metrics") == ()  # there is no port to look at
+
+
+@pytest.mark.parametrize("preset", WITH_AGENT)
+def test_without_a_port_the_agent_is_as_before(preset):
+    container = agent(preset, {})
+    assert "ports" not in container
+    assert not [word for word in container["args"] if "metrics" in word]
+
+
+@pytest.mark.parametrize("preset", WITH_AGENT)
+def test_an_agent_with_a_port_listens_on_its_nodes_address(preset):
+    container = agent(preset, {"port": 9879})
+    assert container["args"][-2:] == [
+        "--metrics-address=$(HOST_IP):9879",
+        "--metrics-names=node-exporter",
+    ]
+    (address,) = [one for one in container["env"] if one["name"] == "HOST_IP"]
+    assert address["valueFrom"] == {"fieldRef": {"fieldPath": "status.hostIP"}}
+    assert container["ports"] == [{"name": "metrics", "containerPort": 9879}]
+
+
+@pytest.mark.parametrize("preset", WITH_AGENT)
+def test_the_monitor_selects_the_agents_by_label_and_port(preset):
+    everything = made(preset, EVERYTHING)
+    (daemon_set,) = [one for one in everything if one["kind"] == "DaemonSet"]
+    (monitor,) = [one for one in everything if one["kind"] == "PodMonitor"]
+    pod = daemon_set["spec"]["template"]
+    assert monitor["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"]
+    assert monitor["metadata"]["namespace"] == daemon_set["metadata"]["namespace"]
+    assert monitor["metadata"]["labels"] == {"release": "prometheus"}
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["honorLabels"] is True
+    assert endpoint["port"] == pod["spec"]["containers"][0]["ports"][0]["name"]
+
+
+def test_dashboards_come_as_grafana_reads_them():
+    boards = [one for one in made("vke", EVERYTHING) if "kube-rdma-" in one["metadata"]["name"]]
+    texts = {
+        name: json.loads(text)
+        for one in boards
+        if one["metadata"].get("labels") == {"grafana_dashboard": "1"}
+        for name, text in one["data"].items()
+    }
+    assert texts == {f"{name}.json": board for name, board in dashboards().items()}

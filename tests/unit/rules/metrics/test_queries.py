@@ -1,0 +1,107 @@
+"""Alerts and dashboards ask for nothing that the agent does not export."""
+
+import re
+
+import pytest
+
+from kube_rdma.rules.metrics import families
+from kube_rdma.rules.metrics.alerts import rule_groups
+from kube_rdma.rules.metrics.dashboards import dashboards
+
+RULES = {rule["alert"]: rule for group in rule_groups() for rule in group["rules"]}
+BOARDS = dashboards()
+LABELS = {family.name: set(family.labels) for family in families.FAMILIES}
+for family in families.DURATION_FAMILIES:
+    LABELS |= {
+        f"{family.name}{end}": {*family.labels, "le"} for end in ("_bucket", "_sum", "_count")
+    }
+    del LABELS[family.name]
+OF_SCRAPES = {"instance", "node", "job"}  # which Prometheus adds
+
+# What PromQL has itself; anything else in an expression is a name or a label.
+WORDS = {"and", "on", "by", "sum", "rate", "increase", "histogram_quantile", "group_right"}
+NAME = re.compile(r"(?<![\w$])[a-z_]\w*")
+
+
+def asked(expression):
+    """Metrics, and labels, that an expression names."""
+    grouped = re.findall(r"\b(?:on|by|group_right) \(([^)]*)\)", expression)
+    selected = re.findall(r"\{([^}]*)\}", expression)
+    labels = {label for text in grouped for label in re.split(r",\s*", text) if label}
+    labels |= {match for text in selected for match in re.findall(r"(\w+)\s*(?:=~|!=|=)", text)}
+    plain = re.sub(
+        r'"[^"]*"|\[[^\]]*\]|\{[^}]*\}|\b(?:on|by|group_right) \([^)]*\)', "", expression
+    )
+    return set(NAME.findall(plain)) - WORDS, labels
+
+
+def wrong(expression):
+    metrics, labels = asked(expression)
+    known = OF_SCRAPES.union(*(LABELS.get(name, ()) for name in metrics))
+    return (metrics - LABELS.keys()) | (labels - known)
+
+
+def expressions():
+    yield from ((name, rule["expr"]) for name, rule in RULES.items())
+    for name, board in BOARDS.items():
+        for panel in board["panels"]:
+            yield from ((f"{name}: {panel['title']}", t["expr"]) for t in panel["targets"])
+
+
+@pytest.mark.parametrize(("name", "expression"), list(expressions()))
+def test_an_expression_names_what_is_exported(name, expression):
+    assert asked(expression)[0]
+    assert not wrong(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "word"),
+    [
+        (
+            "rate(node_infiniband_port_data_recieved_bytes_total[5m])",
+            "node_infiniband_port_data_recieved_bytes_total",
+        ),
+        ('kube_rdma_card_healthy{colour="red"} == 0', "colour"),
+        ("sum by (pod) (kube_rdma_card_healthy)", "pod"),
+        ("kube_rdma_attach_duration_seconds > 1", "kube_rdma_attach_duration_seconds"),
+    ],
+)
+def test_a_planted_mistake_is_named(expression, word):
+    assert wrong(expression) == {word}
+
+
+def test_legends_and_choices_are_labels():
+    for board in BOARDS.values():
+        for panel in board["panels"]:
+            for target in panel["targets"]:
+                metrics, _ = asked(target["expr"])
+                known = OF_SCRAPES.union(*(LABELS[name] for name in metrics))
+                assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= known
+        for choice in board["templating"]["list"][1:]:
+            metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", choice["query"]).groups()
+            assert label in LABELS[metric] | OF_SCRAPES
+
+
+def test_variables_that_are_used_can_be_chosen():
+    for board in BOARDS.values():
+        names = {choice["name"] for choice in board["templating"]["list"]}
+        text = str(board["panels"])
+        used = set(re.findall(r"\$\{?(\w+)", text)) - {"__rate_interval"}
+        assert used <= names
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_an_alert_says_what_it_is_and_what_to_do(name):
+    rule = RULES[name]
+    assert rule["labels"]["severity"] in {"info", "warning", "critical"}
+    for text in rule["annotations"].values():
+        assert text.endswith(".")
+        assert len(text.split()) <= 25
+
+
+def test_dashboards_have_a_uid_and_places_of_their_own():
+    uids = [board["uid"] for board in BOARDS.values()]
+    assert sorted(uids) == sorted(BOARDS)
+    for board in BOARDS.values():
+        places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]]
+        assert len(set(places)) == len(places)
