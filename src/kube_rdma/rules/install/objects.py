@@ -14,7 +14,7 @@ from kube_rdma.rules.install.pod_admission import pod_policies
 from kube_rdma.rules.install.pod_completion import completing_policy
 from kube_rdma.rules.install.retirement import retirement
 from kube_rdma.rules.install.rights import NAMESPACE, agent_rights, controller_rights
-from kube_rdma.rules.install.webhook import webhook
+from kube_rdma.rules.install.webhook import webhook, webhook_rights
 from kube_rdma.rules.install.workloads import workloads
 
 DEFINITIONS = "definitions"
@@ -40,7 +40,7 @@ def parts(definitions: Sequence[Json], operator: Sequence[Json]) -> Mapping[str,
             *completing_policy(),
             *webhook(),
         ],
-        "rights": [*agent_rights(), *controller_rights()],
+        "rights": [*agent_rights(), *controller_rights(), *webhook_rights()],
         "pools": [Blueprint(_pool(), over="pools", notes=_ONCE)],
         "workloads": list(workloads()),
         "retirement": list(retirement()),
