@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from kube_rdma.api.config import untitled
 from kube_rdma.api.dialect import Many, Typed
@@ -138,14 +138,27 @@ class PodPolicies(Typed):
     shm_size: Annotated[str, _SIZE] = "8Gi"
 
 
+# What a webhook with a certificate of its own does not have; rules/install/webhook says it.
+_GIVEN = ("secret", "caBundle", "injectCaFrom")
+
+
 class InstalledWebhook(Typed):
     """The admission webhook in the controller, by the same rules; see docs/admission.md.
 
-    `secret`: of type kubernetes.io/tls, for kube-rdma-admission.NAMESPACE.svc; empty for none.
+    `certificate`: `own` is made and renewed by the controller. Else `secret`: of type
+    kubernetes.io/tls, for kube-rdma-admission.NAMESPACE.svc. Without both: no webhook.
     `caBundle`: its authority, PEM in base64. `injectCaFrom`: NAMESPACE/NAME of cert-manager's
     Certificate, which writes the authority instead.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "if": {"properties": {"certificate": {"const": "own"}}, "required": ["certificate"]},
+            "then": {"properties": {name: {"const": ""} for name in _GIVEN}},
+        }
+    )
+
+    certificate: Literal["", "own"] = ""
     secret: Annotated[str, _OBJECT] = ""
     ca_bundle: Annotated[str, _BASE64] = ""
     inject_ca_from: Annotated[str, _CERTIFICATE] = ""

@@ -20,6 +20,8 @@ Values: TypeAlias = Mapping[str, Any]
 Node: TypeAlias = Any
 """A JSON value in which Hole, Joined and When stand for values."""
 
+EITHER = "|"  # between the paths of a condition
+
 ABSENT: Any = object()
 """What stands for a field or an entry that is left out."""
 
@@ -37,6 +39,11 @@ class Joined(Frozen):
     """A text of constants and holes."""
 
     parts: tuple[str | Hole, ...]
+
+
+def either(*paths: str) -> str:
+    """A condition that holds where the value at one of these paths is neither false nor empty."""
+    return EITHER.join(paths)
 
 
 class When(Frozen):

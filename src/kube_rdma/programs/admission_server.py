@@ -3,8 +3,9 @@
     NodePolicies, IPPools (watched) ─► facts ─┐
     HTTPS (adapters/webhook) ─► programs/admission_review ─► HTTPS
 
-The certificate is that of a mounted Secret. Facts that are not known now make rules silent, so an
-API server that is away, or a kind that is not installed, refuses no pod.
+The certificate is that of a mounted Secret, or of the Secret that the leading copy keeps
+(programs/certificate_keeper), which is watched and needs no disk. Facts that are not known now make
+rules silent, so an API server that is away, or a kind that is not installed, refuses no pod.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from pathlib import Path
 import structlog
 
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
-from kube_rdma.adapters.cluster.kinds import Stored
+from kube_rdma.adapters.cluster.kinds import Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
-from kube_rdma.adapters.webhook.identity import ServerIdentity
+from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_SECRET, SecretData
+from kube_rdma.adapters.webhook.held_identity import HeldIdentity
+from kube_rdma.adapters.webhook.identity import CERTIFICATE, KEY, ServerIdentity
 from kube_rdma.adapters.webhook.server import WebhookServer
 from kube_rdma.api.admission_review import MOST_BYTES
 from kube_rdma.model.admission import (
@@ -32,6 +35,8 @@ from kube_rdma.model.admission import (
     Completes,
     OfferedPool,
 )
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import PoolName
 from kube_rdma.programs.admission_review import completed, validated
 from kube_rdma.programs.mirror import Mirror
@@ -48,21 +53,48 @@ def _later(_failures: int) -> float:
     return random.uniform(30.0, 60.0)  # noqa: S311  spreads load
 
 
+class SecretPlace(Frozen):
+    """Which Secret the certificate is taken from, and taken anew whenever it changes."""
+
+    namespace: str
+    name: str
+
+
+class ServedPair(Frozen):
+    """The certificate of a Secret with its key, PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
 class AdmissionServer:
     """The webhook with what it knows of the cluster."""
 
     def __init__(
         self,
         cluster: Cluster,
-        folder: Path,
+        source: Path | SecretPlace,
         settings: AdmissionSettings = USUAL,
         pause: Callable[[int], float] = _later,
     ) -> None:
-        """Raise Refused when the folder has no certificate that can be used."""
+        """The certificate is in a folder, or in a Secret that may be there later.
+
+        Raise Refused when a folder has none that can be used.
+        """
         self._cluster, self._settings, self._pause = cluster, settings, pause
         self._policies = Mirror(NODE_POLICY, policy_of)
         self._ip_pools = Mirror(IP_POOL, _name)
-        identity = ServerIdentity(folder, partial(log.warning, "certificate not taken into use"))
+        self.taken = 0  # so many certificates of the Secret were taken into use
+        self._held = HeldIdentity()
+        self._secret: Mirror[ServedPair | None] | None = None
+        identity: ServerIdentity | HeldIdentity = self._held
+        if isinstance(source, SecretPlace):
+            where = Where(source.namespace, source.name)
+            self._secret = Mirror(WEBHOOK_SECRET, _pair, self._take, where)
+        else:
+            identity = ServerIdentity(
+                source, partial(log.warning, "certificate not taken into use")
+            )
         self._confined = replace(settings, never=(Completes.IPC_LOCK,))
         answers = {
             VALIDATE: self._validated,
@@ -72,11 +104,17 @@ class AdmissionServer:
         self.server = WebhookServer(identity, answers, MOST_BYTES)
 
     async def run(self, host: str | None = None, port: int = PORT) -> None:
-        """Answer until cancelled; without a host on every address."""
-        await self.server.listen(host, port)
-        log.info("admission served", port=self.server.port)
+        """Answer until cancelled; without a host on every address.
+
+        Without a certificate nobody listens: a copy that is not ready is not asked.
+        """
         try:
             async with asyncio.TaskGroup() as tasks:
+                if self._secret:
+                    tasks.create_task(self._secret.follow(self._cluster, self._pause))
+                    await self._held.ready.wait()
+                await self.server.listen(host, port)
+                log.info("admission served", port=self.server.port)
                 tasks.create_task(self._policies.follow(self._cluster, self._pause))
                 tasks.create_task(self._ip_pools.follow(self._cluster, self._pause))
         finally:
@@ -96,6 +134,18 @@ class AdmissionServer:
         pools = self._ip_pools
         return pools.synced.is_set() and not pools.trouble and not pools.faults
 
+    def _take(self, _old: ServedPair | None, new: ServedPair | None) -> None:
+        """A Secret that is away, or not usable, changes nothing: the former pair is shown."""
+        if new is None:
+            return
+        try:
+            self._held.take(new.certificate, new.key)
+        except Refused as error:
+            log.warning("certificate not taken into use", why=str(error))
+        else:
+            self.taken += 1
+            log.info("certificate taken into use")
+
     def _validated(self, body: bytes) -> bytes:
         return validated(body, self.facts, self._settings)
 
@@ -108,3 +158,10 @@ class AdmissionServer:
 
 def _name(stored: Stored[object, object]) -> PoolName:
     return PoolName(stored.name)
+
+
+def _pair(stored: Stored[SecretData, None]) -> ServedPair | None:
+    """None while there is none yet."""
+    if CERTIFICATE not in stored.spec or KEY not in stored.spec:
+        return None
+    return ServedPair(stored.spec[CERTIFICATE], stored.spec[KEY])

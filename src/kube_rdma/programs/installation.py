@@ -23,6 +23,7 @@ from kube_rdma.programs.config import parse_config
 from kube_rdma.rules.install import objects as install
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over
+from kube_rdma.rules.install.webhook import check_webhook
 from kube_rdma.views import chart
 
 CONFIG = "agent.config"
@@ -80,6 +81,7 @@ def objects(
         value = {"preset": chosen, **layer.value} if isinstance(layer.value, dict) else layer.value
         given = over(given, installation.load(replace(layer, value=value)))
     values = merged(given)
+    check_webhook(values)
     if values["seed"]["configMap"] and values["agent"]["enabled"]:
         parse_config(values["agent"]["config"].encode(), CONFIG)
     return tuple(

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kube_rdma.model.blueprint import ABSENT, Blueprint, Hole, Joined, When
+from kube_rdma.model.blueprint import ABSENT, EITHER, Blueprint, Hole, Joined, When
 
 HEAD = "{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}\n"
 VALUES = '{{- $values := include "kube-rdma.values" . | fromJson }}\n'
@@ -64,8 +64,16 @@ def _object(blueprint: Blueprint) -> str:
     if blueprint.over:
         lines = [f"{{{{- range $entry := {_path(blueprint.over)} }}}}", *lines, "{{- end }}"]
     for path in reversed(blueprint.conditions):
-        lines = [f"{{{{- if {_path(path)} }}}}", *lines, "{{- end }}"]
+        lines = [f"{{{{- if {_condition(path)} }}}}", *lines, "{{- end }}"]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _condition(condition: str, *, inner: bool = False) -> str:
+    """One path, or several of which one is enough; in brackets as an argument."""
+    paths = [_path(path) for path in condition.split(EITHER)]
+    if len(paths) == 1:
+        return paths[0]
+    return f"(or {' '.join(paths)})" if inner else f"or {' '.join(paths)}"
 
 
 def _path(path: str) -> str:
@@ -98,7 +106,7 @@ def _item(node: Any, indent: int) -> Iterator[str]:
     blanks = " " * indent
     match node:
         case When(path, then, otherwise):
-            yield f"{{{{- if {_path(path)} }}}}"
+            yield f"{{{{- if {_condition(path)} }}}}"
             yield from () if then is ABSENT else _item(then, indent)
             if otherwise is not ABSENT:
                 yield "{{- else }}"
@@ -117,10 +125,10 @@ def _item(node: Any, indent: int) -> Iterator[str]:
 def _branches(head: str, choice: tuple[str, Any, Any], indent: int) -> Iterator[str]:
     path, then, otherwise = choice
     if then is ABSENT:
-        yield f"{{{{- if not {_path(path)} }}}}"
+        yield f"{{{{- if not {_condition(path, inner=True)} }}}}"
         yield from _entry(head, otherwise, indent)
     else:
-        yield f"{{{{- if {_path(path)} }}}}"
+        yield f"{{{{- if {_condition(path)} }}}}"
         yield from _entry(head, then, indent)
         if otherwise is not ABSENT:
             yield "{{- else }}"

@@ -78,7 +78,9 @@ values = some(
             vepfsStorageClasses=st.sampled_from(["", "fast"]),
             shmSize=st.just("16Gi"),
         ),
-        webhook=some(
+        webhook=st.just({"certificate": "own"})
+        | some(
+            certificate=st.just(""),
             secret=st.sampled_from(["", "keys"]),
             caBundle=st.just("QUJD"),
             injectCaFrom=st.sampled_from(["", "a/b"]),
@@ -151,6 +153,7 @@ def test_helm_and_render_agree_on_any_values(helm, tmp_path, preset, given_value
         ("preset=ack,agent.confg=x", "confg"),
         ("preset=ack,agent.enabled=maybe", "want boolean"),
         ("preset=vke,pools[0].name=A", "does not match pattern"),
+        ("preset=vke,admission.webhook.certificate=own,admission.webhook.secret=a", "secret"),
         ("preset=ack,agent.tolerations=null", "tolerations"),
     ],
 )

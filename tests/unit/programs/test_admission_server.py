@@ -1,8 +1,10 @@
 """The webhook beside an API server: what it knows of the cluster, and what it does without."""
 
 import asyncio
+import base64
 import http.client
 import json
+import socket
 import ssl
 from contextlib import asynccontextmanager
 
@@ -12,7 +14,14 @@ from kube_rdma.adapters.cluster.calls import RequestTiming
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY
-from kube_rdma.programs.admission_server import COMPLETE, CONFINED, VALIDATE, AdmissionServer
+from kube_rdma.adapters.cluster.webhook_objects import WEBHOOK_SECRET
+from kube_rdma.programs.admission_server import (
+    COMPLETE,
+    CONFINED,
+    VALIDATE,
+    AdmissionServer,
+    SecretPlace,
+)
 from kube_rdma_lab.pki import Authority
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.admission import VKE, asking, blocks, pod
@@ -25,16 +34,41 @@ VEPFS = {"name": "data", "csi": {"driver": "vepfs.csi.volcengine.com"}}
 POD = pod(asking(), annotations=blocks("rdma", "rdma"), nodeSelector={"pool": "a"}, volumes=[VEPFS])
 
 
+PLACE = SecretPlace("kube-rdma", "keys")
+
+
 class World:
     """An API server, the webhook, and a client that trusts its certificate."""
 
-    def __init__(self, folder):
-        authority = Authority("webhook")
-        authority.issue(HOST, hosts=(HOST,)).write(folder, "tls")
-        self._context = ssl.create_default_context(cadata=authority.certificate.decode())
-        self.server = FakeServer([NODE_POLICY, IP_POOL])
+    def __init__(self, source):
+        self.authority = Authority("webhook")
+        if source != PLACE:
+            self.authority.issue(HOST, hosts=(HOST,)).write(source, "tls")
+        self._context = ssl.create_default_context(cadata=self.authority.certificate.decode())
+        self.server = FakeServer([NODE_POLICY, IP_POOL, WEBHOOK_SECRET])
         cluster = Cluster(self.server.line(), EAGER)
-        self.webhook = AdmissionServer(cluster, folder, pause=lambda _: 0.0)
+        self.webhook = AdmissionServer(cluster, source, pause=lambda _: 0.0)
+
+    def put_secret(self, certificate, key):
+        texts = {"tls.crt": certificate, "tls.key": key}
+        data = {name: base64.b64encode(text).decode() for name, text in texts.items()}
+        meta = {"name": PLACE.name, "namespace": PLACE.namespace}
+        self.server.put(WEBHOOK_SECRET, {"metadata": meta, "data": data})
+
+    def issue(self):
+        """Somebody puts a new pair into the Secret; its certificate as TLS has it."""
+        pair = self.authority.issue(HOST, hosts=(HOST,))
+        self.put_secret(pair.certificate, pair.key)
+        return ssl.PEM_cert_to_DER_cert(pair.certificate.decode())
+
+    def shown(self):
+        """The certificate that a new connection is shown."""
+        port = self.webhook.server.port
+        with (
+            socket.create_connection((HOST, port)) as plain,
+            self._context.wrap_socket(plain, server_hostname=HOST) as secured,
+        ):
+            return secured.getpeercert(binary_form=True)
 
     def put(self, kind, name, spec):
         self.server.put(kind, {"metadata": {"name": name}, "spec": spec})
@@ -98,3 +132,39 @@ async def test_what_is_completed_depends_on_the_path(world):
         answer = await world.ask(COMPLETE, pod(asking("rdma/a", 1)))
         assert answer["patchType"] == "JSONPatch"
         assert "patch" not in await world.ask(CONFINED, pod(asking("rdma/a", 1)))
+
+
+async def test_a_certificate_of_a_secret_is_exchanged_without_a_restart():
+    """Nobody is answered before there is one, and everybody after it is gone or is nonsense."""
+    world = World(PLACE)
+    task = asyncio.create_task(world.webhook.run(HOST, 0))
+    try:
+        world.put_secret(b"nonsense", b"nonsense")
+        first = world.issue()
+        await until(lambda: world.webhook.facts.ip_pools is not None)
+        assert await asyncio.to_thread(world.shown) == first
+        second = world.issue()
+        assert second != first
+        await until(lambda: world.webhook.taken == 2)
+        assert await asyncio.to_thread(world.shown) == second
+        world.put_secret(b"nonsense", b"nonsense")
+        world.server.remove(WEBHOOK_SECRET, PLACE.name, PLACE.namespace)
+        world.put(NODE_POLICY, "a", EXCLUSIVE)
+        await until(lambda: world.webhook.facts.pools)
+        assert await asyncio.to_thread(world.shown) == second
+        assert not (await world.ask(VALIDATE, POD))["allowed"]
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_copy_without_a_certificate_listens_nowhere():
+    world = World(PLACE)
+    line = world.server.lines[0]
+    task = asyncio.create_task(world.webhook.run(HOST, 0))
+    try:
+        await until(lambda: line.watching)
+        assert not world.webhook.server.listens
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -25,7 +25,7 @@ class ServerIdentity:
         self._folder, self._unusable = folder, unusable
         self._stamp = self._now()
         self._current = self._load()
-        self.listening = self._bare()
+        self.listening = bare_context()
         self.listening.sni_callback = self._chosen
 
     def _chosen(
@@ -54,7 +54,7 @@ class ServerIdentity:
         return tuple(stamps)
 
     def _load(self) -> ssl.SSLContext:
-        context = self._bare()
+        context = bare_context()
         try:
             context.load_cert_chain(
                 self._folder / CERTIFICATE,
@@ -69,8 +69,10 @@ class ServerIdentity:
             ) from None
         return context
 
-    def _bare(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["http/1.1"])
-        return context
+
+def bare_context() -> ssl.SSLContext:
+    """The settings of every server's context, without a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context

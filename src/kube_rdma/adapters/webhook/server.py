@@ -13,6 +13,7 @@ from http import HTTPStatus
 
 import h11
 
+from kube_rdma.adapters.webhook.held_identity import HeldIdentity
 from kube_rdma.adapters.webhook.identity import ServerIdentity
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
@@ -38,11 +39,19 @@ class WebhookServer:
     """Answers POST by path. An answer that raises Refused is status 400 with its sentence."""
 
     def __init__(
-        self, identity: ServerIdentity, answers: Mapping[str, Answer], most_bytes: int
+        self,
+        identity: ServerIdentity | HeldIdentity,
+        answers: Mapping[str, Answer],
+        most_bytes: int,
     ) -> None:
         self._identity, self._answers, self._most = identity, answers, most_bytes
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
         self._server: asyncio.Server | None = None
+
+    @property
+    def listens(self) -> bool:
+        """Whether anybody is answered."""
+        return self._server is not None
 
     @property
     def port(self) -> int:

@@ -11,6 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from kube_rdma.model.admission import AdmissionSettings
+    from kube_rdma.programs.admission_server import SecretPlace
 
 LEASE = "kube-rdma-controller"  # of the copy that works
 
@@ -42,6 +43,12 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     help="Serve the admission webhook on port 9443, with tls.crt and tls.key of DIR.",
 )
 @click.option(
+    "--admission-own",
+    is_flag=True,
+    help="Serve it with a certificate that the controllers make and renew, in the Secret "
+    "kube-rdma-admission of the namespace.",
+)
+@click.option(
     "--admission-set",
     "assignments",
     metavar="NAME=LIST",
@@ -54,6 +61,7 @@ def controller(
     *,
     policies: bool,
     admission: Path | None,
+    admission_own: bool,
     assignments: tuple[str, ...],
 ) -> None:
     """Take back the addresses of nodes that are gone, and tell how full pools are.
@@ -61,17 +69,28 @@ def controller(
     Evict pods that run without their networks, whose agents ask for it. Tell in each NodePolicy
     on which nodes it is applied.
 
-    With --admission also judge and complete new pods, which the API server asks about.
+    With --admission or --admission-own also judge and complete new pods, which the API server
+    asks about.
 
     Of several copies one works, by the Lease kube-rdma-controller of this namespace. Runs until
     SIGTERM or SIGINT.
     """
     from kube_rdma.api import admission_settings
+    from kube_rdma.model.errors import Refused
     from kube_rdma.programs import logs
+    from kube_rdma.programs.admission_server import SecretPlace
     from kube_rdma.programs.process import until_signal
+    from kube_rdma.rules.install.webhook import OWN_SECRET
 
     settings = admission_settings.load(assignments, "--admission-set")
-    webhook = (admission, settings) if admission else None
+    if admission and admission_own:
+        raise Refused(
+            "a certificate of a folder and one of kube-rdma's own are asked for",
+            remedy="Leave out --admission DIR or --admission-own",
+        )
+    own = SecretPlace(namespace, OWN_SECRET) if admission_own else None
+    source = admission or own
+    webhook = (source, settings) if source else None
     logs.configure()
     asyncio.run(until_signal(_run(kubeconfig, namespace, policies=policies, webhook=webhook)))
 
@@ -81,13 +100,13 @@ async def _run(
     namespace: str,
     *,
     policies: bool,
-    webhook: tuple[Path, AdmissionSettings] | None,
+    webhook: tuple[Path | SecretPlace, AdmissionSettings] | None,
 ) -> None:
     """All of a controller. What writes to the cluster is done by the copy that leads."""
     from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.adapters.cluster.election import ElectionLease
     from kube_rdma.adapters.cluster.events import Events
-    from kube_rdma.programs.admission_server import AdmissionServer
+    from kube_rdma.programs.admission_server import AdmissionServer, SecretPlace
     from kube_rdma.programs.evictions import Evictions
     from kube_rdma.programs.ipam.gc import run_patrol
     from kube_rdma.programs.ipam.report import Reporter
@@ -105,6 +124,11 @@ async def _run(
                 leading.create_task(Reporter(cluster, events).run())
                 leading.create_task(Evictions(cluster, events).run())
                 leading.create_task(PolicyStatuses(cluster).run())
+                if webhook and isinstance(webhook[0], SecretPlace):
+                    from kube_rdma.programs.certificate_keeper import CertificateKeeper
+
+                    keeper = CertificateKeeper(cluster, events, namespace)
+                    leading.create_task(keeper.run())
                 if policies:
                     leading.create_task(Operator(cluster, namespace, events).run())
 

@@ -8,17 +8,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kube_rdma.model.blueprint import ABSENT, Blueprint, Hole, Joined, Json, Node, Values, When
+from kube_rdma.model.blueprint import (
+    ABSENT,
+    EITHER,
+    Blueprint,
+    Hole,
+    Joined,
+    Json,
+    Node,
+    Values,
+    When,
+)
 
 
 def filled(blueprints: Sequence[Blueprint], values: Values) -> Iterator[Json]:
     """The objects that the blueprints mean for these values, in their order, but Helm's own."""
     for blueprint in blueprints:
-        if blueprint.for_helm or not all(_at(path, values) for path in blueprint.conditions):
+        if blueprint.for_helm or not all(_holds(path, values) for path in blueprint.conditions):
             continue
         entries = _at(blueprint.over, values) if blueprint.over else [{}]
         for entry in entries:
             yield _filled(blueprint.body, values, entry)
+
+
+def _holds(condition: str, values: Values, entry: Values | None = None) -> bool:
+    """Whether a value at one of the paths of a condition is neither false nor empty."""
+    return any(_at(path, values, entry) for path in condition.split(EITHER))
 
 
 def _at(path: str, values: Values, entry: Values | None = None) -> Any:
@@ -37,7 +52,7 @@ def _filled(node: Node, values: Values, entry: Values) -> Any:
         case Joined(parts):
             return "".join(str(_filled(part, values, entry)) for part in parts)
         case When(path, then, otherwise):
-            return _filled(then if _at(path, values, entry) else otherwise, values, entry)
+            return _filled(then if _holds(path, values, entry) else otherwise, values, entry)
         case dict():
             inner = {key: _filled(value, values, entry) for key, value in node.items()}
             return {key: value for key, value in inner.items() if value is not ABSENT}

@@ -15,7 +15,7 @@ from kube_rdma.rules.install.pod_admission import pod_policies
 from kube_rdma.rules.install.pod_completion import completing_policy
 from kube_rdma.rules.install.retirement import retirement
 from kube_rdma.rules.install.rights import NAMESPACE, agent_rights, controller_rights, people_rights
-from kube_rdma.rules.install.webhook import webhook
+from kube_rdma.rules.install.webhook import webhook, webhook_rights
 from kube_rdma.rules.install.workloads import workloads
 
 DEFINITIONS = "definitions"
@@ -41,7 +41,12 @@ def parts(definitions: Sequence[Json], operator: Sequence[Json]) -> Mapping[str,
             *completing_policy(),
             *webhook(),
         ],
-        "rights": [*agent_rights(), *controller_rights(), *people_rights()],
+        "rights": [
+            *agent_rights(),
+            *controller_rights(),
+            *webhook_rights(),
+            *people_rights(),
+        ],
         "pools": [Blueprint(_pool(), over="pools", notes=_ONCE)],
         "workloads": list(workloads()),
         "metrics": list(metrics()),

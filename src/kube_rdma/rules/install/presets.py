@@ -56,7 +56,7 @@ DEFAULTS: Json = {
             "hostNetworkResources": "",
             "shmSize": USUAL.shm_size,
         },
-        "webhook": {"secret": "", "caBundle": "", "injectCaFrom": ""},
+        "webhook": {"certificate": "", "secret": "", "caBundle": "", "injectCaFrom": ""},
     },
     "metrics": {
         "port": 0,

@@ -1,24 +1,28 @@
 """The admission webhook of an installation: its Service, and who asks it.
 
-By choice, with a certificate that somebody else makes and renews: a Secret, and its authority in
-`caBundle` or by an annotation of cert-manager. Whoever does not get an answer goes on, kube-system
-and the installation itself are not asked about, and neither are pods that name no resource of a
-plugin: so it can lock nobody out.
+By choice, with a certificate that the controller makes and renews itself, or that somebody else
+does: a Secret, and its authority in `caBundle` or by an annotation of cert-manager. Whoever does
+not get an answer goes on, kube-system and the installation itself are not asked about, and neither
+are pods that name no resource of a plugin: so it can lock nobody out.
 """
 
 from __future__ import annotations
 
-from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, When, joined
+from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, Values, When, either, joined
+from kube_rdma.model.errors import Refused
 from kube_rdma.rules.attach.requests import POD_NETWORKS
-from kube_rdma.rules.install.rights import CONTROLLER, NAMESPACE
+from kube_rdma.rules.install.rights import CONTROLLER, NAMESPACE, binding, role, rule
 
 SECRET = "admission.webhook.secret"  # noqa: S105  the name of a value
+OWN = "admission.webhook.certificate"
 NAME = "pods.kube-rdma.io"
 SERVICE = "kube-rdma-admission"
+OWN_SECRET = SERVICE  # that the controller makes
 PORT = 9443
 FOLDER = "/admission"
-_CONDITIONS = ("controller.enabled", SECRET)
+_CONDITIONS = ("controller.enabled", either(OWN, SECRET))
 _BUNDLE, _INJECTED = "admission.webhook.caBundle", "admission.webhook.injectCaFrom"
+_WRITES = "get list watch patch"
 _CONCERNED = (
     "(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, "
     "c.?resources.?limits.orValue({}).exists(key, key.contains('/'))) || "
@@ -46,12 +50,50 @@ def webhook() -> tuple[Blueprint, ...]:
     )
 
 
+def check_webhook(values: Values) -> None:
+    """Raise Refused where all values of an installation ask for two certificates."""
+    webhook = values["admission"]["webhook"]
+    others = [name for name in ("secret", "caBundle", "injectCaFrom") if webhook[name]]
+    if webhook["certificate"] and others:
+        raise Refused(
+            f"the webhook's certificate is to be kube-rdma's own, and {others[0]} is for another",
+            remedy=f"Leave out certificate, or {others[0]}",
+            where="admission.webhook",
+        )
+
+
+def webhook_rights() -> tuple[Blueprint, ...]:
+    """What the controller may besides where the certificate is its own: these objects by name."""
+    conditions = ("controller.enabled", OWN)
+    cluster = joined(NAMESPACE, "-admission")
+    configurations = (
+        _named("admissionregistration.k8s.io", f"{kind}webhookconfigurations", NAME, _WRITES)
+        for kind in ("validating", "mutating")
+    )
+    secret = _named("", "secrets", OWN_SECRET, f"{_WRITES} create")
+    bodies = (
+        role("Role", SERVICE, [secret]),
+        binding("Role", SERVICE, CONTROLLER),
+        role("ClusterRole", cluster, list(configurations)),
+        binding("ClusterRole", cluster, CONTROLLER),
+    )
+    return tuple(Blueprint(body, conditions) for body in bodies)
+
+
 def arguments() -> list[Node]:
     """What the controller is told."""
     settings = (
         joined(f"--admission-set={name}=", Hole(f"admission.pods.{name}")) for name in _SETTINGS
     )
-    return [When(SECRET, one) for one in (f"--admission={FOLDER}", *settings)]
+    return [
+        When(OWN, "--admission-own", When(SECRET, f"--admission={FOLDER}")),
+        *(When(either(OWN, SECRET), one) for one in settings),
+    ]
+
+
+def readiness() -> Node:
+    """A copy without a certificate listens nowhere, and is not asked."""
+    return When(either(OWN, SECRET), {"tcpSocket": {"port": PORT}})
 
 
 def mount() -> Json:
@@ -109,6 +151,11 @@ def _entry(name: str, path: str, *namespaces: Json) -> Json:
         "rules": [{**pods, "operations": ["CREATE"]}],
         "matchConditions": [{"name": "shares", "expression": _CONCERNED}],
     }
+
+
+def _named(group: str, resource: str, name: str, verbs: str) -> Json:
+    """A rule for one object. To apply an object that is missing names it too when it is created."""
+    return {**rule(group, resource, verbs), "resourceNames": [name]}
 
 
 def _level(operator: str) -> Json:

@@ -256,6 +256,7 @@ def _deployment() -> Json:
         "imagePullPolicy": _POLICY,
         "env": [_field("POD_NAMESPACE", "metadata.namespace")],
         "resources": Hole("controller.resources"),
+        "readinessProbe": webhook.readiness(),
         "securityContext": UNPRIVILEGED,
         "volumeMounts": When(webhook.SECRET, [webhook.mount()]),
     }

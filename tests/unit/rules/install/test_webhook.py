@@ -2,10 +2,11 @@
 
 import pytest
 
+from kube_rdma.model.errors import Refused
 from kube_rdma.programs.admission_server import COMPLETE, CONFINED, VALIDATE
 from kube_rdma.programs.installation import assignment, objects
 from kube_rdma.rules.install.presets import PRESETS
-from kube_rdma.rules.install.webhook import NAME, SERVICE
+from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
 
 ASKED = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
@@ -73,3 +74,41 @@ def test_cert_manager_may_write_the_authority():
     for kind in ASKED:
         notes = listed[kind, NAME]["metadata"]["annotations"]
         assert notes == {"cert-manager.io/inject-ca-from": "kube-rdma-vke/admission"}
+
+
+def test_with_a_certificate_of_its_own_the_controller_may_write_three_objects_by_name():
+    """Nothing is mounted, no authority is written by who installs, and no other preset has more."""
+    listed = made("certificate=own")
+    container, pod = controller(listed)
+    assert "--admission-own" in container["args"]
+    assert not container.get("volumeMounts")
+    assert not pod.get("volumes")
+    assert (
+        container["readinessProbe"]["tcpSocket"]["port"]
+        == listed["Service", SERVICE]["spec"]["ports"][0]["targetPort"]
+    )
+    for kind in ASKED:
+        assert all("caBundle" not in one["clientConfig"] for one in listed[kind, NAME]["webhooks"])
+    added = {name: one for name, one in listed.items() if name not in made("secret=keys")}
+    rules = [rule for one in added.values() for rule in one.get("rules", ())]
+    assert {(*rule["resources"], *rule["resourceNames"]) for rule in rules} == {
+        ("secrets", OWN_SECRET),
+        ("validatingwebhookconfigurations", NAME),
+        ("mutatingwebhookconfigurations", NAME),
+    }
+    assert {kind for kind, _ in added} == {
+        *("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
+    }
+    assert all("delete" not in rule["verbs"] for rule in rules)
+
+
+@pytest.mark.parametrize("other", ["secret=keys", "caBundle=QUJD", "injectCaFrom=a/b"])
+def test_of_two_certificates_one_is_refused(other):
+    with pytest.raises(Refused, match=rf"admission\.webhook: .*{other.partition('=')[0]}"):
+        made("certificate=own", other)
+
+
+def controller(listed):
+    pod = listed["Deployment", "kube-rdma-controller"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    return container, pod

@@ -1,0 +1,110 @@
+"""The webhook's own objects at the API server: the Secret of its certificate, and who trusts it.
+
+Of a webhook configuration only the names and authorities of its entries are seen, and only the
+authorities are written, by server-side apply: all else is whoever installed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kube_rdma.adapters.cluster.kinds import (
+    NOTHING,
+    ObjectCodec,
+    ObjectKind,
+    Owner,
+    Stored,
+    Wanted,
+)
+from kube_rdma.adapters.cluster.objects import Cluster
+
+SecretData = dict[str, bytes]
+
+WEBHOOK_SECRET: ObjectKind[SecretData, None] = ObjectKind(
+    "",
+    "v1",
+    "Secret",
+    "secrets",
+    namespaced=True,
+    spec=ObjectCodec(msgspec.json.Decoder(SecretData).decode, msgspec.json.encode),
+    status=NOTHING,
+    content="data",
+)
+
+
+class _ClientConfig(msgspec.Struct, frozen=True, rename={"ca_bundle": "caBundle"}):
+    ca_bundle: bytes = b""
+
+
+class WebhookEntry(msgspec.Struct, frozen=True, rename="camel"):
+    """One webhook of a configuration."""
+
+    name: str
+    client_config: _ClientConfig = msgspec.field(default_factory=_ClientConfig)
+
+
+WebhookEntries = tuple[WebhookEntry, ...]
+
+
+def _entries(data: bytes) -> WebhookEntries:
+    return () if data == b"{}" else _DECODER.decode(data)
+
+
+_DECODER = msgspec.json.Decoder(WebhookEntries)
+
+
+def _configuration(kind: str) -> ObjectKind[WebhookEntries, None]:
+    return ObjectKind(
+        "admissionregistration.k8s.io",
+        "v1",
+        f"{kind}WebhookConfiguration",
+        f"{kind.lower()}webhookconfigurations",
+        namespaced=False,
+        spec=ObjectCodec(_entries, msgspec.json.encode),
+        status=NOTHING,
+        content="webhooks",
+    )
+
+
+WEBHOOK_CONFIGURATIONS = (_configuration("Validating"), _configuration("Mutating"))
+StoredWebhooks = Stored[WebhookEntries, None]
+
+
+def bundles_of(stored: StoredWebhooks) -> tuple[bytes, ...]:
+    """The authorities that its entries trust, each text once."""
+    return tuple({entry.client_config.ca_bundle: None for entry in stored.spec})
+
+
+async def trust(
+    cluster: Cluster,
+    kind: ObjectKind[WebhookEntries, None],
+    stored: StoredWebhooks,
+    authorities: bytes,
+) -> None:
+    """Have every entry of a configuration trust these authorities (PEM), whoever wrote others.
+
+    Needs the verb patch of the configuration's name.
+    """
+    config = _ClientConfig(authorities)
+    entries = tuple(WebhookEntry(entry.name, config) for entry in stored.spec)
+    await cluster.apply(kind, Wanted(stored.name, spec=entries), force=True)
+
+
+async def keep(
+    cluster: Cluster,
+    where: tuple[str, str],
+    data: Mapping[str, bytes],
+    owner: tuple[ObjectKind[WebhookEntries, None], StoredWebhooks],
+) -> None:
+    """Write the Secret at a namespace and name; it goes away with its owner.
+
+    Needs the verbs patch and create of the Secret's name. Keys that `data` lacks are taken away if
+    kube-rdma wrote them.
+    """
+    namespace, name = where
+    kind, stored = owner
+    reference = Owner(kind.api_version, kind.kind, stored.name, stored.uid)
+    wanted = Wanted(name, namespace, spec=dict(data), owners=(reference,))
+    await cluster.apply(WEBHOOK_SECRET, wanted, force=True)

@@ -1,0 +1,1 @@
+"""Certificates as files have them: made, and read with whatever is wrong in them."""
