@@ -21,6 +21,7 @@ from bench import (
     lab,
     modes,
     nccl_env,
+    operator,
     overload,
     scrape,
     shim,
@@ -30,8 +31,8 @@ from bench.context import Context
 from bench.figures import as_json, as_table
 from kube_rdma.model.errors import KubeRdmaError
 
-# Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam` a lab of its own,
-# `beside` one for each of two checkouts, `lab` the one that the later ones use.
+# Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam` and `operator` a lab of
+# their own, `beside` one for each of two checkouts, `lab` the one that the later ones use.
 BENCHMARKS = {
     "devices": devices,
     "admission": admission,
@@ -46,6 +47,7 @@ BENCHMARKS = {
     "overload": overload,
     "attach-vm": attach_vm,
     "ipam": ipam,
+    "operator": operator,
     "beside": beside,
     "lab": lab,
     "agent": agent,

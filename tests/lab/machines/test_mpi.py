@@ -13,6 +13,7 @@ from kube_rdma_lab import cluster
 from tests.documents.on_lab import followed
 from tests.kit import mpi
 
+pytestmark = pytest.mark.slow  # test_vke_network has a ping-pong in every run
 NEAR, FAR = "rdma-test-pod-2", "rdma-test-pod-1"
 OWN = "kube-rdma.io/network-status"
 

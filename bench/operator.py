@@ -1,0 +1,228 @@
+"""What a NicClusterPolicy costs in a large cluster: a controller and a real API server with etcd.
+
+Nodes are objects alone; the DaemonSet controller and the scheduler are the real ones, and make a
+pod for each, which no kubelet runs. The controller is a process of its own for each size, so its
+memory is that of a start at this size. Writes are what the API server counted of what only it
+writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.context import Context
+from bench.figures import Figure
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab import lab as labs
+from kube_rdma_lab.lab import Lab
+from kube_rdma_lab.printer import Printer
+
+NAME, NAMESPACE = "opbench", "mlnx-network-operator"
+CONFIG = Path(__file__).parents[1] / "config"
+SIZES = (500, 1000, 2000)  # nodes
+CHANGED = 100  # of them, one after the other
+QUIET_SECONDS = 20.0
+TICKS = os.sysconf("SC_CLK_TCK")
+POLICY = "nicclusterpolicy/policy"
+LABELS = {
+    "feature.node.kubernetes.io/pci-15b3.present": "true",
+    "feature.node.kubernetes.io/kernel-version.full": "6.8.0",
+    "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
+    "feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
+}
+# Nobody else writes these: pods and the status of DaemonSets are the DaemonSet controller's.
+_WRITES = re.compile(
+    r'^apiserver_request_total\{(?=[^}]*resource="(?:nicclusterpolicies|daemonsets|configmaps)")'
+    r'(?=[^}]*verb="(?:POST|PUT|PATCH|APPLY|DELETE)")(?![^}]*resource="daemonsets"[^}]*'
+    r'subresource="status")[^}]*\} (\S+)$',
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCost:
+    """What the controller took at one size."""
+
+    nodes: int
+    seconds: float  # from its start until the policy has its status
+    cpu_seconds: float
+    writes: float
+    memory: float  # MiB, the most it had
+    quiet_writes: float
+    changed_ms: float  # CPU for each changed node
+    changed_writes: float
+
+
+def measure(context: Context) -> tuple[Figure, ...]:
+    """The same policy over more and more nodes."""
+    del context  # a control plane of our own
+    costs = []
+    with large_cluster() as lab:
+        present = 0
+        for size in SIZES:
+            cluster.kubectl(lab, "create", "-f", "-", stdin=nodes(range(present, size)))
+            present = size
+            costs.append(cost(lab, size))
+    return tuple(figure for each in costs for figure in figures(each, costs[0]))
+
+
+def figures(cost: OperatorCost, smallest: OperatorCost) -> Iterator[Figure]:
+    """Of one size, beside the smallest."""
+    name = f"nodes_{cost.nodes}"
+    times = cost.nodes / smallest.nodes
+    growth = cost.cpu_seconds / smallest.cpu_seconds
+    note = f"{growth:.1f} × the CPU of {smallest.nodes} nodes" if times > 1 else ""
+    yield Figure(f"{name}_settled_s", cost.seconds, "s", "", f"{cost.writes:.0f} writes")
+    yield Figure(
+        f"{name}_cpu_s", cost.cpu_seconds, "s", f"≤ {times:.0f} ×" if times > 1 else "", note
+    )
+    yield Figure(f"{name}_memory_mib", cost.memory, "MiB", "≤ 150")
+    yield Figure(f"{name}_quiet_writes", cost.quiet_writes, "", "0", f"{QUIET_SECONDS:.0f} s")
+    yield Figure(
+        f"{name}_changed_node_cpu_ms", cost.changed_ms, "ms", "O(1)",
+        f"{cost.changed_writes:.0f} writes for {CHANGED} nodes",
+    )  # fmt: skip
+
+
+@contextmanager
+def large_cluster() -> Iterator[Lab]:
+    """A control plane without nodes that has the operator's kinds, its namespace and a policy."""
+    labs.down(NAME)
+    with ExitStack() as stack:
+        stack.callback(labs.down, NAME)
+        with Printer() as report:
+            lab = labs.up(NAME, "control-plane", None, report)
+        for folder in ("crds", "operator", "foreign"):
+            cluster.kubectl(lab, "create", "-f", str(CONFIG / folder))
+        cluster.wait(lab, "--for=condition=Established", "crd", "--all")
+        cluster.kubectl(lab, "create", "namespace", NAMESPACE)
+        cluster.kubectl(lab, "create", "serviceaccount", "-n", NAMESPACE, "kube-rdma-agent")
+        yield lab
+
+
+def policy() -> dict[str, object]:
+    """One that deploys a device plugin everywhere."""
+    entry = {"resourceName": "hca", "rdmaHcaMax": 1000, "devices": ["ens2f0"]}
+    plugin = {"image": "kube-rdma", "repository": "kube-rdma.io", "version": "dev"}
+    config = json.dumps({"configList": [entry]})
+    return {
+        "apiVersion": "mellanox.com/v1alpha1",
+        "kind": "NicClusterPolicy",
+        "metadata": {"name": "policy", "namespace": NAMESPACE},
+        "spec": {"devicePlugin": {**plugin, "config": config}},
+    }
+
+
+def nodes(numbers: range) -> str:
+    """Nodes with cards, as one document."""
+    items = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {
+                "name": f"large-{n}",
+                "labels": {**LABELS, "kubernetes.io/hostname": f"large-{n}"},
+            },
+        }
+        for n in numbers
+    ]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def cost(lab: Lab, size: int) -> OperatorCost:
+    """Start the controller before a new policy; then change nothing; then some nodes."""
+    before = writes(lab)
+    with controller(lab) as pid:
+        begin = time.monotonic()
+        cluster.apply(lab, policy())
+        waiting.until(lab, "the policy's status", lambda: state(lab))
+        seconds, used = time.monotonic() - begin, cpu(pid)
+        settled = writes(lab)
+        quiet = rest(lab)
+        used_before, written = cpu(pid), writes(lab)
+        names = [f"node/large-{n}" for n in range(CHANGED)]
+        cluster.kubectl(lab, "label", *names, f"bench={size}", "--overwrite")
+        changed = rest(lab)
+        memory = peak(pid)
+        return OperatorCost(
+            size,
+            seconds,
+            used,
+            settled - before,
+            memory,
+            quiet - settled,
+            (cpu(pid) - used_before) * 1000 / CHANGED,
+            changed - written,
+        )
+
+
+def rest(lab: Lab) -> float:
+    """Let some time go by without a change; the writes until then."""
+    time.sleep(QUIET_SECONDS)
+    return writes(lab)
+
+
+def state(lab: Lab) -> str:
+    """What the policy's status says."""
+    document = cluster.get(lab, "-n", NAMESPACE, POLICY)
+    return str(document.get("status", {}).get("state", ""))
+
+
+@contextmanager
+def controller(lab: Lab) -> Iterator[int]:
+    """A controller in the lab's network; its policy and what it made go with it."""
+    command = [
+        *("nsenter", f"--target={lab.state.pid}", "--net", "--", sys.executable),
+        *("-m", "kube_rdma.programs.cli.main", "controller", "--policies"),
+        *("--namespace", NAMESPACE, "--kubeconfig", f"{lab.home}/pki/admin.kubeconfig"),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        waiting.until(lab, "the controller's lease", lambda: leads(lab, process))
+        yield process.pid
+        cluster.kubectl(lab, "delete", "-n", NAMESPACE, POLICY)
+        waiting.until(lab, "no DaemonSet", lambda: not daemon_sets(lab))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def leads(lab: Lab, process: subprocess.Popen[bytes]) -> bool:
+    """Whether this controller is the one that works."""
+    if process.poll() is not None:
+        raise Unavailable(f"The controller of the benchmark ended with {process.returncode}.")
+    leases = cluster.get(lab, "-n", NAMESPACE, "leases")["items"]
+    return any(each["spec"].get("holderIdentity") for each in leases)
+
+
+def daemon_sets(lab: Lab) -> list[object]:
+    """What the policy deploys."""
+    return list(cluster.get(lab, "-n", NAMESPACE, "daemonsets")["items"])
+
+
+def cpu(pid: int) -> float:
+    """Seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def peak(pid: int) -> float:
+    """The most memory that a process had, in MiB."""
+    (line,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(line) / 1024
+
+
+def writes(lab: Lab) -> float:
+    """Of policies, DaemonSets and ConfigMaps, since the API server started."""
+    text = cluster.kubectl(lab, "get", "--raw", "/metrics")
+    return sum(float(count) for count in _WRITES.findall(text))
