@@ -1,0 +1,88 @@
+"""A node on which all is well, seen whole: tests break one thing of it at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kube_rdma.model.card import Netdev
+from kube_rdma.model.device import CharKind, Gid, GidType, Gpu
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.observation import (
+    Observation,
+    ObservedCni,
+    ObservedKubelet,
+    ObservedLink,
+    ObservedNeighbour,
+    ObservedRoute,
+    SystemVersions,
+)
+from kube_rdma.model.pool import Mode, PoolSpec, ShareId
+from kube_rdma.model.runtime import Runtime
+from kube_rdma.rules.doctor.kubelet import KUBELET_SOCKET, socket_of
+from tests.kit.nodes import device, function, node, seat
+
+RESOURCE = "rdma/shared"
+SPEC = PoolSpec(RESOURCE, Mode.SHARED, "config.json:1")
+BUSES = (0x81, 0x82)
+DOORS = (CharKind.UVERBS, CharKind.UMAD)
+
+
+def card(number, bus):
+    """The function and the device of one good card, on interface eth<number>."""
+    netdev = f"eth{number}"
+    at = seat(bus, numa=number)
+    made = device(number, at, netdev, DOORS, driver="mlx5_core")
+    gid = Gid(3, f"0000:0000:0000:0000:0000:ffff:0a{number:02x}:0001", GidType.ROCE_V2, netdev)
+    return function(at, netdev), replace(made, ports=(replace(made.ports[0], gids=(gid,)),))
+
+
+FUNCTIONS, DEVICES = zip(*(card(n, bus) for n, bus in enumerate(BUSES)), strict=True)
+GPUS = tuple(Gpu(seat(0xC0 + n, numa=n), 0x030200, 0x10DE, 0x2330, "nvidia") for n in range(2))
+SURVEY = replace(node(*FUNCTIONS, devices=DEVICES).survey, gpus=GPUS)
+LINKS = tuple(
+    ObservedLink(f"eth{n}", 9000, True, True, "", "", FUNCTIONS[n].seat.pci, (f"10.{n}.0.1/16",))
+    for n in range(2)
+)
+ROUTES = tuple(ObservedRoute(f"eth{n}", f"10.{n}.0.0/16") for n in range(2))
+
+HEALTHY = Observation(
+    "node-1",
+    "2026-01-01T00:00:00Z",
+    versions=SystemVersions("0.1.0", "6.8.0-40-generic", "Debian", "v1.36.3"),
+    survey=SURVEY,
+    modules=("ib_uverbs", "mlx5_core", "mlx5_ib", "nvidia_peermem", "rdma_ucm"),
+    absent=(),
+    links=LINKS,
+    routes=ROUTES,
+    neighbours=(ObservedNeighbour("eth0", "10.0.0.2", True),),
+    settings=(("net/ipv4/conf/all/rp_filter", "2"), ("net/ipv4/conf/all/arp_ignore", "2")),
+    specs=(SPEC,),
+    refusals=(),
+    kubelet=ObservedKubelet(
+        (KUBELET_SOCKET, socket_of(RESOURCE)),
+        ((RESOURCE, 2),),
+        (Holding("default", "train", "main", RESOURCE, (ShareId("x"),), (0,)),),
+        "best-effort",
+    ),
+    runtime=Runtime("containerd", "v2.4.2", True),
+    cni=ObservedCni((("10-cilium.conflist", ("ptp", "kube-rdma")),), "chain", "10-cilium.conflist"),
+    problems=(),
+    uses=(),
+    ranges=(),
+)
+
+
+def with_device(number=0, *, base=HEALTHY, port=None, netdev=None, bare=False, **facts):
+    """The same where a device, its port or its interface is otherwise; `bare`: without device."""
+    survey = base.survey
+    devices, functions = list(survey.devices), list(survey.functions)
+    if port:
+        facts["ports"] = (replace(devices[number].ports[0], **port),)
+    devices[number] = replace(devices[number], **facts)
+    if netdev:
+        was: Netdev = functions[number].netdevs[0]
+        functions[number] = replace(functions[number], netdevs=(replace(was, **netdev),))
+    if bare:
+        del devices[number]
+    made = replace(survey, devices=tuple(devices), functions=tuple(functions))
+    return replace(base, survey=made)
