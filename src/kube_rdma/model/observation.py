@@ -87,6 +87,7 @@ class ObservedCni(Frozen):
 
     `pending` says what kube-rdma would change in it now. `refused` is why nothing can be done.
     `guard` is a product that may keep others out, `aside` are files that it has put aside.
+    `installed`: the binary of kube-rdma is where the runtime looks, so an agent gives networks.
     """
 
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -96,6 +97,7 @@ class ObservedCni(Frozen):
     refused: str = ""
     guard: str = ""
     aside: tuple[str, ...] = ()
+    installed: bool = False
 
 
 class AddressUse(Frozen):
@@ -117,27 +119,29 @@ class AddressRange(Frozen):
 class ObservedContainer(Frozen):
     """A container of the pod, by its first process. None: that was not seen.
 
-    `memlock` is the limit in bytes, -1 without limit. `locks`: CAP_IPC_LOCK is in force.
+    `asks` are extended resources with their counts. `memlock` is the limit in bytes, -1 without
+    limit. `locks`: CAP_IPC_LOCK is in force.
     `asked_lock`: the pod asks for it. `nodes` are the paths below /dev/infiniband, `closed` those
     that cannot be opened, with the kernel's word. `variables` are those that steer RDMA.
     """
 
     name: str
+    asks: tuple[tuple[str, int], ...] = ()
     user: int | None = None
     memlock: int | None = None
     locks: bool | None = None
     asked_lock: bool | None = None
     nodes: tuple[str, ...] | None = None
-    closed: tuple[tuple[str, str], ...] = ()
+    closed: tuple[tuple[str, str], ...] | None = None
     variables: tuple[tuple[str, str], ...] | None = None
 
 
 class ObservedPod(Frozen):
     """The pod that is asked about, as API server, kubelet and kernel have it.
 
-    `asks` are extended resources with their counts, `networks` the names in its annotations,
-    `attached` what its status annotation says. `why` is what it waits for. `findings` are those of
-    admission. `devices` are the RDMA devices that its namespace shows, `links` its interfaces.
+    `networks` are the names in its annotations, `attached` is what its status annotation says.
+    `why` is what it waits for. `findings` are those of admission. `survey` has the RDMA devices
+    that its namespace shows, `links` are its interfaces.
     """
 
     namespace: str
@@ -146,7 +150,6 @@ class ObservedPod(Frozen):
     phase: str = ""
     why: str = ""
     host_network: bool = False
-    asks: tuple[tuple[str, int], ...] = ()
     networks: tuple[str, ...] = ()
     attached: tuple[AddressUse, ...] | None = None
     findings: tuple[PodFinding, ...] | None = None

@@ -19,6 +19,7 @@ import click
 
 if TYPE_CHECKING:
     from kube_rdma.model.observation import Observation
+    from kube_rdma.programs.cli.ip import Opener
 
 _PAGE_WIDTH = 100  # columns, where the output is not a terminal
 _PATH = click.Path(path_type=Path)
@@ -26,7 +27,7 @@ _NODE = "node"
 
 
 @click.command()
-@click.argument("target", metavar="[node]", default=_NODE)
+@click.argument("target", metavar="[node|pod/[NAMESPACE/]NAME]", default=_NODE)
 @click.option(
     "-o",
     "--output",
@@ -46,13 +47,19 @@ _NODE = "node"
 @click.option(
     "--host", metavar="DIR", type=_PATH, help="The host's root.  [default: /host, else /]"
 )
+@click.option("--kubeconfig", metavar="FILE", type=_PATH, help="Access to the API server.")
 @click.option("--kubelet-root", metavar="DIR", type=_PATH, help="[default: found]")
 @click.option("--runtime-socket", metavar="FILE", type=_PATH, help="[default: found]")
 @click.option(
     "--state-dir", metavar="DIR", type=_PATH, default=Path("/var/lib/kube-rdma"), show_default=True
 )
-def doctor(target: str, output: str, as_json: bool, **more: Any) -> None:
+@click.pass_obj
+def doctor(
+    opener: Opener | None, /, target: str, output: str, *, as_json: bool, **more: Any
+) -> None:
     """Say what is wrong with RDMA on this node, why, and what to do; root causes first.
+
+    With a pod of this node also what is wrong with it; its processes are seen by root on the node.
 
     Exits with 1 when something is in the way of RDMA, with 0 otherwise. What could not be seen is
     named, and never taken for missing. docs/doctor.md has all codes.
@@ -61,11 +68,10 @@ def doctor(target: str, output: str, as_json: bool, **more: Any) -> None:
     from kube_rdma.rules.doctor.diagnose import diagnose
     from kube_rdma.views.doctor import doctor_document, doctor_text
 
-    if target != _NODE:
-        raise click.UsageError("Name what to look at: node.")
+    pod = _pod(target)
     collect, source = more.pop("collect"), more.pop("bundle")
     more["host"] = more["host"] or _host()
-    seen = bundle.read(source) if source else asyncio.run(_observed(more))
+    seen = bundle.read(source) if source else asyncio.run(_observed(more, pod, opener))
     if collect:
         bundle.write(seen, collect)
     diagnosis = diagnose(seen)
@@ -85,8 +91,22 @@ def _host() -> Path:
     return mounted if (mounted / "etc").is_dir() else Path("/")
 
 
-async def _observed(words: dict[str, Any]) -> Observation:
+def _pod(target: str) -> tuple[str, str] | None:
+    """Namespace and name of the pod; None for the node."""
+    kind, _, name = target.partition("/")
+    if target == _NODE:
+        return None
+    namespace, slash, bare = name.partition("/")
+    if kind not in ("pod", "pods") or not name or (slash and not bare):
+        raise click.UsageError("Name what to look at: node, pod/NAME or pod/NAMESPACE/NAME.")
+    return (namespace, bare) if slash else ("default", name)
+
+
+async def _observed(
+    words: dict[str, Any], pod: tuple[str, str] | None, opener: Opener | None
+) -> Observation:
     """What there is to see now."""
+    from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.programs.doctor import DoctorPlaces, observe
 
     places = DoctorPlaces(
@@ -97,6 +117,8 @@ async def _observed(words: dict[str, Any]) -> Observation:
         kubelet_root=words["kubelet_root"],
         runtime_socket=words["runtime_socket"],
         state=words["state_dir"],
+        kubeconfig=words["kubeconfig"],
+        pod=pod,
     )
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return replace(await observe(places), taken=taken)
+    return replace(await observe(places, opener or connect), taken=taken)

@@ -341,8 +341,22 @@ def _symptom(about: str, sentence: str, cause: str, gravity: Gravity = Gravity.E
 _POOLS = ("survey", "specs")
 
 CHECKS = (
-    Check("KR101", "driver", ("survey",), _no_driver, (), ("KR103", "KR132", "KR203", "KR204")),
-    Check("KR102", "RDMA module", ("survey",), _no_rdma_module, (), ("KR103", "KR132", "KR204")),
+    Check(
+        "KR101",
+        "driver",
+        ("survey",),
+        _no_driver,
+        (),
+        ("KR103", "KR132", "KR203", "KR204"),
+    ),
+    Check(
+        "KR102",
+        "RDMA module",
+        ("survey",),
+        _no_rdma_module,
+        (),
+        ("KR103", "KR132", "KR204"),
+    ),
     Check("KR103", "RDMA devices", ("survey",), _no_device, (), ("KR132", "KR204")),
     Check("KR104", "doors of devices", ("survey",), _doors, (), ("KR133", "KR204")),
     Check("KR105", "device nodes", ("absent",), _absent_nodes, (), ("KR133", "KR204")),

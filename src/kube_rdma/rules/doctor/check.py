@@ -6,10 +6,18 @@ whose parts were not all seen is not run, so what could not be read is never tak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.observation import Ailment, Gravity, Observation
+from kube_rdma.model.observation import (
+    Ailment,
+    Gravity,
+    Observation,
+    ObservedLink,
+    ObservedRoute,
+)
 
 Look = Callable[[Observation], Iterator["Symptom"]]
 
@@ -55,9 +63,37 @@ class Check(Frozen):
         return tuple(part for part in self.needs if part_of(seen, part) is None)
 
 
+def interfaces_of(texts: Iterable[str]) -> list[IPv4Interface | IPv6Interface]:
+    """Addresses with their length; what is none in a bundle is passed over."""
+    parsed = []
+    for text in texts:
+        with suppress(ValueError):
+            parsed.append(ip_interface(text))
+    return parsed
+
+
+def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[str]:
+    """Addresses of a link whose subnet no route over the link leads to, with that subnet."""
+    ways = {(route.interface, route.to) for route in routes}
+    for at in interfaces_of(link.addresses):
+        alone = at.network.prefixlen == at.max_prefixlen
+        if not at.is_link_local and not alone and (link.name, str(at.network)) not in ways:
+            yield str(at)
+
+
 def part_of(seen: Observation, part: str) -> object:
-    """A part by its name; None where it, or what it is a part of, was not seen."""
+    """A part by its name; None where it, or what it is a part of, was not seen.
+
+    Of several values, such as containers, the part of all of them: one that was not seen hides it.
+    """
     value: object = seen
     for name in part.split("."):
-        value = None if value is None else getattr(value, name)
+        value = _field(value, name)
     return value
+
+
+def _field(value: object, name: str) -> object:
+    if isinstance(value, tuple):
+        parts = tuple(_field(one, name) for one in value)
+        return None if any(one is None for one in parts) else parts
+    return None if value is None else getattr(value, name)

@@ -16,10 +16,15 @@ from kube_rdma.model.observation import (
     Observation,
     UnseenCheck,
 )
-from kube_rdma.rules.doctor import cards, kubelet
+from kube_rdma.rules.doctor import cards, kubelet, network, pod
 from kube_rdma.rules.doctor.check import Check
 
-CHECKS: tuple[Check, ...] = (*cards.CHECKS, *kubelet.CHECKS)
+CHECKS: tuple[Check, ...] = (
+    *cards.CHECKS,
+    *kubelet.CHECKS,
+    *network.CHECKS,
+    *pod.CHECKS,
+)
 _BY_CODE = {check.code: check for check in CHECKS}
 _ORDER = {check.code: place for place, check in enumerate(CHECKS)}
 _GRAVITIES = tuple(Gravity)
@@ -62,8 +67,12 @@ def _place(ailment: Ailment) -> tuple[bool, int, int, str]:
 
 
 def _root(ailment: Ailment, every: Sequence[Ailment]) -> str:
-    """The code of the first Ailment that explains this one; "" for a root."""
-    return next((one.code for one in _explaining(ailment, every)), "")
+    """The code of the root: of the first Ailment that explains this one, and so on; "" for a root.
+
+    A check explains only checks behind it, so this ends.
+    """
+    first = next(_explaining(ailment, every), None)
+    return (_root(first, every) or first.code) if first else ""
 
 
 def _explaining(ailment: Ailment, every: Sequence[Ailment]) -> Iterator[Ailment]:

@@ -143,8 +143,8 @@ _POOLS = ("survey", "specs", "kubelet", "kubelet.allocatable")
 CHECKS = (
     Check("KR201", "kubelet", ("kubelet",), _kubelet_down, (), ("KR202", "KR203", "KR204")),
     Check("KR202", "device plugin", ("specs", "kubelet"), _no_plugin, ("KR203", "KR204")),
-    Check("KR203", "registration", _POOLS, _not_registered, ("KR204",)),
-    Check("KR204", "allocatable", _POOLS, _allocatable),
+    Check("KR203", "registration", _POOLS, _not_registered, ("KR204", "KR490")),
+    Check("KR204", "allocatable", _POOLS, _allocatable, ("KR490",)),
     Check("KR205", "topology policy", ("survey", "kubelet"), _topology_policy),
     Check("KR206", "CDI", ("survey", "specs", "versions", "runtime"), _no_cdi),
     Check("KR290", "status of the cluster", ("problems",), _problems),

@@ -8,11 +8,15 @@ from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import CharKind, Gid, GidType, Gpu
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.observation import (
+    AddressRange,
+    AddressUse,
     Observation,
     ObservedCni,
+    ObservedContainer,
     ObservedKubelet,
     ObservedLink,
     ObservedNeighbour,
+    ObservedPod,
     ObservedRoute,
     SystemVersions,
 )
@@ -55,21 +59,91 @@ HEALTHY = Observation(
     links=LINKS,
     routes=ROUTES,
     neighbours=(ObservedNeighbour("eth0", "10.0.0.2", True),),
-    settings=(("net/ipv4/conf/all/rp_filter", "2"), ("net/ipv4/conf/all/arp_ignore", "2")),
+    settings=tuple(
+        (f"net/ipv4/conf/{name}/{word}", "0")
+        for name in ("all", "eth0", "eth1")
+        for word in ("rp_filter", "arp_ignore", "arp_announce")
+    ),
     specs=(SPEC,),
     refusals=(),
     kubelet=ObservedKubelet(
         (KUBELET_SOCKET, socket_of(RESOURCE)),
         ((RESOURCE, 2),),
-        (Holding("default", "train", "main", RESOURCE, (ShareId("x"),), (0,)),),
+        (
+            Holding("default", "train", "main", RESOURCE, (ShareId("x"),), (0,)),
+            Holding("default", "train", "main", "nvidia.com/gpu", (ShareId("g"),), (0,)),
+        ),
         "best-effort",
     ),
     runtime=Runtime("containerd", "v2.4.2", True),
-    cni=ObservedCni((("10-cilium.conflist", ("ptp", "kube-rdma")),), "chain", "10-cilium.conflist"),
+    cni=ObservedCni(
+        (("10-cilium.conflist", ("ptp", "kube-rdma")),),
+        "chain",
+        "10-cilium.conflist",
+        guard="Cilium",
+        installed=True,
+    ),
     problems=(),
-    uses=(),
-    ranges=(),
+    uses=(
+        AddressUse("default/train", "default/rdma", "net1", "10.0.1.1"),
+        AddressUse("default/other", "default/rdma", "net1", "10.0.1.2"),
+    ),
+    ranges=(AddressRange("default/rdma", ("10.0.0.0/16",)),),
 )
+
+# A pod on the first card of that node, with an interface and an address of its own.
+GID = Gid(5, "0000:0000:0000:0000:0000:ffff:0a00:0101", GidType.ROCE_V2, "net1")
+DEVICE = DEVICES[0]
+INSIDE = replace(
+    SURVEY,
+    devices=(
+        replace(DEVICE, ports=(replace(DEVICE.ports[0], gids=(*DEVICE.ports[0].gids, GID)),)),
+        DEVICES[1],
+    ),
+)
+CONTAINER = ObservedContainer(
+    "main",
+    ((RESOURCE, 1),),
+    user=1000,
+    memlock=-1,
+    locks=False,
+    asked_lock=False,
+    nodes=("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"),
+    closed=(),
+    variables=(("NCCL_IB_GID_INDEX", "5"), ("NCCL_IB_HCA", "=mlx5_0:1")),
+)
+POD = ObservedPod(
+    "default",
+    "train",
+    "node-1",
+    "Running",
+    networks=("default/rdma",),
+    attached=HEALTHY.uses[:1],
+    findings=(),
+    containers=(CONTAINER,),
+    links=(
+        ObservedLink("eth0", 1500, True, True, "veth", addresses=("10.244.0.7/24",)),
+        ObservedLink("net1", 9000, True, True, "macvlan", "eth0", addresses=("10.0.1.1/16",)),
+    ),
+    routes=(ObservedRoute("net1", "10.0.0.0/16"),),
+    survey=INSIDE,
+)
+WITH_POD = replace(HEALTHY, pod=POD)
+
+
+def with_pod(**facts):
+    """The same where the pod is otherwise."""
+    return replace(WITH_POD, pod=replace(POD, **facts))
+
+
+def with_container(**facts):
+    """The same where its container is otherwise."""
+    return with_pod(containers=(replace(CONTAINER, **facts),))
+
+
+def with_net1(**facts):
+    """The same where its interface is otherwise."""
+    return with_pod(links=(POD.links[0], replace(POD.links[1], **facts)))
 
 
 def with_device(number=0, *, base=HEALTHY, port=None, netdev=None, bare=False, **facts):

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.pod.gids import pci_of
-from kube_rdma.adapters.kernel.pod.namespaces import open_inside
+from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
 from kube_rdma.model.device import PciAddress
 
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432  # the same on every machine, since Linux 5.2
@@ -46,6 +48,16 @@ class PodSysfs:
     def pci_of(self, device: str) -> PciAddress | None:
         """The function that a device sits on, wherever it is."""
         return pci_of(self.devices(device), device)
+
+
+@contextmanager
+def sysfs_inside(namespace: Namespace) -> Iterator[Path]:
+    """The sysfs of a namespace, as long as the context lasts; OSError as mount(2)."""
+    mount = open_inside(namespace, _mount)
+    try:
+        yield Path(f"/proc/self/fd/{mount}")
+    finally:
+        os.close(mount)
 
 
 def _mount() -> int:
