@@ -10,11 +10,12 @@ has, for the applications and the tools that need them.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from kube_rdma.model.attachment import Attached
 from kube_rdma.model.cni import CniInterface, CniResult, Dns, LinkAddress
+from kube_rdma.model.observation import AddressUse
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
 OWN_ANNOTATION = "kube-rdma.io/network-status"
@@ -46,6 +47,16 @@ def own_status(attached: Sequence[Attached], before: str = "", others: Collectio
     """
     kept = [one for one in _entries(before) if one.get("interface") in others]
     return json.dumps([*kept, *map(_own, attached)], separators=(",", ":"))
+
+
+def address_uses(pod: str, text: str) -> Iterator[AddressUse]:
+    """The addresses that the annotation of `pod` (namespace/name) tells, but the cluster's own."""
+    clusters = _clusters(text)
+    for entry in (one for one in _entries(text) if one not in clusters):
+        addresses = entry.get("ips")
+        for address in addresses if isinstance(addresses, list) else ():
+            network, interface = str(entry.get("name", "")), str(entry.get("interface", ""))
+            yield AddressUse(pod, network, interface, str(address))
 
 
 def _clusters(text: str) -> list[Json]:

@@ -44,6 +44,11 @@ COMMANDS = {
         "Keep the cluster's addresses in order.",
     ),
     "devices": ("kube_rdma.programs.cli.devices", "devices", "Show the RDMA devices of this node."),
+    "doctor": (
+        "kube_rdma.programs.cli.doctor",
+        "doctor",
+        "Say why RDMA does not work here, and what to do.",
+    ),
     "ip": ("kube_rdma.programs.cli.ip", "ip", "Show pools of IP addresses, and who holds what."),
     "nccl-env": (
         "kube_rdma.programs.cli.nccl_env",

@@ -88,7 +88,7 @@ class _Members:
         """What stands against a card of this pool."""
         above = _above(card) if terms(spec).takes is Takes.FUNCTION else None
         problems = (*self._own(card), *self._link(above)) if above else card.reasons
-        unseen = _unseen(spec) if self._mode is NamespaceMode.EXCLUSIVE else ()
+        unseen = hidden(spec) if self._mode is NamespaceMode.EXCLUSIVE else ()
         return tuple(dict.fromkeys((*problems, *_user_space(spec, card), *unseen)))
 
     def _own(self, card: Card) -> Iterator[str]:
@@ -123,7 +123,7 @@ def _above(card: Card) -> PciAddress | None:
     return seat.pci if any(device.auxiliary for device in card.devices) else None
 
 
-def _unseen(spec: PoolSpec) -> Iterator[str]:
+def hidden(spec: PoolSpec) -> Iterator[str]:
     """That the pool gives away doors which open nothing in a network namespace of a pod's own.
 
     ib_device_get_by_index and ib_uverbs_open let nobody in from another namespace

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.pod.gids import pci_of
-from kube_rdma.adapters.kernel.pod.namespaces import open_inside
+from kube_rdma.adapters.kernel.pod.namespaces import Namespace, open_inside
 from kube_rdma.model.device import PciAddress
 
 _FSOPEN, _FSCONFIG, _FSMOUNT = 430, 431, 432  # the same on every machine, since Linux 5.2
@@ -48,12 +50,22 @@ class PodSysfs:
         return pci_of(self.devices(device), device)
 
 
-def mount_inside(namespace: int) -> int:
+def mount_inside(namespace: Namespace) -> int:
     """The root of a new sysfs of this namespace, for whoever closes it; raise as open_inside.
 
     OSError where none can be mounted, which takes Linux 5.2 and CAP_SYS_ADMIN.
     """
     return open_inside(namespace, _mount)
+
+
+@contextmanager
+def sysfs_inside(namespace: Namespace) -> Iterator[Path]:
+    """The same as a path, as long as the context lasts."""
+    mount = mount_inside(namespace)
+    try:
+        yield Path(f"/proc/self/fd/{mount}")
+    finally:
+        os.close(mount)
 
 
 def _mount() -> int:

@@ -1,0 +1,117 @@
+"""What /proc says for a doctor: modules, neighbours, and the limits and rights of a process.
+
+Beside sysfs and netlink, which the survey is read from. A file that cannot be read is an
+Unavailable, so nothing that was not seen looks like something that is not there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.observation import ObservedNeighbour
+
+_LONGEST = 1 << 20  # bytes of a file
+_COMPLETE = 0x2  # ATF_COM in the flags of /proc/net/arp (include/uapi/linux/if_arp.h)
+_IPC_LOCK = 1 << 14  # CAP_IPC_LOCK (include/uapi/linux/capability.h)
+_UNLIMITED = -1
+_CONTAINER = re.compile(r"([0-9a-f]{64})(?:\.scope)?$")
+
+
+def read_modules(proc: Path = Path("/proc"), sysfs: Path = Path("/sys")) -> tuple[str, ...]:
+    """Modules that are loaded, and those built in that sysfs shows; raise Unavailable.
+
+    Built in and without a parameter a module is nowhere, so its absence here proves little.
+    """
+    lines = _read(proc / "modules").splitlines()
+    loaded = {line.partition(" ")[0] for line in lines}
+    try:
+        loaded |= {path.name for path in (sysfs / "module").iterdir()}
+    except OSError as error:
+        raise _unavailable(sysfs / "module", error) from error
+    return tuple(sorted(loaded - {""}))
+
+
+def read_neighbours(proc: Path = Path("/proc")) -> tuple[ObservedNeighbour, ...]:
+    """The IPv4 neighbours of this network namespace; raise Unavailable."""
+    rows = [line.split() for line in _read(proc / "net/arp").splitlines()[1:]]
+    return tuple(
+        ObservedNeighbour(row[5], row[0], bool(int(row[2], 16) & _COMPLETE))
+        for row in rows
+        if len(row) == 6 and row[2].startswith("0x")
+    )
+
+
+def read_settings(
+    paths: tuple[str, ...], proc: Path = Path("/proc")
+) -> tuple[tuple[str, str], ...]:
+    """Those of these sysctls that are there, with their values."""
+    return tuple(_settings(paths, proc))
+
+
+def memlock(pid: int, proc: Path = Path("/proc")) -> int:
+    """The soft limit of locked memory in bytes, -1 without limit; raise Unavailable."""
+    for line in _read(proc / str(pid) / "limits").splitlines():
+        if line.startswith("Max locked memory"):
+            word = line.removeprefix("Max locked memory").split()[0]
+            return _UNLIMITED if word == "unlimited" else int(word)
+    raise Unavailable(f"{proc}/{pid}/limits says nothing of locked memory")
+
+
+def user_and_lock(pid: int, proc: Path = Path("/proc")) -> tuple[int, bool]:
+    """The effective uid, and whether CAP_IPC_LOCK is in force; raise Unavailable."""
+    fields = dict(
+        line.split(":", 1) for line in _read(proc / str(pid) / "status").splitlines() if ":" in line
+    )
+    try:
+        return int(fields["Uid"].split()[1]), bool(int(fields["CapEff"], 16) & _IPC_LOCK)
+    except (KeyError, ValueError, IndexError) as error:
+        raise Unavailable(f"{proc}/{pid}/status has no uid or capabilities") from error
+
+
+def variables(pid: int, proc: Path = Path("/proc")) -> tuple[tuple[str, str], ...]:
+    """The environment of a process as it started; raise Unavailable."""
+    pairs = (part.partition("=") for part in _read(proc / str(pid) / "environ").split("\0"))
+    return tuple((name, value) for name, equals, value in pairs if equals)
+
+
+def processes_of(uid: str, proc: Path = Path("/proc")) -> dict[str, int]:
+    """By id of the container its lowest process, of the pod with this uid.
+
+    The cgroup of a container ends in its id, and has the uid of its pod above, with underscores
+    under systemd. Without the host's process namespace there are none.
+    """
+    marks = (f"pod{uid}", f"pod{uid.replace('-', '_')}")
+    pids: dict[str, int] = {}
+    for pid in sorted(int(path.name) for path in proc.iterdir() if path.name.isdigit()):
+        try:
+            lines = _read(proc / str(pid) / "cgroup").splitlines()
+        except Unavailable:
+            continue  # it has ended
+        for line in lines:
+            match = _CONTAINER.search(line)
+            if match and any(mark in line for mark in marks):
+                pids.setdefault(match[1], pid)
+    return pids
+
+
+def _settings(paths: tuple[str, ...], proc: Path) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        try:
+            yield path, _read(proc / "sys" / path).strip()
+        except Unavailable:
+            continue
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LONGEST).decode(errors="replace")
+    except OSError as error:
+        raise _unavailable(path, error) from error
+
+
+def _unavailable(path: Path, error: OSError) -> Unavailable:
+    return Unavailable(f"{path}: {error.strerror or error}")

@@ -1,0 +1,124 @@
+"""`kube-rdma doctor`: why RDMA does not work here, root causes first.
+
+Run it on the node or in the agent's container; it changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kube_rdma.model.observation import Observation
+    from kube_rdma.programs.cli.ip import Opener
+
+_PAGE_WIDTH = 100  # columns, where the output is not a terminal
+_PATH = click.Path(path_type=Path)
+_NODE = "node"
+
+
+@click.command()
+@click.argument("target", metavar="[node|pod/[NAMESPACE/]NAME]", default=_NODE)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text for people or JSON for programs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+@click.option("--collect", metavar="FILE", type=_PATH, help="Write all that was seen into FILE.")
+@click.option("--bundle", metavar="FILE", type=_PATH, help="Judge what was collected elsewhere.")
+@click.option("--config", metavar="FILE", type=_PATH, help="Which pools are wished for.")
+@click.option("--sysfs", metavar="DIR", type=_PATH, help="Judge a recorded tree.")
+@click.option(
+    "--node-name", envvar="NODE_NAME", metavar="NAME", help="Of this node.  [env: NODE_NAME]"
+)
+@click.option(
+    "--host", metavar="DIR", type=_PATH, help="The host's root.  [default: /host, else /]"
+)
+@click.option("--kubeconfig", metavar="FILE", type=_PATH, help="Access to the API server.")
+@click.option("--kubelet-root", metavar="DIR", type=_PATH, help="[default: found]")
+@click.option("--runtime-socket", metavar="FILE", type=_PATH, help="[default: found]")
+@click.option(
+    "--state-dir", metavar="DIR", type=_PATH, default=Path("/var/lib/kube-rdma"), show_default=True
+)
+@click.pass_obj
+def doctor(
+    opener: Opener | None, /, target: str, output: str, *, as_json: bool, **more: Any
+) -> None:
+    """Say what is wrong with RDMA on this node, why, and what to do; root causes first.
+
+    With a pod of this node also what is wrong with it; its processes are seen by root on the node.
+
+    Exits with 1 when something is in the way of RDMA, with 0 otherwise. What could not be seen is
+    named, and never taken for missing. docs/doctor.md has all codes.
+    """
+    from kube_rdma.adapters.files import bundle
+    from kube_rdma.rules.doctor.diagnose import diagnose
+    from kube_rdma.views.doctor import doctor_document, doctor_text
+
+    pod = _pod(target)
+    collect, source = more.pop("collect"), more.pop("bundle")
+    more["host"] = more["host"] or _host()
+    seen = bundle.read(source) if source else asyncio.run(_observed(more, pod, opener))
+    if collect:
+        bundle.write(seen, collect)
+    diagnosis = diagnose(seen)
+    if as_json or output == "json":
+        click.echo(json.dumps(doctor_document(seen, diagnosis), indent=2))
+    else:
+        terminal = sys.stdout.isatty()
+        width = shutil.get_terminal_size().columns if terminal else _PAGE_WIDTH
+        click.echo(doctor_text(seen, diagnosis, width))
+    if diagnosis.ill:
+        sys.exit(1)
+
+
+def _host() -> Path:
+    """The host's root: the agent's container has it mounted."""
+    mounted = Path("/host")
+    return mounted if (mounted / "etc").is_dir() else Path("/")
+
+
+def _pod(target: str) -> tuple[str, str] | None:
+    """Namespace and name of the pod; None for the node."""
+    kind, _, name = target.partition("/")
+    if target == _NODE:
+        return None
+    namespace, slash, bare = name.partition("/")
+    if kind not in ("pod", "pods") or not name or (slash and not bare):
+        raise click.UsageError("Name what to look at: node, pod/NAME or pod/NAMESPACE/NAME.")
+    return (namespace, bare) if slash else ("default", name)
+
+
+async def _observed(
+    words: dict[str, Any], pod: tuple[str, str] | None, opener: Opener | None
+) -> Observation:
+    """What there is to see now."""
+    from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.programs.doctor import DoctorPlaces, observe
+
+    places = DoctorPlaces(
+        node=words["node_name"] or os.uname().nodename,
+        config=words["config"],
+        sysfs=words["sysfs"],
+        host=words["host"],
+        kubelet_root=words["kubelet_root"],
+        runtime_socket=words["runtime_socket"],
+        state=words["state_dir"],
+        kubeconfig=words["kubeconfig"],
+        pod=pod,
+    )
+    taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return replace(await observe(places, opener or connect), taken=taken)

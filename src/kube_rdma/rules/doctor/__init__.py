@@ -1,0 +1,1 @@
+"""Why RDMA does not work: an Observation in, Ailments out, root causes first."""

@@ -1,0 +1,99 @@
+"""What a check of the doctor is: a code, the parts that it needs, and a look at them.
+
+First of rules/doctor: cards, kubelet, network and pod have the checks, diagnose runs them. A check
+whose parts were not all seen is not run, so what could not be read is never taken for missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from ipaddress import IPv4Interface, IPv6Interface, ip_interface
+
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.observation import (
+    Ailment,
+    Gravity,
+    Observation,
+    ObservedLink,
+    ObservedRoute,
+)
+
+Look = Callable[[Observation], Iterator["Symptom"]]
+
+
+class Symptom(Frozen):
+    """An Ailment without the code of its check."""
+
+    about: str
+    evidence: str
+    cause: str
+    fix: str
+    gravity: Gravity = Gravity.ERROR
+
+
+class Check(Frozen):
+    """One check. `needs` are the parts of the Observation that it reads, ``pod.links`` also.
+
+    `explains` are codes of Ailments that follow from one of this check about the same thing,
+    `spreads` of those that follow whatever they are about. A code is never given to another check.
+    """
+
+    code: str
+    title: str
+    needs: tuple[str, ...]
+    look: Look
+    explains: tuple[str, ...] = ()
+    spreads: tuple[str, ...] = ()
+
+    def ailments(self, seen: Observation) -> Iterator[Ailment]:
+        """What it finds; all that it needs was seen."""
+        for symptom in self.look(seen):
+            yield Ailment(
+                self.code,
+                symptom.gravity,
+                symptom.about,
+                symptom.evidence,
+                symptom.cause,
+                symptom.fix,
+            )
+
+    def missing(self, seen: Observation) -> tuple[str, ...]:
+        """The parts that it needs and that were not seen."""
+        return tuple(part for part in self.needs if part_of(seen, part) is None)
+
+
+def interfaces_of(texts: Iterable[str]) -> list[IPv4Interface | IPv6Interface]:
+    """Addresses with their length; what is none in a bundle is passed over."""
+    parsed = []
+    for text in texts:
+        with suppress(ValueError):
+            parsed.append(ip_interface(text))
+    return parsed
+
+
+def unrouted(link: ObservedLink, routes: Iterable[ObservedRoute]) -> Iterator[str]:
+    """Addresses of a link whose subnet no route over the link leads to, with that subnet."""
+    ways = {(route.interface, route.to) for route in routes}
+    for at in interfaces_of(link.addresses):
+        alone = at.network.prefixlen == at.max_prefixlen
+        if not at.is_link_local and not alone and (link.name, str(at.network)) not in ways:
+            yield str(at)
+
+
+def part_of(seen: Observation, part: str) -> object:
+    """A part by its name; None where it, or what it is a part of, was not seen.
+
+    Of several values, such as containers, the part of all of them: one that was not seen hides it.
+    """
+    value: object = seen
+    for name in part.split("."):
+        value = _field(value, name)
+    return value
+
+
+def _field(value: object, name: str) -> object:
+    if isinstance(value, tuple):
+        parts = tuple(_field(one, name) for one in value)
+        return None if any(one is None for one in parts) else parts
+    return None if value is None else getattr(value, name)

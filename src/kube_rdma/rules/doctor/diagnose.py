@@ -1,0 +1,84 @@
+"""Runs all checks and brings what they find into order: what causes other things comes first.
+
+Last of rules/doctor. Checks stand in the order of the layers, from the driver up to the pod, and
+each says which others follow from it; so of two Ailments the lower one is the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from kube_rdma.model.observation import (
+    Ailment,
+    Diagnosis,
+    Gravity,
+    Observation,
+    UnseenCheck,
+)
+from kube_rdma.rules.doctor import cards, kubelet, network, pod
+from kube_rdma.rules.doctor.check import Check
+
+CHECKS: tuple[Check, ...] = (
+    *cards.CHECKS,
+    *kubelet.CHECKS,
+    *network.CHECKS,
+    *pod.CHECKS,
+)
+_BY_CODE = {check.code: check for check in CHECKS}
+_ORDER = {check.code: place for place, check in enumerate(CHECKS)}
+_GRAVITIES = tuple(Gravity)
+
+
+def diagnose(seen: Observation) -> Diagnosis:
+    """What is wrong: roots first, the gravest before others, what follows behind them."""
+    unseen: list[UnseenCheck] = []
+    passed: list[str] = []
+    every: list[Ailment] = []
+    for check in CHECKS:
+        if _is_of_pod(check) and seen.pod is None:
+            continue  # nobody asked about a pod
+        if missing := check.missing(seen):
+            unseen.append(UnseenCheck(check.code, check.title, missing))
+            continue
+        ailments = tuple(dict.fromkeys(check.ailments(seen)))
+        every += ailments
+        if not ailments:
+            passed.append(check.code)
+    return Diagnosis(tuple(_ordered(every)), tuple(passed), tuple(unseen))
+
+
+def _is_of_pod(check: Check) -> bool:
+    return any(part.partition(".")[0] == "pod" for part in check.needs)
+
+
+def _ordered(every: Sequence[Ailment]) -> list[Ailment]:
+    traced = [replace(one, follows=_root(one, every)) for one in every]
+    return sorted(traced, key=_place)
+
+
+def _place(ailment: Ailment) -> tuple[bool, int, int, str]:
+    return (
+        bool(ailment.follows),
+        _GRAVITIES.index(ailment.gravity),
+        _ORDER[ailment.code],
+        ailment.about,
+    )
+
+
+def _root(ailment: Ailment, every: Sequence[Ailment]) -> str:
+    """The code of the root: of the first Ailment that explains this one, and so on; "" for a root.
+
+    A check explains only checks behind it, so this ends.
+    """
+    first = next(_explaining(ailment, every), None)
+    return (_root(first, every) or first.code) if first else ""
+
+
+def _explaining(ailment: Ailment, every: Sequence[Ailment]) -> Iterator[Ailment]:
+    """Advice explains nothing, for it asks for nothing."""
+    for other in every:
+        check = _BY_CODE[other.code]
+        near = ailment.code in check.explains and other.about == ailment.about
+        if (near or ailment.code in check.spreads) and other.gravity is not Gravity.ADVICE:
+            yield other

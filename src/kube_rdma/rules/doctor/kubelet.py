@@ -1,0 +1,151 @@
+"""KR2xx: what stands between a card and the scheduler: plugin, registration, allocatable, versions.
+
+After cards, whose pools say what the kubelet should have. What `kube-rdma status` finds about the
+node comes along under one code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kube_rdma.model.observation import Gravity, Observation, ObservedKubelet
+from kube_rdma.rules.doctor.cards import verdict
+from kube_rdma.rules.doctor.check import Check, Symptom
+from kube_rdma.rules.late_binding.cdi import cdi_works
+from kube_rdma.rules.pools.modes import terms
+from kube_rdma.rules.pools.pools import offer
+
+KUBELET_SOCKET = "kubelet.sock"
+
+
+def _kubelet_down(seen: Observation) -> Iterator[Symptom]:
+    if KUBELET_SOCKET not in _kubelet(seen).sockets:
+        yield Symptom(
+            "kubelet",
+            f"There is no {KUBELET_SOCKET} in the folder device-plugins",
+            "The kubelet does not run, or another folder is mounted here",
+            "systemctl status kubelet; mount the kubelet's folder, or name it by --kubelet-root",
+        )
+
+
+def _no_plugin(seen: Observation) -> Iterator[Symptom]:
+    """Resources that are wished for, and no plugin that serves them."""
+    sockets = set(_kubelet(seen).sockets)
+    for spec in seen.specs or ():
+        if socket_of(spec.resource) not in sockets:
+            yield Symptom(
+                spec.resource,
+                f"There is no {socket_of(spec.resource)} in the folder device-plugins",
+                "No agent serves this resource: it does not run, or refuses its configuration",
+                "See the agent's pod on this node, kubectl describe and logs; kube-rdma status",
+            )
+
+
+def _not_registered(seen: Observation) -> Iterator[Symptom]:
+    """Resources that a plugin serves, and that the kubelet has not."""
+    kubelet = _kubelet(seen)
+    if kubelet.allocatable is None:
+        return
+    resources = dict(kubelet.allocatable)
+    for pool in verdict(seen).pools:
+        resource = pool.spec.resource
+        healthy = sum(share.healthy for share in offer(pool).shares)
+        if socket_of(resource) in kubelet.sockets and healthy and not resources.get(resource):
+            yield Symptom(
+                resource,
+                f"The kubelet offers none of it, and {healthy} shares are healthy here",
+                "The plugin did not register, or the kubelet restarted and forgot it",
+                "Delete the agent's pod on this node; it registers again when it starts",
+            )
+
+
+def _allocatable(seen: Observation) -> Iterator[Symptom]:
+    """Resources of which the kubelet counts other healthy shares than there are."""
+    kubelet = _kubelet(seen)
+    resources = dict(kubelet.allocatable or ())
+    for pool in verdict(seen).pools:
+        resource = pool.spec.resource
+        healthy = sum(share.healthy for share in offer(pool).shares)
+        offered = resources.get(resource, 0)
+        if kubelet.allocatable is not None and not healthy and pool.cards:
+            yield Symptom(
+                resource,
+                f"None of {len(pool.shares)} shares is healthy",
+                "Every card of the pool is ill",
+                "Mend the cards first",
+            )
+        elif offered and healthy and offered != healthy:
+            yield Symptom(
+                resource,
+                f"The kubelet offers {offered}, and {healthy} shares are healthy here",
+                "A card has just changed, or the agent is of another configuration",
+                "Look again in a minute; if it stays, delete the agent's pod on this node",
+                Gravity.WARNING,
+            )
+
+
+def _topology_policy(seen: Observation) -> Iterator[Symptom]:
+    """GPUs and cards on several NUMA nodes, and a kubelet that does not bring them together."""
+    assert seen.survey is not None
+    policy = _kubelet(seen).topology_policy
+    nodes = {device.numa_node for device in seen.survey.devices} - {None}
+    gpus = {gpu.seat.numa_node for gpu in seen.survey.gpus} - {None}
+    if policy == "none" and len(nodes) > 1 and len(gpus) > 1:
+        yield Symptom(
+            "kubelet",
+            f"topologyManagerPolicy is {policy}; cards are on NUMA nodes {sorted(nodes, key=str)}",
+            "A pod's GPU and card may be on different NUMA nodes",
+            "Set topologyManagerPolicy: best-effort or restricted in the kubelet's configuration",
+            Gravity.ADVICE,
+        )
+
+
+def _no_cdi(seen: Observation) -> Iterator[Symptom]:
+    """Pools that need late binding, on a kubelet or runtime that drops CDI devices."""
+    assert seen.versions is not None
+    works, why = cdi_works(seen.versions.kubelet or None, seen.runtime)
+    gated = [one for one in map(offer, verdict(seen).pools) if one.gated]
+    if not works and seen.versions.kubelet and gated:
+        yield Symptom(
+            gated[0].resource,
+            why.rstrip("."),
+            "Devices are given at Allocate, before the pod's network exists",
+            "Upgrade kubelet and runtime, or switch CDI on",
+            Gravity.WARNING,
+        )
+
+
+def _problems(seen: Observation) -> Iterator[Symptom]:
+    """What `kube-rdma status` says about this node."""
+    for problem in seen.problems or ():
+        gravity = Gravity.ADVICE if problem.is_advice else Gravity.ERROR
+        cause = f"kube-rdma status: {problem.code}"
+        yield Symptom(problem.about, problem.sentence, cause, problem.remedy, gravity)
+
+
+def socket_of(resource: str) -> str:
+    """The name of the agent's socket for a resource (adapters/kubelet/resource_server)."""
+    return f"kube-rdma-{resource.replace('/', '_')}.sock"
+
+
+def needs_late_binding(seen: Observation) -> bool:
+    """Whether a pool of this node attaches networks."""
+    return any(terms(spec).attach != "none" for spec in seen.specs or ())
+
+
+def _kubelet(seen: Observation) -> ObservedKubelet:
+    assert seen.kubelet is not None
+    return seen.kubelet
+
+
+_POOLS = ("survey", "specs", "kubelet", "kubelet.allocatable")
+
+CHECKS = (
+    Check("KR201", "kubelet", ("kubelet",), _kubelet_down, (), ("KR202", "KR203", "KR204")),
+    Check("KR202", "device plugin", ("specs", "kubelet"), _no_plugin, ("KR203", "KR204")),
+    Check("KR203", "registration", _POOLS, _not_registered, ("KR204", "KR490")),
+    Check("KR204", "allocatable", _POOLS, _allocatable, ("KR490",)),
+    Check("KR205", "topology policy", ("survey", "kubelet"), _topology_policy),
+    Check("KR206", "CDI", ("survey", "specs", "versions", "runtime"), _no_cdi),
+    Check("KR290", "status of the cluster", ("problems",), _problems),
+)

@@ -1,0 +1,214 @@
+"""KR3xx: what stands between a node's card and its peers: MTU, routes, neighbours, CNI, addresses.
+
+After cards and kubelet. Whether the CNI folder can be served is judged by rules/cni_conf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+
+from kube_rdma.model.observation import (
+    AddressUse,
+    Gravity,
+    Observation,
+    ObservedCni,
+    ObservedLink,
+)
+from kube_rdma.rules.doctor.check import Check, Symptom, interfaces_of, unrouted
+from kube_rdma.rules.phrases import listed
+
+_STRICT = "1"  # of rp_filter: the way back has to lead through the same interface
+_REMEDY = "Upgrade Cilium (1.14 or newer) with --set cni.exclusive=false"
+
+
+def _mtu(seen: Observation) -> Iterator[Symptom]:
+    """Rails of different MTU: a path is as narrow as its narrowest link."""
+    rails = _rails(seen)
+    widest = max((rail.mtu for rail in rails), default=0)
+    for rail in rails:
+        if rail.mtu < widest:
+            yield Symptom(
+                rail.name,
+                f"MTU {rail.mtu}, and {widest} on other cards of this node",
+                "RoCE takes the largest of 256 to 4096 bytes that fits into the interface's MTU",
+                f"ip link set {rail.name} mtu {widest}; the switches and peers need the same",
+                Gravity.WARNING,
+            )
+
+
+def _one_subnet(seen: Observation) -> Iterator[Symptom]:
+    """Several rails in one subnet, and any of them answers for all (ARP flux)."""
+    by_subnet: dict[str, list[str]] = {}
+    for rail in _rails(seen):
+        for at in interfaces_of(rail.addresses):
+            if at.version == 4:
+                by_subnet.setdefault(str(at.network), []).append(rail.name)
+    for subnet, names in by_subnet.items():
+        loose = [name for name in names if _setting(seen, name, "arp_ignore") == 0]
+        if len(names) > 1 and loose:
+            yield Symptom(
+                subnet,
+                f"{listed(names)} are in {subnet}, with arp_ignore 0 on {listed(loose)}",
+                "Any of them answers ARP for all, so traffic of a rail comes in on another",
+                "Give each rail its own subnet, or set arp_ignore=2 and arp_announce=2 with rules",
+                Gravity.WARNING,
+            )
+
+
+def _strict_filter(seen: Observation) -> Iterator[Symptom]:
+    """Rails whose answers are dropped unless the routing table says the very same way."""
+    rails = [rail for rail in _rails(seen) if rail.addresses]
+    for rail in rails if len(rails) > 1 else ():
+        if _setting(seen, rail.name, "rp_filter") == int(_STRICT):
+            yield Symptom(
+                rail.name,
+                f"rp_filter is {_STRICT} (strict) on {rail.name}",
+                "What comes in on another rail than the route back is dropped without a word",
+                f"sysctl -w net.ipv4.conf.{rail.name}.rp_filter=2, and of all",
+                Gravity.WARNING,
+            )
+
+
+def _no_route(seen: Observation) -> Iterator[Symptom]:
+    """Rails whose subnet is not routed over themselves."""
+    for rail in _rails(seen):
+        for address in unrouted(rail, seen.routes or ()) if rail.up else ():
+            yield Symptom(
+                rail.name,
+                f"{address} is on {rail.name}, and no route to its subnet is",
+                "The rail's peers are looked for on another interface",
+                f"ip route add SUBNET dev {rail.name} src {address.partition('/')[0]}",
+            )
+
+
+def _neighbours(seen: Observation) -> Iterator[Symptom]:
+    """Peers of rails that did not answer ARP."""
+    names = {rail.name for rail in _rails(seen)}
+    for name in sorted(names):
+        silent = [
+            one.address
+            for one in seen.neighbours or ()
+            if one.interface == name and not one.answered
+        ]
+        if silent:
+            yield Symptom(
+                name,
+                f"{listed(silent)} did not answer ARP",
+                "The peer is down, of another VLAN or subnet, or the switch drops ARP",
+                f"ping -I {name} {silent[0]}; look at VLAN and address of both ends",
+                Gravity.WARNING,
+            )
+
+
+def _cni_refused(seen: Observation) -> Iterator[Symptom]:
+    cni = _cni(seen)
+    if cni.installed and cni.refused:
+        evidence, _, remedy = cni.refused.rstrip(".").rpartition(". ")
+        cause = "The node's CNI configuration cannot be served"
+        yield Symptom("CNI", evidence or cni.refused, cause, remedy or "Change the file")
+
+
+def _cni_owned(seen: Observation) -> Iterator[Symptom]:
+    """Somebody who keeps all others out of the folder."""
+    cni = _cni(seen)
+    if not cni.installed or not (cni.aside or (cni.guard and cni.pending)):
+        return
+    acts = f"{listed(cni.aside)} was put aside" if cni.aside else ""
+    evidence = acts or f"{cni.default} is without kube-rdma, and of {cni.guard}"
+    cause = "Cilium keeps every other plugin out of the folder (cni.exclusive)"
+    yield Symptom("CNI", evidence, cause, _REMEDY)
+
+
+def _cni_rewritten(seen: Observation) -> Iterator[Symptom]:
+    """The agent's entry is not where it has to be."""
+    cni = _cni(seen)
+    if cni.installed and cni.pending and not cni.refused:
+        entry = cni.default or "the cluster's list"
+        yield Symptom(
+            "CNI",
+            f"kube-rdma is not in {entry} as it has to be",
+            "Somebody wrote the file again, and no agent has put the entry back",
+            "See that the agent runs, and its event NetworkConfigurationRefused",
+        )
+
+
+def _duplicates(seen: Observation) -> Iterator[Symptom]:
+    """Addresses of a network that two pods have."""
+    holders: dict[tuple[str, str], list[AddressUse]] = {}
+    for use in seen.uses or ():
+        holders.setdefault((use.network, _bare(use.address)), []).append(use)
+    for (network, address), uses in holders.items():
+        pods = sorted({use.pod for use in uses})
+        if len(pods) > 1 and (seen.pod is None or seen.pod.title in pods):
+            yield Symptom(
+                address,
+                f"{listed(pods)} have {address} on {network}",
+                "Two plugins, or two pools of equal ranges, give addresses of one network",
+                "Delete one of the pods; give the network one IPPool, and see kube-rdma ip check",
+            )
+
+
+def _wrong_subnet(seen: Observation) -> Iterator[Symptom]:
+    """Addresses outside of every range of their network."""
+    ranges = {one.network: one.subnets for one in seen.ranges or ()}
+    uses = [*(seen.uses or ())]
+    if seen.pod and seen.pod.attached:
+        uses = [*seen.pod.attached]
+    for use in uses:
+        subnets = ranges.get(use.network)
+        if subnets and not any(_inside(use.address, subnet) for subnet in subnets):
+            yield Symptom(
+                f"{use.pod}/{use.interface}",
+                f"{_bare(use.address)} is in none of {listed(subnets)} ({use.network})",
+                "The address is of another network, or the pool was changed below the pod",
+                "Delete the pod, so that it gets one of the network's addresses",
+            )
+
+
+def _rails(seen: Observation) -> list[ObservedLink]:
+    """The node's links that RDMA devices sit on."""
+    assert seen.survey is not None
+    names = {port.netdev for device in seen.survey.devices for port in device.ports}
+    return [link for link in seen.links or () if link.name in names]
+
+
+def _setting(seen: Observation, interface: str, word: str) -> int | None:
+    """The value in force: the larger of the interface's and that of all (ip-sysctl)."""
+    values = dict(seen.settings or ())
+    words = (values.get(f"net/ipv4/conf/{name}/{word}", "") for name in ("all", interface))
+    numbers = [int(text) for text in words if text.isdigit()]
+    return max(numbers) if len(numbers) == 2 else None
+
+
+def _cni(seen: Observation) -> ObservedCni:
+    assert seen.cni is not None
+    return seen.cni
+
+
+def _bare(address: str) -> str:
+    return address.partition("/")[0]
+
+
+def _inside(address: str, subnet: str) -> bool:
+    """Whether it is in the subnet; what is no address or subnet proves nothing."""
+    try:
+        return ip_address(_bare(address)) in ip_network(subnet, strict=False)
+    except ValueError:
+        return True
+
+
+_LINKS = ("survey", "links")
+
+CHECKS = (
+    Check("KR301", "MTU of cards", _LINKS, _mtu),
+    Check("KR302", "subnets of rails", (*_LINKS, "settings"), _one_subnet),
+    Check("KR303", "reverse path", (*_LINKS, "settings"), _strict_filter),
+    Check("KR304", "routes of rails", (*_LINKS, "routes"), _no_route),
+    Check("KR305", "neighbours", (*_LINKS, "neighbours"), _neighbours),
+    Check("KR310", "CNI configuration", ("cni",), _cni_refused, ("KR490",), ("KR403",)),
+    Check("KR311", "owner of CNI", ("cni",), _cni_owned, ("KR312", "KR490"), ("KR403",)),
+    Check("KR312", "CNI entry", ("cni",), _cni_rewritten, ("KR490",), ("KR403",)),
+    Check("KR320", "one address, one pod", ("uses",), _duplicates),
+    Check("KR321", "subnet of addresses", ("uses", "ranges"), _wrong_subnet),
+)

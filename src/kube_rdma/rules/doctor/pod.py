@@ -1,0 +1,387 @@
+"""KR4xx: what stands between a pod and the card that it was given.
+
+Last of the checks, and made only where somebody asks about a pod. What is wrong with its documents
+is judged by rules/admission; here is what its containers really have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from kube_rdma.model.admission import USUAL, Severity
+from kube_rdma.model.device import Device, GidType, LinkLayer
+from kube_rdma.model.ip import gid_of
+from kube_rdma.model.observation import (
+    Gravity,
+    Observation,
+    ObservedContainer,
+    ObservedLink,
+    ObservedPod,
+)
+from kube_rdma.rules.admission.shares import matches
+from kube_rdma.rules.doctor.check import Check, Symptom, interfaces_of, unrouted
+from kube_rdma.rules.phrases import listed
+
+_ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
+_DOORS = "/dev/infiniband"
+_OVERLAY = "eth0"
+_RUNNING = "Running"
+_GRAVITIES: Mapping[Severity, Gravity] = MappingProxyType(
+    {Severity.REFUSE: Gravity.ERROR, Severity.WARN: Gravity.WARNING}
+)
+
+
+def _documents(seen: Observation) -> Iterator[Symptom]:
+    for finding in _pod(seen).findings or ():
+        where = ".".join(map(str, finding.path))
+        cause = f"The pod contradicts itself (rule {finding.rule})"
+        gravity = _GRAVITIES[finding.severity]
+        if finding.rule == "card-count":
+            gravity = Gravity.ADVICE
+        yield Symptom(where, finding.problem, cause, finding.remedy, gravity)
+
+
+def _not_attached(seen: Observation) -> Iterator[Symptom]:
+    """Networks that the pod names and that its status does not have."""
+    pod = _pod(seen)
+    if pod.phase == _RUNNING and len(pod.attached or ()) < len(pod.networks):
+        made = len(pod.attached or ())
+        yield Symptom(
+            pod.title,
+            f"It asks for {listed(pod.networks)}, and {made} of {len(pod.networks)} are attached",
+            "Nobody called kube-rdma when the pod's sandbox was made",
+            "Delete the pod when the node's CNI configuration is right; the agent's events say why",
+        )
+
+
+def _link_down(seen: Observation) -> Iterator[Symptom]:
+    for link in _rails(_pod(seen)):
+        if not link.up or link.carrier is False:
+            state = "has no carrier" if link.up else "is down"
+            yield Symptom(
+                link.name,
+                f"{link.name} {state} in the pod",
+                "Its card on the node is down, or somebody in the pod set it down",
+                f"Look at {link.parent or 'the card'} on the node: kube-rdma doctor",
+            )
+
+
+def _mtu(seen: Observation) -> Iterator[Symptom]:
+    """A pod's interface against the card below it."""
+    parents = {link.name: link for link in seen.links or ()}
+    for link in _rails(_pod(seen)):
+        parent = parents.get(link.parent)
+        if parent is None or link.mtu == parent.mtu:
+            continue
+        wider = link.mtu > parent.mtu
+        yield Symptom(
+            link.name,
+            f"MTU {link.mtu} in the pod, and {parent.mtu} on {parent.name} below it",
+            "Frames are dropped by the card" if wider else "Messages are cut into smaller packets",
+            'Set "mtu" of the network to that of the card, or leave it out, and restart the pod',
+            Gravity.ERROR if wider else Gravity.WARNING,
+        )
+
+
+def _no_route(seen: Observation) -> Iterator[Symptom]:
+    pod = _pod(seen)
+    for link in _rails(pod):
+        for address in unrouted(link, pod.routes or ()):
+            yield Symptom(
+                link.name,
+                f"{address} is on {link.name}, and no route to its subnet is",
+                "The peers of this rail are looked for on another interface",
+                "Restart the pod; if a container changes routes, take NET_ADMIN from it",
+            )
+
+
+def _no_nodes(seen: Observation) -> Iterator[Symptom]:
+    for container in _sharing(_pod(seen)):
+        if container.nodes == ():
+            yield Symptom(
+                container.name,
+                f"It holds {listed([name for name, _ in container.asks])}, and {_DOORS} is empty",
+                "The runtime dropped the devices: CDI is off, or a volume is mounted over /dev",
+                "See KR206; take volumes at /dev out of the pod; then restart it",
+            )
+
+
+def _closed_nodes(seen: Observation) -> Iterator[Symptom]:
+    for container in _sharing(_pod(seen)):
+        for path, why in container.closed or ():
+            yield Symptom(
+                container.name,
+                f"{path} is there and cannot be opened ({why})",
+                "The container's device cgroup does not allow it, or the device is in no namespace",
+                "Ask for a share instead of a hostPath volume: only shares open the cgroup",
+            )
+
+
+def _unseen_device(seen: Observation) -> Iterator[Symptom]:
+    """Doors of devices that the pod's namespace does not show."""
+    pod = _pod(seen)
+    assert pod.survey is not None
+    for container in _sharing(pod):
+        doors = [path for path in container.nodes or () if "uverbs" in path]
+        visible = {char.path for device in pod.survey.devices for char in device.char_devices}
+        hidden = [path for path in doors if path not in visible]
+        if hidden:
+            yield Symptom(
+                container.name,
+                f"{listed(hidden)} opens a device that the pod's network namespace does not show",
+                "In RDMA namespace mode exclusive the device is in another namespace",
+                "Choose a mode that moves the card, or boot with ib_core.netns_mode=1",
+            )
+
+
+def _no_gid(seen: Observation) -> Iterator[Symptom]:
+    """Devices of the pod without a GID for any address of the pod."""
+    pod = _pod(seen)
+    for container, device in _devices(pod):
+        if _of_ethernet(device) and _addresses(pod) and not _indexes(device, pod):
+            yield Symptom(
+                container.name,
+                f"{device.name} has no GID of {listed(sorted(_addresses(pod)))}",
+                "The address is not on an interface of this card, or its GID table is full",
+                "See that the pod's network is on the card that it holds (resourceName)",
+            )
+
+
+def _stale_index(seen: Observation) -> Iterator[Symptom]:
+    """A GID index in the environment that is another pod's, or nobody's."""
+    pod = _pod(seen)
+    for container, device in _devices(pod):
+        if not _of_ethernet(device):
+            continue
+        right = _indexes(device, pod)
+        for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
+            word = dict(container.variables or ()).get(name, "")
+            if word.isdigit() and right and int(word) not in right:
+                yield Symptom(
+                    container.name,
+                    f"{name}={word}, and {device.name} has the pod's address at {right[0]}",
+                    "The index is of another start, or a constant; it differs from pod to pod",
+                    f"Leave {name} out: nccl.conf and ucx.conf of the container have it",
+                )
+
+
+def _variables(seen: Observation) -> Iterator[Symptom]:
+    """Variables that keep NCCL or UCX from what the container holds."""
+    pod = _pod(seen)
+    for container in _sharing(pod):
+        values = dict(container.variables or ())
+        names = {device.name for owner, device in _devices(pod) if owner == container}
+        for name, why in _contradictions(values, names, pod.links):
+            yield Symptom(
+                container.name,
+                f"{name}={values[name]}{why}",
+                "The variable contradicts what the container holds",
+                f"Leave {name} out of the pod and the image, or name what the container holds",
+            )
+
+
+def _contradictions(
+    values: Mapping[str, str], devices: set[str], links: tuple[ObservedLink, ...] | None
+) -> Iterator[tuple[str, str]]:
+    if values.get("NCCL_IB_DISABLE", "0") not in ("", "0"):
+        yield "NCCL_IB_DISABLE", " switches RDMA off"
+    if values.get("NCCL_NET", "").lower() == "socket":
+        yield "NCCL_NET", " chooses TCP"
+    for name in ("NCCL_IB_HCA", "UCX_NET_DEVICES"):
+        text = values.get(name, "")
+        if devices and text and text != "all" and not _names_any(text, devices, name):
+            yield name, f", and the container holds {listed(sorted(devices))}"
+    text = values.get("NCCL_SOCKET_IFNAME", "")
+    if links and text and not _matches_link(text, {link.name for link in links}):
+        yield "NCCL_SOCKET_IFNAME", f", and the pod has {listed([link.name for link in links])}"
+
+
+def _names_any(text: str, devices: set[str], name: str) -> bool:
+    """Whether the list means a device; NCCL's names are prefixes, ``=`` takes them whole."""
+    if text.startswith("^"):
+        return True
+    exact = text.startswith("=") or name == "UCX_NET_DEVICES"
+    words = [word.partition(":")[0] for word in text.lstrip("=").split(",")]
+    if exact:
+        return any(word in devices for word in words)
+    return any(device.startswith(word) for device in devices for word in words)
+
+
+def _matches_link(text: str, names: set[str]) -> bool:
+    if text.startswith("^"):
+        return True
+    words = text.lstrip("=").split(",")
+    if text.startswith("="):
+        return any(word in names for word in words)
+    return any(name.startswith(word) for name in names for word in words)
+
+
+def _overlay(seen: Observation) -> Iterator[Symptom]:
+    """A pod with a card and no address on it: connection managers take the overlay's."""
+    pod = _pod(seen)
+    holding = [container for container in _sharing(pod) if container.nodes]
+    if pod.host_network or not holding or any(link.addresses for link in _rails(pod)):
+        return
+    overlay = next((link for link in pod.links or () if link.name == _OVERLAY), None)
+    if overlay and overlay.addresses and not _infiniband(pod):
+        yield Symptom(
+            holding[0].name,
+            f"The only addresses are of {_OVERLAY} ({listed(overlay.addresses)})",
+            "RDMA_CM resolves an address to the card behind it, and none is behind the overlay",
+            "Ask for a network on the card by annotation, or for hostNetwork",
+            Gravity.WARNING,
+        )
+
+
+def _no_lock(seen: Observation) -> Iterator[Symptom]:
+    for container in _unlocked(_pod(seen)):
+        if container.asked_lock is False:
+            yield Symptom(
+                container.name,
+                f"Locked memory is limited to {container.memlock} bytes, without IPC_LOCK",
+                "Verbs lock what they register, and the pod does not ask for IPC_LOCK",
+                "securityContext.capabilities.add: [IPC_LOCK], or install --networks (memlock)",
+            )
+
+
+def _inert_lock(seen: Observation) -> Iterator[Symptom]:
+    for container in _unlocked(_pod(seen)):
+        if container.asked_lock:
+            yield Symptom(
+                container.name,
+                f"Locked memory is limited to {container.memlock} bytes for user {container.user}",
+                "IPC_LOCK that is added is in force for root alone; the limit is the runtime's",
+                "Set LimitMEMLOCK=infinity for the runtime, run as root, or install --networks",
+            )
+
+
+def _numa(seen: Observation) -> Iterator[Symptom]:
+    """A container whose GPU and card are on different NUMA nodes."""
+    pod = _pod(seen)
+    assert seen.kubelet is not None
+    held = [
+        one
+        for one in seen.kubelet.holdings or ()
+        if (one.namespace, one.pod) == (pod.namespace, pod.name)
+    ]
+    for name in dict.fromkeys(one.container for one in held):
+        mine = [one for one in held if one.container == name]
+        cards = {n for o in mine if _is_share(o.resource) for n in o.numa_nodes}
+        gpus = {n for o in mine if matches(o.resource, USUAL.gpus) for n in o.numa_nodes}
+        if cards and gpus and not cards & gpus:
+            yield Symptom(
+                name,
+                f"Cards are on NUMA node {sorted(cards)}, GPUs on {sorted(gpus)}",
+                "The kubelet does not bring them together",
+                "topologyManagerPolicy: restricted or single-numa-node on this node (KR205)",
+                Gravity.WARNING,
+            )
+
+
+def _waits(seen: Observation) -> Iterator[Symptom]:
+    pod = _pod(seen)
+    if pod.phase in ("Pending", "Failed"):
+        resources = {name for one in pod.containers or () for name, _ in one.asks}
+        about = next((name for name in sorted(resources) if name in pod.why), pod.title)
+        yield Symptom(
+            "CNI" if "FailedCreatePodSandBox" in pod.why else about,
+            pod.why or f"It is {pod.phase}, and says no reason",
+            "The pod does not run",
+            f"kubectl -n {pod.namespace} describe pod {pod.name}",
+        )
+
+
+def _pod(seen: Observation) -> ObservedPod:
+    assert seen.pod is not None
+    return seen.pod
+
+
+def _is_share(resource: str) -> bool:
+    return matches(resource, USUAL.shares)
+
+
+def _sharing(pod: ObservedPod) -> list[ObservedContainer]:
+    """Containers that hold shares."""
+    every = pod.containers or ()
+    return [one for one in every if any(_is_share(resource) for resource, _ in one.asks)]
+
+
+def _unlocked(pod: ObservedPod) -> list[ObservedContainer]:
+    """Containers with shares that may lock next to nothing."""
+    return [
+        one
+        for one in _sharing(pod)
+        if one.locks is False and one.memlock is not None and 0 <= one.memlock < _ENOUGH
+    ]
+
+
+def _rails(pod: ObservedPod) -> list[ObservedLink]:
+    """The pod's own interfaces, but those that every pod has; none on the node's network."""
+    links = () if pod.host_network else pod.links or ()
+    return [link for link in links if link.name not in ("lo", _OVERLAY)]
+
+
+def _devices(pod: ObservedPod) -> Iterator[tuple[ObservedContainer, Device]]:
+    """The RDMA devices whose doors each container has."""
+    for container in _sharing(pod):
+        for device in pod.survey.devices if pod.survey else ():
+            if any(char.path in (container.nodes or ()) for char in device.char_devices):
+                yield container, device
+
+
+def _of_ethernet(device: Device) -> bool:
+    return any(port.link_layer is LinkLayer.ETHERNET for port in device.ports)
+
+
+def _infiniband(pod: ObservedPod) -> bool:
+    return any(not _of_ethernet(device) for _, device in _devices(pod))
+
+
+def _addresses(pod: ObservedPod) -> set[str]:
+    return {str(at.ip) for link in _rails(pod) for at in interfaces_of(link.addresses)}
+
+
+def _indexes(device: Device, pod: ObservedPod) -> list[int]:
+    """Where the device's table has an address of the pod, as RoCE v2."""
+    rails = {
+        (link.name, gid_of(at.ip)) for link in _rails(pod) for at in interfaces_of(link.addresses)
+    }
+    return [
+        gid.index
+        for port in device.ports
+        for gid in port.gids
+        if gid.type is GidType.ROCE_V2 and (gid.netdev or "", gid.value) in rails
+    ]
+
+
+_INSIDE = ("pod", "pod.containers")
+_NODES = (*_INSIDE, "pod.containers.nodes")
+_DEVICES = (*_NODES, "pod.links", "pod.survey")
+_LOCKS = (
+    *_INSIDE,
+    "pod.containers.memlock",
+    "pod.containers.locks",
+    "pod.containers.asked_lock",
+)
+_CLOSED = (*_INSIDE, "pod.containers.closed")
+_WORDS = (*_INSIDE, "pod.containers.variables")
+
+CHECKS = (
+    Check("KR401", "the pod's documents", ("pod", "pod.findings"), _documents),
+    Check("KR403", "networks of the pod", ("pod", "pod.attached"), _not_attached, (), ("KR422",)),
+    Check("KR410", "links of the pod", ("pod", "pod.links"), _link_down),
+    Check("KR411", "MTU of the pod", ("pod", "pod.links", "links"), _mtu),
+    Check("KR412", "routes of the pod", ("pod", "pod.links", "pod.routes"), _no_route),
+    Check("KR415", "doors of the container", _NODES, _no_nodes),
+    Check("KR416", "device cgroup", _CLOSED, _closed_nodes),
+    Check("KR417", "devices in the namespace", (*_NODES, "pod.survey"), _unseen_device, ("KR418",)),
+    Check("KR418", "GIDs of the pod", _DEVICES, _no_gid, ("KR420",)),
+    Check("KR420", "GID index", (*_DEVICES, *_WORDS), _stale_index),
+    Check("KR421", "variables", _WORDS, _variables),
+    Check("KR422", "address for RDMA_CM", _DEVICES, _overlay),
+    Check("KR430", "IPC_LOCK", _LOCKS, _no_lock),
+    Check("KR431", "locked memory", _LOCKS, _inert_lock),
+    Check("KR440", "NUMA distance", ("pod", "kubelet", "kubelet.holdings"), _numa),
+    Check("KR490", "start of the pod", ("pod",), _waits),
+)

@@ -1,0 +1,162 @@
+"""A node on which all is well, seen whole: tests break one thing of it at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kube_rdma.model.card import Netdev
+from kube_rdma.model.device import CharKind, Gid, GidType, Gpu
+from kube_rdma.model.holding import Holding
+from kube_rdma.model.observation import (
+    AddressRange,
+    AddressUse,
+    Observation,
+    ObservedCni,
+    ObservedContainer,
+    ObservedKubelet,
+    ObservedLink,
+    ObservedNeighbour,
+    ObservedPod,
+    ObservedRoute,
+    SystemVersions,
+)
+from kube_rdma.model.pool import Mode, PoolSpec, ShareId
+from kube_rdma.model.runtime import Runtime
+from kube_rdma.rules.doctor.kubelet import KUBELET_SOCKET, socket_of
+from tests.kit.nodes import device, function, node, seat
+
+RESOURCE = "rdma/shared"
+SPEC = PoolSpec(RESOURCE, Mode.SHARED, "config.json:1")
+BUSES = (0x81, 0x82)
+DOORS = (CharKind.UVERBS, CharKind.UMAD)
+
+
+def card(number, bus):
+    """The function and the device of one good card, on interface eth<number>."""
+    netdev = f"eth{number}"
+    at = seat(bus, numa=number)
+    made = device(number, at, netdev, DOORS, driver="mlx5_core")
+    gid = Gid(3, f"0000:0000:0000:0000:0000:ffff:0a{number:02x}:0001", GidType.ROCE_V2, netdev)
+    return function(at, netdev), replace(made, ports=(replace(made.ports[0], gids=(gid,)),))
+
+
+FUNCTIONS, DEVICES = zip(*(card(n, bus) for n, bus in enumerate(BUSES)), strict=True)
+GPUS = tuple(Gpu(seat(0xC0 + n, numa=n), 0x030200, 0x10DE, 0x2330, "nvidia") for n in range(2))
+SURVEY = replace(node(*FUNCTIONS, devices=DEVICES).survey, gpus=GPUS)
+LINKS = tuple(
+    ObservedLink(f"eth{n}", 9000, True, True, "", "", FUNCTIONS[n].seat.pci, (f"10.{n}.0.1/16",))
+    for n in range(2)
+)
+ROUTES = tuple(ObservedRoute(f"eth{n}", f"10.{n}.0.0/16") for n in range(2))
+
+HEALTHY = Observation(
+    "node-1",
+    "2026-01-01T00:00:00Z",
+    versions=SystemVersions("0.1.0", "6.8.0-40-generic", "Debian", "v1.36.3"),
+    survey=SURVEY,
+    modules=("ib_uverbs", "mlx5_core", "mlx5_ib", "nvidia_peermem", "rdma_ucm"),
+    absent=(),
+    links=LINKS,
+    routes=ROUTES,
+    neighbours=(ObservedNeighbour("eth0", "10.0.0.2", True),),
+    settings=tuple(
+        (f"net/ipv4/conf/{name}/{word}", "0")
+        for name in ("all", "eth0", "eth1")
+        for word in ("rp_filter", "arp_ignore", "arp_announce")
+    ),
+    specs=(SPEC,),
+    refusals=(),
+    kubelet=ObservedKubelet(
+        (KUBELET_SOCKET, socket_of(RESOURCE)),
+        ((RESOURCE, 2),),
+        (
+            Holding("default", "train", "main", RESOURCE, (ShareId("x"),), (0,)),
+            Holding("default", "train", "main", "nvidia.com/gpu", (ShareId("g"),), (0,)),
+        ),
+        "best-effort",
+    ),
+    runtime=Runtime("containerd", "v2.4.2", True),
+    cni=ObservedCni(
+        (("10-cilium.conflist", ("ptp", "kube-rdma")),),
+        "chain",
+        "10-cilium.conflist",
+        guard="Cilium",
+        installed=True,
+    ),
+    problems=(),
+    uses=(
+        AddressUse("default/train", "default/rdma", "net1", "10.0.1.1"),
+        AddressUse("default/other", "default/rdma", "net1", "10.0.1.2"),
+    ),
+    ranges=(AddressRange("default/rdma", ("10.0.0.0/16",)),),
+)
+
+# A pod on the first card of that node, with an interface and an address of its own.
+GID = Gid(5, "0000:0000:0000:0000:0000:ffff:0a00:0101", GidType.ROCE_V2, "net1")
+DEVICE = DEVICES[0]
+INSIDE = replace(
+    SURVEY,
+    devices=(
+        replace(DEVICE, ports=(replace(DEVICE.ports[0], gids=(*DEVICE.ports[0].gids, GID)),)),
+        DEVICES[1],
+    ),
+)
+CONTAINER = ObservedContainer(
+    "main",
+    ((RESOURCE, 1),),
+    user=1000,
+    memlock=-1,
+    locks=False,
+    asked_lock=False,
+    nodes=("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"),
+    closed=(),
+    variables=(("NCCL_IB_GID_INDEX", "5"), ("NCCL_IB_HCA", "=mlx5_0:1")),
+)
+POD = ObservedPod(
+    "default",
+    "train",
+    "node-1",
+    "Running",
+    networks=("default/rdma",),
+    attached=HEALTHY.uses[:1],
+    findings=(),
+    containers=(CONTAINER,),
+    links=(
+        ObservedLink("eth0", 1500, True, True, "veth", addresses=("10.244.0.7/24",)),
+        ObservedLink("net1", 9000, True, True, "macvlan", "eth0", addresses=("10.0.1.1/16",)),
+    ),
+    routes=(ObservedRoute("net1", "10.0.0.0/16"),),
+    survey=INSIDE,
+)
+WITH_POD = replace(HEALTHY, pod=POD)
+
+
+def with_pod(**facts):
+    """The same where the pod is otherwise."""
+    return replace(WITH_POD, pod=replace(POD, **facts))
+
+
+def with_container(**facts):
+    """The same where its container is otherwise."""
+    return with_pod(containers=(replace(CONTAINER, **facts),))
+
+
+def with_net1(**facts):
+    """The same where its interface is otherwise."""
+    return with_pod(links=(POD.links[0], replace(POD.links[1], **facts)))
+
+
+def with_device(number=0, *, base=HEALTHY, port=None, netdev=None, bare=False, **facts):
+    """The same where a device, its port or its interface is otherwise; `bare`: without device."""
+    survey = base.survey
+    devices, functions = list(survey.devices), list(survey.functions)
+    if port:
+        facts["ports"] = (replace(devices[number].ports[0], **port),)
+    devices[number] = replace(devices[number], **facts)
+    if netdev:
+        was: Netdev = functions[number].netdevs[0]
+        functions[number] = replace(functions[number], netdevs=(replace(was, **netdev),))
+    if bare:
+        del devices[number]
+    made = replace(survey, devices=tuple(devices), functions=tuple(functions))
+    return replace(base, survey=made)

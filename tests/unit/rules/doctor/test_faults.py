@@ -1,0 +1,239 @@
+"""A fault that is planted is named first, whatever else follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kube_rdma.model.admission import PodFinding, Severity
+from kube_rdma.model.cluster_health import Problem
+from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
+from kube_rdma.model.observation import Gravity, ObservedNeighbour, ObservedRoute
+from kube_rdma.model.pool import Mode, Selector
+from kube_rdma.model.survey import NamespaceMode
+from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
+from kube_rdma.rules.doctor.kubelet import KUBELET_SOCKET, socket_of
+
+from .healthy import (
+    DEVICES,
+    FUNCTIONS,
+    HEALTHY,
+    LINKS,
+    POD,
+    RESOURCE,
+    ROUTES,
+    SPEC,
+    SURVEY,
+    WITH_POD,
+    with_container,
+    with_device,
+    with_net1,
+    with_pod,
+)
+
+DOWN = {"state": PortState.DOWN, "physical_state": PhysicalState.DISABLED, "gids": ()}
+POLLING = {"state": PortState.DOWN, "physical_state": PhysicalState.POLLING}
+NO_SM = {
+    "state": PortState.INIT,
+    "physical_state": PhysicalState.LINK_UP,
+    "link_layer": LinkLayer.INFINIBAND,
+}
+
+
+def survey(**facts):
+    return replace(HEALTHY, survey=replace(SURVEY, **facts))
+
+
+def kubelet(**facts):
+    return replace(HEALTHY, kubelet=replace(HEALTHY.kubelet, **facts))
+
+
+def offers(count):
+    return replace(HEALTHY.kubelet, allocatable=((RESOURCE, count),) if count else ())
+
+
+def links(**facts):
+    return replace(HEALTHY, links=(replace(LINKS[0], **facts), LINKS[1]))
+
+
+def setting(interface, word, value):
+    values = dict(HEALTHY.settings) | {f"net/ipv4/conf/{interface}/{word}": value}
+    return replace(HEALTHY, settings=tuple(values.items()))
+
+
+def cni(**facts):
+    return replace(HEALTHY, cni=replace(HEALTHY.cni, **facts))
+
+
+PROBLEM = Problem("AgentNotReady", "node/node-1", "It is not ready", "See its log")
+MISMATCH = PodFinding("network-shares", Severity.REFUSE, ("metadata",), "it needs 2", "Ask for 2")
+FAR = (HEALTHY.kubelet.holdings[0], replace(HEALTHY.kubelet.holdings[1], numa_nodes=(1,)))
+DRIVERLESS = tuple(replace(one, driver=None, netdevs=()) for one in FUNCTIONS)
+EXCLUSIVE = replace(SPEC, mode=Mode.EXCLUSIVE)
+
+FAULTS = {
+    "driver unloaded": ("KR101", survey(devices=(), functions=DRIVERLESS)),
+    "RDMA module unloaded": ("KR102", survey(devices=())),
+    "no card at all": ("KR103", survey(devices=(), functions=(), gpus=())),
+    "ib_uverbs unloaded": ("KR104", with_device(char_devices=())),
+    "node of a device removed": ("KR105", replace(HEALTHY, absent=("/dev/infiniband/uverbs0",))),
+    "rdma_ucm unloaded": ("KR106", survey(rdma_cm=None)),
+    "namespace mode against pool": ("KR110", survey(namespace_mode=NamespaceMode.EXCLUSIVE)),
+    "card in a bond": (
+        "KR115",
+        replace(
+            with_device(
+                port={"bond": "bond0", "gids": ()}, netdev={"master": "bond0", "bonded": True}
+            ),
+            specs=(EXCLUSIVE,),
+        ),
+    ),
+    "link down": ("KR120", with_device(port=DOWN, netdev={"up": False, "carrier": None})),
+    "no carrier": ("KR121", with_device(port=POLLING, netdev={"carrier": False})),
+    "no subnet manager": ("KR122", with_device(port=NO_SM)),
+    "no GID": ("KR123", with_device(port={"gids": ()})),
+    "slow lane": ("KR124", with_device(port={"rate_gbps": 25.0})),
+    "configuration refused": ("KR130", replace(HEALTHY, specs=None, refusals=("x: bad. Do.",))),
+    "selector of no card": (
+        "KR132",
+        replace(HEALTHY, specs=(replace(SPEC, selectors=(Selector(interfaces=("eno9",)),)),)),
+    ),
+    "two pools, one card": (
+        "KR131",
+        replace(HEALTHY, specs=(SPEC, replace(EXCLUSIVE, resource="rdma/own"))),
+    ),
+    "no peer memory": ("KR140", replace(HEALTHY, modules=("ib_uverbs",))),
+    "kubelet gone": ("KR201", kubelet(sockets=(), allocatable=None)),
+    "plugin dead": ("KR202", kubelet(sockets=(KUBELET_SOCKET,), allocatable=())),
+    "resource not registered": ("KR203", kubelet(allocatable=())),
+    "kubelet counts less": ("KR204", kubelet(allocatable=((RESOURCE, 1),))),
+    "topology policy none": ("KR205", kubelet(topology_policy="none")),
+    "problem of status": ("KR290", replace(HEALTHY, problems=(PROBLEM,))),
+    "narrow card": ("KR301", links(mtu=1500)),
+    "two rails, one subnet": (
+        "KR302",
+        replace(
+            links(addresses=("10.1.0.9/16",)),
+            routes=(ObservedRoute("eth0", "10.1.0.0/16"), ROUTES[1]),
+        ),
+    ),
+    "strict reverse path": ("KR303", setting("eth1", "rp_filter", "1")),
+    "route of a rail removed": ("KR304", replace(HEALTHY, routes=ROUTES[1:])),
+    "silent peer": (
+        "KR305",
+        replace(HEALTHY, neighbours=(ObservedNeighbour("eth0", "10.0.0.2", False),)),
+    ),
+    "two meta-plugins": ("KR310", cni(refused="two claim the pods. Keep one.")),
+    "conflist owned by Cilium": ("KR311", cni(pending=True)),
+    "conflist put aside": ("KR311", cni(guard="", aside=("00-kube-rdma.conflist.cilium_bak",))),
+    "conflist rewritten": ("KR312", cni(guard="", pending=True)),
+    "one address twice": (
+        "KR320",
+        replace(HEALTHY, uses=(*HEALTHY.uses, replace(HEALTHY.uses[0], pod="default/third"))),
+    ),
+    "address of another subnet": (
+        "KR321",
+        replace(HEALTHY, uses=(replace(HEALTHY.uses[0], address="10.9.1.1"),)),
+    ),
+    "annotation without a request": ("KR401", with_pod(findings=(MISMATCH,))),
+    "network not attached": ("KR403", with_pod(attached=())),
+    "link down in the pod": ("KR410", with_net1(up=False, carrier=None)),
+    "wrong MTU in the pod": ("KR411", with_net1(mtu=9100)),
+    "route removed in the pod": ("KR412", with_pod(routes=())),
+    "no device nodes": ("KR415", with_container(nodes=())),
+    "cgroup closed": (
+        "KR416",
+        with_container(closed=(("/dev/infiniband/uverbs0", "Operation not permitted"),)),
+    ),
+    "device in another namespace": ("KR417", with_pod(survey=replace(SURVEY, devices=()))),
+    "no GID for the pod": ("KR418", with_pod(survey=SURVEY)),
+    "stale GID index": ("KR420", with_container(variables=(("NCCL_IB_GID_INDEX", "3"),))),
+    "NCCL names another device": ("KR421", with_container(variables=(("NCCL_IB_HCA", "mlx5_7"),))),
+    "NCCL without RDMA": ("KR421", with_container(variables=(("NCCL_IB_DISABLE", "1"),))),
+    "RDMA_CM on the overlay": (
+        "KR422",
+        with_pod(links=POD.links[:1], networks=(), attached=(), survey=SURVEY),
+    ),
+    "missing IPC_LOCK": ("KR430", with_container(memlock=65536)),
+    "memlock": ("KR431", with_container(memlock=65536, asked_lock=True)),
+    "GPU far away": (
+        "KR440",
+        replace(WITH_POD, kubelet=replace(HEALTHY.kubelet, holdings=FAR)),
+    ),
+    "pod waits": ("KR490", with_pod(phase="Pending", why="0/3 nodes: untolerated taint")),
+    "CDI off": ("KR206", replace(HEALTHY, runtime=replace(HEALTHY.runtime, version="1.6.1"))),
+}
+
+
+def test_nothing_is_found_where_all_is_well():
+    diagnosis = diagnose(WITH_POD)
+    assert diagnosis.ailments == ()
+    assert diagnosis.unseen == ()
+    assert not diagnosis.ill
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_first(name):
+    code, seen = FAULTS[name]
+    first = diagnose(seen).ailments[0]
+    assert (first.code, first.follows) == (code, "")
+    assert first.evidence
+    assert first.cause
+    assert first.fix
+
+
+def test_what_follows_comes_behind_with_the_code_of_its_root():
+    seen = with_device(port=DOWN, netdev={"up": False, "carrier": None})
+    seen = with_device(1, base=seen, port=DOWN, netdev={"up": False, "carrier": None})
+    seen = replace(seen, kubelet=replace(seen.kubelet, allocatable=()))
+    ailments = diagnose(seen).ailments
+    assert [one.code for one in ailments[:2]] == ["KR120", "KR120"]
+    assert [(one.code, one.follows) for one in ailments[2:]] == [("KR204", "KR120")]
+
+
+def test_a_bond_that_no_pool_takes_apart_is_advice():
+    seen = with_device(port={"bond": "bond0"}, netdev={"master": "bond0", "bonded": True})
+    (ailment,) = diagnose(seen).ailments
+    assert (ailment.code, ailment.gravity) == ("KR115", Gravity.ADVICE)
+
+
+def test_an_unused_network_card_is_advice():
+    extra = (*FUNCTIONS, replace(FUNCTIONS[0], driver=None, netdevs=()))
+    (ailment,) = diagnose(survey(functions=extra, devices=DEVICES)).ailments
+    assert (ailment.code, ailment.gravity) == ("KR101", Gravity.ADVICE)
+
+
+def test_codes_are_unique_and_every_explained_code_is_there():
+    codes = [check.code for check in CHECKS]
+    assert len(set(codes)) == len(codes)
+    assert codes == sorted(codes)
+    after = [(check.code, {*check.explains, *check.spreads}) for check in CHECKS]
+    assert all(codes_after <= set(codes) for _, codes_after in after)
+    assert all(code < min(codes_after, default="z") for code, codes_after in after)
+
+
+def test_every_check_has_a_planted_fault():
+    """KR133 and KR134 stand for what other rules say."""
+    without = {check.code for check in CHECKS} - {code for code, _ in FAULTS.values()}
+    assert without <= {"KR133", "KR134"}
+
+
+def test_a_pod_that_waits_for_a_resource_leads_to_the_card():
+    """Over two steps: the card, the kubelet's count, the pod."""
+    seen = with_device(port=DOWN, netdev={"up": False, "carrier": None})
+    seen = with_device(1, base=seen, port=DOWN, netdev={"up": False, "carrier": None})
+    why = f"0/3 nodes are available: 3 Insufficient {RESOURCE}"
+    seen = replace(
+        seen,
+        kubelet=replace(seen.kubelet, allocatable=()),
+        pod=replace(POD, phase="Pending", why=why),
+    )
+    follows = {one.code: one.follows for one in diagnose(seen).ailments}
+    assert follows["KR490"] == follows["KR204"] == "KR120"
+    seen = replace(seen, pod=replace(seen.pod, why="ErrImagePull"))
+    assert {one.code: one.follows for one in diagnose(seen).ailments}["KR490"] == ""
+
+
+def test_a_socket_has_no_slash():
+    assert "/" not in socket_of(RESOURCE)
