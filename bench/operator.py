@@ -88,10 +88,8 @@ def figures(cost: OperatorCost, smallest: OperatorCost) -> Iterator[Figure]:
     )
     yield Figure(f"{name}_memory_mib", cost.memory, "MiB", "≤ 150")
     yield Figure(f"{name}_quiet_writes", cost.quiet_writes, "", "0", f"{QUIET_SECONDS:.0f} s")
-    yield Figure(
-        f"{name}_changed_node_cpu_ms", cost.changed_ms, "ms", "O(1)",
-        f"{cost.changed_writes:.0f} writes for {CHANGED} nodes",
-    )  # fmt: skip
+    yield Figure(f"{name}_changed_writes", cost.changed_writes, "", "0", f"{CHANGED} labels")
+    yield Figure(f"{name}_changed_node_cpu_ms", cost.changed_ms, "ms", "", "while pods are made")
 
 
 @contextmanager
@@ -147,6 +145,8 @@ def cost(lab: Lab, size: int) -> OperatorCost:
         cluster.apply(lab, policy())
         waiting.until(lab, "the policy's status", lambda: state(lab))
         seconds, used = time.monotonic() - begin, cpu(pid)
+        waiting.until(lab, "the DaemonSet's count", lambda: wished(lab) == size)
+        rest(lab)
         settled = writes(lab)
         quiet = rest(lab)
         used_before, written = cpu(pid), writes(lab)
@@ -170,6 +170,12 @@ def rest(lab: Lab) -> float:
     """Let some time go by without a change; the writes until then."""
     time.sleep(QUIET_SECONDS)
     return writes(lab)
+
+
+def wished(lab: Lab) -> int:
+    """For how many nodes the DaemonSet controller wants pods; it goes on making them."""
+    sets = cluster.get(lab, "-n", NAMESPACE, "daemonsets")["items"]
+    return sum(each.get("status", {}).get("desiredNumberScheduled", 0) for each in sets)
 
 
 def state(lab: Lab) -> str:
