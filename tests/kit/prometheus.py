@@ -2,10 +2,9 @@
 
 import contextlib
 import json
-import socket
 import subprocess
+import sys
 import urllib.parse
-import urllib.request
 from pathlib import Path
 
 import yaml
@@ -14,6 +13,7 @@ from kube_rdma_lab.build import debian
 from kube_rdma_lab.build.parts import open_store
 
 SUITE, PACKAGE = "bookworm", "prometheus"
+ADDRESS = "127.0.0.1:9090"  # of a network of its own, so that runs side by side do not meet
 
 
 @contextlib.contextmanager
@@ -48,19 +48,32 @@ def check(program, what, path):
     return outcome.returncode, outcome.stdout + outcome.stderr
 
 
-class Prometheus:
-    """A running server that scrapes one address every second; its answers as JSON."""
+GET = "import sys, urllib.request as r; sys.stdout.write(r.urlopen(sys.argv[1]).read().decode())"
 
-    def __init__(self, port):
-        self._url = f"http://127.0.0.1:{port}"
+
+def get(url, inside=()):
+    """What a GET answers, None where nobody does; `inside` are words that enter a network."""
+    words = [*inside, sys.executable, "-c", GET, url]
+    outcome = subprocess.run(words, capture_output=True, text=True, check=False)
+    return None if outcome.returncode else outcome.stdout
+
+
+class Prometheus:
+    """A running server that scrapes every second; its answers as JSON, none while it starts.
+
+    `inside` are words that enter its network.
+    """
+
+    def __init__(self, inside=()):
+        self._inside = inside
 
     def _get(self, path):
-        with urllib.request.urlopen(f"{self._url}{path}", timeout=60) as answer:  # noqa: S310
-            return json.load(answer)["data"]
+        answer = get(f"http://{ADDRESS}{path}", self._inside)
+        return json.loads(answer)["data"] if answer else {}
 
     def values(self, query):
         """The values of a query, by pod and device."""
-        result = self._get(f"/api/v1/query?query={urllib.parse.quote(query)}")["result"]
+        result = self._get(f"/api/v1/query?query={urllib.parse.quote(query)}").get("result", ())
         return {
             (one["metric"].get("pod"), one["metric"].get("device")): float(one["value"][1])
             for one in result
@@ -68,7 +81,7 @@ class Prometheus:
 
     def firing(self):
         """Names of alerts that fire, with the pod that they are about."""
-        alerts = self._get("/api/v1/alerts")["alerts"]
+        alerts = self._get("/api/v1/alerts").get("alerts", ())
         return {
             (one["labels"]["alertname"], one["labels"].get("pod"))
             for one in alerts
@@ -77,7 +90,7 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def running(program, folder: Path, target: str, groups):
+def running(program, folder: Path, targets, groups, inside=()):
     """Prometheus with these rules, which it looks at each second and believes at once."""
     believed = [
         {**group, "interval": "1s", "rules": [{**rule, "for": "0s"} for rule in group["rules"]]}
@@ -87,7 +100,7 @@ def running(program, folder: Path, target: str, groups):
     job = {
         "job_name": "kube-rdma",
         "honor_labels": True,
-        "static_configs": [{"targets": [target]}],
+        "static_configs": [{"targets": list(targets)}],
     }
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -95,22 +108,20 @@ def running(program, folder: Path, target: str, groups):
         "scrape_configs": [job],
     }
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             [
+                *inside,
                 program / "prometheus",
                 f"--config.file={folder}/prometheus.yaml",
                 f"--storage.tsdb.path={folder}/data",
-                f"--web.listen-address=127.0.0.1:{port}",
+                f"--web.listen-address={ADDRESS}",
             ],
             stdout=log,
             stderr=log,
         )
     try:
-        yield Prometheus(port)
+        yield Prometheus(inside)
     finally:
         process.terminate()
         process.wait()

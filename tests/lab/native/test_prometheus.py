@@ -1,27 +1,30 @@
-"""The metrics in the hands of the real Prometheus: it scrapes an agent, and its alerts fire.
+"""The metrics in the hands of the real Prometheus: it scrapes the agents, and their alerts fire.
 
-The agent's kernel and kubelet are fakes, as in the unit tests; Prometheus and promtool are those of
-Debian. Nothing here needs a cluster.
+The agents are those of the chart, on native nodes with recorded cards, whose counters the test
+writes; kubelet and containerd are real. Prometheus and promtool are Debian's, and Prometheus runs
+in the network of the control plane.
 """
 
-import asyncio
 import json
-from dataclasses import replace
-from urllib.error import URLError
 
 import pytest
 
-from kube_rdma.model.metrics import MetricNames
-from kube_rdma.programs.agent.metrics.exporter import Exporter, MetricsSite, MetricsSources
+from kube_rdma.programs.installation import assignment, objects
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.alerts import rule_groups
-from kube_rdma_testing.kernel.tree import write_tree
+from kube_rdma_lab import cluster
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.native.replay import Replay
+from kube_rdma_lab.waiting import until
 from kube_rdma_testing.kernel.tree_counters import write_counters
-from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.kit import prometheus as kit
-from tests.unit.programs.agent.world import VKE, World, hard_card
+from tests.kit.pods import sleeping_pod
 
+RESOURCE, NAMESPACE, LABEL = "vke.volcengine.com/rdma", "kube-rdma-vke", "vke.node.rdma.mode"
+NODE, CARD, POD = "node-1", "mlx5_0", "train-0"
+PORT = 9879
 RECEIVED = families.OF_POD["port_rcv_data"].name
+MONITORED = ("namespace", "rights", "workloads")
 
 
 @pytest.fixture(scope="module")
@@ -30,35 +33,56 @@ def program():
         yield folder
 
 
-@pytest.fixture
-def tree(tmp_path):
-    write_tree(tmp_path / "sys", [hard_card(0), hard_card(1)])
-    for file in (*families.OF_NODE, "sent_pkts"):
-        hardware = file in families.HARDWARE or file not in families.OF_NODE
-        folder = "hw_counters" if hardware else "counters"
-        write_counters(tmp_path / "sys", "mlx5_0/ports/1", folder, {file: 1000})
-    return tmp_path / "sys"
+@pytest.fixture(scope="module")
+def lab(native):
+    """Agents of preset vke that answer Prometheus; node-1 gives whole cards away."""
+    scc.install_kinds(native)
+    cluster.kubectl(native, "apply", "-f", f"{scc.examples().parent}/config/crds")
+    values = ("controller.enabled=false", "admission.install=false", f"metrics.port={PORT}")
+    layers = [assignment(text) for text in values]
+    made = [one for part in MONITORED for one in objects(layers, "vke", part)]
+    try:
+        cluster.apply(native, *(one for one in made if one["kind"] == "Namespace"))
+        cluster.apply(native, *made)
+        cluster.kubectl(native, "label", "node", NODE, f"{LABEL}=exclusive", "--overwrite")
+        cluster.rollout(native, "rdma-device-plugin", NAMESPACE)
+        cluster.wait_for_resource(native, RESOURCE, 8, node=NODE)
+        yield native
+    finally:
+        cluster.kubectl(native, "label", "node", NODE, f"{LABEL}-")
+        cluster.kubectl(native, "delete", "pod", POD, "--ignore-not-found")
+        for one in reversed(made):
+            where = ("-n", NAMESPACE) if "namespace" in one["metadata"] else ()
+            words = (one["kind"], one["metadata"]["name"], "--ignore-not-found")
+            cluster.kubectl(native, "delete", *where, *words)
 
 
 @pytest.fixture
-def world(tmp_path_factory):
-    world = World(tmp_path_factory.mktemp("w"), hard_card(0), hard_card(1))
-    world.label("exclusive")
-    return world
+def inside(lab):
+    """Words that run a command in the control plane's network."""
+    return ("nsenter", f"--target={lab.state.pid}", "--net", "--")
 
 
-async def seen(condition):
-    """Wait until Prometheus says so; while it starts it says nothing."""
+@pytest.fixture
+def counted(lab):
+    """A function that lets a file of the card's port count so far."""
+    tree = lab.home / "nodes" / NODE / "sys"
 
-    def ask():
-        try:
-            return condition()
-        except (URLError, ConnectionError):
-            return False
+    def write(file, value):
+        write_counters(tree, f"{CARD}/ports/1", "counters", {file: value})
 
-    async with asyncio.timeout(120):
-        while not await asyncio.to_thread(ask):  # noqa: ASYNC110  it announces nothing
-            await asyncio.sleep(0.05)
+    yield write
+    place = (tree / "class/infiniband" / CARD / "ports/1/counters").resolve()
+    for path in place.glob("*"):
+        path.unlink()
+    if place.is_dir():
+        place.rmdir()
+
+
+def address(lab, node):
+    listed = cluster.get(lab, "node", node)["status"]["addresses"]
+    (own,) = [one["address"] for one in listed if one["type"] == "InternalIP"]
+    return f"{own}:{PORT}"
 
 
 def test_promtool_accepts_the_rules(program, tmp_path):
@@ -68,26 +92,35 @@ def test_promtool_accepts_the_rules(program, tmp_path):
     assert (code, "SUCCESS" in text) == (0, True), text
 
 
-async def test_a_pods_traffic_and_its_dead_port_reach_prometheus(program, world, tree, tmp_path):
-    doors = world.doors()
-    sources = MetricsSources(doors.kubelet, sysfs=tree)
-    exporter = Exporter(MetricsSite("127.0.0.1", 0, tuple(MetricNames)), sources)
-    async with world.serving(replace(doors, metrics=exporter)):
-        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
-        place = ContainerPlace("train-0", "worker")
-        await world.kubelet.allocate(VKE, 1, (f"{hard_card(0).pci}-0",), place=place)
-        target = f"127.0.0.1:{exporter.server.port}"
-        with kit.running(program, tmp_path, target, rule_groups()) as prometheus:
-            at = ("train-0", "mlx5_0")
-            await seen(lambda: prometheus.values(RECEIVED) == {at: 4000})
-            write_counters(tree, "mlx5_0/ports/1", "counters", {"port_rcv_data": 3000})
-            await seen(lambda: prometheus.values(RECEIVED) == {at: 12000})
-            assert ("KubeRdmaPodPortDown", "train-0") not in prometheus.firing()
-            (tree / "class/infiniband/mlx5_0/ports/1/state").write_text("1: DOWN\n")
-            await seen(lambda: ("KubeRdmaPodPortDown", "train-0") in prometheus.firing())
-            world.kubelet.remove_pod("train-0")
-            await seen(lambda: prometheus.values(RECEIVED) == {})
-        path = tmp_path / "metrics.txt"
-        path.write_bytes(await exporter.answer())
-        code, text = kit.check(program, "metrics", path)
+def test_promtool_accepts_what_an_agent_says(program, lab, inside, counted, tmp_path):
+    counted("port_rcv_data", 1)
+    path = tmp_path / "metrics.txt"
+    path.write_text(kit.get(f"http://{address(lab, NODE)}/metrics", inside))
+    code, text = kit.check(program, "metrics", path)
     assert (code, text) == (0, ""), text
+    assert "node_infiniband_state_id" in path.read_text()
+
+
+def test_a_pods_traffic_and_its_dead_port_reach_prometheus(program, lab, inside, counted, tmp_path):
+    counted("port_rcv_data", 1000)
+    targets = [address(lab, node) for node in ("node-1", "node-2")]
+    replay = Replay(lab, NODE)
+    with kit.running(program, tmp_path, targets, rule_groups(), inside) as prometheus:
+        both = {(None, None): 2}
+        until(lab, "both agents are scraped", lambda: prometheus.values("sum(up)") == both)
+        cluster.apply(lab, sleeping_pod(POD, limits={RESOURCE: "8"}, nodeName=NODE))
+        cluster.wait(lab, f"pod/{POD}", "--for=condition=Ready")
+        at = (POD, CARD)
+        until(lab, "the pod's bytes", lambda: prometheus.values(RECEIVED) == {at: 4000})
+        counted("port_rcv_data", 3000)
+        until(lab, "more of them", lambda: prometheus.values(RECEIVED) == {at: 12000})
+        assert ("KubeRdmaPodPortDown", POD) not in prometheus.firing()
+        replay.down(CARD)
+        try:
+            alert = ("KubeRdmaPodPortDown", POD)
+            until(lab, "the alert fires", lambda: alert in prometheus.firing())
+        finally:
+            replay.up(CARD)
+        until(lab, "the alert ends", lambda: alert not in prometheus.firing())
+        cluster.kubectl(lab, "delete", "pod", POD)
+        until(lab, "the series ends", lambda: prometheus.values(RECEIVED) == {})
