@@ -115,7 +115,10 @@ def refusal(node: UpgradeNode) -> str:
 
 
 def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
-    """The outdated nodes whose turn it is: those that were begun, then those without holders."""
+    """The outdated nodes whose turn it is: those that were begun, then those without holders.
+
+    Where a policy has become narrower, also of those that were begun only as many as it allows.
+    """
     if not policy.automatic:
         return _UpgradeTurn()
     able = [
@@ -124,12 +127,12 @@ def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
         if is_outdated(node) and not (is_between(node) or refusal(node) or _must_wait(policy, node))
     ]
     begun = [node for node in able if node.ours and policy.drain]
-    ahead = [*filter(is_between, nodes), *begun]
-    room = len(nodes) if policy.parallel == 0 else max(policy.parallel - len(ahead), 0)
+    between = [*filter(is_between, nodes)]
+    room = len(nodes) if policy.parallel == 0 else max(policy.parallel - len(between), 0)
     fresh = [node for node in able if node not in begun]
     fresh.sort(key=lambda node: bool(node.holders))
-    chosen = [*begun, *fresh[:room]]
-    on_the_way = dict.fromkeys(node.name for node in (*ahead, *chosen))
+    chosen = [*begun, *fresh][:room]
+    on_the_way = dict.fromkeys(node.name for node in (*between, *chosen))
     return _UpgradeTurn(frozenset(node.name for node in chosen), tuple(on_the_way))
 
 
