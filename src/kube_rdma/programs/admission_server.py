@@ -106,13 +106,14 @@ class AdmissionServer:
     async def run(self, host: str | None = None, port: int = PORT) -> None:
         """Answer until cancelled; without a host on every address.
 
-        Without a certificate nobody listens: a copy that is not ready is not asked.
+        It listens once it has looked for a certificate. To wait until there is one would hold up a
+        rollout, whose end is what lets a copy lead that makes it.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
                 if self._secret:
                     tasks.create_task(self._secret.follow(self._cluster, self._pause))
-                    await self._held.ready.wait()
+                    await self._secret.tried.wait()
                 await self.server.listen(host, port)
                 log.info("admission served", port=self.server.port)
                 tasks.create_task(self._policies.follow(self._cluster, self._pause))

@@ -156,14 +156,22 @@ class CertificateKeeper:
 
     async def _seen(self) -> SeenCertificates:
         stored = await self._cluster.get(WEBHOOK_SECRET, OWN_SECRET, self._namespace)
-        asked = [
-            (kind, configuration)
-            for kind in WEBHOOK_CONFIGURATIONS
-            if (configuration := await self._cluster.get(kind, NAME)) and configuration.spec
-        ]
+        asked = []
+        for kind in WEBHOOK_CONFIGURATIONS:
+            configuration = await self._cluster.get(kind, NAME)
+            if configuration and self._is_own(kind.kind, configuration):
+                asked.append((kind, configuration))
         data = dict(stored.spec) if stored else {}
         kept = certificates.read(data) if stored else KeptCertificates()
         return SeenCertificates(data, stored.uid if stored else "", kept, tuple(asked))
+
+    def _is_own(self, kind: str, configuration: StoredWebhooks) -> bool:
+        """Whether it asks these controllers, not those of another installation."""
+        own = webhook_objects.asks(configuration, self._namespace, SERVICE)
+        why = f"{kind} {NAME} does not ask {self._host}. Uninstall the other kube-rdma."
+        for sentence in self._notices.news(kind, *([] if own else [why])):
+            log.warning("configuration left alone", why=sentence)
+        return own
 
     async def _do(self, act: CertificateAct, seen: SeenCertificates) -> None:
         now = self._tools.now()

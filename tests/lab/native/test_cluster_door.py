@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-NAMES = ("test_contract.py", "test_contract_core.py", "test_election.py")
+NAMES = (
+    *("test_contract.py", "test_contract_core.py", "test_election.py"),
+    "test_webhook_objects.py",
+)
 TESTS = tuple(f"tests/contract/cluster/{name}" for name in NAMES)
 
 

@@ -9,7 +9,7 @@ import json
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.api import document
@@ -119,6 +119,8 @@ def templated(helm, preset, given, tmp_path):
         kept = made["kind"] == "CustomResourceDefinition"
         assert notes.get(POLICY) == ("keep" if kept else None)
         assert (notes.get(HOOK) == "post-install") is (made["kind"] == "IPPool")
+        if others := {name: note for name, note in notes.items() if "helm.sh/" not in name}:
+            made["metadata"]["annotations"] = others
         if notes.get(HOOK) != "pre-delete":  # the uninstall's own
             listed.append(made)
     return sorted(listed, key=key)
@@ -141,6 +143,8 @@ def test_helm_prints_what_render_prints(helm, preset, tmp_path):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.sampled_from(list(PRESETS)), values)
+@example("vke", {"admission": {"webhook": {"certificate": "own"}}})
+@example("vke", {"admission": {"webhook": {"secret": "keys", "injectCaFrom": "a/b"}}})
 def test_helm_and_render_agree_on_any_values(helm, tmp_path, preset, given_values):
     assert templated(helm, preset, given_values, tmp_path) == rendered(preset, given_values)
 

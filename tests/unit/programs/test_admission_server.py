@@ -135,13 +135,12 @@ async def test_what_is_completed_depends_on_the_path(world):
 
 
 async def test_a_certificate_of_a_secret_is_exchanged_without_a_restart():
-    """Nobody is answered before there is one, and everybody after it is gone or is nonsense."""
+    """Whoever asks is answered still when it is gone, or is nonsense."""
     world = World(PLACE)
-    task = asyncio.create_task(world.webhook.run(HOST, 0))
-    try:
-        world.put_secret(b"nonsense", b"nonsense")
+    world.put_secret(b"nonsense", b"nonsense")
+    async with running(world):
         first = world.issue()
-        await until(lambda: world.webhook.facts.ip_pools is not None)
+        await until(lambda: world.webhook.taken)
         assert await asyncio.to_thread(world.shown) == first
         second = world.issue()
         assert second != first
@@ -153,18 +152,14 @@ async def test_a_certificate_of_a_secret_is_exchanged_without_a_restart():
         await until(lambda: world.webhook.facts.pools)
         assert await asyncio.to_thread(world.shown) == second
         assert not (await world.ask(VALIDATE, POD))["allowed"]
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_copy_without_a_certificate_listens_nowhere():
+async def test_a_copy_without_a_certificate_holds_nobody_up():
+    """It listens, for a rollout waits for that; whoever asks is refused in the handshake."""
     world = World(PLACE)
-    line = world.server.lines[0]
-    task = asyncio.create_task(world.webhook.run(HOST, 0))
-    try:
-        await until(lambda: line.watching)
-        assert not world.webhook.server.listens
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    async with running(world):
+        with pytest.raises(ssl.SSLError):
+            await asyncio.to_thread(world.shown)
+        made = world.issue()
+        await until(lambda: world.webhook.taken)
+        assert await asyncio.to_thread(world.shown) == made

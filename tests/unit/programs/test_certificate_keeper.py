@@ -131,6 +131,16 @@ async def test_without_a_configuration_nothing_is_made(world):
     assert world.secret == {}
 
 
+async def test_another_installation_s_webhook_is_left_alone(world):
+    """Two quarrel about no bundle: a configuration is theirs whose service is asked."""
+    for kind in WEBHOOK_CONFIGURATIONS:
+        other = {"service": {"name": SERVICE, "namespace": "elsewhere"}, "caBundle": "QUJD"}
+        entries = [{"name": NAME, "clientConfig": other}]
+        world.server.put(kind, {"metadata": {"name": NAME}, "webhooks": entries})
+    assert await world.keeper.look() is None
+    assert world.writes == []
+
+
 async def test_certificates_follow_each_other_and_no_copy_is_ever_mistrusted(world):
     """A year in steps of a day; a copy that follows a day late included."""
     await world.keeper.look()

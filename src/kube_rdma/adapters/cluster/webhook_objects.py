@@ -34,8 +34,16 @@ WEBHOOK_SECRET: ObjectKind[SecretData, None] = ObjectKind(
 )
 
 
-class _ClientConfig(msgspec.Struct, frozen=True, rename={"ca_bundle": "caBundle"}):
+class _Service(msgspec.Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
+
+
+class _ClientConfig(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename={"ca_bundle": "caBundle"}
+):
     ca_bundle: bytes = b""
+    service: _Service | None = None
 
 
 class WebhookEntry(msgspec.Struct, frozen=True, rename="camel"):
@@ -75,6 +83,12 @@ StoredWebhooks = Stored[WebhookEntries, None]
 def bundles_of(stored: StoredWebhooks) -> tuple[bytes, ...]:
     """The authorities that its entries trust, each text once."""
     return tuple({entry.client_config.ca_bundle: None for entry in stored.spec})
+
+
+def asks(stored: StoredWebhooks, namespace: str, service: str) -> bool:
+    """Whether its entries ask this service, all of them, and there are any."""
+    wanted = _Service(namespace, service)
+    return bool(stored.spec) and all(entry.client_config.service == wanted for entry in stored.spec)
 
 
 async def trust(

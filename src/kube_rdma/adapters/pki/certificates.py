@@ -8,6 +8,7 @@ of the controller that leads imports this, for the library takes 9 MB of memory.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -31,6 +32,12 @@ AUTHORITY, AUTHORITY_KEY = "ca.crt", "ca.key"
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 AUTHORITY_NAME = "kube-rdma-admission"
 _BACKDATED = timedelta(hours=1)  # for API servers whose clocks are late
+
+# What the library raises about content, whose common base is Exception alone.
+_UNREADABLE = (
+    *(ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion),
+    *(x509.DuplicateExtension, x509.UnsupportedGeneralNameType),
+)
 
 NewKey: TypeAlias = Callable[[], ec.EllipticCurvePrivateKey]
 
@@ -95,34 +102,47 @@ def new_server(
 
 def read(data: Mapping[str, bytes]) -> KeptCertificates:
     """What a Secret that exists holds."""
-    faults: list[str] = []
-    authorities: list[x509.Certificate] = []
-    try:
-        authorities = _authorities(data.get(AUTHORITY, b""))
-    except ValueError:
-        faults.append(f"{AUTHORITY} of the Secret holds no certificates")
-    signer: Fingerprint | None = None
-    try:
-        signing = _signing_key(data.get(AUTHORITY_KEY, b"")).public_key()
-        signer = next((_print(one) for one in authorities if one.public_key() == signing), None)
-    except ValueError:
-        faults.append(f"{AUTHORITY_KEY} of the Secret holds no key of an authority")
-    server: ServerCertificate | None = None
-    if CERTIFICATE in data or KEY in data:
-        try:
-            server = _server(data, authorities)
-        except ValueError:
-            faults.append(f"{CERTIFICATE} and {KEY} of the Secret are no pair")
-    trusted = tuple(map(_trusted, authorities))
-    return KeptCertificates(trusted, signer, server, exists=True, faults=tuple(faults))
+    with warnings.catch_warnings(action="ignore"):  # about content, on standard error
+        return _read(data)
 
 
 def bundle(data: bytes) -> tuple[TrustedAuthority, ...]:
     """The authorities of a caBundle; none where it cannot be read."""
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            return tuple(map(_trusted, _authorities(data)))
+        except _UNREADABLE:
+            return ()
+
+
+def _read(data: Mapping[str, bytes]) -> KeptCertificates:
+    faults: list[str] = []
+    authorities: list[x509.Certificate] = []
+    trusted: tuple[TrustedAuthority, ...] = ()
+    signer: Fingerprint | None = None
+    server: ServerCertificate | None = None
     try:
-        return tuple(map(_trusted, _authorities(data)))
-    except ValueError:
-        return ()
+        authorities = _authorities(data.get(AUTHORITY, b""))
+        trusted = tuple(map(_trusted, authorities))
+    except _UNREADABLE:
+        authorities = []
+        faults.append(f"{AUTHORITY} of the Secret holds no certificates")
+    try:
+        signer = _signer(data.get(AUTHORITY_KEY, b""), authorities)
+    except _UNREADABLE:
+        faults.append(f"{AUTHORITY_KEY} of the Secret holds no key of an authority")
+    if CERTIFICATE in data or KEY in data:
+        try:
+            server = _server(data, authorities)
+        except _UNREADABLE:
+            faults.append(f"{CERTIFICATE} and {KEY} of the Secret are no pair")
+    return KeptCertificates(trusted, signer, server, exists=True, faults=tuple(faults))
+
+
+def _signer(pem: bytes, authorities: list[x509.Certificate]) -> Fingerprint | None:
+    """Whose key it is."""
+    signing = _signing_key(pem).public_key()
+    return next((_print(one) for one in authorities if one.public_key() == signing), None)
 
 
 def _server(data: Mapping[str, bytes], authorities: list[x509.Certificate]) -> ServerCertificate:
@@ -137,7 +157,7 @@ def _server(data: Mapping[str, bytes], authorities: list[x509.Certificate]) -> S
 def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    except (*_UNREADABLE, InvalidSignature):
         return False
     return True
 
@@ -145,7 +165,7 @@ def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
 def _hosts(certificate: x509.Certificate) -> tuple[str, ...]:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+    except x509.ExtensionNotFound:
         return ()
     return tuple(names.value.get_values_for_type(x509.DNSName))
 

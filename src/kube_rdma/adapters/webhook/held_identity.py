@@ -6,7 +6,6 @@ last.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
 
@@ -15,10 +14,9 @@ from kube_rdma.model.errors import Refused
 
 
 class HeldIdentity:
-    """What a server shows; nothing can be answered before `ready` is set."""
+    """What a server shows; before something was taken each handshake fails, and nothing else."""
 
     def __init__(self) -> None:
-        self.ready = asyncio.Event()
         self._current = bare_context()
         self.listening = bare_context()
         self.listening.sni_callback = self._chosen
@@ -34,7 +32,6 @@ class HeldIdentity:
                 remedy="Wait until the controller that leads has replaced it, or delete its Secret",
             ) from None
         self._current = context
-        self.ready.set()
 
     def _chosen(
         self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _: ssl.SSLContext

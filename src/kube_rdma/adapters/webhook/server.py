@@ -49,11 +49,6 @@ class WebhookServer:
         self._server: asyncio.Server | None = None
 
     @property
-    def listens(self) -> bool:
-        """Whether anybody is answered."""
-        return self._server is not None
-
-    @property
     def port(self) -> int:
         """Where it listens, once it does."""
         assert self._server

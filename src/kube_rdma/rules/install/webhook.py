@@ -92,7 +92,7 @@ def arguments() -> list[Node]:
 
 
 def readiness() -> Node:
-    """A copy without a certificate listens nowhere, and is not asked."""
+    """A copy that has not looked for its certificate yet is not asked."""
     return When(either(OWN, SECRET), {"tcpSocket": {"port": PORT}})
 
 

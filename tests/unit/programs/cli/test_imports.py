@@ -25,13 +25,25 @@ NETWORKS = (
     *("kube_rdma.rules.cni_conf", "kube_rdma.rules.ipam"),
 )
 PEOPLE = "kube_rdma.views", "kube_rdma.programs.whereabouts", "kube_rdma.programs.selftest"
+CERTIFICATES = "cryptography", "kube_rdma.adapters.pki"  # the controller that leads makes them
 # A module stands for all that is in it.
 NEEDLESS = {
     "bare_python": (),
     "devices": (*API, *DOCUMENTS, *GRPC, *LOOP, "rich", "importlib.metadata", "email"),
     "lab": (*API, *DOCUMENTS, *GRPC, "structlog", "rich"),
-    "agent": (*API, *LATER, *NETWORKS, *PEOPLE, "http.client", "urllib.request", "yaml"),
-    "agent_networks": (*LATER, *PEOPLE, "http.client", "urllib.request", "anyio", "yaml"),
+    "agent": (
+        *(*API, *LATER, *NETWORKS, *PEOPLE, *CERTIFICATES),
+        *("http.client", "urllib.request", "yaml"),
+    ),
+    "agent_networks": (
+        *LATER,
+        *PEOPLE,
+        *CERTIFICATES,
+        "http.client",
+        "urllib.request",
+        "anyio",
+        "yaml",
+    ),
 }
 
 

@@ -1,0 +1,22 @@
+"""`kube-rdma controller`: what it refuses before it asks any API server."""
+
+import pytest
+from click.testing import CliRunner
+
+from kube_rdma.model.errors import Refused
+from kube_rdma.programs.cli.controller import controller
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ("--admission", "/keys", "--admission-own"),
+            "a certificate of a folder and one of kube-rdma's own are asked for. Leave out",
+        ),
+        (("--admission-own", "--admission-set", "shmSize=x"), "shmSize"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, words):
+    with pytest.raises(Refused, match=words):
+        CliRunner().invoke(controller, arguments, catch_exceptions=False)
