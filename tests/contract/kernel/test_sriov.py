@@ -195,17 +195,19 @@ def test_whoever_dies_over_it_is_followed_by_who_ends_it(tmp_path):
 
 
 def test_it_waits_for_drivers_whose_module_comes_late(world):
+    """It has asked for each driver then, and waits; the fake kernel is not for two at once."""
     world.kernel.slow = True
-    made = Event()
+    asked, waits = [], Event()
 
     def write(path, text):
         world.kernel.write(path, text)
-        if path.name == "sriov_numvfs":
-            made.set()
+        asked.extend([text] if path.name == "drivers_probe" else [])
+        if len(asked) == 2:
+            waits.set()
 
     with ThreadPoolExecutor() as pool:
         done = pool.submit(SriovCards(world.root, write).make, act(world, 0, 2))
-        assert made.wait(30)
+        assert waits.wait(30)
         assert not done.done()
         assert not any(one.driver for one in functions(world))
         world.kernel.probe()
