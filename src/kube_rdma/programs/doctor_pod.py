@@ -42,9 +42,10 @@ async def pod_by_api(cluster: Cluster, namespace: str, name: str) -> tuple[Obser
             remedy="Name one of kubectl get pods, with its namespace: pod/NAMESPACE/NAME",
         )
     template, whole = read
-    why = _why(whole.status) or await _event(cluster, namespace, name)
     seen = observed_pod(template, whole)
-    return (seen if seen.phase == "Running" else replace(seen, why=why)), whole
+    if seen.phase in ("Running", "Succeeded"):
+        return seen, whole
+    return replace(seen, why=_why(whole.status) or await _event(cluster, namespace, name)), whole
 
 
 def observed_pod(template: PodTemplate, whole: WholePod) -> ObservedPod:
@@ -148,12 +149,12 @@ def _why(status: WholeStatus) -> str:
 
 
 async def _event(cluster: Cluster, namespace: str, name: str) -> str:
-    """The last word of scheduler, kubelet or agent about the pod."""
+    """The last word of scheduler, kubelet or agent about the pod; "" without the right to read."""
     about = ("Pod", namespace, name)
-    events = [
-        one
-        for one in await status_objects.events(cluster)
-        if (one.kind, one.namespace, one.name) == about
-    ]
+    try:
+        every = await status_objects.events(cluster)
+    except Refused:
+        return ""
+    events = [one for one in every if (one.kind, one.namespace, one.name) == about]
     last = max(events, key=lambda one: one.last, default=None)
     return f"{last.reason}: {last.note}" if last else ""

@@ -97,6 +97,16 @@ async def test_a_pod_is_what_the_api_server_says_of_it(server):
     assert seen.why == "no node"
 
 
+async def test_a_pod_is_seen_without_the_right_to_its_events(server):
+    """An agent of example S3 may read pods and no event."""
+    waiting = pod("waits", "Pending")
+    del waiting["status"]["conditions"]
+    server.put(POD, waiting)
+    server.forbidden.add(("list", "events"))
+    seen, _ = await pod_by_api(Cluster(server.line()), "default", "waits")
+    assert (seen.phase, seen.why) == ("Pending", "")
+
+
 async def test_a_pod_that_is_not_there_is_refused(server):
     with pytest.raises(Refused, match="there is no pod gone in namespace default"):
         await pod_by_api(Cluster(server.line()), "default", "gone")

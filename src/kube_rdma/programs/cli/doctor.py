@@ -37,7 +37,7 @@ _NODE = "node"
     help="Text for people or JSON for programs.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
-@click.option("--collect", metavar="FILE", type=_PATH, help="Write all that was seen into FILE.")
+@click.option("--collect", metavar="FILE", type=_PATH, help="Write what was seen; - is stdout.")
 @click.option("--bundle", metavar="FILE", type=_PATH, help="Judge what was collected elsewhere.")
 @click.option("--config", metavar="FILE", type=_PATH, help="Which pools are wished for.")
 @click.option("--sysfs", metavar="DIR", type=_PATH, help="Judge a recorded tree.")
@@ -72,6 +72,9 @@ def doctor(
     collect, source = more.pop("collect"), more.pop("bundle")
     more["host"] = more["host"] or _host()
     seen = bundle.read(source) if source else asyncio.run(_observed(more, pod, opener))
+    if collect == Path("-"):
+        click.echo(bundle.encode(seen), nl=False)
+        return
     if collect:
         bundle.write(seen, collect)
     diagnosis = diagnose(seen)

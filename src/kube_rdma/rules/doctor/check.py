@@ -18,6 +18,7 @@ from kube_rdma.model.observation import (
     ObservedLink,
     ObservedRoute,
 )
+from kube_rdma.model.survey import NamespaceMode
 
 Look = Callable[[Observation], Iterator["Symptom"]]
 
@@ -96,4 +97,5 @@ def _field(value: object, name: str) -> object:
     if isinstance(value, tuple):
         parts = tuple(_field(one, name) for one in value)
         return None if any(one is None for one in parts) else parts
-    return None if value is None else getattr(value, name)
+    part = None if value is None else getattr(value, name)
+    return None if part is NamespaceMode.UNKNOWN else part

@@ -61,6 +61,13 @@ def test_what_was_seen_is_collected_for_its_owner_alone(tmp_path):
     assert seen.taken.endswith("Z")
 
 
+def test_a_bundle_can_go_to_the_output_alone(tmp_path):
+    """For containers, of which the root is read-only."""
+    bundle.write(HEALTHY, tmp_path / "node.json")
+    result = run("--bundle", tmp_path / "node.json", "--collect", "-")
+    assert bundle.decode(result.stdout.encode(), "stdout") == HEALTHY
+
+
 def test_an_unknown_target_is_a_usage_error():
     assert run("cluster").exit_code == 2
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.files import bundle
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.observation import Observation, ObservedPod
+from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.check import part_of
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
 from kube_rdma.views.doctor import doctor_document, doctor_text
@@ -78,6 +79,12 @@ def test_a_bundle_says_what_the_node_says(name):
     again = bundle.decode(bundle.encode(seen), "x.json")
     assert again == seen
     assert diagnose(again) == diagnose(seen)
+
+
+def test_a_namespace_mode_that_nobody_knows_is_not_seen():
+    survey = replace(WITH_POD.survey, namespace_mode=NamespaceMode.UNKNOWN)
+    (unseen,) = diagnose(replace(WITH_POD, survey=survey)).unseen
+    assert (unseen.code, unseen.parts) == ("KR110", ("survey.namespace_mode",))
 
 
 def test_every_need_of_a_check_is_a_part():
