@@ -333,9 +333,7 @@ def _symptom(about: str, sentence: str, cause: str, gravity: Gravity = Gravity.E
     evidence, colon, remedy = sentence.rpartition(": ")
     if not colon:
         evidence, remedy = sentence, "See kube-rdma devices, and dmesg"
-    return Symptom(
-        about, evidence, cause, remedy[:1].upper() + remedy[1:] if colon else remedy, gravity
-    )
+    return Symptom(about, evidence, cause, _sentence(remedy) if colon else remedy, gravity)
 
 
 _POOLS = ("survey", "specs")
@@ -382,3 +380,8 @@ CHECKS = (
     Check("KR134", "uses of cards", _POOLS, _taken_over),
     Check("KR140", "peer memory", ("survey", "modules"), _no_peer_memory),
 )
+
+
+def _sentence(remedy: str) -> str:
+    """A remedy with a capital, unless it is a command."""
+    return remedy if remedy.startswith("ip ") else remedy[:1].upper() + remedy[1:]
