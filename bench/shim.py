@@ -1,4 +1,7 @@
-"""How long the shim takes for a call that an agent answers at once, beside /bin/true."""
+"""How long the shim takes for a call that an agent answers at once, beside /bin/true.
+
+And what its hooks add to the start of a container that holds a share (shim_hooks).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ CALL = {
 }
 
 
-def milliseconds(program: str, environment: dict[str, str], config: Path) -> float:
+def milliseconds(
+    program: str, environment: dict[str, str], config: Path, words: tuple[str, ...] = ()
+) -> float:
     """Return the wall time of one process, from its start to its end."""
     with config.open("rb") as stdin:
         actions = [
@@ -50,7 +55,7 @@ def milliseconds(program: str, environment: dict[str, str], config: Path) -> flo
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         ]
         begin = time.perf_counter()
-        pid = os.posix_spawn(program, [program], environment, file_actions=actions)
+        pid = os.posix_spawn(program, [program, *words], environment, file_actions=actions)
         _, status = os.waitpid(pid, 0)
         took = time.perf_counter() - begin
     assert status == 0, f"{program} failed"
@@ -70,6 +75,20 @@ def answer(socket: Path, ready: Event) -> None:
             await server.serve()
 
     asyncio.run(serve())
+
+
+def hooks_ms(shim: str, folder: Path) -> list[float]:
+    """What the hooks of a container take, again and again."""
+    command = ["unshare", "-m", sys.executable, "-m", "bench.shim_hooks", shim, str(folder)]
+    done = subprocess.run(
+        [*command, str(ROUNDS)],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    times: list[float] = json.loads(done.stdout)
+    return times
 
 
 def measure(context: Context) -> tuple[Figure, ...]:
@@ -98,11 +117,14 @@ def measure(context: Context) -> tuple[Figure, ...]:
         ]
         agent.terminate()
         agent.join()
+        hooks = hooks_ms(str(shim), root)
     ours, floor = zip(*pairs, strict=True)
     ratio = median(ours) / median(floor)
     return (
         Figure("call_ms", median(ours), "ms", "0.5", f"ADD and answer, {ratio:.1f} × /bin/true"),
         Figure("call_p95_ms", quantiles(ours, n=20)[-1], "ms"),
         Figure("bin_true_ms", median(floor), "ms"),
+        Figure("hooks_ms", median(hooks), "ms", "≤ 3", "memlock and settings of a container"),
+        Figure("hooks_p95_ms", quantiles(hooks, n=20)[-1], "ms"),
         *sizes,
     )
