@@ -5,17 +5,37 @@ Between programs/doctor and programs/doctor_pod, which both ask; the thread that
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from kube_rdma.adapters.kernel.netlink.rtnl import open_rtnl
 from kube_rdma.adapters.kernel.netlink.rtnl_read import interfaces, seen_links, seen_routes
 from kube_rdma.model.observation import ObservedLink, ObservedRoute
+from kube_rdma.model.pod_view import SeenLink
 
 
-def observed_links() -> tuple[ObservedLink, ...]:
-    """The links of this thread's namespace; raise Unavailable."""
+def observed_links(below: Mapping[int, str] | None = None) -> tuple[ObservedLink, ...]:
+    """The links of this thread's namespace; raise Unavailable.
+
+    `below` are the node's names by index, for a namespace of a pod.
+    """
     with open_rtnl() as netlink:
         links = seen_links(netlink)
         carriers = {one.seen.index: one.carrier for one in interfaces(netlink)}
-    names = {link.index: link.name for link in links}
+    return noted(links, carriers, below)
+
+
+def noted(
+    links: Sequence[SeenLink],
+    carriers: Mapping[int, bool | None],
+    below: Mapping[int, str] | None = None,
+) -> tuple[ObservedLink, ...]:
+    """The links with the names of their parents.
+
+    A parent is told by index alone, and indexes of two namespaces may be equal: of a pod's link,
+    one that could be either has no name.
+    """
+    own = {link.index: link.name for link in links}
+    names = own if below is None else {at: name for at, name in below.items() if at not in own}
     return tuple(
         ObservedLink(
             name=link.name,
@@ -29,6 +49,12 @@ def observed_links() -> tuple[ObservedLink, ...]:
         )
         for link in links
     )
+
+
+def node_indexes() -> dict[int, str]:
+    """The names of this thread's links by index; raise Unavailable."""
+    with open_rtnl() as netlink:
+        return {one.seen.index: str(one.seen.name) for one in interfaces(netlink)}
 
 
 def observed_routes() -> tuple[ObservedRoute, ...]:

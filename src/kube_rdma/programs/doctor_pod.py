@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from kube_rdma.adapters.cluster import doctor_objects, status_objects
@@ -24,7 +25,7 @@ from kube_rdma.model.observation import ObservedContainer, ObservedPod
 from kube_rdma.model.pod import MIRROR
 from kube_rdma.model.pod_template import ContainerRole, ContainerTemplate, PodTemplate
 from kube_rdma.model.survey import Survey
-from kube_rdma.programs.doctor_kernel import observed_links, observed_routes
+from kube_rdma.programs.doctor_kernel import node_indexes, observed_links, observed_routes
 from kube_rdma.rules.admission.findings import findings
 
 # The variables that steer RDMA; what may be secret is in none of them.
@@ -92,7 +93,7 @@ def with_processes(seen: ObservedPod, whole: WholePod) -> ObservedPod:
     return replace(
         seen,
         containers=containers,
-        links=open_inside(namespace, observed_links),
+        links=open_inside(namespace, partial(observed_links, node_indexes())),
         routes=open_inside(namespace, observed_routes),
         survey=_survey(namespace),
     )

@@ -17,8 +17,11 @@ from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.api.network_status import ANNOTATION
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.observation import AddressRange, AddressUse, Observation, ObservedContainer
+from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.programs.doctor import DoctorPlaces, observe
+from kube_rdma.programs.doctor_kernel import noted
 from kube_rdma.programs.doctor_pod import pod_by_api, steering
 from kube_rdma_testing.cluster.server import FakeServer
 
@@ -212,3 +215,15 @@ def test_what_is_no_bundle_is_refused(text):
 def test_a_field_that_a_later_release_adds_is_passed_over():
     data = json.loads(bundle.encode(Observation("node-1")))
     assert bundle.decode(json.dumps(data | {"later": 1}).encode(), "x") == Observation("node-1")
+
+
+def test_the_parent_of_a_pods_link_is_one_of_the_node_or_nobody():
+    """Index 2 could be the pod's own eth0 as well, so nothing is compared with it."""
+    eth0 = SeenLink(InterfaceName("eth0"), 2, 1500, "", True, "veth", parent=40)
+    net1 = SeenLink(InterfaceName("net1"), 3, 9000, "", True, "macvlan", parent=7)
+    net2 = SeenLink(InterfaceName("net2"), 4, 9000, "", True, "macvlan", parent=2)
+    below = {2: "ens2f0", 7: "ens2f1"}
+    inside = noted((eth0, net1, net2), {3: True}, below)
+    assert [one.parent for one in inside] == ["", "ens2f1", ""]
+    assert [one.carrier for one in inside] == [None, True, None]
+    assert [one.parent for one in noted((eth0, net1, net2), {})] == ["", "", "eth0"]
