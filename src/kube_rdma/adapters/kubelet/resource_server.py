@@ -90,7 +90,7 @@ class Served(ABC):
                 try:
                     await self._keep_up()
                 finally:
-                    await self._close()
+                    await self._end()
 
     async def _follow(self, changes: AsyncIterator[None]) -> None:
         async for _ in changes:
@@ -167,6 +167,15 @@ class Served(ABC):
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await stall.server.wait_closed()
         self._ending = None
+
+    async def _end(self) -> None:
+        """Close for good. A pool is withdrawn, the agent ends: two ends, and the last one waits."""
+        closing = asyncio.ensure_future(self._close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
 
     def _left(self, service: PoolService, seconds: float) -> None:
         """The kubelet ended its only ListAndWatch: without one it gives no share away."""

@@ -289,6 +289,27 @@ async def test_an_end_at_any_moment_leaves_no_socket_open(directory, turns, back
             await kubelet.restart()
         for _ in range(turns):
             await asyncio.sleep(0)
+    await none_open_in(directory)
+
+
+@pytest.mark.parametrize("turns", range(12))
+async def test_a_second_end_within_the_first_leaves_no_socket_open(directory, turns):
+    """A pool is withdrawn, and the agent ends while that goes on."""
+    async with FakeKubelet(directory) as kubelet:
+        plugin = DevicePlugin(directory, make_offer(count=2), Desk().answers())
+        task = asyncio.create_task(plugin.run())
+        await kubelet.until(lambda: kubelet.healthy(HCA) == 2)
+        task.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    await none_open_in(directory)
+
+
+async def none_open_in(directory):
+    """Wait until no socket is; an end is seen some turns of the loop later."""
     async with asyncio.timeout(30):
         while open_in(directory):  # noqa: ASYNC110  what it looks at has no event
             await asyncio.sleep(0.005)
