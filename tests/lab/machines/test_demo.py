@@ -131,6 +131,7 @@ def writer(name, node, profile):
     return pod
 
 
+@pytest.mark.slow
 def test_the_seed_s_own_privileged_daemonset_does_the_same(lab, proof, capsys):
     try:
         again = demonstrate(lab, lambda event: None, daemonset="daemonset-seed.yaml", pairs=1)

@@ -90,6 +90,7 @@ def test_it_only_tells_without_yes_and_what_the_node_is_reached_through_is_refus
     assert f"Warning: {function} leaves the node" in text
 
 
+@pytest.mark.slow
 def test_a_signal_ends_it_and_all_comes_back(node):
     before = picture()
     with subprocess.Popen((*SELFTEST, "--yes"), stdout=subprocess.PIPE, text=True) as process:

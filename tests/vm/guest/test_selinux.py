@@ -19,7 +19,11 @@ from .selinux_node import PLUGINS, Node, decides, enforce, label_of, python, wan
 from .test_agent import AGENT, HCA, SHARES
 from .world import until
 
-pytestmark = pytest.mark.kernel("security=selinux audit=1 audit_backlog_limit=8192")
+# Slow: they want a bare machine of their own.
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.kernel("security=selinux audit=1 audit_backlog_limit=8192"),
+]
 
 AGENTS, PODS = "spc_t", "container_t"
 SHIM = f"/opt/cni/bin/{PLUGIN}"

@@ -32,7 +32,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.namespaces import make_namespace, open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl
-from kube_rdma.model.attachment import Attachment, AttachmentKey
+from kube_rdma.model.attachment import Attachment, AttachmentKey, NetworkKind
 from kube_rdma.model.pod_view import PodView, SeenRdma
 from kube_rdma.model.selftest import SelftestScene
 from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
@@ -46,7 +46,7 @@ from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.kernel.network import KilledError
 
 from .killed_plans import PLANS, SANDBOX, planned
-from .steps_contract_killed import Killed, clean, each_death
+from .steps_contract_killed import Agent, Killed, clean, each_death
 from .world import CARDS, NET, PHYSICAL_FUNCTION, before_6_15, interface, links, run, until
 
 ADDRESSES = ("192.0.2.1/24", "2001:db8::1/64")
@@ -54,6 +54,13 @@ HERE, THERE = "kr-pod", "eth0"  # the ends of a pod's veth
 NEWLINK, GETLINK, NEW = 16, 18, 0x600  # RTM_*, NLM_F_CREATE | NLM_F_EXCL
 LINK = struct.Struct("=BxHiII")  # struct ifinfomsg
 IFNAME, LINKINFO, NET_NS_FD, INFO_KIND, INFO_DATA, PEER = 3, 18, 28, 1, 2, 1
+
+
+def on_this_kernel():
+    """Those of links that are made in the pod only now and then: each takes half a minute."""
+    for name, wanted in PLANS.items():
+        made = any(want.kind is not NetworkKind.DEVICE for want in wanted)
+        yield pytest.param(wanted, id=name, marks=[pytest.mark.slow] if made else [])
 
 
 class RealWorld:
@@ -241,7 +248,12 @@ def world():
 
 
 class TestKilled(Killed):
-    pass
+    """On this kernel; in `make test` of the cards that leave the node, of all plans on the fake."""
+
+    @pytest.fixture(params=on_this_kernel())
+    def agent(self, request, world):
+        """One that knows the plans of a pod."""
+        return Agent(world, planned(world, request.param))
 
 
 def test_a_process_that_was_killed_is_followed_by_one_that_reads_its_journal(world, tmp_path):
