@@ -14,6 +14,7 @@ from typing import NewType
 from kube_rdma.model.card import CardId
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pool import ShareId
+from kube_rdma.model.topology_file import PlacedNet
 
 Nonce = NewType("Nonce", str)
 """Tells one Allocate from every other: lower-case letters and digits, at random."""
@@ -116,6 +117,7 @@ class UsedDevice(Frozen):
     """An RDMA device as a container uses it, by one interface of its pod.
 
     `gid_index` is that of the interface's first address, None without one and on InfiniBand.
+    `place` is for the topology file of its container, None where that is not asked for.
     """
 
     name: str
@@ -123,6 +125,7 @@ class UsedDevice(Frozen):
     interface: str
     infiniband: bool = False
     gid_index: int | None = None
+    place: PlacedNet | None = None
 
 
 def lift_memlock(shim: str) -> RuntimeHook:

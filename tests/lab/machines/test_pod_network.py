@@ -20,6 +20,7 @@ from kube_rdma_lab.demo.perftest import Endpoint, measure
 from kube_rdma_lab.waiting import until
 from tests.documents.on_lab import followed
 from tests.documents.shell import Shell
+from tests.kit.nccl_xml import read
 from tests.kit.pods import sleeping_pod
 
 PODS = ("rdma-test-pod-1", "rdma-test-pod-2")
@@ -35,6 +36,9 @@ CM_TEST = ("ib_write_bw", "-R", "-F", "--report_gbits", "-q", "1", "-n", "500", 
 
 AGENT = "kube-rdma agent --role=plugin --role=node --networks"
 FOLDER = "/etc/cni/net.d"
+TOPOLOGY = "/etc/kube-rdma/nccl-topology.xml"
+# The card's PCI function; the driver may have a device of its own below that.
+CARD = "readlink -f /sys/class/net/ens2f0/device | grep -oE '[0-9a-f:]{10}\\.[0-7]' | tail -n 1"
 # Of other tests than the seed's: the network's name is the pod's too.
 LIMITED = {"locking": "rdma/hca_shared_devices_a", "plain": None}
 LATE, LATE_ADDRESS = "late", "192.168.113.7"
@@ -281,16 +285,21 @@ def configured_pod(name, node, **annotations):
 
 
 def test_a_pod_s_own_settings_count(networks, node):
-    """NCCL takes the first value that it finds; who asks for none gets none."""
+    """NCCL takes the first value that it finds; who asks for none gets none, or for more, more."""
     mine = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own"}}
     put(networks, mine | {"data": {"nccl.conf": "NCCL_IB_HCA=^mlx5_3\nNCCL_DEBUG=INFO"}})
-    put(networks, configured_pod("merged", node))
+    put(networks, configured_pod("merged", node, **{"kube-rdma.io/settings": "topology"}))
     put(networks, configured_pod("untold", node, **{"kube-rdma.io/settings": "none"}))
     cluster.ready(networks, "merged", "untold")
     try:
         own = ["NCCL_IB_HCA=^mlx5_3", "NCCL_DEBUG=INFO"]
         wanted = settings(networks, "merged")
+        wanted["/etc/nccl.conf"].append(f"NCCL_TOPO_FILE={TOPOLOGY}")
         assert lines(networks, "merged", "/etc/nccl.conf") == own + wanted["/etc/nccl.conf"]
+        (net,) = read(inside(networks, "merged", "cat", TOPOLOGY)).all("net")
+        (given,) = annotation(networks, "merged", OWN)
+        assert net.attributes["name"] == given["rdmaDevice"]
+        assert net.way()[-1] == cluster.shell(networks, node, CARD).strip()
         assert lines(networks, "merged", "/etc/ucx/ucx.conf") == wanted["/etc/ucx/ucx.conf"]
         assert lines(networks, "untold", "/etc/nccl.conf") == own
         assert "ucx" not in inside(networks, "untold", "ls", "/etc").split()

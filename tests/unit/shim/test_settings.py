@@ -10,6 +10,8 @@ import subprocess
 
 import pytest
 
+from kube_rdma.rules.settings.files import TOPOLOGY_FILE
+
 OURS = {"nccl.conf": "NCCL_IB_HCA==rxe0:1\n", "ucx.conf": "UCX_NET_DEVICES=rxe0:1\n"}
 PLACES = {"nccl.conf": "etc/nccl.conf", "ucx.conf": "etc/ucx/ucx.conf"}
 KEPT = b"stays as the container has it"
@@ -184,6 +186,17 @@ def test_open_mpi_is_told_where_it_is(container):
     place.write_text("pml_ucx_devices = own\n")
     done = container.run(after=f"cat {place}", state=container.state("c2"))
     assert done.stdout == b"pml_ucx_devices = any\npml_ucx_devices = own\n"
+
+
+def test_a_topology_file_lies_where_nccl_is_told(container):
+    """One of the container's own stays as it is: it is not to be added to."""
+    (container.settings / TOPOLOGY_FILE).write_text("<system/>\n")
+    place = f"etc/kube-rdma/{TOPOLOGY_FILE}"
+    done = container.run(after=f"cat {place}")
+    assert (done.stdout, done.stderr) == (b"<system/>\n", b"")
+    (container.root / place).write_text("<own/>\n")
+    done = container.run(after=f"cat {place}", state=container.state("c2"))
+    assert (done.stdout, done.stderr) == (b"<own/>\n", b"")
 
 
 def test_a_root_is_named_from_the_bundle_or_from_above(container):

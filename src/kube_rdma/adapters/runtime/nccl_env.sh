@@ -4,8 +4,9 @@
 #     . nccl_env.sh                               exports the variables
 #     sh nccl_env.sh [--format shell|conf|json]   prints them
 #     NCCL_ENV=strict-seed                        before either: as the script of seed S1 does it
+#     NCCL_ENV=vllm                               before either: for vLLM too, a card for each GPU
 #
-# For any POSIX shell; it starts no process, and leaves variables, functions and options of the shell
+# For any POSIX shell; it starts no program, and leaves variables, functions and options of the shell
 # as they were. NCCL_ENV_ROOT is a folder that stands for /, in tests.
 #
 # A device counts when this container may open it, and a GID when it is RoCE v2, its interface has a
@@ -368,7 +369,8 @@ _kr_mended() {
         shift 4
     done
     _kr_give NCCL_IB_HCA "=$_kr_hcas"
-    _kr_give UCX_NET_DEVICES "$_kr_hcas"
+    # vLLM puts each worker's own card before what is set, so that nothing may be.
+    [ "${NCCL_ENV-}" = vllm ] || _kr_give UCX_NET_DEVICES "$_kr_hcas"
     _kr_give NVSHMEM_HCA_LIST "$_kr_hcas"
     # Before 1.19 UCX drops all datagrams of vendors but one (openucx/ucx#10209).
     [ -z "$_kr_gid_index$_kr_range" ] || _kr_give UCX_UD_VERBS_ETH_DGID_CHECK n
@@ -382,6 +384,88 @@ _kr_mended() {
     fi
     _kr_default_interface
     [ -z "$_kr_interface" ] || _kr_give NCCL_SOCKET_IFNAME "=$_kr_interface"
+}
+
+# --- vLLM: a card for each GPU ------------------------------------------------------------------------
+# Its workers take VLLM_GPU_NIC_PCIE_MAPPING, and set what VLLM_NIC_SELECTION_VARS names; one without the
+# other is an error there (vllm/v1/executor/vllm_net_devices.py).
+
+# _kr_shared: twice the folders that two places have in common, and one if they share a NUMA node.
+_kr_share() { # place place
+    _kr_shared=0 _kr_a=$1/ _kr_b=$2/
+    while [ -n "$_kr_a" ] && [ "${_kr_a%%/*}" = "${_kr_b%%/*}" ]; do
+        _kr_shared=$((_kr_shared + 2)) _kr_a=${_kr_a#*/} _kr_b=${_kr_b#*/}
+    done
+    _kr_read "$1/numa_node"
+    _kr_a=$_kr_text
+    _kr_read "$2/numa_node"
+    [ -z "$_kr_text" ] || [ "$_kr_text" != "$_kr_a" ] || _kr_shared=$((_kr_shared + 1))
+}
+
+# _kr_nics: place and number of uses of each found device on a PCI function of its own.
+_kr_read_nics() {
+    _kr_nics= _kr_port=
+    set -- $_kr_found
+    while [ $# -gt 3 ]; do
+        _kr_text=$(cd -P -- "$_kr_ib/$1/device" 2>/dev/null && pwd -P)
+        case ${_kr_text##*/} in
+        ????*:??:??.?)
+            _kr_nics="$_kr_nics$_kr_text 0$_kr_newline"
+            [ "${_kr_port:-$2}" = "$2" ] || _kr_port=-
+            _kr_port=${_kr_port:-$2}
+            ;;
+        esac
+        shift 4
+    done
+}
+
+# _kr_nearest: of a GPU, among equally near ones the one that the fewest others have.
+_kr_choose_nic() { # place of the GPU
+    _kr_path=$1 _kr_best=-1 _kr_nearest= _kr_uses=
+    set -- $_kr_nics
+    while [ $# -gt 1 ]; do
+        _kr_share "$_kr_path" "$1"
+        if [ "$_kr_shared" -gt "$_kr_best" ] ||
+            { [ "$_kr_shared" -eq "$_kr_best" ] && [ "$2" -lt "$_kr_uses" ]; }; then
+            _kr_best=$_kr_shared _kr_nearest=$1 _kr_uses=$2
+        fi
+        shift 2
+    done
+    set -- $_kr_nics
+    _kr_nics=
+    while [ $# -gt 1 ]; do
+        _kr_uses=$2
+        [ "$1" != "$_kr_nearest" ] || _kr_uses=$(($2 + 1))
+        _kr_nics="$_kr_nics$1 $_kr_uses$_kr_newline"
+        shift 2
+    done
+}
+
+_kr_vllm() {
+    _kr_read_nics
+    _kr_pairs=
+    _kr_list "$_kr_root/sys/bus/pci/devices"
+    for _kr_gpu in $_kr_names; do
+        _kr_read "$_kr_root/sys/bus/pci/devices/$_kr_gpu/class"
+        case $_kr_text in
+        0x03* | 0x12*)
+            _kr_choose_nic "$(cd -P -- "$_kr_root/sys/bus/pci/devices/$_kr_gpu" && pwd -P)"
+            [ -z "$_kr_nearest" ] ||
+                _kr_pairs=$_kr_pairs${_kr_pairs:+,}$_kr_gpu=${_kr_nearest##*/}
+            ;;
+        esac
+    done
+    if [ -z "$_kr_pairs" ]; then
+        echo "nccl_env.sh: no GPU or no card with a PCI function: vLLM is told of none." >&2
+        _kr_give UCX_NET_DEVICES "$_kr_hcas"
+    elif [ "$_kr_port" = - ]; then
+        echo "nccl_env.sh: the cards have different ports, and vLLM takes one for all: it is told" \
+            "of none." >&2
+        _kr_give UCX_NET_DEVICES "$_kr_hcas"
+    else
+        _kr_give VLLM_GPU_NIC_PCIE_MAPPING "$_kr_pairs"
+        _kr_give VLLM_NIC_SELECTION_VARS "UCX_NET_DEVICES:$_kr_port"
+    fi
 }
 
 # --- giving -------------------------------------------------------------------------------------------
@@ -416,8 +500,9 @@ _kr_main() {
     case ${NCCL_ENV-} in
     '') _kr_mended ;;
     strict-seed) _kr_strict ;;
+    vllm) _kr_mended && _kr_vllm ;;
     *)
-        echo "nccl_env.sh: NCCL_ENV is '$NCCL_ENV'; it may be strict-seed, or not set." >&2
+        echo "nccl_env.sh: NCCL_ENV is '$NCCL_ENV'; it may be strict-seed or vllm, or not set." >&2
         return 2
         ;;
     esac || return
@@ -437,12 +522,14 @@ case $_kr_options in *u*) set -u ;; esac
 unset -f _kr_read _kr_list _kr_strict_gid _kr_strict_type _kr_strict_carrier _kr_strict_up \
     _kr_strict_more _kr_strict _kr_nothing _kr_read_own4 _kr_read_own6 _kr_read_granted _kr_mapped \
     _kr_is_own _kr_choose _kr_to_tenths _kr_add _kr_find _kr_number _kr_cover _kr_is_alone \
-    _kr_tell_apart _kr_default_interface _kr_mended _kr_give _kr_main
+    _kr_tell_apart _kr_default_interface _kr_mended _kr_share _kr_read_nics _kr_choose_nic _kr_vllm \
+    _kr_give _kr_main
 unset _kr_text _kr_line _kr_names _kr_path _kr_gid _kr_first _kr_version _kr_netdev _kr_number \
     _kr_found _kr_device _kr_port _kr_at _kr_index _kr_best _kr_hcas _kr_gid_index _kr_differ _kr_rate \
     _kr_own4 _kr_own6 _kr_last _kr_a _kr_b _kr_c _kr_granted _kr_address _kr_kind _kr_interface \
     _kr_digits _kr_rest _kr_chosen _kr_chosen_kind _kr_tenths _kr_bits _kr_low _kr_value _kr_range \
-    _kr_root _kr_json _kr_format _kr_ib _kr_newline _kr_no_gid _kr_ifs
+    _kr_root _kr_json _kr_format _kr_ib _kr_newline _kr_no_gid _kr_shared _kr_nics _kr_nearest \
+    _kr_uses _kr_pairs _kr_gpu _kr_ifs
 case $_kr_options in *e*) set -e ;; esac
 unset _kr_options
 # The status without a variable that would stay: 0, 1 or 2.

@@ -34,10 +34,11 @@ _SYSFS = Path("/sys")
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "json", "ibdev2netdev"]),
+    type=click.Choice(["table", "json", "ibdev2netdev", "nccl"]),
     default="table",
     show_default=True,
-    help="A table for people, JSON for programs, or the lines of Mellanox's ibdev2netdev.",
+    help="A table for people, JSON for programs, the lines of Mellanox's ibdev2netdev; with "
+    "--topology also NCCL's topology file.",
 )
 @click.option(
     "--sysfs",
@@ -62,6 +63,9 @@ def devices(
     -o ibdev2netdev do not judge and exit with 0.
     """
     _check(output, topology=topology, watch=watch, record=record is not None)
+    if output == "nccl":
+        _nccl(sysfs)
+        return
     if record:
         _record(sysfs, record)
     elif watch:
@@ -83,6 +87,8 @@ def _check(output: str, **modes: bool) -> None:
         raise click.UsageError(f"{chosen[0]} and {chosen[1]} cannot be combined.")
     if chosen and output == "ibdev2netdev":
         raise click.UsageError(f"{chosen[0]} has no lines in the style of ibdev2netdev.")
+    if output == "nccl" and chosen != ["--topology"]:
+        raise click.UsageError("--topology is missing: -o nccl is NCCL's topology file.")
     if chosen == ["--record"] and output != "table":
         raise click.UsageError("--record writes a tree and shows nothing; leave -o out.")
 
@@ -111,6 +117,17 @@ def _topology(survey: Survey, output: str) -> None:
         click.echo(json.dumps(whole, indent=2))
     else:
         click.echo(topology_text(survey, marks))
+
+
+def _nccl(sysfs: Path | None) -> None:
+    """NCCL's topology file of all RDMA devices of the node."""
+    from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
+    from kube_rdma.model.topology_file import PlacedNet
+    from kube_rdma.rules.settings.topology_file import topology_file
+
+    survey = take_survey(sysfs)
+    nets = [PlacedNet(device.name, device.seat, device.numa_node) for device in survey.devices]
+    click.echo(topology_file(nets, facts_of(nets, sysfs)), nl=False)
 
 
 def _watch(sysfs: Path | None, output: str) -> None:

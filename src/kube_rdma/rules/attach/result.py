@@ -11,10 +11,12 @@ from dataclasses import replace
 
 from kube_rdma.model.attachment import Attached, GrantedShare, NetworkSeat, Plan
 from kube_rdma.model.binding import Edits, HeldShare, UsedDevice
+from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind, Device, Gid, GidType, LinkLayer
 from kube_rdma.model.ip import gid_of
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import MakeRdma
+from kube_rdma.model.topology_file import PlacedNet
 from kube_rdma.rules.pools.modes import MODES
 
 
@@ -87,18 +89,21 @@ def edits(
     of the pod's, as they are now.
     """
     gives = {share.held: MODES[share.mode].gives for share in granted}
+    cards = [card for share in granted for card in share.cards]
     by_share: dict[HeldShare, Edits] = {}
     for plan, names in interfaces:
         own = [device for device in devices if device.name in names]
         if plan.held in gives and own:
             before = by_share.get(plan.held, Edits())
             paths = {*before.char_paths, *char_paths(own, rdma_cm, gives[plan.held])}
-            used = (*before.used, *(_used(device, plan) for device in own if device.ports))
+            place = next((card for card in cards if card.id == plan.card), None)
+            used = (*before.used, *(_used(device, plan, place) for device in own if device.ports))
             by_share[plan.held] = Edits(tuple(sorted(paths)), used=used)
     return by_share
 
 
-def _used(device: Device, plan: Plan) -> UsedDevice:
+def _used(device: Device, plan: Plan, card: Card | None) -> UsedDevice:
+    """How the pod uses it. A device made on an interface of the pod sits where the card does."""
     gid = _gid(device, plan)
     ports = [port for port in device.ports if gid in port.gids] or list(device.ports)
     return UsedDevice(
@@ -107,6 +112,11 @@ def _used(device: Device, plan: Plan) -> UsedDevice:
         plan.interface,
         infiniband=ports[0].link_layer is LinkLayer.INFINIBAND,
         gid_index=gid.index if gid else None,
+        place=PlacedNet(
+            device.name,
+            device.seat or (card.seat if card else None),
+            card.numa_node if card else device.numa_node,
+        ),
     )
 
 

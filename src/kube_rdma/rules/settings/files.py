@@ -8,11 +8,15 @@ has in its environment win over both.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from kube_rdma.model.binding import UsedDevice
+from kube_rdma.model.binding import Edits, UsedDevice
 from kube_rdma.model.fabric import FabricProfile
 
-ANNOTATION = "kube-rdma.io/settings"  # of a pod; "none": it gets none
+ANNOTATION = "kube-rdma.io/settings"  # of a pod
+NONE, TOPOLOGY = "none", "topology"  # what it may say: no settings, or NCCL's topology file too
+TOPOLOGY_FILE = "nccl-topology.xml"
+_TOPOLOGY_PATH = f"/etc/kube-rdma/{TOPOLOGY_FILE}"  # in the container, as shim/settings.c has it
 # Before 1.19 UCX takes the version of an address from a field that only NVIDIA's drivers fill, and
 # drops all datagrams of others without a word (openucx/ucx#10209); so it finds no peer there.
 _ANY_VENDOR = "UCX_UD_VERBS_ETH_DGID_CHECK=n"
@@ -22,15 +26,22 @@ _TIMEOUT_US = 4.096  # of an acknowledgement, times 2^timeout (InfiniBand, Local
 _HEAD = "# By kube-rdma, of the RDMA devices that this container was given.\n"
 
 
-def wanted(annotations: Mapping[str, str]) -> bool:
-    """Whether a pod with these annotations gets settings."""
-    return annotations.get(ANNOTATION) != "none"
+def as_asked(given: Edits, annotations: Mapping[str, str]) -> Edits:
+    """What a pod with these annotations is told of its devices: all, all but places, or nothing."""
+    asked = annotations.get(ANNOTATION)
+    if asked == NONE:
+        return replace(given, used=())
+    if asked == TOPOLOGY:
+        return given
+    return replace(given, used=tuple(replace(device, place=None) for device in given.used))
 
 
 def settings_files(
-    used: Sequence[UsedDevice], fabric: FabricProfile | None = None
+    used: Sequence[UsedDevice], fabric: FabricProfile | None = None, topology: str = ""
 ) -> dict[str, str]:
     """The files by name, none without devices; `fabric` is what the pool says of its own.
+
+    With a `topology` (rules/settings/topology_file) NCCL is told of that file.
 
     NCCL takes a name for the beginning of names, so it is told to take whole ones (``=``), of at
     most 32 devices (NCCL's user guide, NCCL_IB_HCA). Both know one GID index for all devices: where
@@ -46,14 +57,17 @@ def settings_files(
         ucx.append(f"UCX_IB_GID_INDEX={gid}")
     if not all(one.infiniband for one in used):
         ucx.append(_ANY_VENDOR)
+    if topology:
+        nccl.append(f"NCCL_TOPO_FILE={_TOPOLOGY_PATH}")
     if fabric is not None:
         nccl += _nccl_fabric(fabric)
         ucx += _ucx_fabric(fabric)
-    return {
+    files = {
         "nccl.conf": "".join((_HEAD, why, *(f"{line}\n" for line in nccl))),
         "ucx.conf": "".join((_HEAD, why, *(f"{line}\n" for line in ucx))),
         "openmpi-mca-params.conf": f"{_HEAD}{_ANY_DEVICE}\n",
     }
+    return {**files, TOPOLOGY_FILE: topology} if topology else files
 
 
 def _nccl_fabric(fabric: FabricProfile) -> Iterator[str]:

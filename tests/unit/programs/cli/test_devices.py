@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.cli.devices import devices
 from kube_rdma_lab.native.tree_text import unpack
+from tests.kit.nccl_xml import read
 
 TREES = Path(__file__).parents[3] / "data/trees"
 
@@ -95,6 +96,12 @@ def test_the_topology_as_a_matrix_and_in_the_document(mlx5):
     assert "topology" not in json.loads(run("-o", "json", "--sysfs", mlx5).output)
 
 
+def test_a_soft_device_sits_where_its_parent_does_in_nccl_s_file(rxe):
+    top = read(run("--topology", "-o", "nccl", "--sysfs", rxe).output)
+    placed = {net.attributes["name"]: net.way() for net in top.all("net")}
+    assert placed == {"rxe0": ("0", "0000:00:03.0"), "rxe1": ("1", "0000:36:00.0")}
+
+
 def test_a_recorded_tree_shows_the_same(mlx5, tmp_path):
     copy = tmp_path / "copy"
     recorded = run("--record", copy, "--sysfs", mlx5)
@@ -128,6 +135,8 @@ def test_watching_a_tree_is_refused(mlx5):
         ["--topology", "--watch"],
         ["--watch", "--record", "x"],
         ["--topology", "-o", "ibdev2netdev"],
+        ["-o", "nccl"],
+        ["--watch", "-o", "nccl"],
         ["--record", "x", "-o", "json"],
     ],
 )

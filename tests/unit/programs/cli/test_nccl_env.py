@@ -36,3 +36,10 @@ def test_without_a_device_it_exits_with_1(tmp_path):
 
 def test_the_script_itself(root):
     assert run("nccl-env", "--script").stdout == NCCL_ENV.read_text()
+
+
+def test_the_seed_knows_no_vllm(root):
+    done = run("nccl-env", "--vllm", "--strict-seed", "--root", str(root))
+    assert (done.returncode, "cannot be combined" in done.stderr) == (2, True)
+    done = run("nccl-env", "--vllm", "--root", str(root))
+    assert (done.returncode, "vLLM is told of none" in done.stderr) == (0, True)

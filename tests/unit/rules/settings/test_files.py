@@ -1,14 +1,23 @@
 """Settings of NCCL and UCX: whole names of the devices used, and a GID index where it is one."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.binding import UsedDevice
+from kube_rdma.model.binding import Edits, UsedDevice
 from kube_rdma.model.fabric import FabricProfile
-from kube_rdma.rules.settings.files import ANNOTATION, settings_files, wanted
+from kube_rdma.model.topology_file import PlacedNet
+from kube_rdma.rules.settings.files import (
+    ANNOTATION,
+    NONE,
+    TOPOLOGY,
+    TOPOLOGY_FILE,
+    as_asked,
+    settings_files,
+)
 
 DEVICES = st.builds(
     UsedDevice,
@@ -33,6 +42,9 @@ def both(*used):
 
 def roce(name, gid_index=3, port=1):
     return UsedDevice(name, port, "net1", gid_index=gid_index)
+
+
+PLACED = Edits(used=(replace(roce("mlx5_0"), place=PlacedNet("mlx5_0", None, 1)),))
 
 
 def test_two_cards_with_one_index():
@@ -85,10 +97,24 @@ def test_every_device_once_and_an_index_that_all_have(used):
         assert re.fullmatch(r"(?:[^\n]+\n)+", text)
 
 
-def test_a_pod_may_do_without():
-    assert wanted({})
-    assert wanted({ANNOTATION: "all"})
-    assert not wanted({ANNOTATION: "none"})
+@pytest.mark.parametrize("annotations", [{}, {ANNOTATION: "all"}, {"another": TOPOLOGY}])
+def test_a_pod_gets_settings_without_a_word(annotations):
+    assert as_asked(PLACED, annotations) == Edits(used=(roce("mlx5_0"),))
+
+
+def test_a_pod_may_do_without_or_ask_for_the_topology():
+    assert as_asked(PLACED, {ANNOTATION: NONE}) == Edits()
+    assert as_asked(PLACED, {ANNOTATION: TOPOLOGY}) == PLACED
+
+
+def test_nccl_is_told_of_its_topology_file():
+    files = settings_files((roce("mlx5_0"),), topology="<system/>\n")
+    assert files[TOPOLOGY_FILE] == "<system/>\n"
+    path = variables(files["nccl.conf"])["NCCL_TOPO_FILE"]
+    assert path == f"/etc/kube-rdma/{TOPOLOGY_FILE}"
+    files = settings_files((roce("mlx5_0"),))
+    assert TOPOLOGY_FILE not in files
+    assert "NCCL_TOPO_FILE" not in variables(files["nccl.conf"])
 
 
 def test_what_the_fabric_says_is_said_to_both():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -46,6 +47,7 @@ _SET, _NEWLINK, _DELLINK = 2, 3, 4  # enum rdma_nldev_command
 _LINK_TYPE, _NET_NS_FD = 65, 68  # enum rdma_nldev_attr
 _TAKEN = frozenset({errno.EEXIST, errno.ENFILE})  # the interface has one; the name is another's
 _U32 = struct.Struct("=I")
+_END_PATIENCE, _PAUSE = 5.0, 0.02  # seconds
 _LOCK_PATIENCE = 30.0  # seconds; a device of mlx5 moves in less than one
 
 
@@ -80,19 +82,31 @@ def new_device(step: MakeRdma | RestoreRdma) -> bytes:
     )
 
 
-def make_device(netlink: Netlink, step: MakeRdma | RestoreRdma) -> None:
-    """Make a soft device in the namespace of `netlink`; nothing when it is there already."""
-    on = _interface(step)
-    try:
-        netlink.ask(_NLDEV | _NEWLINK, new_device(step))
-    except Unavailable as error:
-        if errno_of(error) not in _TAKEN:
-            raise judged(f"the soft RDMA device {step.name} on {on}", error) from error
-        conflicting = [d for d in devices(netlink) if on == netdev_of(d) or d.name == step.name]
-        if any((d.name, netdev_of(d)) == (step.name, on) for d in conflicting):
+def make_device(
+    netlink: Netlink, step: MakeRdma | RestoreRdma, patience: float = _END_PATIENCE
+) -> None:
+    """Make a soft device in the namespace of `netlink`; nothing when it is there already.
+
+    A device whose interface has ended keeps its name for a moment, and is shown by then without an
+    interface or not at all (ib_unregister_work); it is waited for, some seconds at most.
+    """
+    on, deadline = _interface(step), time.monotonic() + patience
+    while True:
+        try:
+            netlink.ask(_NLDEV | _NEWLINK, new_device(step))
+        except Unavailable as error:
+            if errno_of(error) not in _TAKEN:
+                raise judged(f"the soft RDMA device {step.name} on {on}", error) from error
+            present = [(device.name, netdev_of(device)) for device in devices(netlink)]
+            if (step.name, on) in present:
+                return
+            others = [name for name, netdev in present if netdev == on]
+            stays = others or any(name == step.name and netdev for name, netdev in present)
+            if stays or time.monotonic() >= deadline:
+                raise rdma_taken(step.name, on, others[0] if others else None) from error
+            time.sleep(_PAUSE)
+        else:
             return
-        others = [device.name for device in conflicting if device.name != step.name]
-        raise rdma_taken(step.name, on, others[0] if others else None) from error
 
 
 class PodRdma(Frozen):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import SettingsFolder
@@ -43,6 +44,7 @@ from kube_rdma.model.holding import Holding
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.model.topology_file import PlacedNet, TopologyFacts
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.attach.requests import is_asking
@@ -62,6 +64,7 @@ from kube_rdma.rules.late_binding.binding import (
 from kube_rdma.rules.pools.allocation import grant
 from kube_rdma.rules.pools.modes import rebound, terms
 from kube_rdma.rules.settings.files import settings_files
+from kube_rdma.rules.settings.topology_file import topology_file
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.pods import Pods
@@ -93,6 +96,7 @@ class BinderDependencies(Frozen):
     networks: bool = False
     shim: Callable[[], str | None] = lambda: None
     settings: SettingsFolder = field(default_factory=SettingsFolder)
+    topology: Callable[[Sequence[PlacedNet]], TopologyFacts] = facts_of
     concerned: Callable[[PodState], Awaitable[bool]] = always
     tell: Callable[[str], None] = in_the_log
 
@@ -275,7 +279,9 @@ class Binder:
         if shim is None:
             return ()
         pool = self._pools.get(binding.resource)
-        files = settings_files(given.used, pool.spec.fabric if pool else None)
+        places = tuple(device.place for device in given.used if device.place)
+        topology = topology_file(places, self._to.topology(places)) if places else ""
+        files = settings_files(given.used, pool.spec.fabric if pool else None, topology)
         if not files:
             return (lift_memlock(shim),)
         folder = self._to.settings.write(binding.container, binding.nonce, files)

@@ -10,6 +10,9 @@ from grpclib import GRPCError
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, Edits, PodName, UsedDevice
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.topology_file import PlacedNet, TopologyFacts
+from kube_rdma.rules.settings.files import TOPOLOGY_FILE
+from kube_rdma.rules.settings.topology_file import topology_file
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import VKE, World, hard_card, running
 
@@ -80,8 +83,26 @@ async def test_a_container_is_told_of_the_devices_that_it_uses(world):
         folder = Path(merge["args"][-1])
         assert "NCCL_IB_HCA==mlx5_1:1\nNCCL_IB_GID_INDEX=5\n" in (folder / "nccl.conf").read_text()
         assert "UCX_NET_DEVICES=mlx5_1:1\n" in (folder / "ucx.conf").read_text()
+        assert not (folder / TOPOLOGY_FILE).exists()
         await world.binder.detach(SANDBOX)
         assert not (world.folder / "settings").exists()
+
+
+async def test_a_container_is_told_where_its_device_sits_if_it_asks(world):
+    place = PlacedNet("mlx5_1", None, 1)
+    used = UsedDevice("mlx5_1", 1, "net1", gid_index=5, place=place)
+    facts = TopologyFacts(masks={0: "f", 1: "f0"})
+    async with world.serving(world.doors(late=True)):
+        ours = {"shim": lambda: "/bin/shim", "topology": {(place,): facts}.__getitem__}
+        world.binder._to = replace(world.binder._to, **ours)
+        await admitted(world, ASKS)
+        sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+        edits = Edits(("/dev/infiniband/uverbs1",), used=(used,))
+        await world.binder.attach(sandbox, {(VKE, "0000:82:00.0-0"): edits})
+        (spec,) = files(world)
+        folder = Path(spec["devices"][0]["containerEdits"]["hooks"][-1]["args"][-1])
+        assert (folder / TOPOLOGY_FILE).read_text() == topology_file([place], facts)
+        assert "\nNCCL_TOPO_FILE=/etc/kube-rdma/" in (folder / "nccl.conf").read_text()
 
 
 async def test_a_pod_whose_annotation_nobody_reads_is_held_with_the_reason(world):

@@ -1,0 +1,84 @@
+"""Reads what NCCL's topology file says of PCI functions, links and processors.
+
+Asked when a topology file is made, not by the survey, which needs none of it. Files: drivers/pci/
+pci-sysfs.c, drivers/base/node.c (cpumap), /proc/cpuinfo (arch/x86/kernel/cpu/proc.c). NCCL reads
+the same ones (src/graph/xml.cc, ncclTopoGetXmlFromSys, ncclTopoGetXmlFromCpu).
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from kube_rdma.adapters.kernel.sysfs.pci import FUNCTIONS
+from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.topology_file import PciFacts, PlacedNet, Processor, TopologyFacts
+
+_SYSFS, _CPUINFO = Path("/sys"), Path("/proc/cpuinfo")
+_NODES = "devices/system/node"
+_NODE = re.compile(r"node(\d+)")
+_SPEED = re.compile(r"([0-9]+(?:\.[0-9]+)?) GT/s.*")
+_IDS = ("vendor", "device", "subsystem_vendor", "subsystem_device")
+_UNKNOWN = 255  # lanes; PCIE_LNK_WIDTH_UNKNOWN of include/linux/pci.h
+_ARCHES = {"x86_64": "x86_64", "aarch64": "arm64", "ppc64le": "ppc64"}
+
+
+def facts_of(nets: Iterable[PlacedNet], sysfs: Path | None = None) -> TopologyFacts:
+    """Facts of the functions on the way to these devices; of a recorded tree no processors.
+
+    What cannot be read is left out, as NCCL does it.
+    """
+    tree = SysfsTree(sysfs or _SYSFS)
+    functions: dict[PciAddress, PciFacts] = {}
+    for seat in (net.seat for net in nets if net.seat):
+        for above, pci in zip((None, *seat.path), seat.path, strict=False):
+            if pci not in functions:
+                functions[pci] = _function(tree, pci, above)
+    if sysfs is not None:
+        return TopologyFacts(functions)
+    return TopologyFacts(functions, _masks(tree), read_processor())
+
+
+def read_processor(cpuinfo: Path = _CPUINFO, machine: str | None = None) -> Processor | None:
+    """What the first processor is; None on a machine that NCCL has no word for."""
+    arch = _ARCHES.get(machine or platform.machine())
+    if arch is None:
+        return None
+    facts: dict[str, str] = {}
+    with suppress(OSError):
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            facts.setdefault(key.strip(), value.strip())
+    numbers = (facts.get(key, "") for key in ("cpu family", "model"))
+    family, model = (int(text) if text.isdecimal() else 0 for text in numbers)
+    return Processor(arch, facts.get("vendor_id", ""), family, model)
+
+
+def _masks(tree: SysfsTree) -> dict[int, str]:
+    masks = {}
+    for name in tree.names(_NODES, required=False):
+        if match := _NODE.fullmatch(name):
+            masks[int(match[1])] = tree.text(f"{_NODES}/{name}/cpumap", required=False) or ""
+    return masks
+
+
+def _function(tree: SysfsTree, pci: PciAddress, above: PciAddress | None) -> PciFacts:
+    def text(name: str, of: PciAddress = pci) -> str:
+        return tree.text(f"{FUNCTIONS}/{of}/{name}", required=False) or ""
+
+    ends = (pci,) if above is None else (pci, above)
+    speeds = [text("max_link_speed", of) for of in ends]
+    rated = [(float(match[1]), match[0]) for speed in speeds if (match := _SPEED.fullmatch(speed))]
+    widths = [text("max_link_width", of) for of in ends]
+    lanes = [int(width) for width in widths if width.isdecimal() and 0 < int(width) < _UNKNOWN]
+    ids = {name: text(name) for name in _IDS}
+    return PciFacts(
+        text("class"),
+        **ids,
+        link_speed=min(rated)[1] if rated else "",
+        link_width=min(lanes, default=0),
+    )

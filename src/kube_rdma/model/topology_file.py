@@ -1,0 +1,55 @@
+"""What a topology file of NCCL says besides where devices sit: functions, their links, processors.
+
+adapters/kernel/sysfs/topology_facts reads it, rules/settings/topology_file writes the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kube_rdma.model.device import PciAddress, PciSeat
+from kube_rdma.model.frozen import Frozen, field
+
+
+class PlacedNet(Frozen):
+    """An RDMA device by its name and where it sits; without a seat it is by its NUMA node alone."""
+
+    name: str
+    seat: PciSeat | None
+    numa_node: int | None
+
+
+class PciFacts(Frozen):
+    """A PCI function or bridge, each text as its file in sysfs has it, empty without one.
+
+    `link_speed` and `link_width` are the most that its end and the port above it can both do;
+    0 lanes: not known.
+    """
+
+    pci_class: str = ""
+    vendor: str = ""
+    device: str = ""
+    subsystem_vendor: str = ""
+    subsystem_device: str = ""
+    link_speed: str = ""
+    link_width: int = 0
+
+
+class Processor(Frozen):
+    """What all processors of the machine are; `arch` as NCCL calls it: x86_64, arm64, ppc64.
+
+    Family and model are those of the kernel (/proc/cpuinfo), and of x86 alone.
+    """
+
+    arch: str
+    vendor: str = ""
+    family: int = 0
+    model: int = 0
+
+
+class TopologyFacts(Frozen):
+    """Of one machine: functions by address, processors by NUMA node, with their mask (cpumap)."""
+
+    functions: Mapping[PciAddress, PciFacts] = field(default_factory=dict)
+    masks: Mapping[int, str] = field(default_factory=dict)
+    processor: Processor | None = None  # None: of a recorded tree, which does not say
