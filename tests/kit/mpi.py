@@ -1,4 +1,4 @@
-"""Open MPI between two pods of the lab: NetPIPE's ping-pong, started without a variable by hand.
+"""Open MPI between two pods of the lab: NetPIPE's ping-pong and an allreduce, without a variable.
 
 Open MPI starts its far half by ssh, whose children have none of the container's variables; so what
 both know stands in files. Debian's own file turns UCX off until somebody says `pml ucx`.
@@ -6,12 +6,19 @@ both know stands in files. Debian's own file turns UCX off until somebody says `
 
 from __future__ import annotations
 
+import base64
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
-from kube_rdma_lab import cluster, waiting
+from kube_rdma_lab import cluster, paths, waiting
 
 KEY, HOST_KEY, PORT = "~/.ssh/id_dropbear", "~/.ssh/host", "2222"
 SSH = f"dbclient -y -p {PORT}"  # with that key
+ALLREDUCE = "~/allreduce"  # in a pod, where /dev/shm runs no program
+RECEIVE = f"base64 -d > {ALLREDUCE} && chmod 755 {ALLREDUCE}"
 LARGEST, ROUNDS = 4096, 5  # bytes of a message, ping-pongs of each size
 
 
@@ -33,16 +40,44 @@ def let_in(lab, near, far):
 
 def ping_pong(lab, near, far, *words):
     """Run it from the near pod; return the sizes of its messages in bytes, the largest last."""
+    shown = _mpirun(lab, near, far, f"NPopenmpi -u {LARGEST} -n {ROUNDS}", words)
+    return [int(size) for size in re.findall(r"^\s*\d+:\s+(\d+) bytes", shown, re.MULTILINE)]
+
+
+def allreduce(lab, near, far, *words):
+    """Sum up over both pods; return the sizes in bytes. A wrong sum is an error."""
+    program = base64.b64encode(_compiled(lab).read_bytes()).decode()
+    for pod in (near, far):
+        words_of_pod = lab.kubectl("exec", "-i", pod, "--", "sh", "-c", RECEIVE)
+        waiting.run(lab, words_of_pod, stdin=program)
+    shown = _mpirun(lab, near, far, ALLREDUCE, words)
+    return [int(size) for size in re.findall(r"allreduce of (\d+) bytes over 2", shown)]
+
+
+def _compiled(lab):
+    """The program, for the pods' Debian; the compiler is the shim's (shim/build.py)."""
+    source, program = Path(__file__).with_name("allreduce.c"), lab.home / "allreduce"
+    target = f"{os.uname().machine}-linux-gnu.2.36"
+    folder = str(paths.cache_root() / "zig")
+    caches = {"ZIG_GLOBAL_CACHE_DIR": folder, "ZIG_LOCAL_CACHE_DIR": folder}
+    compiler = (sys.executable, "-m", "ziglang", "cc", "-target", target)
+    flags = ("-std=c11", "-O2", "-s", "-Wall", "-Wextra", "-Werror")
+    subprocess.run(
+        [*compiler, *flags, source, "-o", program], env={**os.environ, **caches}, check=True
+    )
+    return program
+
+
+def _mpirun(lab, near, far, program, words):
     hosts = "/dev/shm/hosts"
     addresses = [cluster.get(lab, f"pod/{pod}")["status"]["podIP"] for pod in (near, far)]
     options = f"--mca plm_rsh_agent '{SSH}' --mca pml ucx {' '.join(words)}"
     run = (
         f"cd /dev/shm && mpirun.openmpi --allow-run-as-root -np 2 --hostfile {hosts} --map-by node"
-        f" {options} NPopenmpi -u {LARGEST} -n {ROUNDS}"
+        f" {options} {program}"
     )
     lines = "\\n".join((*addresses, ""))
-    shown = shell(lab, near, f"printf '{lines}' > {hosts} && {run} 2>&1")
-    return [int(size) for size in re.findall(r"^\s*\d+:\s+(\d+) bytes", shown, re.MULTILINE)]
+    return shell(lab, near, f"printf '{lines}' > {hosts} && {run} 2>&1")
 
 
 def sent(lab, node, device):

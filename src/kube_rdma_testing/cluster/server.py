@@ -7,7 +7,7 @@ belong to a Line, the way of one client to the server: one node can be cut off w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -45,6 +45,8 @@ class FakeServer:
         self._resources = {(r.group, r.version, r.plural): r for r in resources}
         self.forbidden: set[tuple[str, str]] = set()
         self.protected: set[tuple[str, str]] = set()
+        # What answers below pods/proxy, by namespace and NAME:PORT; without one nobody listens.
+        self.answering: dict[tuple[str, str], Callable[[str], str]] = {}
         self.lines: list[ClientLine] = []
         self.store = ObjectStore(self._tell)
 
@@ -81,6 +83,8 @@ class FakeServer:
     def handle(self, request: ApiRequest) -> Answer:
         """Do what a request asks for."""
         try:
+            if request.subresource.startswith("proxy/"):
+                return Answer(200, self._proxied(request).encode(), json=False)
             return Answer(200, msgspec.json.encode(self._serve(request)))
         except Refusal as refusal:
             return _status(refusal)
@@ -113,6 +117,17 @@ class FakeServer:
         if request.resource == "pods/eviction":
             return self._evict(key, body)
         return self._write(request, key, body)
+
+    def _proxied(self, request: ApiRequest) -> str:
+        """pkg/registry/core/pod/rest/subresources.go; apimachinery/pkg/util/proxy."""
+        name, _, _ = request.name.partition(":")
+        resource = self.resource(replace(request, subresource="proxy"))
+        self.store.get(Key(resource, request.namespace, name))
+        answering = self.answering.get((request.namespace, request.name))
+        if answering is None:
+            message = "error trying to reach service: dial tcp: connect: connection refused"
+            raise Refusal(503, "ServiceUnavailable", message)
+        return answering(request.subresource.removeprefix("proxy/"))
 
     def _evict(self, key: Key, body: Document) -> Document:
         """Registry core/pod/storage/eviction.go: the budget is asked about a pod that is there."""

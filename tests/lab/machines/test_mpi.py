@@ -43,6 +43,16 @@ def test_mpi_takes_the_pod_s_own_card_by_itself(pods):
         assert last - first > mpi.ROUNDS * sum(sizes)
 
 
+def test_a_sum_over_both_pods_goes_over_their_cards(pods):
+    """Each half sends its part of every message, of the largest at least all of it."""
+    before = [mpi.sent(pods, *device(pods, pod)) for pod in (NEAR, FAR)]
+    sizes = mpi.allreduce(pods, NEAR, FAR)
+    assert max(sizes) > mpi.LARGEST
+    after = [mpi.sent(pods, *device(pods, pod)) for pod in (NEAR, FAR)]
+    for first, last in zip(before, after, strict=True):
+        assert last - first > max(sizes)
+
+
 def test_a_card_that_is_not_the_pod_s_is_of_no_use(pods):
     """A variable of the user's wins over the file; the node's own card moves nothing for a pod."""
     with pytest.raises(Unavailable):

@@ -17,6 +17,7 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay
 from kube_rdma_lab.waiting import until
 from kube_rdma_testing.kernel.tree_counters import write_counters
+from tests.documents.shell import Shell
 from tests.kit import prometheus as kit
 from tests.kit.pods import sleeping_pod
 
@@ -85,6 +86,15 @@ def address(lab, node):
     return f"{own}:{PORT}"
 
 
+def seen_by_top(lab):
+    """Pod, device, node and state of the rows that `kube-rdma top pods` shows."""
+    with Shell({"KUBECONFIG": str(lab.kubeconfig)}, lab.state.binaries) as shell:
+        shown = shell.check("kube-rdma top pods --once --interval 1 -o json")
+    document = json.loads(shown)
+    assert document["silentNodes"] == {}
+    return {(row["pod"], row["device"], row["node"], row["state"]) for row in document["rows"]}
+
+
 def test_promtool_accepts_the_rules(program, tmp_path):
     path = tmp_path / "rules.json"
     path.write_text(json.dumps({"groups": rule_groups()}))
@@ -114,6 +124,7 @@ def test_a_pods_traffic_and_its_dead_port_reach_prometheus(program, lab, inside,
         until(lab, "the pod's bytes", lambda: prometheus.values(RECEIVED) == {at: 4000})
         counted("port_rcv_data", 3000)
         until(lab, "more of them", lambda: prometheus.values(RECEIVED) == {at: 12000})
+        assert (POD, CARD, NODE, "active") in seen_by_top(lab)
         assert ("KubeRdmaPodPortDown", POD) not in prometheus.firing()
         replay.down(CARD)
         try:

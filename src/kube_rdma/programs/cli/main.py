@@ -70,6 +70,7 @@ COMMANDS = {
         "status",
         "Show how the cluster is, and what to do next.",
     ),
+    "top": ("kube_rdma.programs.cli.top", "top", "Show what moves over RDMA devices now."),
     "verify": (
         "kube_rdma.programs.cli.verify",
         "verify",

@@ -83,6 +83,8 @@ VERIFY_RULES: Sequence[Node] = (
     rule("", "pods", "get list create delete deletecollection"),
     rule("", "pods/exec", "get create"),
 )
+# Beside VIEW_RULES, for `kube-rdma top`: what the agents answer, passed on by the API server.
+TOP_RULES: Sequence[Node] = (rule("", "pods/proxy", "get"),)
 CLUSTER_RULES: Sequence[Node] = (
     *CONTROLLER_RULES,
     *(When("seed.operator", further) for further in _OPERATOR_CLUSTER_RULES),
@@ -134,6 +136,8 @@ def people_rights() -> tuple[Blueprint, ...]:
     return (
         Blueprint(role("ClusterRole", joined(NAMESPACE, "-view"), VIEW_RULES), enabled),
         Blueprint(role("ClusterRole", joined(NAMESPACE, "-verify"), VERIFY_RULES), enabled),
+        # Of the namespace alone: behind the proxy is every port of its pods.
+        Blueprint(role("Role", "kube-rdma-top", TOP_RULES), ("agent.enabled", "metrics.port")),
     )
 
 

@@ -203,6 +203,13 @@ POD_RATE = _gauge(
     "Rate of the port's link, in bytes a second.",
     "`rate`",
 )
+POD_HW_COUNTER = MetricFamily(
+    f"{OWN}pod_hw_stat",
+    MetricKind.UNTYPED,
+    (*HOLDER, *PORT, "counter"),
+    "A counter of the driver that has no name of the node's above; its unit is the driver's.",
+    "other files of `hw_counters`",
+)
 POD_SHARES = _gauge(
     f"{OWN}pod_shares",
     (*HOLDER, "resource"),
@@ -298,7 +305,11 @@ MOST_FILES = _gauge("process_max_fds", (), "How many files it may have open.", "
 NODE_FAMILIES = (INFO, STATE, PHYSICAL_STATE, RATE, LIFESPAN_SECONDS, *OF_NODE.values())
 VKE_FAMILIES = tuple(OF_VKE.values())
 PORT_FAMILIES = (HW_COUNTER, GIDS)
-POD_FAMILIES = (POD_SHARES, POD_DEVICE, POD_STATE, POD_RATE, *OF_POD.values())
+POD_FAMILIES = (
+    *(POD_SHARES, POD_DEVICE, POD_STATE, POD_RATE),
+    *OF_POD.values(),
+    POD_HW_COUNTER,
+)
 RESOURCE_FAMILIES = (SHARES, HEALTHY_SHARES, USED_SHARES, POOL_DEVICE, CARD_HEALTHY, HEALTH_CHANGES)
 DURATION_FAMILIES = (ATTACH, IPAM, LATE_BINDING)
 SELF_FAMILIES = (

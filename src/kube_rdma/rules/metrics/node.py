@@ -39,7 +39,9 @@ def device_series(
                 yield from _counters(port, labels, families.OF_NODE)
             if MetricNames.VKE in names:
                 yield from _counters(port, labels, families.OF_VKE)
-            yield from _others(port, labels)
+            yield from _unnamed(port, labels, families.HW_COUNTER)
+            if port.gids is not None:
+                yield MetricSeries(families.GIDS, labels, port.gids)
 
 
 def pod_device_series(holder: HolderName, device: DeviceCounters) -> Iterator[MetricSeries]:
@@ -57,6 +59,7 @@ def pod_device_series(holder: HolderName, device: DeviceCounters) -> Iterator[Me
         if port.rate_gbps is not None:
             yield MetricSeries(families.POD_RATE, labels, int(port.rate_gbps * _BYTES))
         yield from _counters(port, labels, families.OF_POD)
+        yield from _unnamed(port, labels, families.POD_HW_COUNTER)
 
 
 def _states(port: PortCounters, labels: tuple[str, ...]) -> Iterator[MetricSeries]:
@@ -82,13 +85,13 @@ def _counters(
             yield MetricSeries(table[file], labels, value)
 
 
-def _others(port: PortCounters, labels: tuple[str, ...]) -> Iterator[MetricSeries]:
-    family: MetricFamily = families.HW_COUNTER
+def _unnamed(
+    port: PortCounters, labels: tuple[str, ...], family: MetricFamily
+) -> Iterator[MetricSeries]:
+    """Counters of drivers that no table has: all that EFA, bnxt and rxe say of their bytes."""
     for file, value in port.hw_counters.items():
         if file not in families.HARDWARE and file != families.LIFESPAN:
             yield MetricSeries(family, (*labels, file), value)
-    if port.gids is not None:
-        yield MetricSeries(families.GIDS, labels, port.gids)
 
 
 def scaled(file: str, value: int) -> int:

@@ -5,11 +5,14 @@ adapters/cluster/status_objects asks of each container template.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
 from kube_rdma.model.cluster_health import ProgramRole, ProgramTemplate
 
+_METRICS = "--metrics-address"
+_ADDRESS = re.compile(rf"{_METRICS}=(?:.*:)?(\d{{1,5}})")
 _COMMAND = "kube-rdma"
 _MARK = "rdma"  # an image that was pushed under another name still has it in its arguments' company
 
@@ -29,6 +32,13 @@ def program_role(template: ProgramTemplate) -> ProgramRole | None:
     elif _MARK not in template.image + template.workload:
         return None
     return next((role for role in ProgramRole if words[:1] == (role.value,)), None)
+
+
+def metrics_port(words: Sequence[str]) -> int | None:
+    """The port where an agent with these words answers Prometheus; None where it does not."""
+    joined = "\0".join(words).replace(f"{_METRICS}\0", f"{_METRICS}=")
+    matches = (_ADDRESS.fullmatch(word) for word in joined.split("\0"))
+    return next((int(match[1]) for match in matches if match), None)
 
 
 def says(words: Sequence[str], option: str, value: str = "") -> bool:

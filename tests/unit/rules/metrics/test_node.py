@@ -100,13 +100,15 @@ def test_a_port_that_says_nothing_has_no_series():
 def test_a_containers_own_device():
     files = {"port_rcv_data": 1, "symbol_error": 9}
     holder = HolderName("ns", "train-0", "worker")
-    series = by_name(pod_device_series(holder, device(files, {"out_of_sequence": 2})))
+    hardware = {"out_of_sequence": 2, "duplicate_request": 3, "sent_bytes": 7}
+    series = by_name(pod_device_series(holder, device(files, hardware)))
     at = ("ns", "train-0", "worker", "mlx5_0", "1")
     assert series == {
         ("kube_rdma_pod_state_id", at): 4,
         ("kube_rdma_pod_rate_bytes_per_second", at): 12_500_000_000,
         ("kube_rdma_pod_port_data_received_bytes_total", at): 4,
         ("kube_rdma_pod_out_of_sequence_packets_received_total", at): 2,
+        ("kube_rdma_pod_hw_stat", (*at, "sent_bytes")): 7,
     }
 
 
