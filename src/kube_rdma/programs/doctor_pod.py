@@ -36,17 +36,27 @@ _LOCK = frozenset({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"})
 
 async def pod_by_api(cluster: Cluster, namespace: str, name: str) -> tuple[ObservedPod, WholePod]:
     """The pod as the API server has it; raise Refused when there is none."""
+    template, whole = await read_pod(cluster, namespace, name)
+    return await with_reason(cluster, observed_pod(template, whole), whole), whole
+
+
+async def read_pod(cluster: Cluster, namespace: str, name: str) -> tuple[PodTemplate, WholePod]:
+    """Both parts of a Pod object; raise Refused when there is none."""
     read = await doctor_objects.whole_pod(cluster, namespace, name)
     if read is None:
         raise Refused(
             f"there is no pod {name} in namespace {namespace}",
             remedy="Name one of kubectl get pods, with its namespace: pod/NAMESPACE/NAME",
         )
-    template, whole = read
-    seen = observed_pod(template, whole)
+    return read
+
+
+async def with_reason(cluster: Cluster, seen: ObservedPod, whole: WholePod) -> ObservedPod:
+    """The same with what a pod that does not run waits for."""
     if seen.phase in ("Running", "Succeeded"):
-        return seen, whole
-    return replace(seen, why=_why(whole.status) or await _event(cluster, namespace, name)), whole
+        return seen
+    why = _why(whole.status) or await _event(cluster, seen.namespace, seen.name)
+    return replace(seen, why=why)
 
 
 def observed_pod(template: PodTemplate, whole: WholePod) -> ObservedPod:
