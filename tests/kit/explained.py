@@ -14,7 +14,7 @@ from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.api import node_report
-from kube_rdma.api.network_status import OWN_ANNOTATION
+from kube_rdma.api.network_status import OWN_ANNOTATION, own_attached
 from kube_rdma.model.card import CardId
 from kube_rdma.model.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
 from kube_rdma_testing.cluster.server import FakeServer
@@ -25,6 +25,20 @@ NODE_NAME = "node-1"
 NOW = "2026-01-01T00:00:00Z"
 KINDS = (objects.EVENT, IP_POOL, DEFINITION, NODE_REPORT, NODE_POLICY)
 GID = "0000:0000:0000:0000:0000:ffff:0a14:0005"
+STATUS = json.dumps(
+    [
+        {
+            "name": "default/rail-net",
+            "interface": "net1",
+            "ips": ["10.20.0.5/24"],
+            "mtu": 4200,
+            "card": "0000:81:00.0",
+            "rdmaDevice": "mlx5_1",
+            "gid": GID,
+            "gidIndex": 5,
+        }
+    ]
+)
 
 
 def server(mode="shared", shares=2, report=True):
@@ -81,19 +95,14 @@ def pod(name="worker-0", phase="Running", node=NODE_NAME, count=1, **annotations
     }
 
 
+def statuses():
+    """What a pod is told that has one interface, on the second card."""
+    return tuple(own_attached(STATUS))
+
+
 def attached(name="worker-0"):
-    """A pod that runs with one interface on the second card."""
-    entry = {
-        "name": "default/rail-net",
-        "interface": "net1",
-        "ips": ["10.20.0.5/24"],
-        "mtu": 4200,
-        "card": "0000:81:00.0",
-        "rdmaDevice": "mlx5_1",
-        "gid": GID,
-        "gidIndex": 5,
-    }
-    return pod(name, **{NETWORKS: "rail-net", OWN_ANNOTATION: json.dumps([entry])})
+    """A pod that runs with it."""
+    return pod(name, **{NETWORKS: "rail-net", OWN_ANNOTATION: STATUS})
 
 
 def opener(made):
@@ -109,3 +118,8 @@ def opener(made):
 def put_pod(made, document):
     """Write a pod."""
     made.put(POD, document)
+
+
+def remove_pod(made, name):
+    """Delete a pod of namespace default."""
+    made.remove(POD, name, "default")

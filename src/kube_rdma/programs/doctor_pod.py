@@ -42,7 +42,13 @@ async def pod_by_api(cluster: Cluster, namespace: str, name: str) -> tuple[Obser
 
 async def read_pod(cluster: Cluster, namespace: str, name: str) -> tuple[PodTemplate, WholePod]:
     """Both parts of a Pod object; raise Refused when there is none."""
-    read = await doctor_objects.whole_pod(cluster, namespace, name)
+    return present(await doctor_objects.whole_pod(cluster, namespace, name), namespace, name)
+
+
+def present(
+    read: tuple[PodTemplate, WholePod] | None, namespace: str, name: str
+) -> tuple[PodTemplate, WholePod]:
+    """The parts of a pod that is there; raise Refused when there is none."""
     if read is None:
         raise Refused(
             f"there is no pod {name} in namespace {namespace}",

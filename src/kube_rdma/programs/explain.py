@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from kube_rdma.adapters.cluster.doctor_objects import WholePod, whole_pod
 from kube_rdma.adapters.cluster.nodes import NODE, node_state
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
@@ -32,7 +33,8 @@ from kube_rdma.model.node_report import NodeReport
 from kube_rdma.model.observation import Blank
 from kube_rdma.model.pod_template import PodTemplate
 from kube_rdma.model.pool import PoolSpec
-from kube_rdma.programs.doctor_pod import observed_pod, read_pod, with_processes, with_reason
+from kube_rdma.programs.agent.pod_networks.attachment_journal import as_named
+from kube_rdma.programs.doctor_pod import observed_pod, present, with_processes, with_reason
 from kube_rdma.programs.explain_networks import PodDocuments, read_documents
 from kube_rdma.programs.explain_node import node_here
 from kube_rdma.rules.admission.findings import findings
@@ -60,7 +62,7 @@ class _Records(Frozen):
     bindings: tuple[Binding, ...] | None
 
     @property
-    def are_there(self) -> bool:
+    def are_present(self) -> bool:
         """Whether there is a word of the pod."""
         return bool(self.attachments or self.bindings)
 
@@ -76,8 +78,8 @@ class _NodeReader:
         """What `ask` comes to; None where it fails, which is kept."""
         try:
             return await ask()
-        except KubeRdmaError as error:
-            self.blanks.append(Blank(name, str(error).splitlines()[0].rstrip(".")))
+        except (KubeRdmaError, OSError, ValueError) as error:
+            self.blanks.append(Blank(name, _sentence(error)))
             return None
 
     async def node(self, cluster: Cluster, name: str) -> NodeBasis | None:
@@ -119,18 +121,18 @@ async def explain_pod(
 
     Without an API server the records of this node have to have it.
     """
-    records = await asyncio.to_thread(_records, places.state, pod)
-    try:
-        async with opener(places.kubeconfig) as cluster:
-            return await _by_api(_NodeReader(places), cluster, pod, node)
-    except Unavailable as error:
-        if not records.are_there:
-            raise
-        return _by_records(places, pod, records, str(error))
-    except Refused as error:
-        if not (records.are_there and _is_about_access(error)):
-            raise
-        return _by_records(places, pod, records, str(error))
+    async with AsyncExitStack() as stack:
+        try:
+            cluster = await stack.enter_async_context(opener(places.kubeconfig))
+            read = await whole_pod(cluster, pod.namespace, pod.name)
+        except KubeRdmaError as error:
+            records = await asyncio.to_thread(_records, places.state, pod)
+            if not records.are_present:
+                raise
+            return _by_records(places, pod, records, _sentence(error))
+        template, whole = present(read, pod.namespace, pod.name)
+        _refuse_elsewhere(pod, whole.spec.node_name, node)
+        return await _by_api(_NodeReader(places), cluster, template, whole)
 
 
 async def explain_manifest(
@@ -154,16 +156,9 @@ async def explain_manifest(
 
 
 async def _by_api(
-    reader: _NodeReader, cluster: Cluster, pod: PodName, node: str | None
+    reader: _NodeReader, cluster: Cluster, template: PodTemplate, whole: WholePod
 ) -> PodEvidence:
-    template, whole = await read_pod(cluster, pod.namespace, pod.name)
-    where = whole.spec.node_name
-    if node and node != where:
-        raise Refused(
-            f"pod {pod} is {f'on node {where}' if where else 'on no node yet'}, not on {node}",
-            remedy=f"Leave --node out, or name {where}" if where else "Leave --node out",
-            where="--node",
-        )
+    pod, where = PodName(template.namespace, template.name), whole.spec.node_name
     seen = await with_reason(cluster, observed_pod(template, whole), whole)
     attached = whole.metadata.annotations.get(network_status.OWN_ANNOTATION, "")
     evidence = PodEvidence(
@@ -198,7 +193,7 @@ def _by_records(places: ExplainPlaces, pod: PodName, records: _Records, why: str
         "by the records of this node",
         recorded=records.attachments,
         bindings=records.bindings,
-        blanks=(Blank("what the pod asks for", why.splitlines()[0].rstrip(".")),),
+        blanks=(Blank("what the pod asks for", why),),
     )
 
 
@@ -206,21 +201,33 @@ def _records(state: Path, pod: PodName, uid: str = "") -> _Records:
     """The newest sandbox's; a pod of that name and another uid is another pod."""
     try:
         attachments = [
-            one
+            as_named(name, one)
             for folder in ("attachments", "delegated")
-            for one in glances(state / folder, "attachment", Attachment) or ()
+            for name, one in glances(state / folder, "attachment", Attachment) or ()
             if one.sandbox.pod == pod and uid in ("", one.sandbox.uid)
         ]
         bindings = glances(state / "bindings", "binding", Binding)
     except Unavailable:
         return _Records(None, None)
-    held = [one for one in bindings or () if one.pod == pod and uid in ("", one.uid)]
+    held = [one for _, one in bindings or () if one.pod == pod and uid in ("", one.uid)]
     return _Records(tuple(attachments) or None, tuple(held) or None)
 
 
-def _is_about_access(error: Refused) -> bool:
-    """Whether nobody could be asked: a kubeconfig that is missing, a right that is."""
-    return "there is no pod" not in error.problem
+def _refuse_elsewhere(pod: PodName, where: str, node: str | None) -> None:
+    """Raise Refused for a pod that is not on the node that somebody named."""
+    if node and node != where:
+        raise Refused(
+            f"pod {pod} is {f'on node {where}' if where else 'on no node yet'}, not on {node}",
+            remedy=f"Leave --node out, or name {where}" if where else "Leave --node out",
+            where="--node",
+        )
+
+
+def _sentence(error: Exception) -> str:
+    """The first sentence of an error, as a part of another one."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error).partition("\n")[0].rstrip(".")
 
 
 async def _state(cluster: Cluster, name: str) -> NodeState | None:

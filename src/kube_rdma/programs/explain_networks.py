@@ -170,4 +170,4 @@ def _confs(host: Path | None) -> tuple[ConfFile, ...]:
 
 
 def _sentence(error: KubeRdmaError) -> str:
-    return str(error).splitlines()[0].rstrip(".")
+    return str(error).partition("\n")[0].rstrip(".")

@@ -29,19 +29,19 @@ def glance(folder: Path, of: type[T]) -> T | None:
         raise Unavailable(f"the record in {folder} is not readable ({error})") from error
 
 
-def glances(folder: Path, kind: str, of: type[T]) -> tuple[T, ...] | None:
-    """All records of a kind that this version understands; None where there is no such folder.
+def glances(folder: Path, kind: str, of: type[T]) -> tuple[tuple[str, T], ...] | None:
+    """All records of a kind that this version understands, by name; None without such a folder.
 
     One that goes meanwhile is gone. Raise Unavailable when the folder cannot be read.
     """
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
-        texts = [path.read_bytes() for path in paths if path.exists()]
+        texts = [(path.stem, path.read_bytes()) for path in paths if path.exists()]
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Unavailable(f"the records in {folder} are not readable ({error})") from error
-    return tuple(record for text in texts for record in _records(text, kind, of))
+    return tuple((name, record) for name, text in texts for record in _records(text, kind, of))
 
 
 def _records(text: bytes, kind: str, of: type[T]) -> list[T]:

@@ -32,7 +32,7 @@ from kube_rdma.rules.labels.table import NAMESPACES
 from kube_rdma.rules.pools.modes import MODES, rebound, terms
 from kube_rdma.rules.pools.pools import shares_of
 
-_WIDEST = 65535  # bytes; an MTU that is not known stands against nothing
+WIDEST = 65535  # bytes; an MTU that is not known stands against nothing
 _LAYERS: Mapping[str, str] = {LinkLayer.INFINIBAND.value: "infiniband"}
 
 
@@ -119,7 +119,7 @@ def _link(number: int, port: ReportedPort, reported: ReportedCard, card: Card) -
             addresses.append((address, address.max_prefixlen))
     name = port.netdev or ""
     return HostLink(
-        number, name, _WIDEST, "", True, card.pci, _type(port), addresses=tuple(addresses)
+        number, name, WIDEST, "", True, card.pci, _type(port), addresses=tuple(addresses)
     )
 
 

@@ -16,6 +16,9 @@ from kube_rdma.model.attachment import (
     Attached,
     Given,
     GrantedShare,
+    HostLink,
+    HostNetwork,
+    NetworkKind,
     NetworkSeat,
     Plan,
     Sandbox,
@@ -49,6 +52,7 @@ from kube_rdma.rules.attach.pod_networks import (
 )
 from kube_rdma.rules.attach.requests import POD_NETWORKS, in_order, wishes
 from kube_rdma.rules.attach.seats import link_of, seats
+from kube_rdma.rules.explain.node import WIDEST
 from kube_rdma.rules.ipam.cells import Zone, range_of, zones
 from kube_rdma.rules.pools.allocation import granted_cards
 from kube_rdma.rules.pools.modes import terms
@@ -84,14 +88,15 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
         so_far = Planned(granted=granted)
         wished = _wished(evidence, granted)
         so_far = Planned(wished, granted)
-        placed = ipam_plugins.with_calls(seats(wished, granted, basis.host))
+        host = basis.host if basis.exact else _with_unreported(basis.host, wished)
+        placed = ipam_plugins.with_calls(seats(wished, granted, host))
         so_far = Planned(wished, granted, placed)
-        called = foreign_plugins.plans(wished, granted, basis.host)
+        called = foreign_plugins.plans(wished, granted, host)
         leased, stand_ins = _addresses(evidence, placed)
         addresses = with_card_addresses(placed, leased)
         routed = with_default_routes(placed, addresses)
         sandbox = _sandbox(evidence.template)
-        own = plans(sandbox, routed, addresses, basis.host, called)
+        own = plans(sandbox, routed, addresses, host, called)
     except Refused as error:
         return Planned(so_far.wished, so_far.granted, so_far.seats, refused=error)
     whole = in_order(wished, (*own, *called))
@@ -111,6 +116,31 @@ def is_unplannable(evidence: PodEvidence, basis: NodeBasis) -> bool:
     """Whether planning needs what a report does not have: settings of virtual functions."""
     networks = evidence.networks
     return not basis.exact and any(one.function or one.infiniband for one in networks)
+
+
+def unreported(host: HostNetwork, wished: Sequence[Wish]) -> tuple[str, ...]:
+    """The interfaces that networks name and a report need not have: those of no RDMA card."""
+    names = (wish.network.master or wish.network.device for wish in wished)
+    reported = {link.name for link in host.links}
+    return tuple(
+        dict.fromkeys(name for name in names if name and ":" not in name and name not in reported)
+    )
+
+
+def _with_unreported(host: HostNetwork, wished: Sequence[Wish]) -> HostNetwork:
+    """As if these interfaces were on the node, and nothing stood against them."""
+    first = len(host.links) + 1
+    links = (
+        HostLink(number, name, WIDEST, "", up=True, pci=None, link_type=_layer(name, wished))
+        for number, name in enumerate(unreported(host, wished), first)
+    )
+    return replace(host, links=(*host.links, *links))
+
+
+def _layer(name: str, wished: Sequence[Wish]) -> str:
+    """What the network takes an interface for."""
+    kinds = {wish.network.kind for wish in wished if name == wish.network.master}
+    return "infiniband" if NetworkKind.IPOIB in kinds else "ether"
 
 
 def assumed_shares(

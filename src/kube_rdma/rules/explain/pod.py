@@ -22,7 +22,7 @@ from kube_rdma.model.explanation import (
 from kube_rdma.model.pool import Pool
 from kube_rdma.rules.explain.inside import doors, interfaces, settings
 from kube_rdma.rules.explain.obstacles import obstacles
-from kube_rdma.rules.explain.planning import Planned, is_unplannable, planned
+from kube_rdma.rules.explain.planning import Planned, is_unplannable, planned, unreported
 from kube_rdma.rules.phrases import listed
 
 _OWN = "kube-rdma.io/"
@@ -199,7 +199,11 @@ def _of_rules(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
     if not evidence.attached and any(seat.roce for seat in plan.seats):
         yield "The index of a GID is known when its address is; the settings then have it too"
     basis = evidence.basis
-    if basis is not None and not basis.exact and any(one.mtu for one in evidence.networks):
+    if basis is None or basis.exact:
+        return
+    if names := unreported(basis.host, plan.wished):
+        yield f"Whether the node has {listed(names)} is not judged: a NodeReport has RDMA cards"
+    if any(one.mtu for one in evidence.networks):
         yield f"Whether the MTU fits is not judged: the NodeReport of {basis.name} has none"
 
 

@@ -24,7 +24,7 @@ def test_records_of_one_kind_are_read_while_another_writes(tmp_path):
         (folder / "odd.json").write_text('{"kind": "promise", "data": 7}')
         (folder / "word.json").write_text('"promise"')
         before = sorted(folder.iterdir())
-        assert glances(folder, "promise", Promise) == (PROMISE,)
+        assert glances(folder, "promise", Promise) == (("p", PROMISE),)
         assert glances(folder, "binding", Binding) == ()
         assert sorted(folder.iterdir()) == before
 

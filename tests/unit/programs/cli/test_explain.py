@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import ExitStack
 
 import pytest
 from click.testing import CliRunner
@@ -10,11 +12,12 @@ from click.testing import CliRunner
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.attachment import Attachment, Plan, Sandbox
+from kube_rdma.model.attachment import Attachment, AttachmentKey, Plan, Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.step import SetLink
+from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
 from kube_rdma.programs.cli.explain import explain
 from tests.kit import explained as kit
 
@@ -169,7 +172,7 @@ def attachment(uid):
     """What the agent has recorded of the pod."""
     sandbox = Sandbox(ContainerId("c1"), PodName("default", "worker-0"), uid, "/run/netns/1", 7)
     plan = Plan(InterfaceName("net1"), "default/rail-net", None, (SetLink(InterfaceName("net1")),))
-    return Attachment(sandbox, (plan,), complete=True)
+    return Attachment(sandbox, (plan,))
 
 
 def uid_of(server):
@@ -178,12 +181,18 @@ def uid_of(server):
     return document["metadata"]["uid"]
 
 
-def recorded(folder, uid):
-    """The agent's folder with this record."""
-    (folder / "attachments").mkdir(parents=True)
-    with Journal(Folder(folder / "attachments"), ATTACHMENTS) as journal:
-        journal.load()
-        journal.put("c1", attachment(uid))
+def recorded(folder, uid, *, complete=True):
+    """The agent's folder with this record, as the agent itself writes it."""
+    journals = [folder / name for name in ("attachments", "delegated")]
+    for path in journals:
+        path.mkdir(parents=True)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(Journal(Folder(one), ATTACHMENTS)) for one in journals]
+        journal = AttachmentJournal(*opened)
+        key = AttachmentKey(ContainerId("c1"))
+        journal.begin(key, attachment(uid))
+        if complete:
+            asyncio.run(journal.complete(key))
     return folder
 
 
@@ -197,6 +206,14 @@ def test_on_its_node_the_record_of_the_agent_counts(tmp_path):
     assert "net1 · default/rail-net · all done\n     1  bring net1 up\n" in result.stdout
     elsewhere = run(server, "pod/worker-0", state=tmp_path)
     assert "as the agent's rules plan them" in elsewhere.stdout
+
+
+def test_what_is_only_begun_is_not_called_done(tmp_path):
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    state = recorded(tmp_path, uid_of(server), complete=False)
+    result = run(server, "pod/worker-0", state=state, node=kit.NODE_NAME)
+    assert "net1 · default/rail-net · begun, not answered yet" in result.stdout
 
 
 def test_a_record_of_an_earlier_pod_of_the_name_is_none_of_this_one(tmp_path):
@@ -218,6 +235,22 @@ def test_without_an_api_server_the_records_tell_what_was_done(tmp_path):
     assert "nobody answers" in result.stdout
     gone = CliRunner().invoke(explain, ["pod/other", *words[1:]], obj=silent)
     assert isinstance(gone.exception, Unavailable)
+
+
+def test_records_stand_in_where_pods_may_not_be_read(tmp_path):
+    """And not for a pod that is somewhere else, or nowhere."""
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    state = recorded(tmp_path, uid_of(server))
+    with pytest.raises(Refused, match="not on node-2"):
+        run(server, "pod/worker-0", "--node", "node-2", state=state, node=kit.NODE_NAME)
+    server.forbidden.add(("get", "pods"))
+    result = run(server, "pod/worker-0", state=state, node=kit.NODE_NAME)
+    assert "bring net1 up" in result.stdout
+    server.forbidden.clear()
+    kit.remove_pod(server, "worker-0")
+    with pytest.raises(Refused, match="there is no pod worker-0"):
+        run(server, "pod/worker-0", state=state, node=kit.NODE_NAME)
 
 
 def test_a_right_that_is_missing_is_named_and_refuses_nobody(tmp_path):
