@@ -12,6 +12,7 @@ from enum import StrEnum
 from kube_rdma.model.admission import PodFinding
 from kube_rdma.model.attachment import Attached, Attachment, HostNetwork, Network, NetworkAsk
 from kube_rdma.model.binding import Binding
+from kube_rdma.model.card import CardId
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import InterfaceName, IPPool, PoolName
 from kube_rdma.model.node import NodeState
@@ -26,6 +27,8 @@ class NodeBasis(Frozen):
 
     Not `exact`: it is made of the NodeReport, which has no MTU, no length of an address and no
     virtual functions' settings; what hangs on these is not judged. `state` is its Node object.
+    `held` is what other pods on it ask for of each resource, `used_cards` those that they were told
+    of, once for each interface.
     """
 
     name: str
@@ -33,6 +36,8 @@ class NodeBasis(Frozen):
     host: HostNetwork
     state: NodeState | None = None
     exact: bool = False
+    held: tuple[tuple[str, int], ...] = ()
+    used_cards: tuple[CardId, ...] = ()
 
 
 class PodEvidence(Frozen):
@@ -52,6 +57,7 @@ class PodEvidence(Frozen):
     networks: tuple[Network, ...] = ()
     ip_pools: Mapping[PoolName, IPPool] = {}
     unread: bool = False  # nobody could look for the networks
+    pools_seen: bool = True
     misread: tuple[Obstacle, ...] = ()
     attached: tuple[Attached, ...] = ()
     recorded: tuple[Attachment, ...] | None = None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kube_rdma.adapters.cluster.doctor_objects import WholePod, whole_pod
+from kube_rdma.adapters.cluster.explain_objects import others_on
 from kube_rdma.adapters.cluster.nodes import NODE, node_state
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
@@ -82,8 +83,18 @@ class _NodeReader:
             self.blanks.append(Blank(name, _sentence(error)))
             return None
 
-    async def node(self, cluster: Cluster, name: str) -> NodeBasis | None:
-        """The node by its kernel, if this is its machine, else by its report."""
+    async def node(
+        self, cluster: Cluster, name: str, pod: PodName | None = None
+    ) -> NodeBasis | None:
+        """The node as planning for `pod` needs it, with what the others on it have."""
+        seen = await self._node(cluster, name)
+        others = await self.part("other pods", lambda: others_on(cluster, name, pod))
+        if seen is None or others is None:
+            return seen
+        return replace(seen, held=others.held, used_cards=others.cards)
+
+    async def _node(self, cluster: Cluster, name: str) -> NodeBasis | None:
+        """By its kernel, if this is its machine, else by its report."""
         state = await self.part("the Node object", lambda: _state(cluster, name))
         if name == self.places.here:
             exact = await asyncio.to_thread(node_here, name, self.places.state)
@@ -109,6 +120,7 @@ class _NodeReader:
             networks=read.networks,
             ip_pools=read.ip_pools,
             unread=read.unread,
+            pools_seen=read.pool_names is not None,
             misread=read.misread,
         )
         return full, read
@@ -168,7 +180,7 @@ async def _by_api(
         seen.why,
         attached=tuple(network_status.own_attached(attached)),
         findings=seen.findings or (),
-        basis=await reader.node(cluster, where) if where else None,
+        basis=await reader.node(cluster, where, pod) if where else None,
         seen=seen,
     )
     if where == reader.places.here:

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from kube_rdma.model.admission import Severity
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.explanation import Obstacle, PodEvidence, Stage
-from kube_rdma.model.node import NodeState
+from kube_rdma.model.explanation import NodeBasis, Obstacle, PodEvidence, Stage
 from kube_rdma.model.pod_template import PodTemplate
 from kube_rdma.rules.admission.placement import possible
 from kube_rdma.rules.admission.shares import held
@@ -28,8 +27,8 @@ def obstacles(evidence: PodEvidence, plan: Planned) -> Iterator[Obstacle]:
         where = ".".join(map(str, finding.path))
         problem = f"{finding.problem} (rule {finding.rule})"
         yield Obstacle(Stage.ADMISSION, where, problem, finding.remedy, fatal)
-    state = evidence.basis.state if evidence.basis else None
-    scheduling = list(_scheduler(evidence.template, state)) if state and not evidence.phase else []
+    basis = evidence.basis if not evidence.phase else None
+    scheduling = list(_scheduler(evidence.template, basis)) if basis else []
     yield from scheduling
     if plan.short is not None and not is_attached and plan.short.where not in _places(scheduling):
         yield Obstacle(Stage.KUBELET, plan.short.where, plan.short.problem, plan.short.remedy)
@@ -44,7 +43,10 @@ def _places(every: list[Obstacle]) -> set[str]:
     return {one.where for one in every}
 
 
-def _scheduler(template: PodTemplate, state: NodeState) -> Iterator[Obstacle]:
+def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Obstacle]:
+    state = basis.state
+    if state is None:
+        return
     labels = dict(state.labels)
     keys = [key for key, _ in template.selector]
     keys += [demand.label for demands in template.alternatives for demand in demands]
@@ -59,16 +61,18 @@ def _scheduler(template: PodTemplate, state: NodeState) -> Iterator[Obstacle]:
         yield Obstacle(
             Stage.SCHEDULER, state.name, "the node is closed (cordoned)", "kubectl uncordon it"
         )
-    offered = dict(state.allocatable)
+    offered, others = dict(state.allocatable), dict(basis.held)
     asked = Counter(ask.resource for one in template.containers for ask in one.asks)
     for resource in asked:
         count, offer = held(template, resource), offered.get(resource, 0)
-        if count > offer:
+        taken = others.get(resource, 0)
+        if count > offer - taken:
+            besides = f", of which other pods ask for {taken}" if taken else ""
             yield Obstacle(
                 Stage.SCHEDULER,
                 resource,
-                f"the pod asks for {count}, and the node offers {offer}",
-                "Ask for less, or name a node that offers more (kube-rdma status)",
+                f"the pod asks for {count}, and the node offers {offer}{besides}",
+                "Ask for less, wait until pods end, or name another node (kube-rdma status)",
             )
 
 

@@ -7,14 +7,12 @@ the first address of a pool. Where a rule refuses, the agent would refuse in the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv6Address
-from itertools import islice
 
 from kube_rdma.model.attachment import (
     Attached,
-    Given,
     GrantedShare,
     HostLink,
     HostNetwork,
@@ -30,19 +28,12 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.model.explanation import NodeBasis, PodEvidence, StandIn
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
-    Address,
-    Family,
     InterfaceName,
-    IPPool,
-    IPRange,
-    Lease,
-    NetworkName,
 )
 from kube_rdma.model.pod_template import ContainerRole, ContainerTemplate, PodTemplate
 from kube_rdma.model.pool import Attach, Pool, ShareId
 from kube_rdma.model.step import MakeRdma
 from kube_rdma.rules.attach import foreign_plugins, ipam_plugins
-from kube_rdma.rules.attach.addresses import given
 from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.pod_networks import (
     refuse_count,
@@ -52,14 +43,11 @@ from kube_rdma.rules.attach.pod_networks import (
 )
 from kube_rdma.rules.attach.requests import POD_NETWORKS, in_order, wishes
 from kube_rdma.rules.attach.seats import link_of, seats
+from kube_rdma.rules.explain.addresses import Words, addresses
 from kube_rdma.rules.explain.node import WIDEST
-from kube_rdma.rules.ipam.cells import Zone, range_of, zones
 from kube_rdma.rules.pools.allocation import granted_cards
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.preference import prefer
-
-_MOST = 64  # addresses that are looked through for stand-ins; a pod has fewer interfaces
-_ADDRESS: Mapping[int, str] = {4: "ADDRESS", 6: "ADDRESS6"}
 
 
 class Planned(Frozen):
@@ -72,7 +60,7 @@ class Planned(Frozen):
     granted: tuple[GrantedShare, ...] = ()
     seats: tuple[NetworkSeat, ...] = ()
     plans: tuple[Plan, ...] = ()
-    stand_ins: tuple[tuple[InterfaceName, StandIn], ...] = ()
+    stand_ins: Words = ()
     refused: Refused | None = None
     short: Refused | None = None
 
@@ -92,16 +80,16 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
         placed = ipam_plugins.with_calls(seats(wished, granted, host))
         so_far = Planned(wished, granted, placed)
         called = foreign_plugins.plans(wished, granted, host)
-        leased, stand_ins = _addresses(evidence, placed)
-        addresses = with_card_addresses(placed, leased)
-        routed = with_default_routes(placed, addresses)
+        leased, stand_ins = addresses(evidence, placed)
+        whole = with_card_addresses(placed, leased)
+        routed = with_default_routes(placed, whole)
         sandbox = _sandbox(evidence.template)
-        own = plans(sandbox, routed, addresses, host, called)
+        own = plans(sandbox, routed, whole, host, called)
     except Refused as error:
         return Planned(so_far.wished, so_far.granted, so_far.seats, refused=error)
-    whole = in_order(wished, (*own, *called))
-    words = (*stand_ins, *_soft_names(whole, evidence.attached))
-    return Planned(wished, granted, routed, whole, words)
+    every = in_order(wished, (*own, *called))
+    words = (*stand_ins, *_soft_names(every, evidence.attached))
+    return Planned(wished, granted, routed, every, words)
 
 
 def _without_shares(evidence: PodEvidence) -> Planned:
@@ -148,9 +136,9 @@ def assumed_shares(
 ) -> Iterator[GrantedShare]:
     """The shares that the pod has, by the cards that it was told of, else those preferred now.
 
-    As if no other pod had any. Raise Refused where there are too few.
+    Beside those on cards that other pods were told of. Raise Refused where there are too few.
     """
-    taken: dict[str, set[ShareId]] = {}
+    taken = {pool.spec.resource: set(_of_others(pool, basis)) for pool in basis.pools}
     cards = tuple(one.card for one in attached if one.card)
     pools = {pool.spec.resource: pool for pool in basis.pools}
     for container in _holders(template):
@@ -158,7 +146,7 @@ def assumed_shares(
             pool = pools.get(ask.resource)
             if pool is None or not ask.count:
                 continue
-            used = taken.setdefault(ask.resource, set())
+            used = taken[ask.resource]
             free = [one for one in _at_hand(pool, basis, cards) if one not in used]
             must = _must(pool, free, cards)[: ask.count]
             chosen = prefer(pool, free, must, ask.count)
@@ -171,6 +159,15 @@ def _holders(template: PodTemplate) -> list[ContainerTemplate]:
     lasting = [one for one in template.containers if one.role is not ContainerRole.INIT]
     holding = [one for one in lasting if one.asks]
     return holding or [one for one in template.containers if one.asks]
+
+
+def _of_others(pool: Pool, basis: NodeBasis) -> Iterator[ShareId]:
+    """A share for each interface that other pods have on a card of the pool."""
+    counts = Counter(basis.used_cards)
+    for share in pool.shares:
+        if share.card and counts[share.card] > 0:
+            counts[share.card] -= 1
+            yield share.id
 
 
 def _at_hand(pool: Pool, basis: NodeBasis, own: Collection[CardId]) -> list[ShareId]:
@@ -220,80 +217,6 @@ def _sandbox(template: PodTemplate) -> Sandbox:
     """No real one: its id stands in names alone, which are stand-ins."""
     pod = PodName(template.namespace, template.name)
     return Sandbox(ContainerId("none"), pod, "", "", 0)
-
-
-def _addresses(
-    evidence: PodEvidence, placed: Sequence[NetworkSeat]
-) -> tuple[tuple[Given, ...], tuple[tuple[InterfaceName, StandIn], ...]]:
-    """What each interface has of its pool, else a stand-in of each family."""
-    attached = {one.interface: one for one in evidence.attached}
-    leased, words, used = [], [], set[Address]()
-    for seat in placed:
-        name = seat.wish.ask.interface
-        pool = next((p for n in seat.wish.network.pools if (p := evidence.ip_pools.get(n))), None)
-        if name in attached and (pool or seat.ipam):
-            leased.append(_held(name, attached[name], pool))
-        elif pool:
-            asked = [one.address for one in seat.wish.ask.addresses]
-            leases = [_lease(name, pool, zone, _free(zone, asked, used)) for zone in zones(pool)]
-            leases = _of_each_family(leases)
-            used.update(one.address for one in leases)
-            leased.append(given(name, leases, pool))
-            words += [(name, _word(one, pool)) for one in leases if one.address not in asked]
-    return tuple(leased), tuple(words)
-
-
-def _held(name: InterfaceName, attached: Attached, pool: IPPool | None) -> Given:
-    if pool is None:
-        return Given(name, attached.addresses)
-    compiled = zones(pool)
-    leases = [
-        _lease(name, pool, zone, one.address)
-        for one in attached.addresses
-        for zone in compiled
-        if _has(zone, one.address)
-    ]
-    others = [one for one in attached.addresses if not any(_has(z, one.address) for z in compiled)]
-    whole = given(name, leases, pool)
-    return Given(name, (*whole.addresses, *others), whole.routes, whole.probe)
-
-
-def _has(zone: Zone, address: Address) -> bool:
-    number = int(address)
-    in_spans = any(first <= number <= last for first, last in zone.spans)
-    return zone.family == address.version and in_spans
-
-
-def _lease(name: InterfaceName, pool: IPPool, zone: Zone, address: Address) -> Lease:
-    origin: IPRange = range_of(zone, address)
-    network: NetworkName = pool.network
-    return Lease(network, name, pool.name, address, origin.subnet, origin.gateway)
-
-
-def _free(zone: Zone, asked: Iterable[Address], used: set[Address]) -> Address:
-    """The address that is asked for, if the zone has it, else its first that is not taken yet."""
-    if own := next((one for one in asked if _has(zone, one)), None):
-        return own
-    make = IPv4Address if zone.family is Family.V4 else IPv6Address
-    numbers = (number for first, last in zone.spans for number in range(first, last + 1))
-    every = [make(number) for number in islice(numbers, _MOST)]
-    return next((one for one in every if one not in used), every[0])
-
-
-def _of_each_family(leases: Sequence[Lease]) -> list[Lease]:
-    """The first of each family: which rail counts is known with the card."""
-    by_family: dict[int, Lease] = {}
-    for lease in leases:
-        by_family.setdefault(lease.address.version, lease)
-    return list(by_family.values())
-
-
-def _word(lease: Lease, pool: IPPool) -> StandIn:
-    word = _ADDRESS[lease.address.version]
-    rails = {one.rail for one in pool.ranges if one.subnet.version == lease.address.version}
-    which = ", of the range of the card's rail" if len(rails) > 1 else ""
-    meaning = f"{word} is one of IPPool {pool.name}{which}, given when the pod starts"
-    return StandIn(str(lease.address), word, meaning)
 
 
 def _soft_names(

@@ -195,7 +195,7 @@ def _of_rules(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
             f"them word by word: run this in the agent's pod of {evidence.node}"
         )
     elif any(_is_choice(one) for one in plan.granted):
-        yield "The kubelet chooses shares; these are preferred while no other pod holds any"
+        yield "The kubelet chooses shares when the pod starts; these would be preferred now"
     if not evidence.attached and any(seat.roce for seat in plan.seats):
         yield "The index of a GID is known when its address is; the settings then have it too"
     basis = evidence.basis

@@ -105,6 +105,20 @@ def test_what_the_node_does_not_have_is_the_schedulers_word(tmp_path):
     assert result.exit_code == 1
 
 
+def test_shares_of_other_pods_count_and_its_own_do_not(tmp_path):
+    server = kit.server()
+    kit.put_pod(server, kit.attached())
+    kit.put_pod(server, kit.pod("over", "Succeeded", count=9))
+    kit.put_pod(server, kit.pod("waits", "Pending"))
+    path = written(tmp_path, kit.pod("new", node=""))
+    told = json.loads(run(server, "-f", path, "--node", kit.NODE_NAME, "--json").stdout)
+    assert [one["problem"] for one in told["obstacles"]] == [
+        "the pod asks for 1, and the node offers 2, of which other pods ask for 2"
+    ]
+    assert [one["card"] for one in told["granted"]] == ["0000:80:00.0"]
+    assert run(server, "pod/waits").exit_code == 0
+
+
 def test_admission_has_its_say_with_its_rule(tmp_path):
     """Two networks take two shares, and the pod asks for one."""
     path = written(tmp_path, kit.pod("new", node="", **{kit.NETWORKS: "rail-net,rail-net"}))

@@ -104,7 +104,53 @@ def test_both_families_have_a_word():
 def test_a_range_for_each_rail_is_told():
     ranges = tuple(IPRange(ip_network(f"10.2{rail}.0.0/24"), rail=rail) for rail in range(2))
     (plan,) = explain(evidence(pool=replace(POOL, ranges=ranges))).plans
-    assert "of the range of the card's rail" in plan.stand_ins[0].meaning
+    assert "by the rail of its card" in plan.stand_ins[0].meaning
+
+
+def test_several_pools_are_all_named():
+    other = PoolName("other")
+    network = replace(NETWORK, pools=(RAIL, other))
+    (plan,) = explain(evidence(network=network)).plans
+    assert "one of IPPools rail, other, by the rail of its card" in plan.stand_ins[0].meaning
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"pool": replace(POOL, namespaces=("ops",))}, "IPPool rail is for pods of ops"),
+        ({"ip_pools": {}}, "there is no IPPool rail"),
+    ],
+)
+def test_what_ipam_would_refuse_is_refused_in_its_words(more, problem):
+    (obstacle,) = explain(evidence(**more)).obstacles
+    assert (obstacle.stage, obstacle.fatal) == (Stage.AGENT, True)
+    assert obstacle.problem.startswith(problem)
+
+
+def test_an_address_that_no_pool_gives_is_refused():
+    pod = evidence()
+    asked = replace(pod.asks[0], addresses=(AskedAddress(ip_address("10.99.0.1")),))
+    (obstacle,) = explain(replace(pod, asks=(asked,))).obstacles
+    assert obstacle.problem == "IPPool rail does not give 10.99.0.1"
+
+
+def test_pools_that_nobody_could_look_for_refuse_nothing():
+    explanation = explain(evidence(ip_pools={}, pools_seen=False))
+    assert not explanation.is_refused
+    assert explanation.plans
+
+
+def test_what_other_pods_have_is_not_given_again():
+    """The card that a pod was told of, and the count that the scheduler keeps."""
+    pod = evidence()
+    used = replace(pod.basis, used_cards=("0000:80:00.0",), held=((kit.HCA, 1),))
+    (share,) = explain(replace(pod, basis=used)).shares
+    assert share.card == "0000:81:00.0"
+    full = replace(pod.basis, held=((kit.HCA, 2),))
+    (obstacle,) = explain(replace(pod, basis=full)).obstacles
+    assert obstacle.problem == (
+        "the pod asks for 1, and the node offers 2, of which other pods ask for 2"
+    )
 
 
 def test_an_interface_that_no_report_has_is_taken_to_be_there():
