@@ -155,7 +155,9 @@ def _with_process(container: ObservedContainer, pid: int) -> ObservedContainer:
 
 
 def _why(status: WholeStatus) -> str:
-    """What a container waits for, else why a condition does not hold."""
+    """Why the pod was ended, or what a container waits for, else why a condition does not hold."""
+    if status.message:
+        return f"{status.reason}: {status.message}" if status.reason else status.message
     for container in status.container_statuses:
         waiting = container.state.waiting
         if waiting and waiting.message:

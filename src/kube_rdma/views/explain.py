@@ -1,7 +1,8 @@
 """A pod explained, for people and programs: `kube-rdma explain`.
 
 In the order in which things happen: what is asked, what is granted, which Steps are taken, what
-programs see; then what is in the way, and what a reader has to know of how all this is known.
+programs see; then what a reader has to know of how all this is known. What is in the way stands
+behind what is asked where it refuses that, else behind all.
 Marks are those of views/doctor.
 """
 
@@ -40,15 +41,15 @@ _SOURCES: Mapping[StepsFrom, str] = {
 
 def explain_text(explanation: Explanation, width: int = 100) -> str:
     """The whole; `width` in columns, tables are as wide as they are."""
+    way = ("IN THE WAY", [line for one in explanation.obstacles for line in _obstacle(one, width)])
+    real = bool(explanation.phase)
     sections = [
         ("ASKED", list(_asked(explanation, width))),
-        ("GRANTED" if explanation.phase else "WOULD BE GRANTED", list(_granted(explanation))),
+        *([way] if explanation.is_refused else []),
+        ("GRANTED" if real else "WOULD BE GRANTED", list(_granted(explanation))),
         (_steps_title(explanation), list(_steps(explanation, width))),
-        (
-            "WHAT PROGRAMS SEE" if explanation.phase else "WHAT PROGRAMS WOULD SEE",
-            list(_inside(explanation)),
-        ),
-        ("IN THE WAY", [line for one in explanation.obstacles for line in _obstacle(one, width)]),
+        ("WHAT PROGRAMS SEE" if real else "WHAT PROGRAMS WOULD SEE", list(_inside(explanation))),
+        *([] if explanation.is_refused else [way]),
         ("NOTES", [line for note in explanation.notes for line in _note(note, width)]),
     ]
     blocks = [list(_head(explanation, width))]
@@ -94,7 +95,7 @@ def _head(explanation: Explanation, width: int) -> Iterator[str]:
     facts.append(f"node {explanation.node}" if explanation.node else "on no node yet")
     yield " · ".join(facts)
     if explanation.why:
-        yield from wrapped(f"{_INDENT}It waits: {explanation.why}", width, _INDENT)
+        yield from wrapped(f"{_INDENT}{explanation.why}", width, _INDENT)
 
 
 def _asked(explanation: Explanation, width: int) -> Iterator[str]:

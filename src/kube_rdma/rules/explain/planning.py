@@ -67,11 +67,10 @@ class Planned(Frozen):
 
 def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
     """Plan all networks of the pod on this node; it raises nothing."""
+    granted, short = _granted(evidence, basis)
+    if granted is None:
+        return replace(_without_shares(evidence), short=short)
     so_far = Planned()
-    try:
-        granted = tuple(assumed_shares(evidence.template, basis, evidence.attached))
-    except Refused as error:
-        return replace(_without_shares(evidence), short=error)
     try:
         so_far = Planned(granted=granted)
         wished = _wished(evidence, granted)
@@ -86,10 +85,23 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
         sandbox = _sandbox(evidence.template)
         own = plans(sandbox, routed, whole, host, called)
     except Refused as error:
-        return Planned(so_far.wished, so_far.granted, so_far.seats, refused=error)
+        return replace(so_far, refused=error, short=short)
     every = in_order(wished, (*own, *called))
     words = (*stand_ins, *_soft_names(every, evidence.attached))
-    return Planned(wished, granted, routed, every, words)
+    return Planned(wished, granted, routed, every, words, short=short)
+
+
+def _granted(
+    evidence: PodEvidence, basis: NodeBasis
+) -> tuple[tuple[GrantedShare, ...] | None, Refused | None]:
+    """The shares, and why there are too few; then those of the node without other pods, if any."""
+    short = None
+    for node in (basis, replace(basis, used_cards=())):
+        try:
+            return tuple(assumed_shares(evidence.template, node, evidence.attached)), short
+        except Refused as error:
+            short = short or error
+    return None, short
 
 
 def _without_shares(evidence: PodEvidence) -> Planned:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kube_rdma.model.attachment import GrantedShare, Network, NetworkKind
+from kube_rdma.model.attachment import Network, NetworkKind
 from kube_rdma.model.explanation import (
     ExplainedAsk,
     ExplainedNetwork,
@@ -194,7 +194,9 @@ def _of_rules(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
             "The Steps are planned again from what the pod was told; the record of the agent has "
             f"them word by word: run this in the agent's pod of {evidence.node}"
         )
-    elif any(_is_choice(one) for one in plan.granted):
+    elif plan.short:
+        yield "The Steps are those of a node on which no other pod holds shares"
+    elif any(one.cards for one in plan.granted):
         yield "The kubelet chooses shares when the pod starts; these would be preferred now"
     if not evidence.attached and any(seat.roce for seat in plan.seats):
         yield "The index of a GID is known when its address is; the settings then have it too"
@@ -205,7 +207,3 @@ def _of_rules(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
         yield f"Whether the node has {listed(names)} is not judged: a NodeReport has RDMA cards"
     if any(one.mtu for one in evidence.networks):
         yield f"Whether the MTU fits is not judged: the NodeReport of {basis.name} has none"
-
-
-def _is_choice(share: GrantedShare) -> bool:
-    return bool(share.cards)

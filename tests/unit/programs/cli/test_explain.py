@@ -90,6 +90,7 @@ def test_what_the_agent_would_refuse_is_told_with_its_remedy(tmp_path):
     assert "✗ The agent, at networks[1]" in result.stdout
     assert "Did you mean default/rail-net?" in result.stdout
     assert result.stdout.endswith("The agent would refuse it.\n")
+    assert result.stdout.index("IN THE WAY") > result.stdout.index("ASKED")
 
 
 def test_what_the_node_does_not_have_is_the_schedulers_word(tmp_path):
@@ -290,6 +291,16 @@ def test_a_pod_that_waits_is_told_why():
     result = run(server, "pod/waits")
     assert result.exit_code == 1
     assert "The agent refuses it." in result.stdout
+
+
+def test_a_pod_that_was_ended_is_told_why():
+    """By the kubelet, for which no container was ever made."""
+    server = kit.server()
+    ended = kit.pod("ended", "Failed")
+    ended["status"] |= {"reason": "UnexpectedAdmissionError", "message": "Allocate failed"}
+    kit.put_pod(server, ended)
+    result = run(server, "pod/ended")
+    assert "UnexpectedAdmissionError: Allocate failed" in result.stdout
 
 
 def test_a_pod_that_wants_no_settings_is_shown_none():

@@ -146,8 +146,12 @@ def test_what_other_pods_have_is_not_given_again():
     used = replace(pod.basis, used_cards=("0000:80:00.0",), held=((kit.HCA, 1),))
     (share,) = explain(replace(pod, basis=used)).shares
     assert share.card == "0000:81:00.0"
-    full = replace(pod.basis, held=((kit.HCA, 2),))
-    (obstacle,) = explain(replace(pod, basis=full)).obstacles
+    cards = ("0000:80:00.0", "0000:81:00.0")
+    full = replace(pod.basis, held=((kit.HCA, 2),), used_cards=cards)
+    explanation = explain(replace(pod, basis=full))
+    (obstacle,) = explanation.obstacles
+    assert explanation.plans
+    assert any("no other pod holds shares" in note for note in explanation.notes)
     assert obstacle.problem == (
         "the pod asks for 1, and the node offers 2, of which other pods ask for 2"
     )
