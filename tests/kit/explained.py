@@ -41,15 +41,15 @@ STATUS = json.dumps(
 )
 
 
-def server(mode="shared", shares=2, report=True):
+def server(mode="shared", shares=2, resource=HCA):
     """The API server of a cluster with one node, one network and one pool of addresses."""
     made = FakeServer(KINDS)
     labels = {"kube-rdma.io/rdma-namespaces": "shared", "zone": "a"}
-    allocatable = {"allocatable": {HCA: str(shares)}}
+    allocatable = {"allocatable": {resource: str(shares)}}
     made.put(NODE, {"metadata": {"name": NODE_NAME, "labels": labels}, "status": allocatable})
-    if report:
-        told = node_report.encode(node_report.report_status(None, reported(mode, shares), NOW))
-        made.put(NODE_REPORT, {"metadata": {"name": NODE_NAME}, "status": json.loads(told)})
+    report = node_report.report_status(None, reported(mode, shares, resource), NOW)
+    status = json.loads(node_report.encode(report))
+    made.put(NODE_REPORT, {"metadata": {"name": NODE_NAME}, "status": status})
     pool = {"ranges": [{"subnet": "10.20.0.0/24", "gateway": "10.20.0.1"}]}
     made.put(IP_POOL, {"metadata": {"name": "rail"}, "spec": pool})
     made.put(DEFINITION, definition("rail-net", type="kube-rdma"))
@@ -65,17 +65,18 @@ def definition(name, **conf):
     return {"metadata": meta, "spec": {"config": json.dumps(config)}}
 
 
-def reported(mode="shared", shares=2):
+def reported(mode="shared", shares=2, resource=HCA):
     """What the node reports: two cards in one pool."""
-    pool = ReportedPool(HCA, mode, shares, shares, 2)
-    return NodeReport("0.1.0", tuple(map(card, range(2))), pools=(pool,))
+    pool = ReportedPool(resource, mode, shares, shares, 2)
+    cards = tuple(card(number, resource) for number in range(2))
+    return NodeReport("0.1.0", cards, pools=(pool,))
 
 
-def card(number):
+def card(number, resource=HCA):
     """A card of the report."""
     name = f"mlx5_{number}"
     port = ReportedPort(name, 1, "ACTIVE", "Ethernet", 200, f"ens{number}f0")
-    return ReportedCard(CardId(f"0000:8{number}:00.0"), name, (HCA,), 0, (port,))
+    return ReportedCard(CardId(f"0000:8{number}:00.0"), name, (resource,), 0, (port,))
 
 
 def pod(name="worker-0", phase="Running", node=NODE_NAME, count=1, **annotations):

@@ -120,6 +120,28 @@ def test_shares_of_other_pods_count_and_its_own_do_not(tmp_path):
     assert run(server, "pod/waits").exit_code == 0
 
 
+def blocks(count, shares):
+    """A pod that asks by the other annotation, for networks of no configuration."""
+    text = json.dumps([{"cniConf": {"name": "rdma"}}] * count)
+    pod = kit.pod("new", node="", **{"k8s.volcengine.com/pod-networks": text})
+    limits = {"vke.volcengine.com/rdma": str(shares)}
+    pod["spec"]["containers"][0]["resources"]["limits"] = limits
+    return pod
+
+
+def test_the_other_annotation_is_explained_too(tmp_path):
+    """Its built-in network, of cards that the node has none of; and one block too many."""
+    server = kit.server(resource="vke.volcengine.com/rdma")
+    path = written(tmp_path, blocks(2, 2))
+    result = run(server, "-f", path, "--node", kit.NODE_NAME, "--json")
+    document = json.loads(result.stdout)
+    assert [one["network"] for one in document["interfaces"]] == ["default/rdma"] * 2
+    path = written(tmp_path, blocks(1, 2))
+    document = json.loads(run(server, "-f", path, "--node", kit.NODE_NAME, "--json").stdout)
+    stages = {one["stage"] for one in document["obstacles"] if one["fatal"]}
+    assert stages == {"admission", "agent"}
+
+
 def test_admission_has_its_say_with_its_rule(tmp_path):
     """Two networks take two shares, and the pod asks for one."""
     path = written(tmp_path, kit.pod("new", node="", **{kit.NETWORKS: "rail-net,rail-net"}))

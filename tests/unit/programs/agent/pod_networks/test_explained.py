@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -57,12 +58,21 @@ async def evidence(world, text, count, on):
     )
 
 
+ASKED = {
+    "name": "rdma",
+    "ips": ["10.9.0.77"],
+    "mac": "02:00:00:00:00:77",
+    "default-route": ["10.9.0.254"],
+}
 CASES = {
     "macvlan": (Mode.SHARED_MULTI, config("macvlan"), "rdma", 2),
     "two": (Mode.SHARED_MULTI, config("macvlan"), "rdma,rdma", 2),
     "ipvlan": (Mode.SHARED, config("ipvlan"), "rdma@fabric", 1),
     "whole": (Mode.EXCLUSIVE, config("host-device"), "rdma", 1),
     "two whole": (Mode.EXCLUSIVE, config("host-device"), "rdma@a,rdma@b", 2),
+    "its mode": (Mode.SHARED, config("kube-rdma", mtu=4200), "rdma", 1),
+    "its own mode": (Mode.EXCLUSIVE, config("kube-rdma"), "rdma", 1),
+    "asked": (Mode.SHARED, config("macvlan"), json.dumps([ASKED]), 1),
 }
 
 
@@ -91,10 +101,23 @@ async def test_what_is_planned_from_a_report_is_what_the_agent_does(name, tmp_pa
         assert texts == list(step_texts(done))
 
 
+async def test_what_other_plugins_make_is_planned_as_their_call(tmp_path):
+    """Of a pod without shares; kube-rdma calls the plugin of that name."""
+    network = (None, config("bridge")[1])
+    world = World(tmp_path / "w", [card(0)], [], {"default/rdma": network})
+    world.sandbox()
+    before = await evidence(world, "rdma", 0, node([card(0)], Mode.SHARED, 1))
+    planned = explain(before)
+    world.ask("rdma")
+    await world.add(1)
+    (attachment,) = world.attachments.by_key.values()
+    recorded = explain(replace(before, phase="Running", recorded=(attachment,)))
+    assert [step_texts(one) for one in planned.plans] == [step_texts(one) for one in recorded.plans]
+    assert planned.networks[0].means.startswith("made by the CNI plugin bridge")
+
+
 def told_of(world):
     """The annotation of kube-rdma as text."""
-    import json
-
     return json.dumps(world.node.told[OWN_STATUS])
 
 
