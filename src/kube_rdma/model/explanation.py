@@ -28,7 +28,7 @@ class NodeBasis(Frozen):
     Not `exact`: it is made of the NodeReport, which has no MTU, no length of an address and no
     virtual functions' settings; what hangs on these is not judged. `state` is its Node object.
     `held` is what other pods on it ask for of each resource, `used_cards` those that they were told
-    of, once for each interface.
+    of, once for each interface. Not `reported`: nobody tells of its cards, so nothing is planned.
     """
 
     name: str
@@ -38,6 +38,7 @@ class NodeBasis(Frozen):
     exact: bool = False
     held: tuple[tuple[str, int], ...] = ()
     used_cards: tuple[CardId, ...] = ()
+    reported: bool = True
 
 
 class PodEvidence(Frozen):

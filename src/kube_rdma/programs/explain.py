@@ -24,7 +24,7 @@ from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.adapters.journal.glance import glances
 from kube_rdma.api import network_status, node_report
 from kube_rdma.model.admission import AdmissionFacts, OfferedPool
-from kube_rdma.model.attachment import Attachment
+from kube_rdma.model.attachment import Attachment, HostNetwork
 from kube_rdma.model.binding import Binding, PodName
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.explanation import NodeBasis, PodEvidence
@@ -34,6 +34,7 @@ from kube_rdma.model.node_report import NodeReport
 from kube_rdma.model.observation import Blank
 from kube_rdma.model.pod_template import PodTemplate
 from kube_rdma.model.pool import PoolSpec
+from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.pod_networks.attachment_journal import as_named
 from kube_rdma.programs.doctor_pod import observed_pod, present, with_processes, with_reason
 from kube_rdma.programs.explain_networks import PodDocuments, read_documents
@@ -102,7 +103,8 @@ class _NodeReader:
                 return replace(exact, state=state)
         report = await self.part("the NodeReport", lambda: _report(cluster, name))
         if report is None:
-            return None
+            nothing = HostNetwork((), NamespaceMode.UNKNOWN)
+            return NodeBasis(name, (), nothing, state, reported=False) if state else None
         specs = await self.part("the NodePolicies", lambda: _specs(cluster, report))
         return basis(name, report, state, specs or ())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kube_rdma.model.admission import USUAL
 from kube_rdma.model.attachment import Network, NetworkKind
 from kube_rdma.model.explanation import (
     ExplainedAsk,
@@ -19,7 +20,9 @@ from kube_rdma.model.explanation import (
     PodEvidence,
     StepsFrom,
 )
+from kube_rdma.model.pod_template import PodTemplate
 from kube_rdma.model.pool import Pool
+from kube_rdma.rules.admission.shares import asked
 from kube_rdma.rules.explain.inside import doors, interfaces, settings
 from kube_rdma.rules.explain.obstacles import obstacles
 from kube_rdma.rules.explain.planning import Planned, is_unplannable, planned, unreported
@@ -38,7 +41,7 @@ def explain(evidence: PodEvidence) -> Explanation:
     basis = evidence.basis
     plan = Planned()
     understood = not evidence.misread and not evidence.unread
-    if basis is not None and understood and not is_unplannable(evidence, basis):
+    if basis is not None and basis.reported and understood and not is_unplannable(evidence, basis):
         plan = planned(evidence, basis)
     steps, source = _plans(evidence, plan)
     template = evidence.template
@@ -171,6 +174,8 @@ def _notes(evidence: PodEvidence, plan: Planned, source: StepsFrom | None) -> It
     basis = evidence.basis
     for blank in evidence.blanks:
         yield f"Not seen: {blank.part}, for {blank.why}"
+    if basis and basis.reported and (others := _unreported_shares(evidence.template, basis)):
+        yield f"No agent reports a pool of {listed(others)} on {basis.name}; its cards are unknown"
     if evidence.asks and not evidence.node and not evidence.recorded:
         yield "No node is known, so no Step is planned: name one with --node"
     if basis is not None and is_unplannable(evidence, basis) and source is None:
@@ -185,6 +190,13 @@ def _notes(evidence: PodEvidence, plan: Planned, source: StepsFrom | None) -> It
             "The Steps are in the record of the agent: run this in the agent's pod of "
             f"{evidence.node}"
         )
+
+
+def _unreported_shares(template: PodTemplate, basis: NodeBasis) -> tuple[str, ...]:
+    """Shares that the pod asks for and no pool of the node has, such as a plugin's without API."""
+    names = {one.spec.resource for one in basis.pools}
+    asks = dict.fromkeys(ask.resource for _, ask in asked(template, USUAL.shares))
+    return tuple(name for name in asks if name not in names)
 
 
 def _of_rules(evidence: PodEvidence, plan: Planned) -> Iterator[str]:

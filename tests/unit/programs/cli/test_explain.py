@@ -151,6 +151,17 @@ def test_admission_has_its_say_with_its_rule(tmp_path):
     assert any("rule network-shares" in one["problem"] for one in told)
 
 
+def test_without_a_report_the_scheduler_has_its_say(tmp_path):
+    """And no Step is made up: where an agent speaks with nobody, its cards are not known."""
+    server = kit.server()
+    server.forbidden.add(("get", "nodereports"))
+    path = written(tmp_path, kit.pod("new", node="", count=3, **{kit.NETWORKS: "rail-net"}))
+    document = json.loads(run(server, "-f", path, "--node", kit.NODE_NAME, "--json").stdout)
+    assert document["interfaces"] == []
+    assert {one["stage"] for one in document["obstacles"] if one["fatal"]} == {"scheduler"}
+    assert any("the NodeReport" in note for note in document["notes"])
+
+
 def test_a_job_is_explained_by_its_template(tmp_path):
     template = {key: kit.pod(node="")[key] for key in ("metadata", "spec")}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}}

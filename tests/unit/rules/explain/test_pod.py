@@ -218,6 +218,19 @@ def test_the_fabric_of_a_policy_is_in_the_settings():
     assert "NCCL_IB_TC=106" in settings["/etc/nccl.conf"]
 
 
+def test_shares_of_no_reported_pool_are_told():
+    """Those of a plugin that speaks with nobody; and not those of others' cards."""
+    gpus = ResourceAsk("nvidia.com/gpu", 1, ())
+    main = ContainerTemplate("main", (), asks=(ResourceAsk("rdma/other", 1, ()), gpus))
+    state = replace(STATE, allocatable=(("nvidia.com/gpu", 8), ("rdma/other", 1000)))
+    node = basis("node-1", kit.reported(), state)
+    explanation = explain(PodEvidence(template(main), "node-1", basis=node))
+    assert not explanation.is_refused
+    assert [note for note in explanation.notes if "No agent reports" in note] == [
+        "No agent reports a pool of rdma/other on node-1; its cards are unknown"
+    ]
+
+
 def test_a_closed_node_is_the_schedulers_word():
     node = basis("node-1", kit.reported(), replace(STATE, unschedulable=True))
     (obstacle,) = explain(evidence(basis=node)).obstacles
