@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from ipaddress import ip_interface
 from typing import Any, TypeAlias
 
-from kube_rdma.model.attachment import Attached
+from kube_rdma.model.attachment import Attached, InterfaceAddress
+from kube_rdma.model.card import CardId
 from kube_rdma.model.cni import CniInterface, CniResult, Dns, LinkAddress
+from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.observation import AddressUse
 
 ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
@@ -57,6 +61,37 @@ def address_uses(pod: str, text: str) -> Iterator[AddressUse]:
         for address in addresses if isinstance(addresses, list) else ():
             network, interface = str(entry.get("name", "")), str(entry.get("interface", ""))
             yield AddressUse(pod, network, interface, str(address))
+
+
+def own_attached(text: str) -> Iterator[Attached]:
+    """The interfaces that kube-rdma's annotation tells; what has not its form is left out."""
+    for entry in _entries(text):
+        network, interface, index = (entry.get(key) for key in ("name", "interface", "gidIndex"))
+        if not isinstance(network, str) or not isinstance(interface, str):
+            continue
+        addresses, mtu = entry.get("ips"), entry.get("mtu")
+        yield Attached(
+            network=network,
+            interface=InterfaceName(interface),
+            mac="",
+            mtu=mtu if type(mtu) is int else 0,
+            addresses=tuple(_addresses(addresses if isinstance(addresses, list) else ())),
+            rdma_device=_word(entry.get("rdmaDevice")),
+            gid=_word(entry.get("gid")),
+            gid_index=index if type(index) is int else None,
+            card=CardId(card) if (card := _word(entry.get("card"))) else None,
+        )
+
+
+def _addresses(texts: Iterable[object]) -> Iterator[InterfaceAddress]:
+    for text in texts:
+        with suppress(ValueError):
+            whole = ip_interface(str(text))
+            yield InterfaceAddress(whole.ip, whole.network.prefixlen)
+
+
+def _word(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _clusters(text: str) -> list[Json]:

@@ -36,17 +36,33 @@ _LOCK = frozenset({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"})
 
 async def pod_by_api(cluster: Cluster, namespace: str, name: str) -> tuple[ObservedPod, WholePod]:
     """The pod as the API server has it; raise Refused when there is none."""
-    read = await doctor_objects.whole_pod(cluster, namespace, name)
+    template, whole = await read_pod(cluster, namespace, name)
+    return await with_reason(cluster, observed_pod(template, whole), whole), whole
+
+
+async def read_pod(cluster: Cluster, namespace: str, name: str) -> tuple[PodTemplate, WholePod]:
+    """Both parts of a Pod object; raise Refused when there is none."""
+    return present(await doctor_objects.whole_pod(cluster, namespace, name), namespace, name)
+
+
+def present(
+    read: tuple[PodTemplate, WholePod] | None, namespace: str, name: str
+) -> tuple[PodTemplate, WholePod]:
+    """The parts of a pod that is there; raise Refused when there is none."""
     if read is None:
         raise Refused(
             f"there is no pod {name} in namespace {namespace}",
             remedy="Name one of kubectl get pods, with its namespace: pod/NAMESPACE/NAME",
         )
-    template, whole = read
-    seen = observed_pod(template, whole)
+    return read
+
+
+async def with_reason(cluster: Cluster, seen: ObservedPod, whole: WholePod) -> ObservedPod:
+    """The same with what a pod that does not run waits for."""
     if seen.phase in ("Running", "Succeeded"):
-        return seen, whole
-    return replace(seen, why=_why(whole.status) or await _event(cluster, namespace, name)), whole
+        return seen
+    why = _why(whole.status) or await _event(cluster, seen.namespace, seen.name)
+    return replace(seen, why=why)
 
 
 def observed_pod(template: PodTemplate, whole: WholePod) -> ObservedPod:
@@ -139,7 +155,9 @@ def _with_process(container: ObservedContainer, pid: int) -> ObservedContainer:
 
 
 def _why(status: WholeStatus) -> str:
-    """What a container waits for, else why a condition does not hold."""
+    """Why the pod was ended, or what a container waits for, else why a condition does not hold."""
+    if status.message:
+        return f"{status.reason}: {status.message}" if status.reason else status.message
     for container in status.container_statuses:
         waiting = container.state.waiting
         if waiting and waiting.message:

@@ -3,7 +3,7 @@
 import json
 from ipaddress import ip_address, ip_interface, ip_network
 
-from kube_rdma.api.network_status import own_status, status
+from kube_rdma.api.network_status import own_attached, own_status, status
 from kube_rdma.model.attachment import Attached, InterfaceAddress
 from kube_rdma.model.cni import CniInterface, CniResult, Dns, LinkAddress, LinkRoute
 from kube_rdma.model.device import PciAddress
@@ -144,3 +144,20 @@ def test_every_entry_of_the_cluster_stays_when_an_add_is_late():
     before = status([VF], "cbr0", CniResult(links))
     names = [one["interface"] for one in json.loads(status([PLAIN], before=before))]
     assert names == ["eth0", "eth1", "net2"]
+
+
+def test_ours_is_read_as_it_was_written():
+    """Without what it does not say: MAC, gateways and PCI addresses."""
+    seen = tuple(own_attached(own_status((VF, PLAIN))))
+    assert [(one.network, one.interface, one.mtu) for one in seen] == [
+        ("default/rdma-net", "net1", 9000),
+        ("default/b", "net2", 1500),
+    ]
+    assert own_status(seen) == own_status((VF, PLAIN))
+
+
+def test_of_ours_only_what_has_its_form_is_read():
+    entries = [{"name": "a"}, {"name": "a", "interface": "net1", "ips": ["x", 1], "mtu": "9"}, 7]
+    (seen,) = own_attached(json.dumps(entries))
+    assert (seen.addresses, seen.mtu, seen.rdma_device) == ((), 0, None)
+    assert not list(own_attached("{"))

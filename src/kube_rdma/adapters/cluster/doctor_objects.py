@@ -47,6 +47,8 @@ class WholeStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The part of status that is read."""
 
     phase: str = ""
+    reason: str = ""  # why the kubelet or a controller ended it
+    message: str = ""
     conditions: tuple[_WholeCondition, ...] = ()
     container_statuses: tuple[WholeContainerStatus, ...] = ()
 

@@ -68,9 +68,9 @@ def doctor(
     from kube_rdma.rules.doctor.diagnose import diagnose
     from kube_rdma.views.doctor import doctor_document, doctor_text
 
-    pod = _pod(target)
+    pod = named_pod(target)
     collect, source = more.pop("collect"), more.pop("bundle")
-    more["host"] = more["host"] or _host()
+    more["host"] = more["host"] or root_of_host()
     seen = bundle.read(source) if source else asyncio.run(_observed(more, pod, opener))
     if collect == Path("-"):
         click.echo(bundle.encode(seen), nl=False)
@@ -88,21 +88,21 @@ def doctor(
         sys.exit(1)
 
 
-def _host() -> Path:
+def root_of_host() -> Path:
     """The host's root: the agent's container has it mounted."""
     mounted = Path("/host")
     return mounted if (mounted / "etc").is_dir() else Path("/")
 
 
-def _pod(target: str) -> tuple[str, str] | None:
-    """Namespace and name of the pod; None for the node."""
+def named_pod(target: str, usual: str = "default") -> tuple[str, str] | None:
+    """Namespace and name of the pod; None for the node. `usual` is the namespace left unsaid."""
     kind, _, name = target.partition("/")
     if target == _NODE:
         return None
     namespace, slash, bare = name.partition("/")
     if kind not in ("pod", "pods") or not name or (slash and not bare):
         raise click.UsageError("Name what to look at: node, pod/NAME or pod/NAMESPACE/NAME.")
-    return (namespace, bare) if slash else ("default", name)
+    return (namespace, bare) if slash else (usual, name)
 
 
 async def _observed(

@@ -49,6 +49,11 @@ COMMANDS = {
         "doctor",
         "Say why RDMA does not work here, and what to do.",
     ),
+    "explain": (
+        "kube_rdma.programs.cli.explain",
+        "explain",
+        "Say what a pod asked for, got and sees, step by step.",
+    ),
     "ip": ("kube_rdma.programs.cli.ip", "ip", "Show pools of IP addresses, and who holds what."),
     "nccl-env": (
         "kube_rdma.programs.cli.nccl_env",

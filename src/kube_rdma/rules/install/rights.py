@@ -66,7 +66,7 @@ _OPERATOR_CLUSTER_RULES = (
     rule("", "nodes", "patch"),
     rule("kube-rdma.io", "nodereports", "list"),
 )
-# What people need for `kube-rdma status`, `kube-rdma ip` and a look at the objects.
+# What people need for `kube-rdma status`, `ip`, `explain` and a look at the objects.
 VIEW_RULES: Sequence[Node] = (
     rule("", "nodes", "get list"),
     rule("", "pods", "get list"),
@@ -74,6 +74,7 @@ VIEW_RULES: Sequence[Node] = (
     rule("apps", "daemonsets", "get list"),
     rule("apps", "deployments", "get list"),
     rule("kube-rdma.io", "*", "get list watch"),
+    rule("k8s.cni.cncf.io", "network-attachment-definitions", "get list"),
     rule("mellanox.com", "nicclusterpolicies", "get list watch"),
     rule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "get"),
 )

@@ -66,7 +66,7 @@ def ask(
     fresh: list[Lease] = []
     lacks: list[Lack] = []
     holds = state.holds
-    for nic, zone in _demands(request, catalog):
+    for nic, zone in demands(request, catalog):
         lease = _existing(state, before, nic, zone)
         if lease is None:
             picked = _pick(state, holds, nic, zone)
@@ -97,7 +97,7 @@ def describe_loss(state: NodeAddressState, booking: Booking, lease: Lease) -> st
     )
 
 
-def _demands(request: Ask, catalog: Catalog) -> Iterator[tuple[NicAsk, Zone]]:
+def demands(request: Ask, catalog: Catalog) -> Iterator[tuple[NicAsk, Zone]]:
     """One NIC and zone for each address to grant, after everything that can be wrong."""
     for nic in request.nics:
         if nic.pool not in catalog:

@@ -70,7 +70,7 @@ def resolve(
                 cards[index].append(card)
     rdma_cm = survey.rdma_cm.path if survey.rdma_cm else None
     pools = (
-        Pool(spec, tuple(_shares(spec, mine)), tuple(mine), rdma_cm)
+        Pool(spec, tuple(shares_of(spec, mine)), tuple(mine), rdma_cm)
         for spec, mine in zip(specs, cards, strict=True)
     )
     return tuple(pools), tuple(clashes)
@@ -109,7 +109,8 @@ def offer(pool: Pool) -> Offer:
     )
 
 
-def _shares(spec: PoolSpec, cards: Sequence[Card]) -> Iterator[Share]:
+def shares_of(spec: PoolSpec, cards: Sequence[Card]) -> Iterator[Share]:
+    """The shares that a pool of these cards has, card by card."""
     row = terms(spec)
     if row.bind is Bind.POOL:
         healthy = any(card.usable for card in cards)

@@ -33,8 +33,8 @@ class AttachmentJournal:
         tell: Callable[[str], None] = in_the_log,
     ) -> None:
         """Read both, which blocks; raise Unavailable when the disk fails."""
-        self._pods = Records(pods, tell, read=_as_named)
-        self._interfaces = Records(interfaces, tell, read=_as_named)
+        self._pods = Records(pods, tell, read=as_named)
+        self._interfaces = Records(interfaces, tell, read=as_named)
 
     @property
     def attachments(self) -> dict[AttachmentKey, Attachment]:
@@ -113,7 +113,7 @@ def _plain(key: AttachmentKey, record: Attachment) -> Attachment:
     return replace(record, sandbox=replace(record.sandbox, container=key.container))
 
 
-def _as_named(name: str, record: Attachment) -> Attachment:
+def as_named(name: str, record: Attachment) -> Attachment:
     """A record; that it is complete, its name may say alone."""
     complete = record.complete or name == f"{_COMPLETE}-{record.sandbox.container}"
     return replace(record, complete=complete)

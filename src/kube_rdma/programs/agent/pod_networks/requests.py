@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import structlog
 
@@ -50,6 +50,22 @@ def _load(text: str, namespace: str) -> Found:
     from kube_rdma.api import networks
 
     return networks.load(text, namespace)
+
+
+class NamedNetworks(Protocol):
+    """Where networks are looked for by their names; NetworkNode is such a place."""
+
+    async def definition(self, namespace: str, name: str) -> NetworkDefinition | None:
+        """A NetworkAttachmentDefinition, if there is one; raise Refused for its faults."""
+
+    async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
+        """What the node's CNI configuration of this name means for pods of a namespace."""
+
+    async def configurations(self) -> tuple[str, ...]:
+        """The names of the node's CNI configurations."""
+
+    async def has_pool(self, name: PoolName) -> bool:
+        """Whether there is an IPPool of this name."""
 
 
 class Asking(Frozen):
@@ -139,7 +155,7 @@ def _warn(pod: PodState, warnings: Iterable[str]) -> None:
 
 
 async def meant(
-    asked: Asking, node: NetworkNode
+    asked: Asking, node: NamedNetworks
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """The entries with the namespace of their network, and the networks by namespace/name.
 
@@ -176,7 +192,7 @@ def statuses(
 
 
 async def _by_name(
-    asks: Sequence[NetworkAsk], node: NetworkNode
+    asks: Sequence[NetworkAsk], node: NamedNetworks
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """All entries of one pod have its namespace, so a name means one network."""
     from kube_rdma.api.cni_conf_network import BUILT_IN
@@ -193,7 +209,7 @@ async def _by_name(
     return placed, {one.network.name: one for one in by_name.values()}
 
 
-async def _named(namespace: str, name: str, node: NetworkNode) -> NetworkDefinition | None:
+async def _named(namespace: str, name: str, node: NamedNetworks) -> NetworkDefinition | None:
     """The network of this name, of the nearest place that has one."""
     from kube_rdma.api.cni_conf_network import BUILT_IN, built_in
 

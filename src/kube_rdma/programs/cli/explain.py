@@ -1,0 +1,156 @@
+"""`kube-rdma explain`: what a pod asked for, what it got, by which Steps, and what it sees.
+
+Of a pod that does not exist yet: what would become of it on a node. It changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kube_rdma.programs.cli.doctor import named_pod, root_of_host
+from kube_rdma.programs.cli.ip import KUBECONFIG
+
+if TYPE_CHECKING:
+    from kube_rdma.model.explanation import PodEvidence
+    from kube_rdma.model.pod_template import PodTemplate
+    from kube_rdma.programs.cli.ip import Opener
+    from kube_rdma.programs.explain import ExplainPlaces
+
+_PAGE_WIDTH = 100  # columns, where the output is not a terminal
+_PATH = click.Path(path_type=Path)
+_STDIN = Path("-")
+
+
+@click.command()
+@click.argument("target", metavar="[pod/[NAMESPACE/]NAME]", default="")
+@click.option("-f", "--filename", metavar="FILE", type=_PATH, help="A pod that is not made yet.")
+@click.option("--node", metavar="NAME", help="For which node the file is looked at.")
+@click.option("-n", "--namespace", metavar="NAME", help="Of the pod.")
+@KUBECONFIG
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text for people or JSON for programs.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=_PATH,
+    default=Path("/var/lib/kube-rdma"),
+    show_default=True,
+    help="The agent's records, on a node.",
+)
+@click.pass_obj
+def explain(
+    opener: Opener | None,
+    /,
+    target: str,
+    filename: Path | None,
+    node: str | None,
+    namespace: str | None,
+    **more: object,
+) -> None:
+    """Say what a pod asked for, what it was granted, by which Steps, and what it sees.
+
+    With -f of a pod that is not made yet, for a node: what it would get there, or what would refuse
+    it and why.
+
+    Exits with 1 when something refuses the pod, with 0 otherwise.
+    """
+    if bool(target) == bool(filename):
+        raise click.UsageError("Name a pod (pod/NAME), or a file (-f): one of the two.")
+    kubeconfig, state = more["kubeconfig"], more["state_dir"]
+    places = _places(kubeconfig, state)
+    if filename:
+        evidence = asyncio.run(_of_file(places, _template(filename, namespace), node, opener))
+    else:
+        pod = named_pod(target, namespace or "default")
+        if pod is None:
+            raise click.UsageError("Name a pod: pod/NAME or pod/NAMESPACE/NAME.")
+        evidence = asyncio.run(_of_pod(places, pod, node, opener))
+    _show(evidence, as_json=bool(more["as_json"]) or more["output"] == "json")
+
+
+def _places(kubeconfig: object, state: object) -> ExplainPlaces:
+    from kube_rdma.programs.explain import ExplainPlaces
+
+    return ExplainPlaces(
+        kubeconfig=kubeconfig if isinstance(kubeconfig, Path) else None,
+        here=os.environ.get("NODE_NAME") or os.uname().nodename,
+        state=Path(str(state)),
+        host=root_of_host(),
+    )
+
+
+async def _of_pod(
+    places: ExplainPlaces, pod: tuple[str, str], node: str | None, opener: Opener | None
+) -> PodEvidence:
+    from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.model.binding import PodName
+    from kube_rdma.programs.explain import explain_pod
+
+    return await explain_pod(places, PodName(*pod), node, opener or connect)
+
+
+async def _of_file(
+    places: ExplainPlaces, template: PodTemplate, node: str | None, opener: Opener | None
+) -> PodEvidence:
+    from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.programs.explain import explain_manifest
+
+    return await explain_manifest(places, template, node, opener or connect)
+
+
+def _template(file: Path, namespace: str | None) -> PodTemplate:
+    """The pod of a file, or what a Job and its like make pods of; raise Refused."""
+    from kube_rdma.api import document, manifests, pod_manifest
+    from kube_rdma.model.errors import Refused
+
+    name = "stdin" if file == _STDIN else str(file)
+    try:
+        data = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
+    except OSError as error:
+        raise document.unreadable(name, error) from error
+    documents = document.read_all(data, name)
+    if len(documents) != 1:
+        raise Refused(
+            f"it holds {len(documents)} documents, and exactly 1 is needed",
+            remedy="Give a file of one pod; kube-rdma config check reads files of many objects",
+            where=name,
+        )
+    objects = manifests.manifests(documents[0])
+    parts = [(one, part) for one in objects for part in manifests.pods(one)]
+    if len(parts) != 1:
+        kinds = ", ".join(one.kind for one in objects) or "no object of Kubernetes"
+        what = f"it describes {len(parts)} kinds of pods" if parts else f"it is no pod, but {kinds}"
+        raise Refused(what, remedy="Give a Pod, or a Job or Deployment of one", where=name)
+    manifest, part = parts[0]
+    space = namespace or manifest.namespace
+    return pod_manifest.load(part, space, manifest.name)
+
+
+def _show(evidence: PodEvidence, *, as_json: bool) -> None:
+    from kube_rdma.rules.explain.pod import explain as explained
+    from kube_rdma.views.explain import explain_document, explain_text
+
+    explanation = explained(evidence)
+    if as_json:
+        click.echo(json.dumps(explain_document(explanation), indent=2))
+    else:
+        terminal = sys.stdout.isatty()
+        width = shutil.get_terminal_size().columns if terminal else _PAGE_WIDTH
+        click.echo(explain_text(explanation, width))
+    if explanation.is_refused:
+        sys.exit(1)

@@ -1,0 +1,1 @@
+"""What becomes of a pod, by the rules of the agent itself."""

@@ -1,0 +1,244 @@
+"""The Steps that the agent would take for a pod, by its own rules, before anything is decided.
+
+Second of the rules of `kube-rdma explain`. The order is that of the agent's attach pipeline:
+wishes, seats, addresses, plans. What nobody can know before is a stand-in: the first free share,
+the first address of a pool. Where a rule refuses, the agent would refuse in these words.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from kube_rdma.model.attachment import (
+    Attached,
+    GrantedShare,
+    HostLink,
+    HostNetwork,
+    NetworkKind,
+    NetworkSeat,
+    Plan,
+    Sandbox,
+    Wish,
+)
+from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.card import CardId
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.explanation import NodeBasis, PodEvidence, StandIn
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.ip import (
+    InterfaceName,
+)
+from kube_rdma.model.pod_template import ContainerRole, ContainerTemplate, PodTemplate
+from kube_rdma.model.pool import Attach, Pool, ShareId
+from kube_rdma.model.step import MakeRdma
+from kube_rdma.rules.attach import foreign_plugins, ipam_plugins
+from kube_rdma.rules.attach.plan import plans
+from kube_rdma.rules.attach.pod_networks import (
+    refuse_count,
+    refuse_traffic,
+    with_card_addresses,
+    with_default_routes,
+)
+from kube_rdma.rules.attach.requests import POD_NETWORKS, in_order, wishes
+from kube_rdma.rules.attach.seats import link_of, seats
+from kube_rdma.rules.explain.addresses import Words, addresses
+from kube_rdma.rules.explain.node import WIDEST
+from kube_rdma.rules.pools.allocation import granted_cards
+from kube_rdma.rules.pools.modes import terms
+from kube_rdma.rules.pools.preference import prefer
+
+
+class Planned(Frozen):
+    """What planning came to, as far as it got; `refused` says why it got no further.
+
+    `short`: the node has too few shares.
+    """
+
+    wished: tuple[Wish, ...] = ()
+    granted: tuple[GrantedShare, ...] = ()
+    seats: tuple[NetworkSeat, ...] = ()
+    plans: tuple[Plan, ...] = ()
+    stand_ins: Words = ()
+    refused: Refused | None = None
+    short: Refused | None = None
+
+
+def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
+    """Plan all networks of the pod on this node; it raises nothing."""
+    granted, short = _granted(evidence, basis)
+    if granted is None:
+        return replace(_without_shares(evidence), short=short)
+    so_far = Planned()
+    try:
+        so_far = Planned(granted=granted)
+        wished = _wished(evidence, granted)
+        so_far = Planned(wished, granted)
+        host = basis.host if basis.exact else _with_unreported(basis.host, wished)
+        placed = ipam_plugins.with_calls(seats(wished, granted, host))
+        so_far = Planned(wished, granted, placed)
+        called = foreign_plugins.plans(wished, granted, host)
+        leased, stand_ins = addresses(evidence, placed)
+        whole = with_card_addresses(placed, leased)
+        routed = with_default_routes(placed, whole)
+        sandbox = _sandbox(evidence.template)
+        own = plans(sandbox, routed, whole, host, called)
+    except Refused as error:
+        return replace(so_far, refused=error, short=short)
+    every = in_order(wished, (*own, *called))
+    words = (*stand_ins, *_soft_names(every, evidence.attached))
+    return Planned(wished, granted, routed, every, words, short=short)
+
+
+def _granted(
+    evidence: PodEvidence, basis: NodeBasis
+) -> tuple[tuple[GrantedShare, ...] | None, Refused | None]:
+    """The shares, and why there are too few; then those of the node without other pods, if any."""
+    short = None
+    for node in (basis, replace(basis, used_cards=())):
+        try:
+            return tuple(assumed_shares(evidence.template, node, evidence.attached)), short
+        except Refused as error:
+            short = short or error
+    return None, short
+
+
+def _without_shares(evidence: PodEvidence) -> Planned:
+    """As far as it goes: what is wrong with the networks, whatever the pod holds."""
+    try:
+        return Planned(wishes(evidence.asks, evidence.networks))
+    except Refused as error:
+        return Planned(refused=error)
+
+
+def is_unplannable(evidence: PodEvidence, basis: NodeBasis) -> bool:
+    """Whether planning needs what a report does not have: settings of virtual functions."""
+    networks = evidence.networks
+    return not basis.exact and any(one.function or one.infiniband for one in networks)
+
+
+def unreported(host: HostNetwork, wished: Sequence[Wish]) -> tuple[str, ...]:
+    """The interfaces that networks name and a report need not have: those of no RDMA card."""
+    names = (wish.network.master or wish.network.device for wish in wished)
+    reported = {link.name for link in host.links}
+    return tuple(
+        dict.fromkeys(name for name in names if name and ":" not in name and name not in reported)
+    )
+
+
+def _with_unreported(host: HostNetwork, wished: Sequence[Wish]) -> HostNetwork:
+    """As if these interfaces were on the node, and nothing stood against them."""
+    first = len(host.links) + 1
+    links = (
+        HostLink(number, name, WIDEST, "", up=True, pci=None, link_type=_layer(name, wished))
+        for number, name in enumerate(unreported(host, wished), first)
+    )
+    return replace(host, links=(*host.links, *links))
+
+
+def _layer(name: str, wished: Sequence[Wish]) -> str:
+    """What the network takes an interface for."""
+    kinds = {wish.network.kind for wish in wished if name == wish.network.master}
+    return "infiniband" if NetworkKind.IPOIB in kinds else "ether"
+
+
+def assumed_shares(
+    template: PodTemplate, basis: NodeBasis, attached: Sequence[Attached] = ()
+) -> Iterator[GrantedShare]:
+    """The shares that the pod has, by the cards that it was told of, else those preferred now.
+
+    Beside those on cards that other pods were told of. Raise Refused where there are too few.
+    """
+    taken = {pool.spec.resource: set(_of_others(pool, basis)) for pool in basis.pools}
+    cards = tuple(one.card for one in attached if one.card)
+    pools = {pool.spec.resource: pool for pool in basis.pools}
+    for container in _holders(template):
+        for ask in container.asks:
+            pool = pools.get(ask.resource)
+            if pool is None or not ask.count:
+                continue
+            used = taken[ask.resource]
+            free = [one for one in _at_hand(pool, basis, cards) if one not in used]
+            must = _must(pool, free, cards)[: ask.count]
+            chosen = prefer(pool, free, must, ask.count)
+            used.update(chosen)
+            yield from (_share(container.name, pool, one) for one in chosen)
+
+
+def _holders(template: PodTemplate) -> list[ContainerTemplate]:
+    """The containers that hold shares while the pod runs."""
+    lasting = [one for one in template.containers if one.role is not ContainerRole.INIT]
+    holding = [one for one in lasting if one.asks]
+    return holding or [one for one in template.containers if one.asks]
+
+
+def _of_others(pool: Pool, basis: NodeBasis) -> Iterator[ShareId]:
+    """A share for each interface that other pods have on a card of the pool."""
+    counts = Counter(basis.used_cards)
+    for share in pool.shares:
+        if share.card and counts[share.card] > 0:
+            counts[share.card] -= 1
+            yield share.id
+
+
+def _at_hand(pool: Pool, basis: NodeBasis, own: Collection[CardId]) -> list[ShareId]:
+    """Shares whose card is on the node or is the pod's `own`, not inside of another pod."""
+    away = {
+        one.id
+        for one in pool.cards
+        if link_of(one, basis.host) is None and one.id not in own and terms(pool.spec).owns
+    }
+    return [one.id for one in pool.shares if one.card not in away]
+
+
+def _must(pool: Pool, free: Sequence[ShareId], cards: Collection[CardId]) -> tuple[ShareId, ...]:
+    """A share of each card that the pod has, in the order of its interfaces."""
+    left = list(free)
+    chosen = []
+    for card in cards:
+        share = next((one for one in left if pool.index[one].card == card), None)
+        if share is not None:
+            left.remove(share)
+            chosen.append(share)
+    return tuple(chosen)
+
+
+def _share(container: str, pool: Pool, share: ShareId) -> GrantedShare:
+    row = terms(pool.spec)
+    return GrantedShare(
+        container=container,
+        resource=pool.spec.resource,
+        share=share,
+        cards=granted_cards(pool, [pool.index[share]]),
+        mode=pool.spec.mode,
+        bind=row.bind,
+        early=row.attach is Attach.NONE,
+    )
+
+
+def _wished(evidence: PodEvidence, granted: Sequence[GrantedShare]) -> tuple[Wish, ...]:
+    wished = wishes(evidence.asks, evidence.networks, holding=bool(granted))
+    if any(ask.source.startswith(POD_NETWORKS.partition("/")[2]) for ask in evidence.asks):
+        refuse_traffic(wished)
+        refuse_count(wished, granted)
+    return wished
+
+
+def _sandbox(template: PodTemplate) -> Sandbox:
+    """No real one: its id stands in names alone, which are stand-ins."""
+    pod = PodName(template.namespace, template.name)
+    return Sandbox(ContainerId("none"), pod, "", "", 0)
+
+
+def _soft_names(
+    whole: Sequence[Plan], attached: Sequence[Attached]
+) -> Iterator[tuple[InterfaceName, StandIn]]:
+    """Soft RDMA devices are named after the pod's sandbox."""
+    names = {one.interface: one.rdma_device for one in attached}
+    for plan in whole:
+        for step in plan.steps:
+            if isinstance(step, MakeRdma):
+                real = names.get(plan.interface)
+                meaning = "" if real else "DEVICE gets its name when the pod starts"
+                yield plan.interface, StandIn(step.name, real or "DEVICE", meaning)

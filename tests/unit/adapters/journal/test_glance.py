@@ -1,0 +1,39 @@
+"""Records that are read beside their writer: none is locked, made or changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import BINDINGS
+from kube_rdma.adapters.journal.glance import glances
+from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.model.binding import Binding, Promise
+from kube_rdma.model.errors import Unavailable
+
+PROMISE = Promise("n1", "rdma/hca", ("a-0",), ("a",), "kube-rdma.io/hca=a-0-n1", 1.0)
+
+
+def test_records_of_one_kind_are_read_while_another_writes(tmp_path):
+    folder = tmp_path / "bindings"
+    folder.mkdir()
+    with Journal(Folder(folder), BINDINGS) as journal:
+        journal.load()
+        journal.put("p", PROMISE)
+        (folder / "half.json").write_text('{"kind": "promise", "data"')
+        (folder / "odd.json").write_text('{"kind": "promise", "data": 7}')
+        (folder / "word.json").write_text('"promise"')
+        before = sorted(folder.iterdir())
+        assert glances(folder, "promise", Promise) == (("p", PROMISE),)
+        assert glances(folder, "binding", Binding) == ()
+        assert sorted(folder.iterdir()) == before
+
+
+def test_no_folder_is_no_journal(tmp_path):
+    assert glances(tmp_path / "none", "promise", Promise) is None
+
+
+def test_what_is_no_folder_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable, match="are not readable"):
+        glances(tmp_path / "file", "promise", Promise)

@@ -1,0 +1,244 @@
+"""A pod explained out of values: shares and addresses that nobody knows yet, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.api import networks
+from kube_rdma.model.attachment import AskedAddress, Network, NetworkKind
+from kube_rdma.model.explanation import PodEvidence, Stage
+from kube_rdma.model.fabric import FabricProfile
+from kube_rdma.model.function_step import FunctionSettings
+from kube_rdma.model.ip import IPPool, IPRange, PoolName
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.pod_template import ContainerRole, ContainerTemplate, PodTemplate, ResourceAsk
+from kube_rdma.model.pool import Mode, PoolSpec
+from kube_rdma.rules.explain.node import basis
+from kube_rdma.rules.explain.planning import assumed_shares
+from kube_rdma.rules.explain.pod import explain
+from kube_rdma.views.explain import explain_text, step_texts
+from tests.kit import explained as kit
+
+RAIL = PoolName("rail")
+POOL = IPPool(RAIL, (IPRange(ip_network("10.20.0.0/29"), gateway=ip_address("10.20.0.1")),))
+NETWORK = Network("default/net", NetworkKind.CARD, "here", resource=kit.HCA, pools=(RAIL,))
+STATE = NodeState("node-1", allocatable=((kit.HCA, 2),))
+
+
+def container(name, count, role=ContainerRole.MAIN):
+    return ContainerTemplate(name, (), role, (ResourceAsk(kit.HCA, count, ()),))
+
+
+def template(*containers):
+    return PodTemplate("default", "new", containers=containers or (container("main", 1),))
+
+
+def evidence(text="net", network=NETWORK, pool=POOL, **more):
+    """A pod that does not exist yet, on a node of two cards."""
+    node = basis("node-1", kit.reported(), STATE)
+    asks = networks.asks(text, "default")
+    pools = {pool.name: pool}
+    return replace(
+        PodEvidence(template(), "node-1", "", "", asks, (network,), pools, basis=node), **more
+    )
+
+
+@given(st.lists(st.integers(0, 3), max_size=3), st.integers(1, 4), st.sampled_from(Mode))
+def test_as_many_shares_are_assumed_as_are_asked_for_and_none_twice(counts, per_card, mode):
+    """Unless there are too few: then nobody assumes any."""
+    report = kit.reported(mode, 2 * per_card if mode is not Mode.HCA else per_card)
+    node = basis("node-1", report, STATE)
+    containers = tuple(container(f"c{n}", count) for n, count in enumerate(counts))
+    pod = PodTemplate("default", "new", containers=containers)
+    (pool,) = node.pools
+    wanted = sum(counts)
+    outcome = explain(PodEvidence(pod, "node-1", basis=node))
+    if wanted > len(pool.shares):
+        assert outcome.is_refused
+        return
+    granted = list(assumed_shares(pod, node))
+    assert len({one.share for one in granted}) == len(granted) == wanted
+    held = [sum(one.container == f"c{n}" for one in granted) for n in range(len(counts))]
+    assert held == counts
+
+
+def test_what_an_init_container_holds_is_free_again():
+    pod = template(container("first", 2, ContainerRole.INIT), container("main", 2))
+    granted = list(assumed_shares(pod, basis("node-1", kit.reported(), STATE)))
+    assert [one.container for one in granted] == ["main", "main"]
+
+
+def test_each_interface_has_a_stand_in_of_its_own():
+    """Both have addresses of one pool, which no rule of the agent takes for one address."""
+    explanation = explain(replace(evidence("net,net"), template=template(container("main", 2))))
+    first, second = explanation.plans
+    assert first.stand_ins[0].text != second.stand_ins[0].text
+    assert first.stand_ins[0].word == second.stand_ins[0].word == "ADDRESS"
+    text = explain_text(explanation)
+    assert all(one.stand_ins[0].text not in text for one in explanation.plans)
+    assert "by 10.20.0.1, in table 101" in text
+
+
+def test_an_address_that_is_asked_for_is_no_stand_in():
+    pod = evidence()
+    (ask,) = pod.asks
+    address = ip_address("10.20.0.5")
+    (plan,) = explain(replace(pod, asks=(replace(ask, addresses=(AskedAddress(address),)),))).plans
+    assert "give net1 the address 10.20.0.5/29" in step_texts(plan)
+    assert plan.stand_ins == ()
+
+
+def test_both_families_have_a_word():
+    six = IPRange(ip_network("fd00::/64"))
+    (plan,) = explain(evidence(pool=replace(POOL, ranges=(*POOL.ranges, six)))).plans
+    texts = step_texts(plan)
+    assert "give net1 the address ADDRESS/29" in texts
+    assert "give net1 the address ADDRESS6/64" in texts
+
+
+def test_a_range_for_each_rail_is_told():
+    ranges = tuple(IPRange(ip_network(f"10.2{rail}.0.0/24"), rail=rail) for rail in range(2))
+    (plan,) = explain(evidence(pool=replace(POOL, ranges=ranges))).plans
+    assert "by the rail of its card" in plan.stand_ins[0].meaning
+
+
+def test_several_pools_are_all_named():
+    other = PoolName("other")
+    network = replace(NETWORK, pools=(RAIL, other))
+    (plan,) = explain(evidence(network=network)).plans
+    assert "one of IPPools rail, other, by the rail of its card" in plan.stand_ins[0].meaning
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"pool": replace(POOL, namespaces=("ops",))}, "IPPool rail is for pods of ops"),
+        ({"ip_pools": {}}, "there is no IPPool rail"),
+    ],
+)
+def test_what_ipam_would_refuse_is_refused_in_its_words(more, problem):
+    (obstacle,) = explain(evidence(**more)).obstacles
+    assert (obstacle.stage, obstacle.fatal) == (Stage.AGENT, True)
+    assert obstacle.problem.startswith(problem)
+
+
+def test_an_address_that_no_pool_gives_is_refused():
+    pod = evidence()
+    asked = replace(pod.asks[0], addresses=(AskedAddress(ip_address("10.99.0.1")),))
+    (obstacle,) = explain(replace(pod, asks=(asked,))).obstacles
+    assert obstacle.problem == "IPPool rail does not give 10.99.0.1"
+
+
+def test_pools_that_nobody_could_look_for_refuse_nothing():
+    explanation = explain(evidence(ip_pools={}, pools_seen=False))
+    assert not explanation.is_refused
+    assert explanation.plans
+
+
+def test_what_other_pods_have_is_not_given_again():
+    """The card that a pod was told of, and the count that the scheduler keeps."""
+    pod = evidence()
+    used = replace(pod.basis, used_cards=("0000:80:00.0",), held=((kit.HCA, 1),))
+    (share,) = explain(replace(pod, basis=used)).shares
+    assert share.card == "0000:81:00.0"
+    cards = ("0000:80:00.0", "0000:81:00.0")
+    full = replace(pod.basis, held=((kit.HCA, 2),), used_cards=cards)
+    explanation = explain(replace(pod, basis=full))
+    (obstacle,) = explanation.obstacles
+    assert explanation.plans
+    assert any("no other pod holds shares" in note for note in explanation.notes)
+    assert obstacle.problem == (
+        "the pod asks for 1, and the node offers 2, of which other pods ask for 2"
+    )
+
+
+def test_an_interface_that_no_report_has_is_taken_to_be_there():
+    network = replace(NETWORK, kind=NetworkKind.MACVLAN, master="eth0", resource=None)
+    pod = replace(evidence(network=network), template=PodTemplate("default", "new"))
+    explanation = explain(pod)
+    assert not explanation.obstacles
+    assert step_texts(explanation.plans[0])[0] == "make net1, macvlan (bridge) on eth0"
+    assert any("has eth0 is not judged" in note for note in explanation.notes)
+
+
+def test_settings_of_virtual_functions_are_not_guessed():
+    network = replace(NETWORK, kind=NetworkKind.DEVICE, function=FunctionSettings(vlan=7))
+    explanation = explain(evidence(network=network))
+    assert explanation.plans == ()
+    assert any("virtual function" in note for note in explanation.notes)
+    assert not explanation.is_refused
+
+
+def test_networks_that_nobody_could_read_refuse_nothing():
+    explanation = explain(evidence(unread=True, networks=()))
+    assert [one.means for one in explanation.networks] == ["not read"]
+    assert not explanation.is_refused
+
+
+def test_a_network_that_is_not_there_is_refused_by_the_agent():
+    explanation = explain(evidence(networks=()))
+    assert [one.means for one in explanation.networks] == ["there is no such network"]
+    assert [one.stage for one in explanation.obstacles] == [Stage.AGENT]
+
+
+def test_the_agents_word_about_a_pod_that_has_its_networks_is_not_asked():
+    """Its card is inside of it, so a plan of now would not find it."""
+    exclusive = kit.reported("exclusive")
+    away = tuple(replace(card, ports=()) for card in exclusive.cards)
+    node = basis("node-1", replace(exclusive, cards=away), STATE)
+    (status,) = kit.statuses()
+    explanation = explain(evidence(basis=node, phase="Running", attached=(status,)))
+    assert explanation.obstacles == ()
+    assert [one.card for one in explanation.shares] == ["0000:81:00.0"]
+    assert any("record of the agent" in note for note in explanation.notes)
+    assert dict(explanation.settings)["/etc/nccl.conf"][0] == "NCCL_IB_HCA==mlx5_1:1"
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"), [(Mode.SHARED, True), (Mode.HCA, False), (Mode.SRIOV, False)]
+)
+def test_settings_are_there_where_the_agent_writes_them(mode, says):
+    """Modes that give device nodes at Allocate have no late binding that could."""
+    node = basis("node-1", kit.reported(mode), STATE)
+    network = replace(NETWORK, kind=NetworkKind.MACVLAN)
+    explanation = explain(evidence(network=network, basis=node))
+    assert bool(explanation.settings) is says
+    assert explanation.doors
+
+
+def test_the_fabric_of_a_policy_is_in_the_settings():
+    spec = PoolSpec(kit.HCA, Mode.SHARED, "policy", fabric=FabricProfile(traffic_class=106))
+    node = basis("node-1", kit.reported(), STATE, (spec,))
+    settings = dict(explain(evidence(basis=node)).settings)
+    assert "NCCL_IB_TC=106" in settings["/etc/nccl.conf"]
+
+
+def test_shares_of_no_reported_pool_are_told():
+    """Those of a plugin that speaks with nobody; and not those of others' cards."""
+    gpus = ResourceAsk("nvidia.com/gpu", 1, ())
+    main = ContainerTemplate("main", (), asks=(ResourceAsk("rdma/other", 1, ()), gpus))
+    state = replace(STATE, allocatable=(("nvidia.com/gpu", 8), ("rdma/other", 1000)))
+    node = basis("node-1", kit.reported(), state)
+    explanation = explain(PodEvidence(template(main), "node-1", basis=node))
+    assert not explanation.is_refused
+    assert [note for note in explanation.notes if "No agent reports" in note] == [
+        "No agent reports a pool of rdma/other on node-1; its cards are unknown"
+    ]
+
+
+def test_a_closed_node_is_the_schedulers_word():
+    node = basis("node-1", kit.reported(), replace(STATE, unschedulable=True))
+    (obstacle,) = explain(evidence(basis=node)).obstacles
+    assert (obstacle.stage, obstacle.problem) == (Stage.SCHEDULER, "the node is closed (cordoned)")
+
+
+def test_without_a_node_no_step_is_planned():
+    explanation = explain(evidence(basis=None, node=""))
+    assert explanation.plans == ()
+    assert any("name one with --node" in note for note in explanation.notes)
+    assert "too little to plan" in explain_text(explanation)
