@@ -18,7 +18,7 @@ from kube_rdma.rules.attach.result import rdma_names
 from kube_rdma.rules.explain.planning import Planned
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import MODES
-from kube_rdma.rules.settings.files import settings_files, wanted
+from kube_rdma.rules.settings.files import ANNOTATION, NONE, TOPOLOGY, settings_files
 
 _PLACES = {"nccl.conf": "/etc/nccl.conf", "ucx.conf": "/etc/ucx/ucx.conf"}
 _FIRST_PORT = 1
@@ -67,12 +67,14 @@ def doors(evidence: PodEvidence, plan: Planned) -> Iterator[tuple[str, tuple[str
 
 def settings(evidence: PodEvidence, plan: Planned) -> Iterator[tuple[str, tuple[str, ...]]]:
     """By file its lines without comments; nothing where late binding writes none."""
-    if not wanted(dict(evidence.template.annotations)) or evidence.template.host_network:
+    asked = dict(evidence.template.annotations).get(ANNOTATION)
+    if asked == NONE or evidence.template.host_network:
         return
+    topology = TOPOLOGY if asked == TOPOLOGY else ""  # its text is not shown, only that it is named
     groups = list(_used_by_container(evidence, plan))
     for container, used, fabric in groups:
         where = f" in {container}" if len(groups) > 1 and container else ""
-        for name, text in settings_files(used, fabric).items():
+        for name, text in settings_files(used, fabric, topology).items():
             if name in _PLACES:
                 yield f"{_PLACES[name]}{where}", tuple(text.splitlines()[1:])
 

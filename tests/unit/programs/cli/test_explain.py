@@ -346,6 +346,14 @@ def test_a_pod_that_wants_no_settings_is_shown_none():
     assert "nccl.conf" not in result.stdout
 
 
+def test_a_pod_that_wants_the_topology_is_shown_where_it_is():
+    server = kit.server()
+    pod = kit.attached()
+    pod["metadata"]["annotations"]["kube-rdma.io/settings"] = "topology"
+    kit.put_pod(server, pod)
+    assert "NCCL_TOPO_FILE=/etc/kube-rdma/" in run(server, "pod/worker-0").stdout
+
+
 def test_what_stands_in_a_status_by_others_hands_is_passed_over():
     server = kit.server()
     for number, text in enumerate(("{", "[1]", '[{"name": 1}]', '[{"name": "a", "interface": 2}]')):
