@@ -168,12 +168,13 @@ def _stale_index(seen: Observation) -> Iterator[Symptom]:
         if not _of_ethernet(device):
             continue
         right = _indexes(device, pod)
+        places = listed([str(index) for index in right])
         for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
             word = dict(container.variables or ()).get(name, "")
             if word.isdigit() and right and int(word) not in right:
                 yield Symptom(
                     container.name,
-                    f"{name}={word}, and {device.name} has the pod's address at {right[0]}",
+                    f"{name}={word}, and {device.name} has the pod's addresses at {places}",
                     "The index is of another start, or a constant; it differs from pod to pod",
                     f"Leave {name} out: nccl.conf and ucx.conf of the container have it",
                 )
