@@ -121,8 +121,9 @@ class ObservedContainer(Frozen):
 
     `asks` are extended resources with their counts. `memlock` is the limit in bytes, -1 without
     limit. `locks`: CAP_IPC_LOCK is in force.
-    `asked_lock`: the pod asks for it. `nodes` are the paths below /dev/infiniband, `closed` those
-    that cannot be opened, with the kernel's word. `variables` are those that steer RDMA.
+    `asked_lock`: the pod asks for it. `nodes` are the paths below /dev/infiniband. `granted`: it
+    asks for devices or is privileged, so somebody opened its device cgroup. `variables` are those
+    that steer RDMA.
     """
 
     name: str
@@ -132,7 +133,7 @@ class ObservedContainer(Frozen):
     locks: bool | None = None
     asked_lock: bool | None = None
     nodes: tuple[str, ...] | None = None
-    closed: tuple[tuple[str, str], ...] | None = None
+    granted: bool | None = None
     variables: tuple[tuple[str, str], ...] | None = None
 
 

@@ -49,7 +49,7 @@ from kube_rdma.model.survey import Survey
 from kube_rdma.programs.cluster_status import take
 from kube_rdma.programs.doctor_kernel import observed_links, observed_routes
 from kube_rdma.programs.doctor_pod import pod_by_api, with_processes
-from kube_rdma.programs.survey import take_survey
+from kube_rdma.programs.survey import take_survey, with_uses
 from kube_rdma.rules.cni_conf.conflist import plan
 from kube_rdma.rules.cni_conf.files import networks, plugins, type_of
 from kube_rdma.rules.reports.cluster import problems
@@ -108,6 +108,8 @@ async def observe(places: DoctorPlaces, opener: Opener = connect) -> Observation
     """A node as it is now; raise Refused when the recorded tree is none."""
     looker = _Looker()
     survey = take_survey(places.sysfs)
+    if places.sysfs is None:
+        survey = with_uses(survey)  # the agent spares cards that the node uses
     specs, refusals = _wishes(places, looker)
     seen = Observation(places.node, survey=survey, specs=specs, refusals=refusals)
     if places.sysfs is None:

@@ -80,7 +80,7 @@ def observed_pod(template: PodTemplate, whole: WholePod) -> ObservedPod:
         networks=tuple(f"{one.namespace}/{one.network}" for one in asks),
         attached=tuple(network_status.address_uses(title, status)),
         findings=findings(template),
-        containers=tuple(map(_container, main)),
+        containers=tuple(_container(one, claims=bool(whole.spec.resource_claims)) for one in main),
     )
 
 
@@ -129,11 +129,13 @@ def _survey(namespace: Path) -> Survey | None:
         return None
 
 
-def _container(template: ContainerTemplate) -> ObservedContainer:
+def _container(template: ContainerTemplate, *, claims: bool) -> ObservedContainer:
+    """`claims`: the pod has claims of dynamic resource allocation, which this one may be given."""
     return ObservedContainer(
         template.name,
         tuple((ask.resource, ask.count) for ask in template.asks),
         asked_lock=template.privileged or bool(_LOCK & set(template.added)),
+        granted=template.privileged or claims or bool(template.asks),
     )
 
 

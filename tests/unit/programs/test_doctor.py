@@ -93,7 +93,9 @@ async def test_a_pod_is_what_the_api_server_says_of_it(server):
     seen, _ = await pod_by_api(Cluster(server.line()), "default", "train")
     assert seen.networks == ("default/rdma",)
     assert seen.attached == (AddressUse("default/train", "default/rdma", "net1", "10.0.0.5"),)
-    assert seen.containers == (ObservedContainer("main", ((HCA, 1),), asked_lock=True),)
+    assert seen.containers == (
+        ObservedContainer("main", ((HCA, 1),), asked_lock=True, granted=True),
+    )
     assert seen.why == ""
     server.put(POD, pod("waits", "Pending"))
     seen, _ = await pod_by_api(Cluster(server.line()), "default", "waits")

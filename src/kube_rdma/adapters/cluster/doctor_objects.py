@@ -60,6 +60,7 @@ class _WholeMeta(msgspec.Struct, frozen=True):
 
 class _WholeSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
+    resource_claims: tuple[msgspec.Raw, ...] = ()
 
 
 class WholePod(msgspec.Struct, frozen=True):

@@ -36,8 +36,8 @@ def _no_plugin(seen: Observation) -> Iterator[Symptom]:
             yield Symptom(
                 spec.resource,
                 f"There is no {socket_of(spec.resource)} in the folder device-plugins",
-                "No agent serves this resource: it does not run, or refuses its configuration",
-                "See the agent's pod on this node, kubectl describe and logs; kube-rdma status",
+                "No agent serves it: it does not run, hangs, or refuses its configuration",
+                "See the agent's pod on this node, describe and logs; delete it if it hangs",
             )
 
 

@@ -19,6 +19,7 @@ from kube_rdma.model.observation import (
     ObservedLink,
     ObservedPod,
 )
+from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.admission.shares import matches
 from kube_rdma.rules.doctor.check import Check, Symptom, interfaces_of, unrouted
 from kube_rdma.rules.phrases import listed
@@ -27,6 +28,9 @@ _ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
 _DOORS = "/dev/infiniband"
 _OVERLAY = "eth0"
 _RUNNING = "Running"
+_IDLE = ("Pending", "Failed")
+_REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
+_POOL = "IPPool "
 _GRAVITIES: Mapping[Severity, Gravity] = MappingProxyType(
     {Severity.REFUSE: Gravity.ERROR, Severity.WARN: Gravity.WARNING}
 )
@@ -108,20 +112,29 @@ def _no_nodes(seen: Observation) -> Iterator[Symptom]:
 
 
 def _closed_nodes(seen: Observation) -> Iterator[Symptom]:
-    for container in _sharing(_pod(seen)):
-        for path, why in container.closed or ():
+    """Device nodes that nobody gave: a volume shows them, and the device cgroup stays closed.
+
+    The cgroup opens for devices of the kubelet's plugins and claims, and wholly for privileged
+    containers; so a container without any of these may open none of them.
+    """
+    for container in _pod(seen).containers or ():
+        doors = [path for path in container.nodes or () if "uverbs" in path]
+        if doors and container.granted is False:
             yield Symptom(
                 container.name,
-                f"{path} is there and cannot be opened ({why})",
-                "The container's device cgroup does not allow it, or the device is in no namespace",
+                f"{listed(doors)} is in the container, which asks for no device and no claim",
+                "A volume shows the node, and the container's device cgroup does not open it",
                 "Ask for a share instead of a hostPath volume: only shares open the cgroup",
             )
 
 
 def _unseen_device(seen: Observation) -> Iterator[Symptom]:
-    """Doors of devices that the pod's namespace does not show."""
+    """Doors of devices that the pod's namespace does not show; in mode shared each shows all."""
     pod = _pod(seen)
+    assert seen.survey is not None
     assert pod.survey is not None
+    if seen.survey.namespace_mode is not NamespaceMode.EXCLUSIVE:
+        return
     for container in _sharing(pod):
         doors = [path for path in container.nodes or () if "uverbs" in path]
         visible = {char.path for device in pod.survey.devices for char in device.char_devices}
@@ -155,12 +168,13 @@ def _stale_index(seen: Observation) -> Iterator[Symptom]:
         if not _of_ethernet(device):
             continue
         right = _indexes(device, pod)
+        places = listed([str(index) for index in right])
         for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
             word = dict(container.variables or ()).get(name, "")
             if word.isdigit() and right and int(word) not in right:
                 yield Symptom(
                     container.name,
-                    f"{name}={word}, and {device.name} has the pod's address at {right[0]}",
+                    f"{name}={word}, and {device.name} has the pod's addresses at {places}",
                     "The index is of another start, or a constant; it differs from pod to pod",
                     f"Leave {name} out: nccl.conf and ucx.conf of the container have it",
                 )
@@ -220,7 +234,7 @@ def _matches_link(text: str, names: set[str]) -> bool:
 def _overlay(seen: Observation) -> Iterator[Symptom]:
     """A pod with a card and no address on it: connection managers take the overlay's."""
     pod = _pod(seen)
-    holding = [container for container in _sharing(pod) if container.nodes]
+    holding = [owner for owner, device in _devices(pod) if _of_ethernet(device)]
     if pod.host_network or not holding or any(link.addresses for link in _rails(pod)):
         return
     overlay = next((link for link in pod.links or () if link.name == _OVERLAY), None)
@@ -279,9 +293,37 @@ def _numa(seen: Observation) -> Iterator[Symptom]:
             )
 
 
+def _refused(seen: Observation) -> tuple[str, str]:
+    """What kube-rdma said when it was asked for the pod's network, and what to do; "" without.
+
+    The runtime and the kubelet put their own words before it.
+    """
+    pod = _pod(seen)
+    sentence = pod.why.rpartition(_REFUSAL)[2] if pod.phase in _IDLE and _REFUSAL in pod.why else ""
+    problem, semicolon, remedy = sentence.rpartition("; ")
+    return (problem, remedy.rstrip(".")) if semicolon else (sentence.rstrip("."), "")
+
+
+def _pool_refuses(seen: Observation) -> Iterator[Symptom]:
+    """A pod that waits for an address; the sentence is that of rules/ipam."""
+    problem, remedy = _refused(seen)
+    if problem.startswith(_POOL):
+        name, _, why = problem.partition(": ")
+        yield Symptom(
+            name,
+            why or problem,
+            "The pool gives this pod no address, so its sandbox is not made",
+            remedy or f"kubectl describe {name.lower().replace(' ', '/')}; kube-rdma ip check",
+        )
+
+
 def _waits(seen: Observation) -> Iterator[Symptom]:
     pod = _pod(seen)
-    if pod.phase in ("Pending", "Failed"):
+    problem, remedy = _refused(seen)
+    if problem:
+        cause = "kube-rdma refused the pod's network, so its sandbox is not made"
+        yield Symptom("CNI", problem, cause, remedy or "See the agent's events and its log")
+    elif pod.phase in _IDLE:
         resources = {name for one in pod.containers or () for name, _ in one.asks}
         about = next((name for name in sorted(resources) if name in pod.why), pod.title)
         yield Symptom(
@@ -364,10 +406,12 @@ _LOCKS = (
     "pod.containers.locks",
     "pod.containers.asked_lock",
 )
-_CLOSED = (*_INSIDE, "pod.containers.closed")
+_HIDDEN = (*_NODES, "pod.survey", "survey", "survey.namespace_mode")
+_CLOSED = (*_NODES, "pod.containers.granted")
 _WORDS = (*_INSIDE, "pod.containers.variables")
 
 CHECKS = (
+    Check("KR322", "addresses left", ("pod",), _pool_refuses, (), ("KR490",)),
     Check("KR401", "the pod's documents", ("pod", "pod.findings"), _documents),
     Check("KR403", "networks of the pod", ("pod", "pod.attached"), _not_attached, (), ("KR422",)),
     Check("KR410", "links of the pod", ("pod", "pod.links"), _link_down),
@@ -375,7 +419,7 @@ CHECKS = (
     Check("KR412", "routes of the pod", ("pod", "pod.links", "pod.routes"), _no_route),
     Check("KR415", "doors of the container", _NODES, _no_nodes),
     Check("KR416", "device cgroup", _CLOSED, _closed_nodes),
-    Check("KR417", "devices in the namespace", (*_NODES, "pod.survey"), _unseen_device, ("KR418",)),
+    Check("KR417", "devices in the namespace", _HIDDEN, _unseen_device, ("KR418",)),
     Check("KR418", "GIDs of the pod", _DEVICES, _no_gid, ("KR420",)),
     Check("KR420", "GID index", (*_DEVICES, *_WORDS), _stale_index),
     Check("KR421", "variables", _WORDS, _variables),

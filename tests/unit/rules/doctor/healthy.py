@@ -109,7 +109,7 @@ CONTAINER = ObservedContainer(
     locks=False,
     asked_lock=False,
     nodes=("/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"),
-    closed=(),
+    granted=True,
     variables=(("NCCL_IB_GID_INDEX", "5"), ("NCCL_IB_HCA", "=mlx5_0:1")),
 )
 POD = ObservedPod(

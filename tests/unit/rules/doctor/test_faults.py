@@ -72,6 +72,14 @@ FAR = (HEALTHY.kubelet.holdings[0], replace(HEALTHY.kubelet.holdings[1], numa_no
 DRIVERLESS = tuple(replace(one, driver=None, netdevs=()) for one in FUNCTIONS)
 EXCLUSIVE = replace(SPEC, mode=Mode.EXCLUSIVE)
 
+APART = replace(
+    with_pod(survey=replace(SURVEY, devices=())),
+    survey=replace(SURVEY, namespace_mode=NamespaceMode.EXCLUSIVE),
+    specs=(EXCLUSIVE,),
+)
+ADD = 'FailedCreatePodSandBox: rpc error: plugin type="kube-rdma" failed (add): '
+FULL = f"{ADD}IPPool narrow: the pool is full: 2 of 2 addresses are held; Add a range."
+
 FAULTS = {
     "driver unloaded": ("KR101", survey(devices=(), functions=DRIVERLESS)),
     "RDMA module unloaded": ("KR102", survey(devices=())),
@@ -136,17 +144,15 @@ FAULTS = {
         "KR321",
         replace(HEALTHY, uses=(replace(HEALTHY.uses[0], address="10.9.1.1"),)),
     ),
+    "pool exhausted": ("KR322", with_pod(phase="Pending", why=FULL)),
     "annotation without a request": ("KR401", with_pod(findings=(MISMATCH,))),
     "network not attached": ("KR403", with_pod(attached=())),
     "link down in the pod": ("KR410", with_net1(up=False, carrier=None)),
     "wrong MTU in the pod": ("KR411", with_net1(mtu=9100)),
     "route removed in the pod": ("KR412", with_pod(routes=())),
     "no device nodes": ("KR415", with_container(nodes=())),
-    "cgroup closed": (
-        "KR416",
-        with_container(closed=(("/dev/infiniband/uverbs0", "Operation not permitted"),)),
-    ),
-    "device in another namespace": ("KR417", with_pod(survey=replace(SURVEY, devices=()))),
+    "cgroup closed": ("KR416", with_container(asks=(), granted=False)),
+    "device in another namespace": ("KR417", APART),
     "no GID for the pod": ("KR418", with_pod(survey=SURVEY)),
     "stale GID index": ("KR420", with_container(variables=(("NCCL_IB_GID_INDEX", "3"),))),
     "NCCL names another device": ("KR421", with_container(variables=(("NCCL_IB_HCA", "mlx5_7"),))),
@@ -233,6 +239,29 @@ def test_a_pod_that_waits_for_a_resource_leads_to_the_card():
     assert follows["KR490"] == follows["KR204"] == "KR120"
     seen = replace(seen, pod=replace(seen.pod, why="ErrImagePull"))
     assert {one.code: one.follows for one in diagnose(seen).ailments}["KR490"] == ""
+
+
+def test_what_kube_rdma_refused_is_told_without_the_words_around_it():
+    why = f"{ADD}there is no network default/nowhere; Define it."
+    first, *_ = diagnose(with_pod(phase="Pending", why=why)).ailments
+    assert (first.code, first.evidence) == ("KR490", "there is no network default/nowhere")
+    assert first.fix == "Define it"
+
+
+def test_a_full_pool_is_the_cause_of_the_wait():
+    first, second = diagnose(with_pod(phase="Pending", why=FULL)).ailments
+    assert (first.about, first.fix) == ("IPPool narrow", "Add a range")
+    assert (second.code, second.follows) == ("KR490", "KR322")
+
+
+def test_a_device_that_the_pod_does_not_show_is_nothing_in_mode_shared():
+    seen = replace(APART, survey=SURVEY, specs=HEALTHY.specs)
+    assert "KR417" in codes(APART)
+    assert "KR417" not in codes(seen)
+
+
+def codes(seen):
+    return [one.code for one in diagnose(seen).ailments]
 
 
 def test_a_socket_has_no_slash():

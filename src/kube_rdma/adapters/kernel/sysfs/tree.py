@@ -26,10 +26,16 @@ _DELETED = " (deleted)"  # d_path, fs/d_path.c: how the kernel shows a path that
 
 
 class SysfsTree:
-    """One sysfs root. Every path given and every path in `faults` is relative to it."""
+    """One sysfs root. Every path given and every path in `faults` is relative to it.
+
+    A mount that is attached nowhere has a root that only its descriptor leads to: /proc/self/fd/N
+    is opened as it is, and the kernel shows places in it from ``/`` on (d_path, fs/d_path.c).
+    """
 
     def __init__(self, root: Path) -> None:
-        self._root = os.path.realpath(root)
+        real = os.path.realpath(root)
+        self._root = real if _same(root, real) else str(root)
+        self._shown = real.rstrip("/")
         self.faults: list[Fault] = []
 
     def blame(self, path: str, reason: str) -> None:
@@ -143,8 +149,8 @@ class SysfsTree:
             if required or error.errno != errno.ENOENT:
                 self.blame(path, _reason(error))
             return None
-        if real.startswith(f"{self._root}/"):
-            return real[len(self._root) + 1 :]
+        if real.startswith(f"{self._shown}/"):
+            return real[len(self._shown) + 1 :]
         self.blame(path, "leads out of the tree")
         return None
 
@@ -162,6 +168,14 @@ class SysfsTree:
             return text
         self.blame(path if index is None else f"{path}/{index}", "is not text")
         return None
+
+
+def _same(root: Path, real: str) -> bool:
+    """Whether both lead to one place; what is not there is no descriptor either."""
+    try:
+        return root.samefile(real)
+    except OSError:
+        return True
 
 
 def real_path(path: str) -> str:
