@@ -66,7 +66,7 @@ class Promise(Frozen):
     shares: tuple[ShareId, ...]
     cards: tuple[CardId, ...]
     cdi: str
-    when: float  # seconds of the wall clock, for people; nothing is decided by it
+    when: float  # seconds of the wall clock; which of two came later, where nothing else tells
     replaces: tuple[Nonce, ...] = ()
 
     @property

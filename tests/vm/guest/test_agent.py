@@ -49,11 +49,11 @@ async def agent(node):
 async def test_a_card_that_vanishes_takes_its_shares_along_and_brings_them_back(cards, link, node):
     make(link, cards[0])
     async with FakeKubelet(node / "kubelet" / "device-plugins") as kubelet, agent(node):
-        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
+        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES, PATIENCE)
         run("rdma", "link", "delete", "rxe0")
-        await kubelet.until(lambda: kubelet.healthy(HCA) == 0)
+        await kubelet.until(lambda: kubelet.healthy(HCA) == 0, PATIENCE)
         make(link, cards[0])
-        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
+        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES, PATIENCE)
     log = (node / "log").read_text()
     assert log.index("card vanished") < log.index("shares=0") < log.index("card appeared")
 
@@ -61,7 +61,7 @@ async def test_a_card_that_vanishes_takes_its_shares_along_and_brings_them_back(
 async def test_a_container_gets_the_doors_of_the_real_card(cards, link, node):
     make(link, cards[0])
     async with FakeKubelet(node / "kubelet" / "device-plugins") as kubelet, agent(node):
-        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
+        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES, PATIENCE)
         answer = await kubelet.allocate(HCA, 1)
     given = {spec.host_path for spec in answer.devices}
     assert given == {f"/dev/infiniband/{name}" for name in ("rdma_cm", "umad0", "uverbs0")}
@@ -70,7 +70,7 @@ async def test_a_container_gets_the_doors_of_the_real_card(cards, link, node):
 async def test_a_second_card_joins_the_pool_by_its_uevent(cards, link, node):
     make(link, cards[0])
     async with FakeKubelet(node / "kubelet" / "device-plugins") as kubelet, agent(node):
-        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
+        await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES, PATIENCE)
         link("rxe1", cards[1])
         log = node / "log"
         async with asyncio.timeout(PATIENCE):

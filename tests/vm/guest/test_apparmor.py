@@ -164,7 +164,7 @@ async def test_the_device_plugin_offers_and_gives_its_cards(cards, link, tmp_pat
             words = (*CONFINED, *AGENT, *map(str, options))
             process = await asyncio.create_subprocess_exec(*words, stderr=log)
             try:
-                await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES)
+                await kubelet.until(lambda: kubelet.healthy(HCA) == SHARES, PATIENCE)
                 told = profile_of(process.pid)
                 answer = await kubelet.allocate(HCA, 1)
             finally:

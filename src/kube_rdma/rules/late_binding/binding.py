@@ -123,7 +123,11 @@ def bind(snapshot: Known, pod: PodName, uid: str, container: ContainerId) -> Bin
     Every promise of the pod is meant, also those of its init containers. A repeated ADD says the
     same. Raise Refused while a share is attached to another pod, whose DEL is still to come.
     """
-    mine = tuple(one for one in _current(snapshot.promises) if _owner(snapshot, one) == pod)
+    mine = tuple(
+        one
+        for one in _current(snapshot.promises)
+        if _owner(snapshot, one) == pod and not _is_overtaken(snapshot, one, pod)
+    )
     wanted = frozenset[HeldShare]().union(*(one.held for one in mine))
     attached = conflicts(snapshot.bindings, wanted, uid, snapshot.gone)
     _refuse_conflicts(snapshot, attached, wanted)
@@ -237,6 +241,20 @@ def _owner(snapshot: Known, promise: Promise) -> PodName | None:
     """
     pods = {snapshot.holders[share] for share in promise.held if share in snapshot.holders}
     return pods.pop() if len(pods) == 1 else None
+
+
+def _is_overtaken(snapshot: Known, promise: Promise, pod: PodName) -> bool:
+    """Whether the kubelet gave one of its shares to another pod since: then it was for nobody here.
+
+    Nobody may hold that share as far as pod resources tell: an init container of the other pod has
+    it. Which Allocate came later the wall clock says; when it stepped back, the two wait as before.
+    """
+    return any(
+        one.when > promise.when
+        and one.held & promise.held
+        and _owner(snapshot, one) not in {None, pod}
+        for one in _current(snapshot.promises)
+    )
 
 
 def _holder(snapshot: Known, asked: frozenset[HeldShare], resource: str) -> PodName:

@@ -95,9 +95,10 @@ class Node:
     def allocate(self, journal, pod, container):
         ids = tuple(sorted(pod.containers[container]))
         known = self.known()
-        nonce = f"n{next(self.numbers)}"
+        number = next(self.numbers)
+        nonce = f"n{number}"
         grant = Grant(RESOURCE, ids, ())
-        one = rules.promise(grant, nonce, 0.0, known.promises, known.bindings)
+        one = rules.promise(grant, nonce, float(number), known.promises, known.bindings)
         journal.put(f"promise-{nonce}", one)
         pod.nonces[container] = nonce
 
@@ -142,6 +143,16 @@ class Node:
             self.forget(journal, one)
         for one in found.promises:
             journal.remove(f"promise-{one.nonce}")
+
+    def blocks(self, pod):
+        """Whether a deleted pod's sandbox lives on with a share, by its pod or by the journal."""
+        bound = {}
+        for one in self.known().bindings:
+            bound[one.container] = bound.get(one.container, frozenset()) | set(one.shares)
+        return any(
+            other.sandbox and (other.ids | bound.get(other.sandbox, frozenset())) & pod.ids
+            for other in self.ending
+        )
 
     # what happens to it
 

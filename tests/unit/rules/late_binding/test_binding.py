@@ -66,6 +66,19 @@ def test_what_one_pod_holds_tells_whose_a_promise_is(held, shares, enough):
     assert suffices([holding], [promised(shares=shares)]) is enough
 
 
+@pytest.mark.parametrize(("later", "bound_too"), [(2.0, False), (-1.0, True)])
+def test_a_share_that_went_on_to_another_pod_was_for_nobody_here(later, bound_too):
+    """n1 is of a pod that ended without a sandbox; the other pod's init container has s3 now.
+
+    Pod resources leave that out. A clock that stepped back between the two tells nothing.
+    """
+    old, mine = promised(shares=("s1", "s3")), replace(promised("n2"), when=1.0)
+    others = replace(promised("n3", ("s2", "s3")), when=later)
+    what = known([old, mine, others], held={"s1": POD, "s2": OTHER})
+    wanted = (old, mine) if bound_too else (mine,)
+    assert bind(what, POD, "u1", "c1") == BindDecision(wanted, ())
+
+
 def test_starts_when_attached():
     """Promise, binding and a file that the runtime has seen: go."""
     assert ask(known([promised()], [bound()], [SETTLED_FILE])) == Start()

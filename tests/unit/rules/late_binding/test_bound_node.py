@@ -59,8 +59,7 @@ class BoundNode(RuleBasedStateMachine):
         try:
             pod.attached = node.agent(at, node.add, pod)
         except Refused:
-            blocking = [other for other in node.ending if other.ids & pod.ids and other.sandbox]
-            assert blocking, "refused although no living sandbox of another pod has the shares"
+            assert node.blocks(pod), "refused although no sandbox of a deleted pod has the shares"
         if not pod.attached:
             node.sandbox_dies(pod)
 
@@ -86,8 +85,7 @@ class BoundNode(RuleBasedStateMachine):
         try:
             answer = node.gate(pod, container)
         except Refused as refused:
-            waits = any(other.sandbox and other.ids & pod.ids for other in node.ending)
-            if not (waits and "still attached" in refused.problem):
+            if not (node.blocks(pod) and "still attached" in refused.problem):
                 raise
             return
         if isinstance(answer, Write):
