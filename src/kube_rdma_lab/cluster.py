@@ -12,6 +12,7 @@ from typing import Any
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab
+from kube_rdma_lab.native.offers import until_offered
 
 # kubectl's own deadline is switched off: a negative time means a week.
 ENDLESS = "--timeout=-1s"
@@ -70,11 +71,13 @@ def wait_for_resource(
 ) -> None:
     """Wait until a node's allocatable (None: every node's) shows `quantity` of a resource.
 
-    `quantity` is as the API server writes it, ``1k`` for a thousand.
+    `quantity` is as the API server writes it, ``1k`` for a thousand. Native kubelets are asked too.
     """
     path = "{.status.allocatable." + resource.replace(".", "\\.").replace("/", "\\/") + "}"
     which = (f"node/{node}",) if node else ("node", "--all")
     wait(lab, *which, f"--for=jsonpath={path}={quantity}")
+    natives = [spec for spec in lab.topology.natives if node in {None, spec.name}]
+    until_offered(lab, natives, resource, int(str(quantity).replace("k", "000")))
 
 
 def until_on_node(lab: Lab, node: str, condition: str) -> None:

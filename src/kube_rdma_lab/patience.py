@@ -3,6 +3,9 @@
 A wait asks again and again whether its condition holds, and shows this what it sees meanwhile:
 events, states, the size of a log. Facts that were seen before are no news, so what fails the same
 way endlessly, or swings to and fro, ends the wait too.
+
+Who waits is starved or stopped as what it waits for is: no more than some seconds of quiet are
+counted between two looks, however long the machine took to come to the second.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from kube_rdma_lab import pace
 QUIET_SECONDS = 90.0
 # Beyond this a pace says more of its own moment than of the machine.
 SLOWEST = 10.0
+MOST_BETWEEN_LOOKS = 5.0  # seconds of quiet; looks are 2 s apart where the machine is not starved
 
 
 class Patience:
@@ -35,7 +39,8 @@ class Patience:
         self._clock = clock
         self._measure = measure
         self._seen: set[Hashable] = set()
-        self._since = clock()
+        self._last = clock()
+        self._quiet_so_far = 0.0
 
     @property
     def seconds(self) -> float:
@@ -44,12 +49,14 @@ class Patience:
 
     def lost(self, facts: Iterable[Hashable]) -> bool:
         """Take what is seen now; True when nothing new came for longer than this machine needs."""
-        new = set(facts) - self._seen
-        if new:
+        now = self._clock()
+        self._quiet_so_far += min(now - self._last, MOST_BETWEEN_LOOKS)
+        self._last = now
+        if new := set(facts) - self._seen:
             self._seen |= new
-            self._since = self._clock()
-        if self._clock() - self._since < self.seconds:
+            self._quiet_so_far = 0.0
+        if self._quiet_so_far < self.seconds:
             return False
         # It may have become slower since the lab was booted.
         self._slowness = max(self._slowness, min(self._measure(), SLOWEST))
-        return self._clock() - self._since >= self.seconds
+        return self._quiet_so_far >= self.seconds

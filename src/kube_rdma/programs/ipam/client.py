@@ -36,8 +36,8 @@ from kube_rdma.model.ip import (
 from kube_rdma.model.ip import PoolName as Pool
 from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 
-_READY = 60.0  # seconds until all nodes have their right
-_TRIES = 5  # for one pod
+_PATIENCE = 600.0  # seconds; a starved machine took more than one minute
+_TRIES = 5  # for one pod that is refused
 
 
 class Load(Frozen):
@@ -82,7 +82,7 @@ async def _run(nodes: tuple[str, ...], load: Load, places: tuple[Path | None, st
             doors = IpamDependencies(cluster, namespace, Folder(journals / node))
             giver = NodeAddresses(NodeName(node), BootId(f"boot of {node}"), doors)
             givers.append(await stack.enter_async_context(giver))
-        async with asyncio.timeout(_READY):
+        async with asyncio.timeout(_PATIENCE):
             for giver in givers:
                 await _ready(giver)
         click.echo("ready")
@@ -134,13 +134,19 @@ async def _load(giver: NodeAddresses, node: str, load: Load) -> list[dict[str, A
 
 async def _patiently(giver: NodeAddresses, request: Ask) -> tuple[tuple[Lease, ...], int]:
     """Ask again when it was refused, as the runtime does; raise the last refusal."""
-    for refusals in range(_TRIES):
+    refusals, end = 0, time.monotonic() + _PATIENCE
+    while True:
         try:
             return (await giver.add(request)).leases, refusals
-        except (Refused, Unavailable) as error:
-            last = error
-            await asyncio.sleep(0.2)
-    raise last
+        except Refused:
+            refusals += 1
+            if refusals == _TRIES:
+                raise
+        except Unavailable:  # the API server was silent, or the node has lost its right meanwhile
+            refusals += 1
+            if time.monotonic() > end:
+                raise
+        await asyncio.sleep(0.2)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,52 @@
+"""What the kubelets of native nodes can give pods at this very moment.
+
+After a plugin's registration the kubelet still has to read its list, and the API server shows the
+list of before until the kubelet reports again. A pod that comes in between is refused for good. So
+who waits for a resource (cluster.py) asks the kubelet too: this file is then a program inside of
+the lab, for a socket is reached through the /proc of its PID namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+
+from kube_rdma.adapters.kubelet.pod_resources import PodResources
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma_lab import waiting
+from kube_rdma_lab.lab import Lab
+from kube_rdma_lab.native.node import first_process
+from kube_rdma_lab.topology import NodeSpec
+
+SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
+
+
+def until_offered(lab: Lab, nodes: Collection[NodeSpec], resource: str, count: int) -> None:
+    """Wait until the kubelet of each node has `count` healthy shares, given away or not."""
+    if not nodes:
+        return
+    sockets = [f"/proc/{first_process(lab.home, node)}/root/{SOCKET}" for node in nodes]
+    argv = [*lab.enter(), sys.executable, str(Path(__file__)), *sockets]
+
+    def offered() -> bool:
+        offers = json.loads(waiting.run(lab, argv))
+        return all(offer.get(resource, 0) == count for offer in offers)
+
+    waiting.until(lab, f"{count} of {resource} at the kubelet", offered)
+
+
+async def _offers(sockets: Collection[str]) -> list[dict[str, int]]:
+    """How many healthy shares there are of each resource, by kubelet."""
+    answers = [await PodResources(Path(socket)).allocatable() for socket in sockets]
+    return [Counter(share.resource for share in answer) for answer in answers]
+
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps(asyncio.run(_offers(sys.argv[1:]))))
+    except KubeRdmaError as error:
+        sys.exit(str(error))
