@@ -1,6 +1,6 @@
-"""Runs perftest between pods, pair by pair: `kube-rdma verify pods` and `verify nodes`.
+"""Runs perftest between pods, pair by pair: `kube-rdma verify`, and the BandwidthChecks.
 
-    pods ─► probe each ─► rounds ─► all pairs of a round at once: server, client ─► outcomes
+    pods ─► probe each ─► rounds ─► all pairs of a round at once: server, client ─► outcomes ─► proof
 
 A pair that fails is an outcome too; the others go on. Nothing is decided here: who meets whom, what
 is run and what figures mean is rules/verify.
@@ -10,11 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
-from kube_rdma.model.bandwidth import PairedPod, PairOutcome, PerftestRow, PerftestRun, PodDevice
+from kube_rdma.model.bandwidth import (
+    PairedPod,
+    PairKey,
+    PairOutcome,
+    PairProof,
+    PairStandard,
+    PerftestRow,
+    PerftestRun,
+    PodDevice,
+)
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.rules.verify.perftest import (
     LISTENING,
@@ -25,6 +34,9 @@ from kube_rdma.rules.verify.perftest import (
 )
 from kube_rdma.rules.verify.pods import PROBE, paired_pod
 from kube_rdma.rules.verify.rounds import rounds
+from kube_rdma.rules.verify.verdicts import rate, suspects
+
+LeftOut: TypeAlias = tuple[tuple[str, str], ...]  # who takes no part, and why
 
 FIRST_PORT, PORTS = 18515, 1000  # perftest's own, and those behind it
 TRIES = 3  # of a measurement whose work requests fail
@@ -42,7 +54,7 @@ class PodShell(Protocol):
 
 
 class BandwidthProof:
-    """One run of `kube-rdma verify` over given pods."""
+    """One run over given pods."""
 
     def __init__(self, kubectl: PodShell, run: PerftestRun) -> None:
         self._kubectl = kubectl
@@ -56,10 +68,22 @@ class BandwidthProof:
         answer = await self._kubectl.text(*words, "sh", "-c", PROBE, stdin=NCCL_ENV.read_text())
         return paired_pod(document, answer)
 
+    async def all_probed(
+        self, documents: Sequence[dict[str, Any]], left_out: LeftOut = ()
+    ) -> tuple[list[PairedPod], LeftOut]:
+        """The pods that can take part, and why others cannot, after those that are `left_out`."""
+        pods, silent = [], list(left_out)
+        for document in documents:
+            try:
+                pods.append(await self.probed(document))
+            except KubeRdmaError as error:
+                silent.append((document["metadata"]["name"], str(error)))
+        return pods, tuple(silent)
+
     async def measure(
         self,
         pods: Sequence[PairedPod],
-        show: Callable[[PairOutcome], None],
+        show: Callable[[PairOutcome], None] = lambda _: None,
         *,
         both_ways: bool = False,
     ) -> list[PairOutcome]:
@@ -77,6 +101,17 @@ class BandwidthProof:
                 for client, server in pairs:
                     group.create_task(pair(client, server))
         return outcomes
+
+    def proof(
+        self,
+        outcomes: Sequence[PairOutcome],
+        standard: PairStandard,
+        left_out: LeftOut = (),
+        before: Mapping[PairKey, float] | None = None,
+    ) -> PairProof:
+        """What the outcomes are worth, also beside the figures of an earlier run."""
+        rated = rate(outcomes, standard, before)
+        return PairProof(self._run, rated, suspects(rated), left_out)
 
     async def _outcome(self, client: PairedPod, server: PairedPod, rail: int) -> PairOutcome:
         near, far = client.devices[rail], server.devices[rail]

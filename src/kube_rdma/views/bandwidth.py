@@ -75,7 +75,8 @@ def proof_text(proof: PairProof, width: int) -> str:
     for name, why in proof.left_out:
         lines += wrapped(f"! {name} takes no part: {why.rstrip('.')}.", width, "  ")
     blocks.append(lines)
-    blocks.append(wrapped(_verdict(proof), width, ""))
+    mark = "✓" if proof.is_well else "✗"
+    blocks.append(wrapped(f"{mark} {verdict(proof)}", width, ""))
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -84,19 +85,20 @@ def _between(pair: RatedPair) -> str:
     return f"{outcome.client} → {outcome.server} ({' → '.join(outcome.devices)})"
 
 
-def _verdict(proof: PairProof) -> str:
+def verdict(proof: PairProof) -> str:
+    """All of it in one sentence."""
     rated, run = proof.rated, proof.run
     rows = [pair.outcome.standing(latency=run.latency) for pair in rated]
     figures = sorted(row.figure for row in rows if row is not None)
     if not rated:
-        return "✗ Nothing was measured: at least two pods with RDMA devices are needed."
+        return "Nothing was measured: at least two pods with RDMA devices are needed."
     count = "1 pair" if len(rated) == 1 else f"{len(rated)} pairs"
     spread = f"{figures[0]:.2f} to {figures[-1]:.2f} {unit(run)}" if figures else "no figure"
     if proof.is_well:
-        return f"✓ All is well: {count}, {spread}."
+        return f"All is well: {count}, {spread}."
     wrong = sum(pair.rating is not Rating.WELL for pair in rated)
     whose = f"; look at {', '.join(proof.suspects)}" if proof.suspects else ""
-    return f"✗ Not well: {wrong} of {count}, {spread}{whose}."
+    return f"Not well: {wrong} of {count}, {spread}{whose}."
 
 
 def proof_document(proof: PairProof) -> dict[str, object]:

@@ -127,19 +127,12 @@ async def _measured(
     options: VerifyOptions,
 ) -> PairProof:
     """Measure, and show it; in JSON all at the end."""
-    from kube_rdma.model.bandwidth import PairProof
-    from kube_rdma.model.errors import KubeRdmaError
     from kube_rdma.programs.bandwidth import BandwidthProof
-    from kube_rdma.rules.verify.verdicts import rate, suspects
     from kube_rdma.views.bandwidth import PairTable, proof_document, proof_text
 
     before = _earlier(options)
-    measuring, pods, silent = BandwidthProof(kubectl, options.run), [], list(left_out)
-    for document in documents:
-        try:
-            pods.append(await measuring.probed(document))
-        except KubeRdmaError as error:
-            silent.append((document["metadata"]["name"], str(error)))
+    measuring = BandwidthProof(kubectl, options.run)
+    pods, silent = await measuring.all_probed(documents, tuple(left_out))
     shown = options.output == "table"
     lines = PairTable(pods, options.run)
     if shown and len(pods) > 1:
@@ -150,13 +143,12 @@ async def _measured(
             click.echo(lines.row(outcome))
 
     outcomes = await measuring.measure(pods, show, both_ways=options.both_ways)
-    rated = rate(outcomes, options.standard, before)
-    proof = PairProof(options.run, rated, suspects(rated), tuple(silent))
+    proof = measuring.proof(outcomes, options.standard, silent, before)
     if shown:
-        click.echo(("\n" if rated else "") + proof_text(proof, _width()))
+        click.echo(("\n" if proof.rated else "") + proof_text(proof, _width()))
     else:
         click.echo(json.dumps(proof_document(proof), indent=2))
-    if options.svg is not None and rated:
+    if options.svg is not None and proof.rated:
         _draw(proof, options.svg)
     return proof
 

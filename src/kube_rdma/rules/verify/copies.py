@@ -12,6 +12,7 @@ from typing import Any
 from kube_rdma.model.errors import Refused
 
 LABEL = "kube-rdma.io/verify"  # of a copy: which run it belongs to
+CHECK_LABEL = "kube-rdma.io/bandwidth-check"  # and which BandwidthCheck, if any
 # A first process ends of no signal without a handler, and a shell sees one between two commands.
 _WAIT = ["sh", "-c", "trap 'exit 0' TERM; sleep 1000000 & wait"]
 _NODE_FIELD, _OF_A_NODE = "metadata.name", "kubernetes.io/hostname"
