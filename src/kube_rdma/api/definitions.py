@@ -6,6 +6,7 @@ kubectl would show the first entry alone, so a status holds texts for it.
 
 from __future__ import annotations
 
+from kube_rdma.api.bandwidth_check import BandwidthCheck
 from kube_rdma.api.ip_objects import IPBlockObject
 from kube_rdma.api.ip_pool import IPPoolObject
 from kube_rdma.api.nic_cluster_policy import NicClusterPolicyObject
@@ -61,6 +62,17 @@ DEFINITIONS = (
             Column("Problems", ".status.summary.problems"),
             _AGE,
         ),
+    ),
+    ResourceDefinition(
+        BandwidthCheck,
+        "bandwidthchecks",
+        columns=(
+            Column("State", ".status.state"),
+            Column("Result", ".status.result"),
+            Column("Measured", ".status.completionTime", "date"),
+            _AGE,
+        ),
+        namespaced=True,
     ),
 )
 OPERATOR_DEFINITIONS = (

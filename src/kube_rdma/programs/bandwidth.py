@@ -1,6 +1,6 @@
 """Runs perftest between pods, pair by pair: `kube-rdma verify`, and the BandwidthChecks.
 
-    pods ─► probe each ─► rounds ─► all pairs of a round at once: server, client ─► outcomes ─► proof
+    pods ─► probe each ─► rounds ─► all pairs of a round at once ─► outcomes ─► proof
 
 A pair that fails is an outcome too; the others go on. Nothing is decided here: who meets whom, what
 is run and what figures mean is rules/verify.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias
 
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
@@ -32,7 +33,7 @@ from kube_rdma.rules.verify.perftest import (
     server_script,
     table,
 )
-from kube_rdma.rules.verify.pods import PROBE, paired_pod
+from kube_rdma.rules.verify.pods import END_OF_INPUT, PROBE, paired_pod
 from kube_rdma.rules.verify.rounds import rounds
 from kube_rdma.rules.verify.verdicts import rate, suspects
 
@@ -44,28 +45,30 @@ FAILED_REQUEST = "Completion with error"  # perftest, where a packet was lost to
 
 
 class PodShell(Protocol):
-    """adapters/kubectl, as far as this needs it."""
+    """adapters/cluster/pod_commands, as far as this needs it."""
 
-    async def text(self, *words: str, stdin: str = "") -> str:
-        """What a call of kubectl prints; Unavailable when it fails."""
+    async def run(self, namespace: str, pod: str, argv: Sequence[str], *, stdin: str = "") -> str:
+        """What a command prints; Unavailable when it fails."""
 
-    def serving(self, *words: str, until: str) -> Any:
-        """A context in which a call runs that has printed a line `until`."""
+    def serving(
+        self, namespace: str, pod: str, argv: Sequence[str], *, until: str
+    ) -> AbstractAsyncContextManager[None]:
+        """A context in which a command runs that has printed a line `until`."""
 
 
 class BandwidthProof:
     """One run over given pods."""
 
-    def __init__(self, kubectl: PodShell, run: PerftestRun) -> None:
-        self._kubectl = kubectl
+    def __init__(self, commands: PodShell, run: PerftestRun) -> None:
+        self._commands = commands
         self._run = run
         self._ports = itertools.cycle(range(FIRST_PORT, FIRST_PORT + PORTS))
 
     async def probed(self, document: dict[str, Any]) -> PairedPod:
         """A pod with what it measures with; Refused or Unavailable when it can not."""
         metadata = document["metadata"]
-        words = _exec(metadata["namespace"], metadata["name"])
-        answer = await self._kubectl.text(*words, "sh", "-c", PROBE, stdin=NCCL_ENV.read_text())
+        argv, asks = ("sh", "-c", PROBE), f"{NCCL_ENV.read_text()}{END_OF_INPUT}"
+        answer = await self._commands.run(metadata["namespace"], metadata["name"], argv, stdin=asks)
         return paired_pod(document, answer)
 
     async def all_probed(
@@ -151,12 +154,12 @@ class BandwidthProof:
         seconds, port = self._run.seconds, next(self._ports)
         script = server_script(perftest_words(self._run, far_device, port), port, seconds)
         words = (*perftest_words(self._run, near_device, port), self._dialled(far, far_device))
-        listening = self._kubectl.serving(
-            *_exec(far.namespace, far.name, stdin=False), "sh", "-c", script, until=LISTENING
+        listening = self._commands.serving(
+            far.namespace, far.name, ("sh", "-c", script), until=LISTENING
         )
         async with listening:
-            here = client_script(words, seconds)
-            return await self._kubectl.text(*_exec(near.namespace, near.name), "sh", "-c", here)
+            here = ("sh", "-c", client_script(words, seconds))
+            return await self._commands.run(near.namespace, near.name, here)
 
     def _dialled(self, pod: PairedPod, device: PodDevice) -> str:
         """By RDMA_CM an address says which device is meant; else any address of the pod does."""
@@ -169,10 +172,6 @@ class BandwidthProof:
                 where=f"pod/{pod.name}",
             )
         return device.address
-
-
-def _exec(namespace: str, pod: str, *, stdin: bool = True) -> tuple[str, ...]:
-    return ("exec", "-n", namespace, *(("-i",) if stdin else ()), pod, "--")
 
 
 def _tries() -> Iterator[bool]:

@@ -26,7 +26,8 @@ log = structlog.get_logger()
 class Mirror(Generic[V]):
     """One kind. `read` makes the value and may refuse an object.
 
-    `values` are what is understood, `faults` say why the others are not. `synced` is set when all
+    `values` are what is understood, `faults` say why the others are not; by name, and of a kind in
+    all namespaces by ``namespace/name``. `synced` is set when all
     was told once, `tried` when the first attempt has ended, well or not. `trouble` says why nothing
     is known now, "" while all is well.
     """
@@ -65,22 +66,28 @@ class Mirror(Generic[V]):
         match notice:
             case Changed(stored):
                 self._show(stored)
-            case Deleted(name):
-                self._well(name)
-                self._set(name, None)
-            case Muddled(name, why=why):
-                self._fault(name, Unavailable(why))
+            case Deleted(name, namespace):
+                key = self._key(namespace, name)
+                self._well(key)
+                self._set(key, None)
+            case Muddled(name, namespace, why=why):
+                self._fault(self._key(namespace, name), Unavailable(why))
             case Synced() | Cut():
                 self._hear(notice)
 
     def _show(self, stored: Stored[Any, Any]) -> None:
+        key = self._key(stored.namespace, stored.name)
         try:
             value = self._read(stored)
         except KubeRdmaError as error:
-            self._fault(stored.name, error)
+            self._fault(key, error)
         else:
-            self._well(stored.name)
-            self._set(stored.name, value)
+            self._well(key)
+            self._set(key, value)
+
+    def _key(self, namespace: str, name: str) -> str:
+        everywhere = self._kind.namespaced and not self._where.namespace
+        return f"{namespace}/{name}" if everywhere else name
 
     def _fault(self, name: str, error: KubeRdmaError) -> None:
         for why in self._notices.news(("object", name), str(error)):

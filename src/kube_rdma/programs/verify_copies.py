@@ -1,24 +1,22 @@
 """A copy of a pod on each node while they measure; they go whatever happens.
 
-    manifest, nodes ─► copies by kubectl ─► Ready, or why not ─► … ─► delete by label
+    manifest, nodes ─► copies ─► Ready, or why not ─► … ─► delete by label
 
-What deletes them also runs after an interruption: kubectl is started in a session of its own, so
-that Ctrl-C ends the measurements and not the cleaning.
+What deletes them also runs after an interruption: a cancelled task may still await in its finally.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from kube_rdma.adapters.kubectl import Kubectl
+from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.rules.verify.copies import LABEL, asked, fitting, not_started, pod_for
+from kube_rdma.rules.verify.copies import LABEL, asked, fitting, not_started, owned, pod_for
 
 _LOOK_SECONDS = 1.0
 
@@ -26,14 +24,15 @@ _LOOK_SECONDS = 1.0
 class CopyRequest(Frozen):
     """What to copy: the manifest and its file, the namespace, nodes (all that fit if none).
 
-    `seconds` is how long the copies may take to become Ready.
+    `seconds` is how long the copies may take to become Ready, `owner` whose they are, if anybody's.
     """
 
     manifest: Mapping[str, Any]
     where: str
-    namespace: str | None = None
+    namespace: str
     nodes: tuple[str, ...] = ()
     seconds: float = 300
+    owner: tuple[str, str, str, str] | None = None  # apiVersion, kind, name, uid
 
 
 class Copies(Frozen):
@@ -44,11 +43,10 @@ class Copies(Frozen):
 
 
 @asynccontextmanager
-async def copies(kubectl: Kubectl, request: CopyRequest) -> AsyncIterator[Copies]:
+async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[Copies]:
     """Copies of a pod while they are needed."""
-    run = secrets.token_hex(3)
-    namespace = () if request.namespace is None else ("-n", request.namespace)
-    nodes = (await kubectl.document("get", "nodes"))["items"]
+    run, namespace = secrets.token_hex(3), request.namespace
+    nodes = await objects.nodes()
     unknown = sorted(set(request.nodes) - {node["metadata"]["name"] for node in nodes})
     if unknown:
         raise Refused(
@@ -59,29 +57,32 @@ async def copies(kubectl: Kubectl, request: CopyRequest) -> AsyncIterator[Copies
     chosen = dict(fitting(nodes, request.nodes, asked(request.manifest)))
     left_out = {node: why for node, why in chosen.items() if why}
     made: list[str] = []
+    selector = f"{LABEL}={run}"
     try:
         for node in chosen.keys() - left_out.keys():
             document = pod_for(request.manifest, node, run, request.where)
+            document["metadata"]["namespace"] = namespace
+            if request.owner:
+                owned(document, request.owner)
             try:
-                await kubectl.text("create", *namespace, "-f", "-", stdin=json.dumps(document))
+                await objects.create(namespace, document)
                 made.append(node)
             except KubeRdmaError as error:  # a quota, or an admission
                 left_out[node] = str(error)
-        words = (*namespace, "-l", f"{LABEL}={run}")
-        pods, late = await _ready(kubectl, words, len(made), request.seconds)
+        pods, late = await _ready(objects, (namespace, selector), len(made), request.seconds)
         yield Copies(tuple(pods), tuple(sorted((left_out | late).items())))
     finally:
-        words = (*namespace, "-l", f"{LABEL}={run}", "--ignore-not-found", "--wait=false")
-        await kubectl.text("delete", "pods", *words)
+        await objects.delete(namespace, selector)
 
 
 async def _ready(
-    kubectl: Kubectl, words: Sequence[str], count: int, seconds: float
+    objects: VerifyObjects, place: tuple[str, str], count: int, seconds: float
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The pods that became Ready, and of the others why not, by node."""
+    """The pods that became Ready, and of the others why not, by node; `place` has the selector."""
+    namespace, selector = place
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
-        pods = (await kubectl.document("get", "pods", *words))["items"]
+        pods = await objects.pods(namespace, selector=selector)
         reasons = {pod["metadata"]["name"]: not_started(pod) for pod in pods}
         failed = sum(pod.get("status", {}).get("phase") == "Failed" for pod in pods)
         settled = failed + sum(not why for why in reasons.values())

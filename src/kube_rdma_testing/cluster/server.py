@@ -7,8 +7,8 @@ belong to a Line, the way of one client to the server: one node can be cut off w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.wire import APPLY, STRATEGIC, Answer, ApiRequest, Stream
 from kube_rdma.model.errors import Unavailable
+from kube_rdma_testing.cluster.commands import PodCommand, Program, running
 from kube_rdma_testing.cluster.fields import Document
 from kube_rdma_testing.cluster.select import matches
 from kube_rdma_testing.cluster.store import (
@@ -47,6 +48,7 @@ class FakeServer:
         self.protected: set[tuple[str, str]] = set()
         # What answers below pods/proxy, by namespace and NAME:PORT; without one nobody listens.
         self.answering: dict[tuple[str, str], Callable[[str], str]] = {}
+        self.program: Program | None = None  # what every command in a pod is
         self.lines: list[ClientLine] = []
         self.store = ObjectStore(self._tell)
 
@@ -128,6 +130,15 @@ class FakeServer:
             message = "error trying to reach service: dial tcp: connect: connection refused"
             raise Refusal(503, "ServiceUnavailable", message)
         return answering(request.subresource.removeprefix("proxy/"))
+
+    def joined(
+        self, request: ApiRequest, protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[PodCommand]:
+        """A command in a pod; raise Refusal."""
+        self.store.get(Key(self.resource(request), request.namespace, request.name))
+        if self.program is None:
+            raise Refusal(400, "BadRequest", "container not found")
+        return running(self.program, request, protocols)
 
     def _evict(self, key: Key, body: Document) -> Document:
         """Registry core/pod/storage/eviction.go: the budget is asked about a pod that is there."""
@@ -269,6 +280,22 @@ class ClientLine:
             timer.cancel()
             self._watches.discard(watch)
             await lines.aclose()
+
+    @asynccontextmanager
+    async def websocket(
+        self, request: ApiRequest, protocols: Sequence[str]
+    ) -> AsyncIterator[PodCommand | Answer]:
+        """Join a command in a pod, faults included."""
+        await asyncio.sleep(0)
+        async with AsyncExitStack() as stack:
+            answer: PodCommand | Answer | None = self._meet(request)
+            if answer is None:
+                try:
+                    joined = self._server.joined(request, protocols)
+                    answer = await stack.enter_async_context(joined)
+                except Refusal as refusal:
+                    answer = _status(refusal)
+            yield answer
 
     def _refusal(self, request: ApiRequest) -> Answer | None:
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -99,6 +99,16 @@ class ApiRequests:
         if pause := _busy(request, refusal, 0.0):  # the next round is not begun before
             await self.pace.sleep(pause)
         raise failure(request, refusal)
+
+    @asynccontextmanager
+    async def websocket(
+        self, request: wire.ApiRequest, protocols: Sequence[str]
+    ) -> AsyncIterator[wire.Websocket]:
+        """A WebSocket while it is needed; raise what a refusal means."""
+        async with self._transport.websocket(request, protocols) as socket:
+            if isinstance(socket, wire.Answer):
+                raise failure(request, socket)
+            yield socket
 
     def _touch(self, sent: float) -> None:
         self.contact = sent if self.contact is None else max(sent, self.contact)

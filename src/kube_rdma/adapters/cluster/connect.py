@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -32,12 +33,15 @@ from kube_rdma.adapters.cluster.http import (
     HttpAnswer,
     HttpClient,
     HttpRequest,
+    HttpUpgrade,
 )
+from kube_rdma.adapters.cluster.kinds import Pairs
 from kube_rdma.adapters.cluster.kubeconfig import Access, find_access
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.route import ServerRoute, find_route
 from kube_rdma.adapters.cluster.tls import client_context
-from kube_rdma.adapters.cluster.wire import Answer, ApiRequest, Stream
+from kube_rdma.adapters.cluster.websocket import Handshake, OpenWebsocket, WebsocketFault
+from kube_rdma.adapters.cluster.wire import Answer, ApiRequest, Stream, Websocket
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import Unavailable
 
@@ -48,20 +52,21 @@ _SILENCE = "silence"  # the topic of what is said
 
 @asynccontextmanager
 async def connect(
-    kubeconfig: Path | None = None, *, pace: RequestTiming | None = None
+    kubeconfig: Path | None = None, *, context: str = "", pace: RequestTiming | None = None
 ) -> AsyncIterator[Cluster]:
     """Open the door; nothing is asked yet.
 
     Without a file: the pod's service account, else the files that KUBECONFIG lists, else
-    ``~/.kube/config``. Raise Refused when the configuration cannot be used.
+    ``~/.kube/config``. Without a context: the current one. Raise Refused when the configuration
+    cannot be used.
     """
-    access = find_access(kubeconfig)
+    access = find_access(kubeconfig, context=context)
     route = find_route(access.server, os.environ)
     if route.tls:
         client_context(access)  # what is wrong with its files is said now
     transport = Http(access, route)
     try:
-        yield Cluster(transport, pace)
+        yield Cluster(transport, pace, namespace=access.namespace)
     finally:
         transport.close()
 
@@ -100,6 +105,24 @@ class Http:
                     failure = await _whole(answer)
             yield Stream(self._lines(request, answer, seconds), failure)
 
+    @asynccontextmanager
+    async def websocket(
+        self, request: ApiRequest, protocols: Sequence[str]
+    ) -> AsyncIterator[Websocket | Answer]:
+        """Ask for a WebSocket; raise Unavailable without an answer."""
+        offer = Handshake(protocols)
+        async with AsyncExitStack() as stack:
+            with self._asking(request):
+                upgrade = await self._upgraded(stack, request, offer)
+                refusal = None if upgrade.connection else await _whole(upgrade.answer)
+            if upgrade.connection is None:
+                assert refusal is not None
+                yield refusal
+                return
+            with self._asking(request):
+                protocol = offer.accepted(upgrade.answer.headers)
+            yield OpenWebsocket(upgrade.connection, protocol, partial(self._asking, request))
+
     def close(self) -> None:
         """Close the connections that are idle."""
         self._client.forget()
@@ -114,9 +137,26 @@ class Http:
             await stack.aclose()
             again = self._built(request, await self._credential())
             answer = await stack.enter_async_context(self._client.exchange(again, ticks))
+        self._answering()
+        return answer
+
+    async def _upgraded(
+        self, stack: AsyncExitStack, request: ApiRequest, offer: Handshake
+    ) -> HttpUpgrade:
+        """The same for another protocol."""
+        credential = await self._credential()
+        asked = self._client.upgraded(self._built(request, credential, offer.headers))
+        upgrade = await stack.enter_async_context(asked)
+        if upgrade.answer.status == 401 and self._credentials.reject(credential):
+            await stack.aclose()
+            again = self._built(request, await self._credential(), offer.headers)
+            upgrade = await stack.enter_async_context(self._client.upgraded(again))
+        self._answering()
+        return upgrade
+
+    def _answering(self) -> None:
         if self._notices.over(_SILENCE):
             log.info("API server answering", server=self._route.host)
-        return answer
 
     async def _credential(self) -> Credential:
         credential = await self._credentials.read()
@@ -125,11 +165,13 @@ class Http:
             self._client.forget()  # the connections of another certificate
         return credential
 
-    def _built(self, request: ApiRequest, credential: Credential) -> HttpRequest:
+    def _built(
+        self, request: ApiRequest, credential: Credential, further: Pairs = ()
+    ) -> HttpRequest:
         target = self._route.prefix + quote(request.path)
         if request.query:
             target += f"?{urlencode(request.query)}"
-        headers = [*self._fixed]
+        headers = [*self._fixed, *further]
         if credential.authorization:
             headers.append(("Authorization", credential.authorization))
         if request.body:
@@ -159,7 +201,7 @@ class Http:
     def _asking(self, request: ApiRequest, ticks: float = ANSWER_TICKS) -> Iterator[None]:
         try:
             yield
-        except (OSError, h11.ProtocolError) as error:
+        except (OSError, h11.ProtocolError, WebsocketFault) as error:
             host, why = self._route.host, _why(error, ticks)
             raise Unavailable(
                 f"The API server at {host} does not answer to {request}: {why}."
@@ -178,7 +220,7 @@ async def _whole(answer: HttpAnswer) -> Answer:
     )
 
 
-def _why(error: OSError | h11.ProtocolError, ticks: float) -> str:
+def _why(error: Exception, ticks: float) -> str:
     """What went wrong, as a part of a sentence."""
     match error:
         case TimeoutError(errno=None):

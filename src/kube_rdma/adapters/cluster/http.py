@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from typing import TypeGuard
 
 import h11
 
@@ -71,6 +72,7 @@ class HttpConnection:
         self._state = h11.Connection(h11.CLIENT)
         self._idle_since = time.monotonic()
         self.answered = False  # whether a byte of the current answer came
+        self._switched = False  # what came behind a switch was read
 
     @property
     def usable(self) -> bool:
@@ -79,8 +81,10 @@ class HttpConnection:
         closed = self._reader.at_eof() or self._writer.is_closing()
         return fresh and not closed and self._state.our_state is h11.IDLE
 
-    async def ask(self, request: HttpRequest, ticks: float) -> h11.Response:
-        """Send a request; its answer's head."""
+    async def ask(
+        self, request: HttpRequest, ticks: float
+    ) -> h11.Response | h11.InformationalResponse:
+        """Send a request; its answer's head. After 101 the connection speaks another protocol."""
         self.answered = False
         head = h11.Request(
             method=request.method, target=request.target, headers=list(request.headers)
@@ -94,7 +98,7 @@ class HttpConnection:
             await self._writer.drain()
         while True:
             event = await self._next(ticks, self._notice)
-            if isinstance(event, h11.Response):
+            if isinstance(event, h11.Response) or _is_switch(event):
                 return event
             if not isinstance(event, h11.InformationalResponse):
                 raise h11.RemoteProtocolError("the connection was closed without an answer")
@@ -106,6 +110,19 @@ class HttpConnection:
         if self._state.our_state is h11.DONE and self._state.their_state is h11.DONE:
             self._state.start_next_cycle()
             self._idle_since = time.monotonic()
+
+    async def read(self) -> bytes:
+        """What comes in the other protocol after a switch; nothing when the server has closed."""
+        first, _ = self._state.trailing_data
+        if first and not self._switched:
+            self._switched = True
+            return first
+        return await self._reader.read(_CHUNK)
+
+    async def write(self, data: bytes) -> None:
+        """Send in the other protocol."""
+        self._writer.write(data)
+        await self._writer.drain()
 
     async def tunnel(self, host: str, proof: Pairs) -> None:
         """Ask a proxy for a tunnel to `host`, with its port; OSError when it makes none."""
@@ -139,6 +156,13 @@ class HttpConnection:
             self._state.receive_data(data)
 
 
+class HttpUpgrade(Frozen):
+    """The answer to a request for another protocol; `connection` speaks it, None if refused."""
+
+    answer: HttpAnswer
+    connection: HttpConnection | None
+
+
 class HttpClient:
     """The connections to one server. `tls` makes what a new one needs; None for plain HTTP.
 
@@ -164,20 +188,32 @@ class HttpClient:
         connection, head = await self._ask(request, ticks)
         try:
             async with aclosing(connection.body(ticks)) as chunks:
-                headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
-                yield HttpAnswer(head.status_code, headers, chunks)
+                yield _answer(head, chunks)
         finally:
             if connection.usable and len(self._idle) < _KEPT:
                 self._idle.append(connection)
             else:
                 connection.close()
 
+    @asynccontextmanager
+    async def upgraded(self, request: HttpRequest) -> AsyncIterator[HttpUpgrade]:
+        """Send a request for another protocol; the connection is closed at the end."""
+        connection, head = await self._ask(request, ANSWER_TICKS)
+        try:
+            async with aclosing(connection.body(ANSWER_TICKS)) as chunks:
+                switched = _is_switch(head)
+                yield HttpUpgrade(_answer(head, chunks), connection if switched else None)
+        finally:
+            connection.close()
+
     def forget(self) -> None:
         """Close the idle connections: the next request makes one of its own."""
         while self._idle:
             self._idle.pop().close()
 
-    async def _ask(self, request: HttpRequest, ticks: float) -> tuple[HttpConnection, h11.Response]:
+    async def _ask(
+        self, request: HttpRequest, ticks: float
+    ) -> tuple[HttpConnection, h11.Response | h11.InformationalResponse]:
         while connection := self._kept():
             try:
                 return connection, await connection.ask(request, ticks)
@@ -236,3 +272,14 @@ class HttpClient:
                 happy_eyeballs_delay=_NEXT_ADDRESS,
             )
         return HttpConnection(reader, writer, self._notice)
+
+
+def _is_switch(event: object) -> TypeGuard[h11.InformationalResponse]:
+    return isinstance(event, h11.InformationalResponse) and event.status_code == 101  # RFC 9110
+
+
+def _answer(
+    head: h11.Response | h11.InformationalResponse, chunks: AsyncIterator[bytes]
+) -> HttpAnswer:
+    headers = {name.decode(): value.decode("latin-1") for name, value in head.headers}
+    return HttpAnswer(head.status_code, headers, chunks)

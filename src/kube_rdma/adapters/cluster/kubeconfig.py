@@ -79,16 +79,18 @@ class UserEntry(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Access(Frozen):
-    """What a context means: a server, who asks it, and which file says so."""
+    """What a context means: a server, who asks it, which file says so, and for which namespace."""
 
     server: ServerEntry
     user: UserEntry
     where: str
+    namespace: str = "default"
 
 
 class _Context(msgspec.Struct, frozen=True):
     cluster: str = ""
     user: str = ""
+    namespace: str = ""
 
 
 class _NamedServer(msgspec.Struct, frozen=True):
@@ -126,30 +128,38 @@ def find_access(
     kubeconfig: Path | None = None,
     environment: Mapping[str, str] = os.environ,
     account: Path = SERVICE_ACCOUNT,
+    *,
+    context: str = "",
 ) -> Access:
     """The access of this process.
 
     Without a file: the pod's service account, else the files that KUBECONFIG lists, else
-    ``~/.kube/config``. Raise Refused when there is none, or one that cannot be used.
+    ``~/.kube/config``; a `context` is one of files. Raise Refused when there is none, or one that
+    cannot be used.
     """
     if kubeconfig:
-        return read_access((kubeconfig,))
-    if "KUBERNETES_SERVICE_HOST" in environment:
+        return read_access((kubeconfig,), context)
+    if "KUBERNETES_SERVICE_HOST" in environment and not context:
         return _service_account(environment, account)
     listed = [Path(name) for name in environment.get("KUBECONFIG", "").split(os.pathsep) if name]
     if not listed:
-        return read_access((Path("~/.kube/config"),))
+        return read_access((Path("~/.kube/config"),), context)
     paths = [path for path in dict.fromkeys(listed) if path.expanduser().exists()]
-    return read_access(paths or listed[:1])
+    return read_access(paths or listed[:1], context)
 
 
-def read_access(paths: Iterable[Path]) -> Access:
-    """The current context of kubeconfig files, the first of which wins; raise Refused."""
+def read_access(paths: Iterable[Path], chosen: str = "") -> Access:
+    """A context of kubeconfig files, the first of which wins; raise Refused.
+
+    The one that is `chosen`, else the current one.
+    """
     paths = [path.expanduser() for path in paths]
     merged = _merge([(_read(path), path) for path in paths])
-    if merged.current is None:
+    if chosen and chosen not in merged.contexts:
+        raise _refused(paths[0], f"context {chosen!r}", "is nowhere")
+    if not chosen and merged.current is None:
         raise _refused(paths[0], "current-context", "is not set")
-    name, path = merged.current
+    name, path = (chosen, paths[0]) if chosen or not merged.current else merged.current
     if name not in merged.contexts:
         raise _refused(path, "current-context", f"names the context {name!r}, which is nowhere")
     context, path = merged.contexts[name]
@@ -167,7 +177,7 @@ def read_access(paths: Iterable[Path]) -> Access:
     ]
     if faults:
         raise Refused.all(faults)
-    return Access(server, user, str(user_path))
+    return Access(server, user, str(user_path), context.namespace or "default")
 
 
 def read_url(text: str) -> SplitResult | None:
@@ -195,7 +205,9 @@ def _service_account(environment: Mapping[str, str], account: Path) -> Access:
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         certificate_authority=str(authority),
     )
-    return Access(server, UserEntry(token_file=str(token)), str(account))
+    space = account / "namespace"
+    namespace = space.read_text().strip() if space.is_file() else "default"
+    return Access(server, UserEntry(token_file=str(token)), str(account), namespace)
 
 
 def _read(path: Path) -> _KubeconfigFile:

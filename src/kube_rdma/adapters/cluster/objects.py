@@ -6,7 +6,8 @@ means. **Unavailable after a write says nothing about whether it was done**: rea
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -33,8 +34,16 @@ class Cluster:
     Conflict (an Unavailable, `errors`) tells that the object is not as the caller believed.
     """
 
-    def __init__(self, transport: wire.Transport, pace: RequestTiming | None = None) -> None:
+    def __init__(
+        self,
+        transport: wire.Transport,
+        pace: RequestTiming | None = None,
+        *,
+        namespace: str = "default",
+    ) -> None:
+        """`namespace`: that of the kubeconfig's context, or of the pod this runs in."""
         self._calls = ApiRequests(transport, pace or RequestTiming())
+        self.namespace = namespace
 
     def last_contact(self) -> float | None:
         """When the last request that the API server's store answered was *sent*, by `Pace.clock`.
@@ -170,6 +179,12 @@ class Cluster:
     async def write(self, request: wire.ApiRequest) -> bytes:
         """Carry a request that is about no Kind (Events); the body of the answer."""
         return await self._calls.call(request)
+
+    def websocket(
+        self, request: wire.ApiRequest, protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[wire.Websocket]:
+        """A WebSocket that the API server joins to something, while it is needed."""
+        return self._calls.websocket(request, protocols)
 
     async def _apply(
         self,

@@ -6,7 +6,7 @@ real server, `fake` to one in memory. Documents: Kubernetes API Concepts; apimac
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
@@ -92,6 +92,29 @@ class Transport(Protocol):
 
     def stream(self, request: ApiRequest, seconds: float) -> AbstractAsyncContextManager[Stream]:
         """Carry a watch; silence for longer than `seconds` raises Unavailable while reading."""
+        ...
+
+    def websocket(
+        self, request: ApiRequest, protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[Websocket | Answer]:
+        """Ask for a WebSocket with one of these subprotocols, the dearest first, or be refused."""
+        ...
+
+
+class Websocket(Protocol):
+    """A WebSocket that the API server has opened; its messages are bytes."""
+
+    @property
+    def protocol(self) -> str:
+        """Which of the subprotocols that were asked for it speaks."""
+        ...
+
+    async def send(self, message: bytes) -> None:
+        """Send a message; raise Unavailable when it cannot be."""
+        ...
+
+    def messages(self) -> AsyncIterator[bytes]:
+        """What comes, until the server closes; raise Unavailable when it breaks."""
         ...
 
 

@@ -11,7 +11,7 @@ import click
 
 from kube_rdma.model.bandwidth import Operation, PairStandard, PerftestRun
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.programs.cli.ip import OUTPUT
+from kube_rdma.programs.cli.ip import KUBECONFIG, OUTPUT
 
 _LATENCY_LIMIT = "--max-us"
 
@@ -21,7 +21,8 @@ class VerifyOptions(Frozen):
 
     run: PerftestRun
     standard: PairStandard
-    kubectl: tuple[str, ...]  # words for kubectl itself
+    kubeconfig: Path | None
+    context: str
     both_ways: bool
     against: Path | None
     svg: Path | None
@@ -77,8 +78,8 @@ _OPTIONS = (
         help="How long one measurement may take.",
     ),
     click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Draw the map."),
-    click.option("--kubeconfig", type=click.Path(path_type=Path), help="For kubectl."),
-    click.option("--context", help="For kubectl."),
+    KUBECONFIG,
+    click.option("--context", default="", help="Of the kubeconfig; else its current one."),
     OUTPUT,
 )
 
@@ -108,10 +109,6 @@ def _options(chosen: dict[str, Any]) -> VerifyOptions:
         raise click.UsageError(f"--min-gbps is no latency: with --latency say {_LATENCY_LIMIT}.")
     if not latency and chosen["high"] is not None:
         raise click.UsageError(f"{_LATENCY_LIMIT} is for latencies: say --latency, or --min-gbps.")
-    words: list[str] = []
-    for name in ("kubeconfig", "context"):
-        if chosen[name] is not None:
-            words += [f"--{name}", str(chosen[name])]
     return VerifyOptions(
         run=PerftestRun(
             operation=Operation(chosen["operation"]),
@@ -130,7 +127,8 @@ def _options(chosen: dict[str, Any]) -> VerifyOptions:
             line_share=chosen["line_share"] / 100,
             tolerance=chosen["tolerance"] / 100,
         ),
-        kubectl=tuple(words),
+        kubeconfig=chosen["kubeconfig"],
+        context=chosen["context"],
         both_ways=chosen["both_ways"],
         against=chosen["against"],
         svg=chosen["svg"],

@@ -1,7 +1,7 @@
 """`kube-rdma verify pods` and `verify nodes`: RDMA from pod to pod, measured by perftest.
 
-Through the pods' own networks, by `kubectl exec`: with the rights, and from the place, of whoever
-asks. A Ctrl-C ends the measurements, and what was made for them goes.
+Through the pods' own networks, with the rights of whoever asks. A Ctrl-C ends the measurements, and
+what was made for them goes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ import click
 from kube_rdma.programs.cli.verify_options import VerifyOptions, verify_options
 
 if TYPE_CHECKING:
-    from kube_rdma.adapters.kubectl import Kubectl
+    from contextlib import AbstractAsyncContextManager
+
+    from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.model.bandwidth import PairKey, PairOutcome, PairProof
+    from kube_rdma.programs.cli.ip import Opener
 
 _PAGE_WIDTH = 100  # columns, where the output is not a terminal
 
@@ -31,8 +34,13 @@ _PAGE_WIDTH = 100  # columns, where the output is not a terminal
 @click.option("-n", "--namespace", help="Of the pods.")
 @click.option("-l", "--selector", help="All pods with these labels instead of names.")
 @verify_options
+@click.pass_obj
 def verify_pods(
-    options: VerifyOptions, pods: tuple[str, ...], namespace: str | None, selector: str | None
+    opener: Opener | None,
+    options: VerifyOptions,
+    pods: tuple[str, ...],
+    namespace: str | None,
+    selector: str | None,
 ) -> None:
     """Measure between running pods, each two of them, over their own RDMA devices.
 
@@ -41,12 +49,14 @@ def verify_pods(
     """
     if bool(pods) == bool(selector):
         raise click.UsageError("Name pods, or say --selector: one of the two.")
-    words = (*(("-n", namespace) if namespace else ()), *(("-l", selector) if selector else pods))
+    from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
 
     async def run() -> PairProof:
-        kubectl = _kubectl(options)
-        document = await kubectl.document("get", "pods", *words)
-        return await _measured(kubectl, document.get("items", [document]), (), options)
+        async with _opened(opener, options) as cluster:
+            documents = await VerifyObjects(cluster).pods(
+                namespace or cluster.namespace, names=pods, selector=selector or ""
+            )
+            return await _measured(cluster, documents, (), options)
 
     _run(run())
 
@@ -69,7 +79,9 @@ def verify_pods(
     help="How long the copies may take to run.",
 )
 @verify_options
+@click.pass_obj
 def verify_nodes(
+    opener: Opener | None,
     options: VerifyOptions,
     nodes: tuple[str, ...],
     filename: Path,
@@ -82,16 +94,18 @@ def verify_nodes(
     """
     import yaml
 
+    from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
     from kube_rdma.programs.verify_copies import CopyRequest, copies
 
     manifest = _manifest(yaml, filename)
 
     async def run() -> PairProof:
-        kubectl = _kubectl(options)
-        request = CopyRequest(manifest, str(filename), namespace, nodes, start_seconds)
-        click.echo(f"Starting a copy of {filename} on each node …", err=True)
-        async with copies(kubectl, request) as made:
-            return await _measured(kubectl, made.pods, made.left_out, options)
+        async with _opened(opener, options) as cluster:
+            where = namespace or manifest.get("metadata", {}).get("namespace") or cluster.namespace
+            request = CopyRequest(manifest, str(filename), where, nodes, start_seconds)
+            click.echo(f"Starting a copy of {filename} on each node …", err=True)
+            async with copies(VerifyObjects(cluster), request) as made:
+                return await _measured(cluster, made.pods, made.left_out, options)
 
     _run(run())
 
@@ -114,24 +128,27 @@ def _manifest(yaml: Any, file: Path) -> dict[str, Any]:
     return pods[0]
 
 
-def _kubectl(options: VerifyOptions) -> Kubectl:
-    from kube_rdma.adapters.kubectl import Kubectl
+def _opened(opener: Opener | None, options: VerifyOptions) -> AbstractAsyncContextManager[Cluster]:
+    from kube_rdma.adapters.cluster.connect import connect
 
-    return Kubectl(options.kubectl)
+    if opener is not None:
+        return opener(options.kubeconfig)
+    return connect(options.kubeconfig, context=options.context)
 
 
 async def _measured(
-    kubectl: Kubectl,
+    cluster: Cluster,
     documents: Sequence[dict[str, Any]],
     left_out: Sequence[tuple[str, str]],
     options: VerifyOptions,
 ) -> PairProof:
     """Measure, and show it; in JSON all at the end."""
+    from kube_rdma.adapters.cluster.pod_commands import PodCommands
     from kube_rdma.programs.bandwidth import BandwidthProof
     from kube_rdma.views.bandwidth import PairTable, proof_document, proof_text
 
     before = _earlier(options)
-    measuring = BandwidthProof(kubectl, options.run)
+    measuring = BandwidthProof(PodCommands(cluster), options.run)
     pods, silent = await measuring.all_probed(documents, tuple(left_out))
     shown = options.output == "table"
     lines = PairTable(pods, options.run)

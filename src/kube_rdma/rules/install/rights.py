@@ -50,6 +50,8 @@ CONTROLLER_RULES: Sequence[Node] = (
     rule("kube-rdma.io", "nodepolicies", "get list watch"),
     rule("kube-rdma.io", "nodepolicies/status", "patch"),
     rule("kube-rdma.io", "nodereports", "get list watch"),
+    rule("kube-rdma.io", "bandwidthchecks", "get list watch"),
+    rule("kube-rdma.io", "bandwidthchecks/status", "patch"),
     rule("events.k8s.io", "events", "create patch"),
 )
 _OPERATOR_RULES = (
@@ -78,11 +80,13 @@ VIEW_RULES: Sequence[Node] = (
     rule("mellanox.com", "nicclusterpolicies", "get list watch"),
     rule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "get"),
 )
-# And for `kube-rdma verify nodes`; `verify pods` needs no more than pods and exec.
+# And for `kube-rdma verify nodes`; `verify pods` needs no more than pods and exec. A namespace that
+# binds the controller to it lets that do its BandwidthChecks.
 VERIFY_RULES: Sequence[Node] = (
     rule("", "nodes", "get list"),
     rule("", "pods", "get list create delete deletecollection"),
     rule("", "pods/exec", "get create"),
+    rule("kube-rdma.io", "bandwidthchecks", "get list watch create update patch delete"),
 )
 # Beside VIEW_RULES, for `kube-rdma top`: what the agents answer, passed on by the API server.
 TOP_RULES: Sequence[Node] = (rule("", "pods/proxy", "get"),)

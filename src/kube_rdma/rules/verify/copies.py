@@ -51,6 +51,15 @@ def pod_for(manifest: Mapping[str, Any], node: str, run: str, where: str) -> dic
     return made
 
 
+def owned(document: dict[str, Any], check: tuple[str, str, str, str]) -> None:
+    """Let a copy belong to a BandwidthCheck (apiVersion, kind, name, uid), and go with it."""
+    version, kind, name, uid = check
+    metadata = document["metadata"]
+    metadata["labels"][CHECK_LABEL] = name
+    reference = {"apiVersion": version, "kind": kind, "name": name, "uid": uid}
+    metadata["ownerReferences"] = [reference]
+
+
 def asked(manifest: Mapping[str, Any]) -> set[str]:
     """The extended resources that a manifest asks for, such as `rdma/hca`."""
     return {

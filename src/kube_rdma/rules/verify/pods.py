@@ -19,16 +19,24 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.rules.verify.copies import LABEL
 
 OWN_STATUS = "kube-rdma.io/network-status"
+# Behind what a probe reads: the way into a pod may have no end of its own (v4.channel.k8s.io).
+_END = "# end of nccl_env.sh"
+END_OF_INPUT = f"\n{_END}\n"
 # Prints a line for each port that the pod's sysfs shows, then runs its stdin, nccl_env.sh.
-PROBE = """\
+PROBE = f"""\
 for at in /sys/class/infiniband/*/ports/*; do
     [ -r "$at/rate" ] || continue
-    device=${at%/ports/*} kind=soft
+    device=${{at%/ports/*}} kind=soft
     [ ! -e "$device/device" ] || kind=card
     read -r rate <"$at/rate"
-    echo "port ${device##*/} ${at##*/} $kind $rate"
+    echo "port ${{device##*/}} ${{at##*/}} $kind $rate"
 done
-sh -c "$(cat)" nccl_env.sh --format json 2>/dev/null || :
+text=
+while IFS= read -r line && [ "$line" != "{_END}" ]; do
+    text="$text$line
+"
+done
+sh -c "$text" nccl_env.sh --format json 2>/dev/null || :
 """
 _PORT = re.compile(r"^port ([\w.:-]+) (\d+) (card|soft) (\d+(?:\.\d+)?)\b", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}")

@@ -1,17 +1,18 @@
-"""`kube-rdma verify pods` and `nodes` through a kubectl of a small cluster on disk."""
+"""`kube-rdma verify pods` and `nodes` in a small cluster in memory, in whose pods perftest runs."""
 
+import asyncio
 import json
-import shlex
-import sys
 from itertools import combinations
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
-import kube_rdma_testing.kubectl as fake
-from kube_rdma.programs.cli.main import cli
+from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
+from kube_rdma.programs.cli.verify import verify
+from kube_rdma.programs.verify_copies import CopyRequest, copies
 from kube_rdma.rules.verify.copies import pod_for
+from kube_rdma_testing.perftest import PerftestCluster
 
 RESOURCE = "rdma/hca"
 POD = f"""\
@@ -24,49 +25,30 @@ spec:
 """
 
 
-def pod(name, number):
-    return {
-        "metadata": {"name": name, "namespace": "default", "labels": {"app": "job"}},
-        "spec": {"nodeName": f"node-{number}"},
-        "status": {"podIP": f"10.0.1.{number}"},
-    }
-
-
-def node(name, shares="8", **spec):
-    return {
-        "metadata": {"name": name},
-        "spec": spec,
-        "status": {"allocatable": {RESOURCE: shares}},
-    }
-
-
 class World:
-    """A cluster on disk, and the command in front of it."""
+    """A cluster in memory, and the command in front of it."""
 
-    def __init__(self, folder, monkeypatch):
-        self.folder = folder
-        self.nodes, self.pods, self.more = [], [], {}
-        program = folder / "bin" / "kubectl"
-        program.parent.mkdir()
-        call = shlex.join([sys.executable, fake.__file__, str(folder)])
-        program.write_text(f'#!/bin/sh\nexec {call} "$@"\n')
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    def __init__(self):
+        self.cluster = PerftestCluster()
 
     def run(self, *words):
-        state = {"nodes": self.nodes, "pods": self.pods, **self.more}
-        (self.folder / "cluster.json").write_text(json.dumps(state))
-        return CliRunner().invoke(cli, ["verify", *words], catch_exceptions=True)
-
-    def left(self):
-        return json.loads((self.folder / "cluster.json").read_text())["pods"]
+        """As from a terminal."""
+        return CliRunner().invoke(verify, words, obj=self.cluster.open)
 
 
 @pytest.fixture
-def world(tmp_path, monkeypatch):
-    made = World(tmp_path, monkeypatch)
-    made.pods = [pod(f"p{number}", number) for number in range(1, 5)]
+def world():
+    """Four pods that run."""
+    made = World()
+    for number in range(1, 5):
+        made.cluster.pod(f"p{number}", number)
     return made
+
+
+@pytest.fixture
+def nodes():
+    """No pod, and some nodes that a test adds."""
+    return World()
 
 
 def pairs(result):
@@ -92,8 +74,8 @@ def test_the_table_the_map_and_one_line_at_the_end(world):
 
 
 def test_a_pod_with_a_bad_card_is_named(world):
-    world.pods.append(pod("p5", 5))
-    world.more["figures"] = {
+    world.cluster.pod("p5", 5)
+    world.cluster.figures = {
         f"{a} {b}": 12.5 for a in ("p3",) for b in ("p1", "p2", "p4", "p5")
     } | {f"{b} p3": 12.5 for b in ("p1", "p2", "p4", "p5")}
     result = world.run("pods", "-l", "app=job")
@@ -103,7 +85,7 @@ def test_a_pod_with_a_bad_card_is_named(world):
 
 
 def test_a_pair_that_fails_does_not_stop_the_others(world):
-    world.more["figures"] = {"p1 p2": None, "p2 p1": None}
+    world.cluster.figures = {"p1 p2": None, "p2 p1": None}
     result = world.run("pods", "-l", "app=job", "-o", "json")
     assert result.exit_code == 1
     bad = [pair for pair in pairs(result) if pair["rating"] != "ok"]
@@ -113,7 +95,7 @@ def test_a_pair_that_fails_does_not_stop_the_others(world):
 
 
 def test_a_pod_without_a_device_takes_no_part_and_is_told(world):
-    world.more["without_devices"] = ["p4"]
+    world.cluster.without_devices = {"p4"}
     result = world.run("pods", "p1", "p2", "p4")
     assert result.exit_code == 0
     assert "! p4 takes no part: pod/p4: it has no RDMA device of its own." in result.stdout
@@ -136,7 +118,7 @@ def test_both_ways(world):
 def test_an_earlier_run_is_a_standard(world, tmp_path):
     earlier = tmp_path / "earlier.json"
     earlier.write_text(world.run("pods", "p1", "p2", "-o", "json").stdout)
-    world.more["figure"] = 60
+    world.cluster.figure = 60
     result = world.run("pods", "p1", "p2", "--against", str(earlier), "--line-share", "0")
     assert result.exit_code == 1
     assert "60.00 Gb/s is less than the 78.00 what it had before" in result.stdout
@@ -157,17 +139,19 @@ def test_the_map_is_drawn(world, tmp_path):
     assert picture.read_text().count("<rect") == 1 + 4 * 3
 
 
-def test_nodes_get_copies_which_go(world, tmp_path):
-    world.nodes = [node("a"), node("b"), node("c", unschedulable=True), node("d", "0")]
-    world.pods = []
+def test_nodes_get_copies_which_go(nodes, tmp_path):
+    for name in "ab":
+        nodes.cluster.node(name)
+    nodes.cluster.node("c", unschedulable=True)
+    nodes.cluster.node("d", "0")
     (tmp_path / "pod.yaml").write_text(POD)
-    result = world.run("nodes", "-f", str(tmp_path / "pod.yaml"))
+    result = nodes.run("nodes", "-f", str(tmp_path / "pod.yaml"))
     assert result.exit_code == 0, result.output
     assert "! c takes no part: it is cordoned." in result.stdout
     assert "! d takes no part: it offers no rdma/hca." in result.stdout
     assert "a       b       mlx5_0 → mlx5_0" in result.stdout
     assert "✓ All is well: 1 pair, " in result.stdout
-    assert world.left() == []
+    assert nodes.cluster.pods == []
 
 
 def test_a_manifest_for_one_node_is_good_for_all():
@@ -184,15 +168,16 @@ def test_a_manifest_for_one_node_is_good_for_all():
     assert pinned["spec"]["nodeName"] == "x"
 
 
-def test_a_node_over_quota_and_a_full_one_are_told(world, tmp_path):
-    world.nodes = [node(name) for name in "abcd"]
-    world.pods, world.more = [], {"over_quota": ["a"], "full": ["b"]}
+def test_a_node_over_quota_and_a_full_one_are_told(nodes, tmp_path):
+    for name in "abcd":
+        nodes.cluster.node(name)
+    nodes.cluster.over_quota, nodes.cluster.full = {"a"}, {"b"}
     (tmp_path / "pod.yaml").write_text(POD)
-    result = world.run("nodes", "-f", str(tmp_path / "pod.yaml"), "--start-seconds", "1")
+    result = nodes.run("nodes", "-f", str(tmp_path / "pod.yaml"), "--start-seconds", "1")
     assert "! a takes no part: " in result.stdout
     assert "exceeded quota: rdma." in result.stdout
     assert "! b takes no part: Insufficient rdma." in result.stdout
-    assert world.left() == []
+    assert nodes.cluster.pods == []
 
 
 @pytest.mark.parametrize(
@@ -206,7 +191,7 @@ def test_what_is_no_pod_is_refused(world, tmp_path, text, words):
 
 
 def test_a_node_that_is_not_one_is_refused(world, tmp_path):
-    world.nodes = [node("a")]
+    world.cluster.node("a")
     (tmp_path / "pod.yaml").write_text(POD)
     result = world.run("nodes", "z", "-f", str(tmp_path / "pod.yaml"))
     assert "the cluster has no node 'z'" in str(result.exception)
@@ -227,6 +212,41 @@ def test_words_that_exclude_each_other(world, words):
     assert world.run(*words).exit_code == 2
 
 
-def test_without_kubectl_it_says_so(world, monkeypatch):
-    monkeypatch.setenv("PATH", "/nonexistent")
-    assert "kubectl is not on the PATH" in str(world.run("pods", "p1", "p2").exception)
+def test_what_the_server_forbids_is_said_with_the_rule_that_is_missing(world):
+    world.cluster.server.forbidden = {("get", "pods/exec")}
+    result = world.run("pods", "p1", "p2", "-o", "json")
+    assert result.exit_code == 3
+    why = json.loads(result.stdout)["leftOut"][0]["why"]
+    assert why.startswith("the API server forbids to get pods/exec default/p1: ")
+    assert 'resources: ["pods/exec"], verbs: ["get"]' in why
+
+
+def test_a_pod_that_is_not_there_is_named(world):
+    assert 'pods "p9" not found' in str(world.run("pods", "p1", "p9").exception)
+
+
+def test_nodes_are_measured_over_their_own_devices_where_the_manifest_says_so(nodes, tmp_path):
+    """Host to host: no annotation tells the devices, so the pod itself is asked."""
+    for name in "ab":
+        nodes.cluster.node(name)
+    manifest = yaml.safe_load(POD)
+    manifest["spec"]["hostNetwork"] = True
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(manifest))
+    result = nodes.run("nodes", "-f", str(tmp_path / "pod.yaml"), "-o", "json")
+    assert [pair["devices"] for pair in pairs(result)] == [["mlx5_0", "mlx5_0"]]
+    assert {pairs(result)[0]["client"], pairs(result)[0]["server"]} == {"a", "b"}
+
+
+def test_an_interruption_takes_the_copies_away(nodes):
+    async def interrupted():
+        request = CopyRequest(yaml.safe_load(POD), "pod.yaml", "default")
+        async with nodes.cluster.open() as cluster, copies(VerifyObjects(cluster), request) as made:
+            assert len(made.pods) == 2
+            asyncio.current_task().cancel()
+            await asyncio.Event().wait()
+
+    for name in "ab":
+        nodes.cluster.node(name)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(interrupted())
+    assert nodes.cluster.pods == []

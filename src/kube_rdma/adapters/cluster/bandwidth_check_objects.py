@@ -1,0 +1,55 @@
+"""BandwidthChecks at the API server, as the controller sees them; it writes their status."""
+
+from __future__ import annotations
+
+from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.api import bandwidth_check_status
+from kube_rdma.api.bandwidth_check import load_plan
+from kube_rdma.api.bandwidth_check_status import BandwidthCheckStatus
+from kube_rdma.model.bandwidth_check import BandwidthPlan
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
+
+BANDWIDTH_CHECK: ObjectKind[bytes, BandwidthCheckStatus] = ObjectKind(
+    "kube-rdma.io",
+    "v1alpha1",
+    "BandwidthCheck",
+    "bandwidthchecks",
+    namespaced=True,
+    spec=ObjectCodec(bytes),
+    status=ObjectCodec(bandwidth_check_status.decode, bandwidth_check_status.encode),
+)
+
+
+class SeenCheck(Frozen):
+    """A check, or why it is refused, with the status that it has."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    plan: BandwidthPlan | None
+    refusal: str
+    status: BandwidthCheckStatus | None
+
+    @property
+    def title(self) -> str:
+        """What logs call it."""
+        return f"{self.namespace}/{self.name}"
+
+
+def seen_check(stored: Stored[bytes, BandwidthCheckStatus]) -> SeenCheck:
+    """What an object says."""
+    plan, refusal = None, ""
+    try:
+        plan = load_plan(stored.spec, f"{stored.namespace}/{stored.name}")
+    except Refused as error:
+        refusal = str(error)
+    place = (stored.namespace, stored.name, stored.uid, stored.generation)
+    return SeenCheck(*place, plan, refusal, stored.status)
+
+
+async def write_status(cluster: Cluster, seen: SeenCheck, status: BandwidthCheckStatus) -> None:
+    """Write a status; Conflict(GONE) without the object."""
+    await cluster.apply_status(BANDWIDTH_CHECK, seen.name, seen.namespace, status, force=True)

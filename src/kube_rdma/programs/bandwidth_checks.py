@@ -1,0 +1,220 @@
+"""Does the BandwidthChecks of a cluster, one after the other: two at once would slow each other.
+
+    watch ─► which is due first (rules/verify/due) ─► status: Measuring ─► as `kube-rdma verify`
+      ─► status with figures, Event
+
+A part of the controller, done by the copy that leads. What it may do in a namespace is what that
+namespace's administrator has bound it to; without a right a check says so and is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
+
+import structlog
+
+from kube_rdma.adapters.cluster.bandwidth_check_objects import (
+    BANDWIDTH_CHECK,
+    SeenCheck,
+    seen_check,
+    write_status,
+)
+from kube_rdma.adapters.cluster.errors import Conflict
+from kube_rdma.adapters.cluster.events import About, Events
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pod_commands import PodCommands
+from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.api.bandwidth_check_status import (
+    BandwidthCheckStatus,
+    begun,
+    measured,
+    not_measured,
+)
+from kube_rdma.model.bandwidth import PairProof
+from kube_rdma.model.bandwidth_check import BandwidthPlan
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.programs.bandwidth import BandwidthProof
+from kube_rdma.programs.mirror import Mirror
+from kube_rdma.programs.verify_copies import CopyRequest, copies
+from kube_rdma.rules.verify.copies import CHECK_LABEL
+from kube_rdma.rules.verify.due import due
+from kube_rdma.views.bandwidth import verdict
+
+log = structlog.get_logger()
+
+_NOBODY = "no pod took part"
+
+
+def _later(_failures: int) -> float:
+    """Where the kind is not installed, or may not be read: somebody has to do something first."""
+    return random.uniform(30.0, 60.0)  # noqa: S311  spreads load
+
+
+class CheckTiming(Frozen):
+    """`again`: seconds until the next look after the API server took no status."""
+
+    again: float = 10.0
+    pause: Callable[[int], float] = field(default=_later)
+    now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+
+
+class BandwidthChecks:
+    """The checks of all namespaces; `events` is run by who made it."""
+
+    def __init__(self, cluster: Cluster, events: Events, timing: CheckTiming | None = None) -> None:
+        self._cluster, self._events = cluster, events
+        self._timing = timing or CheckTiming()
+        self._commands, self._objects = PodCommands(cluster), VerifyObjects(cluster)
+        self._checks = Mirror(BANDWIDTH_CHECK, seen_check, self._changed)
+        self._wake = asyncio.Event()
+        self._running: tuple[str, int, asyncio.Task[BandwidthCheckStatus]] | None = None
+        self._notices = Notices()
+
+    async def run(self) -> None:
+        """Do what is due, until cancelled; an API server that is away is waited for."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._checks.follow(self._cluster, self._timing.pause))
+            await self._checks.synced.wait()
+            while True:
+                self._wake.clear()
+                now = self._timing.now()
+                times = [
+                    (at, seen) for seen in self._checks.values.values() if (at := _due(seen, now))
+                ]
+                at, seen = min(times, key=lambda entry: entry[0], default=(None, None))
+                if at is None or seen is None:
+                    await self._wake.wait()
+                elif at > now:
+                    await self._sleep((at - now).total_seconds())
+                elif not await self._done(seen, now):
+                    await self._sleep(self._timing.again)
+
+    async def _done(self, seen: SeenCheck, now: datetime) -> bool:
+        """Do one, and tell what came of it; False when its status could not be written."""
+        status = begun(seen.status, seen.generation, now)
+        try:
+            await write_status(self._cluster, seen, status)
+            ended = await self._ended(seen, status)
+            if ended is None:
+                return True  # it was changed or deleted meanwhile
+            await write_status(self._cluster, seen, ended)
+        except Conflict:
+            return True  # it is gone
+        except KubeRdmaError as error:
+            for why in self._notices.news(seen.title, str(error)):
+                log.warning("bandwidth check not told", check=seen.title, why=why)
+            return False
+        self._notices.over(seen.title)
+        self._tell(seen, ended)
+        await self._seen_with(seen, ended)
+        return True
+
+    async def _ended(
+        self, seen: SeenCheck, status: BandwidthCheckStatus
+    ) -> BandwidthCheckStatus | None:
+        """Measure until the end, or until nobody asks for just this any more: None."""
+        task = asyncio.create_task(self._measured(seen, status))
+        self._running = (seen.title, seen.generation, task)
+        try:
+            await asyncio.wait((task,))
+            return None if task.cancelled() else task.result()
+        finally:
+            self._running = None
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _measured(
+        self, seen: SeenCheck, status: BandwidthCheckStatus
+    ) -> BandwidthCheckStatus:
+        if seen.plan is None:
+            return not_measured(status, seen.refusal, self._timing.now(), refused=True)
+        try:
+            proof = await self._proof(seen, seen.plan)
+        except KubeRdmaError as error:
+            return not_measured(status, str(error), self._timing.now())
+        if not proof.rated:
+            why = "; ".join(f"{name}: {why}" for name, why in proof.left_out) or _NOBODY
+            return not_measured(status, why, self._timing.now())
+        return measured(status, proof, verdict(proof), self._timing.now())
+
+    async def _proof(self, seen: SeenCheck, plan: BandwidthPlan) -> PairProof:
+        """What `kube-rdma verify pods` does, or with a template `kube-rdma verify nodes`."""
+        measuring = BandwidthProof(self._commands, plan.run)
+        before = seen.status.figures if seen.status and plan.against_last else {}
+        left_out: tuple[tuple[str, str], ...] = ()
+        async with AsyncExitStack() as stack:
+            if plan.template is None:
+                documents = await self._objects.pods(seen.namespace, selector=plan.selector)
+            else:
+                # Of a run whose controller ended without a word.
+                await self._objects.delete(seen.namespace, f"{CHECK_LABEL}={seen.name}")
+                made = await stack.enter_async_context(copies(self._objects, _copies(seen, plan)))
+                documents, left_out = list(made.pods), made.left_out
+            pods, silent = await measuring.all_probed(documents, left_out)
+            outcomes = await measuring.measure(pods, both_ways=plan.both_ways)
+        return measuring.proof(outcomes, plan.standard, silent, before)
+
+    def _changed(self, old: SeenCheck | None, new: SeenCheck | None) -> None:
+        """A run ends at once when what it measures is no longer asked for."""
+        self._wake.set()
+        seen = new or old
+        if self._running and seen and seen.title == self._running[0]:
+            generation = new.generation if new else None
+            if generation != self._running[1]:
+                self._running[2].cancel()
+
+    async def _seen_with(self, seen: SeenCheck, ended: BandwidthCheckStatus) -> None:
+        """Wait until the watch shows the status, or the check would be done once more."""
+        while True:
+            self._wake.clear()
+            shown = self._checks.values.get(seen.title)
+            if shown is None or _is_newer(shown, seen, ended):
+                self._wake.set()
+                return
+            await self._wake.wait()
+
+    def _tell(self, seen: SeenCheck, ended: BandwidthCheckStatus) -> None:
+        about = About(
+            BANDWIDTH_CHECK.kind, seen.name, seen.namespace, seen.uid, BANDWIDTH_CHECK.api_version
+        )
+        well = ended.state == "Well"
+        self._events.tell(about, f"Bandwidth{ended.state}", ended.result, warning=not well)
+        log.info("bandwidth check done", check=seen.title, state=ended.state, result=ended.result)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Until then, or until something changes."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+
+
+def _is_newer(shown: SeenCheck, seen: SeenCheck, ended: BandwidthCheckStatus) -> bool:
+    """Whether the watch shows the end of a run, or another check by now."""
+    if (shown.uid, shown.generation) != (seen.uid, seen.generation):
+        return True
+    return shown.status is not None and shown.status.completion_time == ended.completion_time
+
+
+def _due(seen: SeenCheck, now: datetime) -> datetime | None:
+    history = seen.status.history if seen.status else None
+    return due(seen.generation, seen.plan.every if seen.plan else None, history, now)
+
+
+def _copies(seen: SeenCheck, plan: BandwidthPlan) -> CopyRequest:
+    """They are the check's own: when it goes, they go, whatever became of the controller."""
+    assert plan.template is not None
+    return CopyRequest(
+        plan.template,
+        f"BandwidthCheck {seen.title}: spec.template",
+        seen.namespace,
+        plan.nodes,
+        plan.start_seconds,
+        owner=(BANDWIDTH_CHECK.api_version, BANDWIDTH_CHECK.kind, seen.name, seen.uid),
+    )

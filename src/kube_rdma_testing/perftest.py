@@ -1,0 +1,160 @@
+"""A small cluster in memory in whose pods perftest runs: kubelet, shell and figures of a test.
+
+It knows the commands that programs/bandwidth starts, and fails at all others. A client whose server
+does not listen cannot connect, and no server serves twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from kube_rdma.adapters.cluster.nodes import NODE
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.adapters.cluster.wire import Answer, ApiRequest
+from kube_rdma.rules.verify.perftest import LISTENING
+from kube_rdma.rules.verify.pods import END_OF_INPUT
+from kube_rdma_testing.cluster.commands import PodCommand
+from kube_rdma_testing.cluster.server import ClientLine, FakeServer
+
+HEADER = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]"
+_WORD = re.compile(r"ib_\w+ .*")
+
+
+@dataclass
+class PerftestCluster:
+    """Its API server; what its pods measure is Gb/s by client and server, None for a failure.
+
+    Nodes that are `full` start no pod, those `over_quota` take none.
+    """
+
+    server: FakeServer = field(default_factory=FakeServer)
+    figure: float | None = 97.5
+    figures: dict[str, float | None] = field(default_factory=dict)
+    without_devices: set[str] = field(default_factory=set)
+    full: set[str] = field(default_factory=set)
+    over_quota: set[str] = field(default_factory=set)
+    measured: list[tuple[str, str]] = field(default_factory=list)
+    _listening: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.server.program = self.run
+
+    def node(self, name: str, shares: str = "8", **spec: Any) -> None:
+        """Add a node that offers shares of rdma/hca."""
+        status = {"allocatable": {"rdma/hca": shares}}
+        self.server.put(NODE, {"metadata": {"name": name}, "spec": spec, "status": status})
+
+    def pod(self, name: str, number: int, namespace: str = "default") -> None:
+        """Add a pod that runs."""
+        meta = {"name": name, "namespace": namespace, "labels": {"app": "job"}}
+        spec, status = {"nodeName": f"node-{number}"}, {"podIP": f"10.0.1.{number}"}
+        self.server.put(POD, {"metadata": meta, "spec": spec, "status": status})
+
+    @property
+    def pods(self) -> list[str]:
+        """The names of all pods."""
+        return [pod["metadata"]["name"] for pod in self.server.documents("pods")]
+
+    @asynccontextmanager
+    async def open(self, *_: object) -> AsyncIterator[Cluster]:
+        """A client of it."""
+        line = KubeletLine(self)
+        self.server.lines.append(line)
+        yield Cluster(line)
+
+    async def run(self, command: PodCommand) -> int:
+        """What a pod's shell does."""
+        script = command.argv[-1]
+        if "ib_" not in script:
+            return await self._probe(command)
+        if LISTENING in script:
+            return await self._serve(command, script)
+        return self._client(command, script)
+
+    async def _probe(self, command: PodCommand) -> int:
+        await command.read_until(END_OF_INPUT.strip())
+        if command.pod not in self.without_devices:
+            command.print("port mlx5_0 1 card 100 Gb/sec (4X EDR)")
+            variables = {"UCX_NET_DEVICES": "mlx5_0:1", "UCX_IB_GID_INDEX": "3"}
+            command.print(json.dumps(variables))
+        return 0
+
+    async def _serve(self, command: PodCommand, script: str) -> int:
+        place = (self._address(command.pod), _option(script, "-p"))
+        assert place not in self._listening
+        self._listening.add(place)
+        command.print(LISTENING)
+        await asyncio.Event().wait()  # until somebody hangs up
+        return 0
+
+    def _client(self, command: PodCommand, script: str) -> int:
+        address = shlex.split(_WORD.findall(script)[0])[-1]
+        place = (address, _option(script, "-p"))
+        if place not in self._listening:
+            command.complain(f"Couldn't connect to {':'.join(place)}")
+            return 1
+        self._listening.remove(place)
+        server = next(name for name in self.pods if self._address(name) == address)
+        self.measured.append((command.pod, server))
+        figure = self.figures.get(f"{command.pod} {server}", self.figure)
+        if figure is None:
+            command.complain("Completion with error at client\nFailed status 12: wr_id 0")
+            return 1
+        command.print(f"{HEADER}\n 65536 5000 {figure} {figure} 0.18")
+        return 0
+
+    def _address(self, name: str) -> str:
+        (pod,) = (p for p in self.server.documents("pods") if p["metadata"]["name"] == name)
+        return str(pod["status"].get("podIP", ""))
+
+
+class KubeletLine(ClientLine):
+    """The way to the server, behind which quotas refuse pods and kubelets start them at once."""
+
+    def __init__(self, cluster: PerftestCluster) -> None:
+        super().__init__(cluster.server)
+        self._cluster = cluster
+
+    async def send(self, request: ApiRequest) -> Answer:
+        """Carry it; a new pod runs when its creation is answered, or waits for ever."""
+        if (request.verb, request.resource) != ("create", "pods"):
+            return await super().send(request)
+        document = msgspec.json.decode(request.body)
+        name, node = document["metadata"]["name"], _node(document)
+        if node in self._cluster.over_quota:
+            why = f'pods "{name}" is forbidden: exceeded quota: rdma'
+            body = {"kind": "Status", "message": why, "reason": "Forbidden", "code": 403}
+            return Answer(403, msgspec.json.encode(body))
+        answer = await super().send(request)
+        stored = msgspec.json.decode(answer.body)
+        number = len(self._cluster.pods)
+        conditions = [{"type": "Ready", "status": "True"}]
+        stored["status"] = {"podIP": f"10.0.0.{number}", "conditions": conditions}
+        if node in self._cluster.full:
+            full = {"type": "PodScheduled", "status": "False", "message": "Insufficient rdma"}
+            stored["status"] = {"phase": "Pending", "conditions": [full]}
+        else:
+            stored["spec"]["nodeName"] = node
+        self._cluster.server.put(POD, stored)
+        return answer
+
+
+def _node(pod: dict[str, Any]) -> str:
+    required = pod["spec"]["affinity"]["nodeAffinity"]
+    terms = required["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return str(terms[0]["matchFields"][0]["values"][0])
+
+
+def _option(script: str, name: str) -> str:
+    words = shlex.split(_WORD.findall(script)[0])
+    return words[words.index(name) + 1]
