@@ -10,9 +10,10 @@ import asyncio
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -44,6 +45,7 @@ class PerftestCluster:
     full: set[str] = field(default_factory=set)
     over_quota: set[str] = field(default_factory=set)
     measured: list[tuple[str, str]] = field(default_factory=list)
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))  # of pods that are made
     _listening: set[tuple[str, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -91,7 +93,9 @@ class PerftestCluster:
 
     async def _serve(self, command: PodCommand, script: str) -> int:
         place = (self._address(command.pod), _option(script, "-p"))
-        assert place not in self._listening
+        if place in self._listening:
+            command.complain("Couldn't bind: Address already in use")
+            return 1
         self._listening.add(place)
         command.print(LISTENING)
         await asyncio.Event().wait()  # until somebody hangs up
@@ -137,7 +141,7 @@ class KubeletLine(ClientLine):
             return Answer(403, msgspec.json.encode(body))
         answer = await super().send(request)
         stored = msgspec.json.decode(answer.body)
-        number = len(self._cluster.pods)
+        number = next(self._cluster.numbers)
         conditions = [{"type": "Ready", "status": "True"}]
         stored["status"] = {"podIP": f"10.0.0.{number}", "conditions": conditions}
         if node in self._cluster.full:

@@ -77,8 +77,8 @@ class BandwidthCheckStatus(StatusPart):
     @property
     def figures(self) -> dict[PairKey, float]:
         """What pairs measured, as far as it is told."""
-        told = ((pair, pair.figure) for pair in self.pairs)
-        return {(p.client, p.server, p.rail): figure for p, figure in told if figure is not None}
+        pairs = ((pair, pair.figure) for pair in self.pairs)
+        return {(p.client, p.server, p.rail): figure for p, figure in pairs if figure is not None}
 
 
 def begun(old: BandwidthCheckStatus | None, generation: int, now: datetime) -> BandwidthCheckStatus:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias
@@ -62,7 +63,9 @@ class BandwidthProof:
     def __init__(self, commands: PodShell, run: PerftestRun) -> None:
         self._commands = commands
         self._run = run
-        self._ports = itertools.cycle(range(FIRST_PORT, FIRST_PORT + PORTS))
+        # Servers of a run that broke off may still listen: another run begins elsewhere.
+        begin = random.randrange(PORTS)  # noqa: S311  nobody is to be kept from guessing it
+        self._ports = (FIRST_PORT + number % PORTS for number in itertools.count(begin))
 
     async def probed(self, document: dict[str, Any]) -> PairedPod:
         """A pod with what it measures with; Refused or Unavailable when it can not."""

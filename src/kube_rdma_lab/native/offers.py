@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 
-from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma_lab import waiting
 from kube_rdma_lab.lab import Lab
@@ -41,6 +40,8 @@ def until_offered(lab: Lab, nodes: Collection[NodeSpec], resource: str, count: i
 
 async def _offers(sockets: Collection[str]) -> list[dict[str, int]]:
     """How many healthy shares there are of each resource, by kubelet."""
+    from kube_rdma.adapters.kubelet.pod_resources import PodResources  # this program's alone
+
     answers = [await PodResources(Path(socket)).allocatable() for socket in sockets]
     return [Counter(share.resource for share in answer) for answer in answers]
 

@@ -48,6 +48,7 @@ from kube_rdma.model.errors import Unavailable
 log = structlog.get_logger()
 
 _SILENCE = "silence"  # the topic of what is said
+_ACCEPT = (("Accept", "application/json"),)
 
 
 @asynccontextmanager
@@ -82,7 +83,6 @@ class Http:
         self._fixed = (
             ("Host", route.authority),
             ("User-Agent", f"kube-rdma/{__version__}"),
-            ("Accept", "application/json"),
             *impersonation(access.user),
         )
         self._client = HttpClient(route, self._tls if route.tls else None, self._silent)
@@ -166,7 +166,7 @@ class Http:
         return credential
 
     def _built(
-        self, request: ApiRequest, credential: Credential, further: Pairs = ()
+        self, request: ApiRequest, credential: Credential, further: Pairs = _ACCEPT
     ) -> HttpRequest:
         target = self._route.prefix + quote(request.path)
         if request.query:

@@ -62,8 +62,9 @@ class _Details(msgspec.Struct, rename="camel"):
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """meta/v1 Status, the body of every refusal."""
+    """meta/v1 Status, the body of every refusal, and the last word of a command in a pod."""
 
+    status: str = ""
     message: str = ""
     reason: str = ""
     details: _Details | None = None

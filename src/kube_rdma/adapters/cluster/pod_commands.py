@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
+from kube_rdma.adapters.cluster.errors import Status
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.wire import ApiRequest, Websocket
 from kube_rdma.model.errors import Unavailable
@@ -24,37 +25,19 @@ MOST_OUTPUT = 1 << 20  # bytes of one command that are kept
 _SHOWN = 300  # characters of what a program printed that a person gets to see
 
 
-class _Cause(msgspec.Struct):
-    reason: str = ""
-    message: str = ""
-
-
-class _Details(msgspec.Struct):
-    causes: list[_Cause] | None = None
-
-
-class _Outcome(msgspec.Struct):
-    """The last word of a command: meta/v1 Status."""
-
-    status: str = ""
-    message: str = ""
-    reason: str = ""
-    details: _Details | None = None
-
-
 class CommandOutput:
     """What a command has printed so far, by channel, and at last how it ended."""
 
     def __init__(self) -> None:
         self.printed = {STDOUT: bytearray(), STDERR: bytearray()}
-        self.outcome: _Outcome | None = None
+        self.outcome: Status | None = None
 
     def take(self, message: bytes) -> None:
         """One message of the protocol; raise Unavailable for what is none, and for too much."""
         channel, data = message[0] if message else CLOSE, message[1:]
         if channel == ERROR and data:
             try:
-                self.outcome = msgspec.json.decode(data, type=_Outcome)
+                self.outcome = msgspec.json.decode(data, type=Status)
             except msgspec.MsgspecError as error:
                 raise Unavailable(
                     f"The API server garbles how a command ended: {error}."

@@ -51,6 +51,7 @@ class Handshake:
     def headers(self) -> Pairs:
         """Of the request."""
         return (
+            ("Accept", "*/*"),  # a kubelet, who gets it too, answers 406 to any other
             ("Connection", "Upgrade"),
             ("Upgrade", "websocket"),
             ("Sec-WebSocket-Version", "13"),

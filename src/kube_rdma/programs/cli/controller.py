@@ -67,7 +67,7 @@ def controller(
     """Take back the addresses of nodes that are gone, and tell how full pools are.
 
     Evict pods that run without their networks, whose agents ask for it. Tell in each NodePolicy
-    on which nodes it is applied.
+    on which nodes it is applied. Do the BandwidthChecks of namespaces that allow it.
 
     With --admission or --admission-own also judge and complete new pods, which the API server
     asks about.
@@ -107,6 +107,7 @@ async def _run(
     from kube_rdma.adapters.cluster.election import ElectionLease
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.programs.admission_server import AdmissionServer, SecretPlace
+    from kube_rdma.programs.bandwidth_checks import BandwidthChecks
     from kube_rdma.programs.evictions import Evictions
     from kube_rdma.programs.ipam.gc import run_patrol
     from kube_rdma.programs.ipam.report import Reporter
@@ -124,6 +125,7 @@ async def _run(
                 leading.create_task(Reporter(cluster, events).run())
                 leading.create_task(Evictions(cluster, events).run())
                 leading.create_task(PolicyStatuses(cluster).run())
+                leading.create_task(BandwidthChecks(cluster, events).run())
                 if webhook and isinstance(webhook[0], SecretPlace):
                     from kube_rdma.programs.certificate_keeper import CertificateKeeper
 

@@ -87,6 +87,7 @@ class ExecServer:
         assert target.path == "/api/v1/namespaces/train/pods/w-0/exec"
         self.query = parse_qsl(target.query)
         fields = dict(line.split(": ", 1) for line in head.splitlines()[1:] if line)
+        assert fields["Accept"] == "*/*"
         self.offer = fields["Sec-WebSocket-Protocol"].split(", ")
         switch = (
             "HTTP/1.1 101 Switching Protocols",

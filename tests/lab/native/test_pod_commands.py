@@ -1,0 +1,132 @@
+"""Commands in pods through the real API server, kubelet and runtime, by both protocols of exec."""
+
+import asyncio
+import json
+
+import pytest
+
+from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.pod_commands import V4, V5, PodCommands
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma_lab import cluster, waiting
+from tests.kit.pods import sleeping_pod
+
+POD = "commanded"
+SPACE = "default"
+VERIFIER = "kube-rdma-verifier"
+
+
+@pytest.fixture(scope="module")
+def lab(native):
+    """A pod on native nodes, and an account with the rights of the role for `verify`."""
+    cluster.apply(native, sleeping_pod(POD))
+    cluster.ready(native, POD)
+    yield native
+    cluster.kubectl(native, "delete", "pod", POD, "--ignore-not-found", "--wait=false")
+
+
+@pytest.fixture(params=[(V5, V4), (V4,)], ids=["v5", "v4"])
+def protocols(request):
+    return request.param
+
+
+def ask(lab, protocols, work, kubeconfig=None):
+    """Do something with the commands of a client."""
+
+    async def asked():
+        async with connect(kubeconfig or lab.kubeconfig) as door:
+            return await work(PodCommands(door, protocols))
+
+    return asyncio.run(asked())
+
+
+def run(lab, protocols, script, stdin="", kubeconfig=None):
+    argv = ("sh", "-c", script)
+    return ask(lab, protocols, lambda c: c.run(SPACE, POD, argv, stdin=stdin), kubeconfig)
+
+
+def test_words_and_output_travel_as_they_are(lab, protocols):
+    assert run(lab, protocols, "echo 'a & b=$HOME'; echo of no interest >&2") == "a & b=$HOME\n"
+    assert len(run(lab, protocols, "seq 100000")) == 588895
+
+
+def test_a_script_comes_by_stdin(lab, protocols):
+    script = "while read -r line && [ $line != end ]; do echo got $line; done"
+    assert run(lab, protocols, script, stdin="a\nb\nend\n") == "got a\ngot b\n"
+
+
+def test_stdin_ends_where_the_protocol_can_say_so(lab):
+    assert run(lab, (V5,), "cat; echo .", stdin="a\n") == "a\n.\n"
+
+
+def test_a_failure_has_its_code_and_its_words(lab, protocols):
+    with pytest.raises(Unavailable, match=r"sh in pod commanded ended with 3: no room$"):
+        run(lab, protocols, "echo no room >&2; exit 3")
+
+
+def test_what_is_not_there_is_said(lab, protocols):
+    with pytest.raises(Unavailable, match="nothing-of-that-name"):
+        ask(lab, protocols, lambda c: c.run(SPACE, POD, ("nothing-of-that-name",)))
+    with pytest.raises(Unavailable, match='"absent" not found'):
+        ask(lab, protocols, lambda c: c.run(SPACE, "absent", ("true",)))
+
+
+def test_a_server_is_there_when_its_line_came(lab, protocols):
+    async def work(commands):
+        script = "echo begin; echo ready; trap '' TERM; exec sleep 30"
+        async with commands.serving(SPACE, POD, ("sh", "-c", script), until="ready"):
+            return await commands.run(SPACE, POD, ("pidof", "sleep"))
+
+    assert ask(lab, protocols, work).split()
+
+
+def test_the_end_of_a_pod_ends_its_commands(lab, protocols):
+    name = f"ended-{len(protocols)}"
+    cluster.apply(lab, sleeping_pod(name, terminationGracePeriodSeconds=1))
+    cluster.ready(lab, name)
+
+    async def work(commands):
+        argv = ("sh", "-c", "echo ready; exec sleep 1000")
+        async with commands.serving(SPACE, name, argv, until="ready"):
+            running = asyncio.create_task(commands.run(SPACE, name, ("sleep", "1000")))
+            await asyncio.to_thread(cluster.kubectl, lab, "delete", "pod", name)
+            await running
+
+    with pytest.raises(Unavailable, match=f"{name}|WebSocket|connection"):
+        ask(lab, protocols, work)
+
+
+def test_the_role_for_verify_is_enough_and_without_it_the_missing_rule_is_named(lab, tmp_path):
+    """As docs/verify.md says; the role as the chart has it."""
+    account = f"system:serviceaccount:{SPACE}:{VERIFIER}"
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]},
+    ]
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1"}
+    role = {**rbac, "kind": "Role", "metadata": {"name": VERIFIER}, "rules": rules}
+    words = ("create", "rolebinding", VERIFIER, f"--role={VERIFIER}")
+    kubeconfig = impersonating(lab, account, tmp_path)
+    try:
+        with pytest.raises(Refused, match=r'resources: \["pods/exec"\]'):
+            run(lab, (V5, V4), "true", kubeconfig=kubeconfig)
+        cluster.apply(lab, role)
+        cluster.kubectl(lab, *words, f"--serviceaccount={SPACE}:{VERIFIER}")
+        waiting.until(lab, "the right", lambda: allowed(lab, account))
+        assert run(lab, (V5, V4), "echo yes", kubeconfig=kubeconfig) == "yes\n"
+    finally:
+        cluster.kubectl(lab, "delete", "role,rolebinding", VERIFIER, "--ignore-not-found")
+
+
+def allowed(lab, account):
+    words = ("auth", "can-i", "create", "pods", "--subresource=exec", f"--as={account}")
+    return cluster.kubectl(lab, *words).strip() == "yes"
+
+
+def impersonating(lab, account, folder):
+    """The admin's kubeconfig, with the rights of an account."""
+    document = json.loads(cluster.kubectl(lab, "config", "view", "--raw", "-o", "json"))
+    document["users"][0]["user"]["as"] = account
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(document))
+    return path

@@ -1,0 +1,243 @@
+"""BandwidthChecks on an API server in memory, in whose pods perftest runs."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK
+from kube_rdma.adapters.cluster.calls import RequestTiming
+from kube_rdma.adapters.cluster.events import Events
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.programs.bandwidth_checks import BandwidthChecks, CheckTiming
+from kube_rdma.rules.verify.copies import CHECK_LABEL
+from kube_rdma.rules.verify.due import AGAIN
+from kube_rdma_testing.perftest import KubeletLine, PerftestCluster
+from tests.unit.programs.agent.world import until
+
+EAGER = RequestTiming(pause=lambda _: 0.0)
+SELECTED = {"selector": {"app": "job"}}
+CONTAINER = {"name": "c", "image": "perftest", "resources": {"limits": {"rdma/hca": 1}}}
+COPIED = {"template": {"spec": {"containers": [CONTAINER]}}}
+
+
+class CheckWorld:
+    """A cluster with two pods and two nodes, a clock, and the controller's part."""
+
+    def __init__(self):
+        self.pods = PerftestCluster()
+        self.server = self.pods.server
+        self.server.add(BANDWIDTH_CHECK)
+        self.line = KubeletLine(self.pods)
+        self.server.lines.append(self.line)
+        self.now = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+        for number in (1, 2):
+            self.pods.pod(f"p{number}", number, "train")
+            self.pods.node(f"node-{number}")
+
+    def check(self, name="nightly", **spec):
+        """Somebody writes a check; the status stays, as at its subresource."""
+        old = self.document(name)
+        generation = old.get("metadata", {}).get("generation", 0) + 1
+        meta = {"name": name, "namespace": "train", "generation": generation}
+        kept = {"status": old["status"]} if "status" in old else {}
+        self.server.put(BANDWIDTH_CHECK, {"metadata": meta, "spec": spec, **kept})
+
+    def document(self, name="nightly"):
+        checks = self.server.documents("bandwidthchecks")
+        return next((each for each in checks if each["metadata"]["name"] == name), {})
+
+    def status(self, name="nightly"):
+        return self.document(name).get("status", {})
+
+    def state(self, name="nightly"):
+        return self.status(name).get("state")
+
+    def condition(self, kind):
+        return {each["type"]: each for each in self.status()["conditions"]}[kind]
+
+    @property
+    def events(self):
+        return [event["reason"] for event in self.server.documents("events")]
+
+    @property
+    def copies(self):
+        return [name for name in self.pods.pods if name.startswith("kube-rdma-verify")]
+
+    @asynccontextmanager
+    async def running(self):
+        cluster = Cluster(self.line, EAGER)
+        events = Events(cluster, "controller")
+        timing = CheckTiming(again=0.01, pause=lambda _: 0.0, now=lambda: self.now)
+        checks = BandwidthChecks(cluster, events, timing)
+        tasks = [asyncio.create_task(each.run()) for each in (events, checks)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+@pytest.fixture
+def world():
+    return CheckWorld()
+
+
+async def test_running_pods_are_measured_once(world):
+    world.check(**SELECTED)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+        await until(lambda: "BandwidthWell" in world.events)
+    status = world.status()
+    assert status["result"] == "All is well: 1 pair, 97.50 to 97.50 Gb/s."
+    assert (status["pairsMeasured"], status["lowest"], status["highest"]) == (1, 97.5, 97.5)
+    assert status["pairs"][0]["rating"] == "ok"
+    assert {each["type"]: each["status"] for each in status["conditions"]} == {
+        "Complete": "True",
+        "Well": "True",
+    }
+    async with world.running():  # another controller leads
+        await until(lambda: world.line.watching)
+    assert len(world.pods.measured) == 1
+
+
+async def test_copies_are_the_check_s_own_and_go(world):
+    owners = []
+    world.server.program, inner = watched(world, owners), world.server.program
+    assert inner is not None
+    world.check(**COPIED)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+    assert world.copies == []
+    assert {(owner["kind"], owner["name"]) for owner in owners} == {("BandwidthCheck", "nightly")}
+
+
+def watched(world, owners):
+    """The pods' programs, and whose the copies are while they run."""
+
+    async def program(command):
+        for pod in world.server.documents("pods"):
+            owners.extend(pod["metadata"].get("ownerReferences", ()))
+        return await world.pods.run(command)
+
+    return program
+
+
+async def test_a_slow_pair_is_named_and_a_change_measures_again(world):
+    world.check(**SELECTED, minGbps=200)
+    async with world.running():
+        await until(lambda: world.state() == "NotWell")
+        await until(lambda: "BandwidthNotWell" in world.events)
+        assert "less than the 200.00 asked for" in world.status()["pairs"][0]["why"]
+        world.check(**SELECTED, minGbps=20)
+        await until(lambda: world.state() == "Well")
+    assert world.status()["observedGeneration"] == 2
+
+
+async def test_a_pair_that_is_worse_than_the_last_time_is_slow(world):
+    spec = {**SELECTED, "againstLast": True, "lineSharePercent": 0, "everySeconds": 3600}
+    world.check(**spec)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+        world.pods.figure = 50.0
+        world.now += timedelta(hours=1)
+        world.pods.pod("p1", 1, "train")  # nothing new for the check
+        world.check("other", **SELECTED, lineSharePercent=0)  # but somebody looks
+        await until(lambda: world.state() == "NotWell")
+    assert "what it had before" in world.status()["pairs"][0]["why"]
+
+
+async def test_a_missing_right_is_said_and_tried_again(world):
+    world.server.forbidden = {("get", "pods/exec"), ("create", "pods")}
+    world.check(**SELECTED)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+        assert "forbids to get pods/exec" in world.condition("Well")["message"]
+        world.server.forbidden = set()
+        world.now += AGAIN
+        world.check("other", **SELECTED)
+        await until(lambda: world.state() == "Well")
+
+
+async def test_what_cannot_be_is_said_once(world):
+    world.check(**SELECTED, latency=True, minGbps=5)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+        began = world.status()["startTime"]
+        world.now += 2 * AGAIN
+        world.check("other", **SELECTED)
+        await until(lambda: world.state("other") == "Well")
+    assert world.condition("Well")["reason"] == "Refused"
+    assert world.status()["startTime"] == began
+    assert "spec.minGbps: this is no latency" in world.status()["result"]
+
+
+async def test_a_check_that_is_deleted_ends_its_run_and_its_copies(world):
+    world.server.program = hanging(world)
+    world.check(**COPIED)
+    async with world.running():
+        await until(lambda: len(world.copies) == 2)
+        world.server.remove(BANDWIDTH_CHECK, "nightly", "train")
+        await until(lambda: not world.copies)
+        world.server.program = world.pods.run
+        world.check("next", **SELECTED)
+        await until(lambda: world.state("next") == "Well")
+
+
+async def test_a_controller_that_ends_takes_its_copies_along_and_the_next_begins_anew(world):
+    world.server.program = hanging(world)
+    world.check(**COPIED)
+    async with world.running():
+        await until(lambda: len(world.copies) == 2)
+    assert world.copies == []
+    assert world.state() == "Measuring"
+    world.server.program = world.pods.run
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+
+
+async def test_copies_of_a_controller_that_was_killed_go_first(world):
+    meta = {
+        "name": "kube-rdma-verify-old",
+        "namespace": "train",
+        "labels": {CHECK_LABEL: "nightly"},
+    }
+    world.server.put(POD, {"metadata": meta, "spec": {}, "status": {}})
+    world.check(**COPIED)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+    assert world.copies == []
+
+
+def hanging(world):
+    """Servers and probes are as ever, a client never ends."""
+
+    async def program(command):
+        if "timeout" in command.argv[-1] and "listening" not in command.argv[-1]:
+            await asyncio.Event().wait()
+        return await world.pods.run(command)
+
+    return program
+
+
+async def test_checks_of_one_name_in_two_namespaces_are_two(world):
+    meta = {"name": "nightly", "namespace": "other", "generation": 1}
+    world.server.put(BANDWIDTH_CHECK, {"metadata": meta, "spec": SELECTED})
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+        world.server.remove(BANDWIDTH_CHECK, "nightly", "other")
+        world.check(**SELECTED)
+        await until(lambda: world.state() == "Well")
+    assert "no pod took part" not in world.status()["result"]
+
+
+async def test_an_api_server_that_takes_no_status_is_tried_again(world):
+    world.server.forbidden = {("patch", "bandwidthchecks/status")}
+    world.check(**SELECTED)
+    async with world.running():
+        await until(lambda: any("status" in str(each) for each in world.line.requests))
+        world.server.forbidden = set()
+        await until(lambda: world.state() == "Well")
