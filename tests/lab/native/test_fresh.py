@@ -42,6 +42,11 @@ DEFINITION = {
     "spec": {"config": json.dumps(CONFIG)},
 }
 BRIDGE = "cni0"  # of the cluster's own network; its plugin makes it for the first pod, and it stays
+# Of pods of before: what the agent still has to take back, and addresses that are being proved.
+LEFT = (
+    "ls /var/lib/kube-rdma/addresses /var/lib/kube-rdma/bindings | grep json | grep -v journal;"
+    " ip -6 -o address show tentative"
+)
 # What a node shows, by the command that shows it; a file with its content. A lock names its holder.
 FILES = "cd {0} 2>/dev/null && find . -type f ! -name .lock | sort | xargs -r sha256sum"
 LOOKS = {
@@ -93,7 +98,8 @@ def agent():
 
 @pytest.fixture(scope="module")
 def fresh(lab):
-    """The node on the day of the installation."""
+    """The node on the day of the installation, once nothing of an earlier file's pods is left."""
+    cluster.until_on_node(lab, NODE, f'[ -z "$({LEFT})" ]')
     return picture(lab)
 
 

@@ -185,7 +185,9 @@ def test_pods_of_the_other_plugin_outlive_kubelet_and_container(lab, shell):
     cluster.until_on_node(lab, node, f"[ $(cat {log} | grep -c registered) -gt 1 ]")
     cluster.wait_for_resource(lab, kit.RESOURCE, kit.SHARES, node=node)
     assert waiting.until(lab, "the pod to be known again", lambda: running(lab)[uid]) == before
-    cluster.kubectl(lab, "exec", "old", "--", "pkill", "sleep")
+    # In the background: with the container its shell would end too, by SIGKILL.
+    later = "(sleep 1; pkill sleep) >/dev/null 2>&1 &"
+    cluster.kubectl(lab, "exec", "old", "--", "sh", "-c", later)
     path = "jsonpath={.status.containerStatuses[0].restartCount}=1"
     cluster.wait(lab, "pod/old", f"--for={path}")
     cluster.ready(lab, "old")
