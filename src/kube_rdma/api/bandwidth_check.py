@@ -104,12 +104,14 @@ class BandwidthCheckSpec(Typed):
         (), description="Of copies; without names all nodes that offer what the pod asks for."
     )
     start_seconds: int = Field(300, ge=1, description="How long copies may take to be Ready.")
-    test: Annotated[Operation, Strict(strict=False)] = Operation.WRITE
+    test: Annotated[Operation, Strict(strict=False)] = Field(
+        Operation.WRITE, description="What perftest posts."
+    )
     latency: bool = Field(False, description="Measure latencies instead of bandwidths.")
     size: int | None = Field(None, ge=1, description="Of a message, in bytes.")
     all_sizes: bool = Field(False, description="All sizes from 2 bytes to 8 MiB.")
     iterations: int | None = Field(None, ge=5, description="Of each size.")
-    queue_pairs: int = Field(1, ge=1)
+    queue_pairs: int = Field(1, ge=1, description="One alone may not fill a fast card.")
     rdma_cm: bool = Field(False, alias="rdmaCM", description="Connect by RDMA_CM.")
     cuda: int | None = Field(None, ge=0, description="Use the memory of this GPU.")
     pair_seconds: int = Field(300, ge=1, description="How long one measurement may take.")

@@ -156,6 +156,7 @@ def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
         assert outcome.addresses == {address(networks, pod) for pod in PODS}
 
 
+@pytest.mark.slow  # the page's BandwidthCheck makes the same copies
 def test_a_copy_of_the_pod_proves_each_node(networks, tmp_path):
     """What `kube-rdma verify nodes` finds, and that it leaves nothing; both nodes, both ways."""
     manifest = scc.examples() / "s3-network" / "rdma-test-pod1.yml"

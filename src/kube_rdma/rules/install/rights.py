@@ -84,7 +84,7 @@ VIEW_RULES: Sequence[Node] = (
 # binds the controller to it lets that do its BandwidthChecks.
 VERIFY_RULES: Sequence[Node] = (
     rule("", "nodes", "get list"),
-    rule("", "pods", "get list create delete deletecollection"),
+    rule("", "pods", "get list create delete"),
     rule("", "pods/exec", "get create"),
     rule("kube-rdma.io", "bandwidthchecks", "get list watch create update patch delete"),
 )
