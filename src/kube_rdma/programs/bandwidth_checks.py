@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
@@ -74,6 +74,7 @@ class BandwidthChecks:
         self._checks = Mirror(BANDWIDTH_CHECK, seen_check, self._changed)
         self._wake = asyncio.Event()
         self._running: tuple[str, int, asyncio.Task[BandwidthCheckStatus]] | None = None
+        self._not_before: dict[str, datetime] = {}  # by title: its status could not be written
         self._notices = Notices()
 
     async def run(self) -> None:
@@ -83,17 +84,25 @@ class BandwidthChecks:
             await self._checks.synced.wait()
             while True:
                 self._wake.clear()
-                now = self._timing.now()
-                times = [
-                    (at, seen) for seen in self._checks.values.values() if (at := _due(seen, now))
-                ]
-                at, seen = min(times, key=lambda entry: entry[0], default=(None, None))
+                at, seen = self._next(now := self._timing.now())
                 if at is None or seen is None:
                     await self._wake.wait()
                 elif at > now:
                     await self._sleep((at - now).total_seconds())
-                elif not await self._done(seen, now):
-                    await self._sleep(self._timing.again)
+                elif await self._done(seen, now):
+                    self._not_before.pop(seen.title, None)
+                else:  # others have their turn meanwhile
+                    self._not_before[seen.title] = now + timedelta(seconds=self._timing.again)
+
+    def _next(self, now: datetime) -> tuple[datetime, SeenCheck] | tuple[None, None]:
+        """Whose turn it is, and when; nobody's when nothing is to be done."""
+        times = []
+        for seen in self._checks.values.values():
+            history = seen.status.history if seen.status else None
+            at = due(seen.generation, seen.plan.every if seen.plan else None, history, now)
+            if at is not None:
+                times.append((max(at, self._not_before.get(seen.title, at)), seen))
+        return min(times, key=lambda entry: entry[0], default=(None, None))
 
     async def _done(self, seen: SeenCheck, now: datetime) -> bool:
         """Do one, and tell what came of it; False when its status could not be written."""
@@ -105,7 +114,7 @@ class BandwidthChecks:
                 return True  # it was changed or deleted meanwhile
             await write_status(self._cluster, seen, ended)
         except Conflict:
-            return True  # it is gone
+            return False  # it is gone, as the watch will tell
         except KubeRdmaError as error:
             for why in self._notices.news(seen.title, str(error)):
                 log.warning("bandwidth check not told", check=seen.title, why=why)
@@ -200,11 +209,6 @@ def _is_newer(shown: SeenCheck, seen: SeenCheck, ended: BandwidthCheckStatus) ->
     if (shown.uid, shown.generation) != (seen.uid, seen.generation):
         return True
     return shown.status is not None and shown.status.completion_time == ended.completion_time
-
-
-def _due(seen: SeenCheck, now: datetime) -> datetime | None:
-    history = seen.status.history if seen.status else None
-    return due(seen.generation, seen.plan.every if seen.plan else None, history, now)
 
 
 def _copies(seen: SeenCheck, plan: BandwidthPlan) -> CopyRequest:

@@ -1,11 +1,14 @@
 """Seed S0 on the lab: the DaemonSet, the node's two resources, the Job with eight GPUs."""
 
+import json
 import re
 
 import pytest
 
 from kube_rdma_lab import cluster
 from tests.documents.on_lab import followed
+from tests.documents.shell import Shell
+from tests.kit.pods import sleeping_pod
 
 DAEMONSET = "daemonset/ack-rdma-dp-ds"
 
@@ -39,3 +42,21 @@ def test_the_job_gets_eight_gpus_and_moves_bytes_over_a_card(ack):
     assert re.search(r"^tmpfs .* /dev/shm$", log, re.MULTILINE)
     (iterations,) = re.findall(r"^ 65536 +(\d+) ", log, re.MULTILINE)
     assert int(iterations) == 500
+
+
+@pytest.mark.slow
+def test_hosts_are_measured_over_their_own_cards(ack, tmp_path):
+    """`kube-rdma verify nodes` with a pod as S0's are, on the node's network: host to host."""
+    manifest = tmp_path / "pod.json"
+    pod = sleeping_pod("host", limits={"rdma/hca": 1}, hostNetwork=True)
+    manifest.write_text(json.dumps(pod))
+    words = f"kube-rdma verify nodes -f {manifest} --iterations 100 --tolerance 100 -o json"
+    with Shell({"KUBECONFIG": str(ack.kubeconfig)}, ack.state.binaries) as shell:
+        shell.check(f"{words} > {tmp_path}/proof.json")
+    proof = json.loads((tmp_path / "proof.json").read_text())
+    assert {(pair["client"], pair["server"]) for pair in proof["pairs"]} in (
+        {("node-1", "node-2")},
+        {("node-2", "node-1")},
+    )
+    assert len({pair["rail"] for pair in proof["pairs"]}) == len(proof["pairs"]) >= 1
+    assert not proof["leftOut"]

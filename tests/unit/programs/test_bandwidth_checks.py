@@ -11,6 +11,7 @@ from kube_rdma.adapters.cluster.calls import RequestTiming
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.adapters.cluster.wire import Answer
 from kube_rdma.programs.bandwidth_checks import BandwidthChecks, CheckTiming
 from kube_rdma.rules.verify.copies import CHECK_LABEL
 from kube_rdma.rules.verify.due import AGAIN
@@ -240,4 +241,26 @@ async def test_an_api_server_that_takes_no_status_is_tried_again(world):
     async with world.running():
         await until(lambda: any("status" in str(each) for each in world.line.requests))
         world.server.forbidden = set()
+        world.now += timedelta(seconds=1)
         await until(lambda: world.state() == "Well")
+
+
+class RefusingLine(KubeletLine):
+    """The server takes no status of the check `a`, as when its schema is an older one."""
+
+    async def send(self, request):
+        if (request.resource, request.name) == ("bandwidthchecks/status", "a"):
+            self.requests.append(request)
+            return Answer(422, b'{"message": "too old", "reason": "Invalid"}')
+        return await super().send(request)
+
+
+async def test_a_check_whose_status_is_refused_leaves_the_others_their_turn(world):
+    world.line = RefusingLine(world.pods)
+    world.server.lines.append(world.line)
+    world.check("a", **SELECTED)
+    async with world.running():
+        await until(lambda: any(request.name == "a" for request in world.line.requests))
+        world.check("b", **SELECTED)
+        await until(lambda: world.state("b") == "Well")
+    assert not world.status("a")

@@ -21,7 +21,7 @@ from kube_rdma.model.errors import Unavailable
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
-MOST_OUTPUT = 1 << 20  # bytes of one command that are kept
+MOST_OUTPUT = 1 << 17  # bytes of one command; perftest's longest table has 3 kB
 _SHOWN = 300  # characters of what a program printed that a person gets to see
 
 

@@ -19,10 +19,13 @@ LISTENING = "listening"  # what a server's script prints when it can be dialled
 _TRIES = 60  # of a client by RDMA_CM, one each second
 _MEGABYTE_BITS = 8 * 2**20  # perftest's "MB" is 2**20 bytes (src/perftest_resources.c)
 _GBPS = {"MB/sec": _MEGABYTE_BITS / 1e9, "Gb/sec": 1.0}
-# The header's columns: "BW peak[Gb/sec]", "t_avg[usec]", "99% percentile[usec]", "CPU_Util[%]".
-_HEADER = re.compile(r"#bytes\s+#iterations(?P<columns>(?:\s+[^\[\]\n]+?\s*\[[^\]\n]+\])+)")
-_COLUMN = re.compile(r"\s*(?P<name>[^\[\]]+?)\s*\[(?P<unit>[^\]]+)\]")
-_COUNT = re.compile(r"\d+")
+# The header's columns: "BW peak[Gb/sec]", "t_avg[usec]", "99% percentile[usec]", "CPU_Util[%]". All
+# is bounded, so that no output of a pod keeps the expression busy.
+_HEADER = re.compile(
+    r"#bytes\s{1,80}#iterations(?P<columns>(?:\s{1,80}[^\[\]\s][^\[\]\n]{0,60}?\[[^\]\n]{1,30}\])+)"
+)
+_COLUMN = re.compile(r"(?P<name>[^\[\]\s][^\[\]]*?)\s*\[(?P<unit>[^\]]+)\]")
+_COUNT = re.compile(r"[0-9]{1,18}")  # Python refuses to read numbers of thousands of digits
 _FIGURE = re.compile(r"-?\d+(?:\.\d+)?|inf|nan", re.IGNORECASE)
 _ENDS_OF_OUTPUT = 300  # characters of an output without a table that a person gets to see
 

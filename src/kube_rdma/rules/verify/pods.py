@@ -38,7 +38,11 @@ while IFS= read -r line && [ "$line" != "{_END}" ]; do
 done
 sh -c "$text" nccl_env.sh --format json 2>/dev/null || :
 """
-_PORT = re.compile(r"^port ([\w.:-]+) (\d+) (card|soft) (\d+(?:\.\d+)?)\b", re.MULTILINE)
+# Numbers have an end: Python refuses to read those of thousands of digits.
+_PORT = re.compile(
+    r"^port ([\w.:-]+) (\d{1,3}) (card|soft) (\d{1,9}(?:\.\d{1,9})?)\b", re.MULTILINE | re.ASCII
+)
+_NUMBER = re.compile(r"[0-9]{1,9}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,62}")
 
 
@@ -98,11 +102,11 @@ def _of_script(answer: str) -> list[PodDevice]:
     last = answer.strip().rpartition("\n")[2]
     variables = next(iter(_objects(f"[{last}]")), {})
     index = str(variables.get("UCX_IB_GID_INDEX", ""))
-    gid = int(index) if index.isdecimal() else None
+    gid = int(index) if _NUMBER.fullmatch(index) else None
     devices = []
     for entry in str(variables.get("UCX_NET_DEVICES", "")).split(","):
         name, _, port = entry.partition(":")
-        if _NAME.fullmatch(name) and port.isdecimal():
+        if _NAME.fullmatch(name) and _NUMBER.fullmatch(port):
             devices.append(PodDevice(name, int(port), gid))
     return devices
 

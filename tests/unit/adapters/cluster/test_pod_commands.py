@@ -186,7 +186,7 @@ def test_output_is_the_same_however_it_is_cut(tmp_path_factory, parts, cuts, pin
         ),
         (lambda: ExecServer(b"\xff\xff\xff\xff"), "breaks the WebSocket off"),
         (lambda: ExecServer(frames((ERROR, b"{"))), "garbles how a command ended"),
-        (lambda: ExecServer(frames(*[(STDOUT, bytes(1 << 19))] * 3)), f"more than {MOST_OUTPUT}"),
+        (lambda: ExecServer(frames(*[(STDOUT, bytes(1 << 16))] * 3)), f"more than {MOST_OUTPUT}"),
         (lambda: ExecServer(frames((STDOUT, bytes(MOST_BYTES)))), "a message of more than"),
         (lambda: ExecServer(protocol="v1.channel.k8s.io"), "'v1.channel.k8s.io', not v5"),
         (lambda: ExecServer(answer=b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), "HTTP 200"),

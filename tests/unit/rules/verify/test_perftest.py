@@ -82,6 +82,23 @@ def test_no_text_breaks_it(text):
         assert table(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{GIGABITS}\n {'9' * 5000} 1 1 1 1",
+        f"{GIGABITS}{' ' * 120_000}",
+        f"#bytes #iterations{' ' * 120_000}",
+        f"#bytes #iterations{' a' * 60_000}",
+        f"#bytes #iterations {'a[b] ' * 20_000}{' ' * 20_000}",
+        "#bytes #iterations " * 6_000,
+    ],
+)
+def test_no_output_keeps_it_busy(text):
+    """Of a pod that means ill; the expressions go over it once."""
+    with pytest.raises(Unavailable):
+        table(text)
+
+
 def test_what_it_printed_instead_is_shown():
     with pytest.raises(Unavailable, match=r"Couldn't connect to 192\.0\.2\.7:18515"):
         table("Couldn't connect to 192.0.2.7:18515\n")

@@ -76,3 +76,11 @@ def test_nothing_that_a_pod_says_breaks_it(annotation, variables, text):
         words = perftest_words(PerftestRun(), device, 18515)
         assert not any(sign in "".join(words) for sign in " ;$`'\"&|<>\n")
         assert not device.name.startswith("-")
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "²", "٣"])
+def test_numbers_that_are_none_are_passed_over(digits):
+    """Python refuses to read thousands of digits, and `isdecimal` likes more than ten of them."""
+    script = {"UCX_NET_DEVICES": f"mlx5_0:{digits},mlx5_1:2", "UCX_IB_GID_INDEX": digits}
+    answer = f"port mlx5_1 {digits} card 100 Gb/sec\nport mlx5_1 2 card {digits} Gb/sec\n"
+    assert devices(f"{answer}{json.dumps(script)}") == (PodDevice("mlx5_1", 2),)
