@@ -2,7 +2,7 @@
 # tools/bootstrap, which takes no time when there is nothing to do.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench house image clean ready
+.PHONY: help demo test test-lab ci test-all check bench house image clean ready
 export PATH := $(PATH):/usr/sbin:/sbin
 # Without compiled files each worker would compile all tests, and each program that they start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -12,9 +12,17 @@ PYTEST := .venv/bin/python -m pytest
 # a name on this machine. Folders of tests that passed go at once.
 UNIT := $(PYTEST) -n auto --dist loadfile -o tmp_path_retention_policy=failed
 # The folders of all tests with the mark `lab` (tests/conftest.py): to read the others takes seconds.
-# Four processes: for the machines, for the bare VM, and two for files that use native nodes, which wait
-# more than they work (tests/groups.py).
-LAB := $(PYTEST) tests/lab tests/vm -n 4 --dist loadscope -v
+LAB := $(PYTEST) tests/lab tests/vm --dist loadscope -v
+# A process for the machines, one for the bare VM, one for native nodes: each boots its lab once.
+SHORT := $(LAB) -n 3
+# Another one for files that use native nodes, which wait more than they work (tests/groups.py).
+WHOLE := $(LAB) -n 4
+# All that tests need and the demo does not: built before the first lab boots, not beside it.
+PARTS := .venv/bin/python -m tests.kit.parts
+# $(call both,FIRST,SECOND): the second run comes also if the first failed, so that one word tells all;
+# at its end, where the time of both went (tests/times.py).
+both = export KUBE_RDMA_TIMES=$$(mktemp); failed=0; $1 || failed=1; $2 || failed=1; \
+	rm $$KUBE_RDMA_TIMES; exit $$failed
 
 help: ## list these words
 	@awk -F ':.* ## ' '/^[a-z-]+:.* ## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -22,20 +30,20 @@ help: ## list these words
 demo: ready ## boot the lab, install kube-rdma, run the SCC example, end with a table; leaves the lab up
 	@.venv/bin/kube-rdma lab demo
 
-# The labs come after all else: their machines want the cores for themselves. They come also if
-# something failed before, so that one run tells all; at its end, where the time of both runs went
-# (tests/times.py).
-test: ready ## every test but the slow ones: first what needs no lab, then labs for all others
-	@export KUBE_RDMA_TIMES=$$(mktemp); failed=0; \
-	$(UNIT) -m "not slow and not lab" || failed=1; \
-	$(LAB) -m "not slow and lab" || failed=1; \
-	rm $$KUBE_RDMA_TIMES; exit $$failed
+# The labs come after all else, for their machines want the cores for themselves; the demo's goes before.
+test: ready ## ten minutes: every test without a lab, then those with one that tell whether a checkout works
+	@.venv/bin/kube-rdma lab down --if-only-demo
+	@$(call both,$(UNIT) -m "not slow and not lab",$(SHORT) -m "not slow and core")
+
+test-lab: ready ## all other tests that need a lab, but the slow ones
+	@$(PARTS)
+	@$(WHOLE) -m "not slow and lab and not core"
+
+ci: ready ## what `make test` and `make test-lab` run, in one run of labs
+	@$(call both,$(UNIT) -m "not slow and not lab",$(PARTS) && $(WHOLE) -m "not slow and lab")
 
 test-all: ready ## the slow tests too, then the same in a new Debian that holds only git, make and python3
-	@export KUBE_RDMA_TIMES=$$(mktemp); failed=0; \
-	$(UNIT) -m "not lab" || failed=1; \
-	$(LAB) -m lab || failed=1; \
-	rm $$KUBE_RDMA_TIMES; exit $$failed
+	@$(call both,$(UNIT) -m "not lab",$(PARTS) --slow && $(WHOLE) -m lab)
 	@tools/fresh-root --full
 
 check: ready ## lint, types, import contracts, unit tests: under a minute

@@ -1,7 +1,8 @@
-"""Which tests of the lab run in one process: `make test` has several such processes side by side.
+"""Which tests of the lab run in one process: a run has several such processes side by side.
 
-Native nodes wait more than they work, so each file that uses them may run in any process, which has
-a lab of its own. All that needs the machines is one group, and so is all that runs in the bare VM.
+All that needs the machines is one group, and so is all that runs in the bare VM. Native nodes wait
+more than they work: where a run has two processes left for them, each file that uses them may run in
+either, which has a lab of its own; in a short run (`make test`) they are one group with one lab.
 For pytest-xdist's `--dist loadscope`; without it all runs in one row, in the same order.
 """
 
@@ -24,6 +25,7 @@ class Place(IntEnum):
     NATIVE = 3
 
 
+LABS = (Place.MACHINES, Place.BARE, Place.NATIVE)
 FOLDERS = {
     "lab/machines": Place.MACHINES,
     "vm/guest": Place.BARE,
@@ -39,11 +41,11 @@ def place(path):
     return next((FOLDERS[pair] for pair in pairs if pair in FOLDERS), Place.WITHOUT_LAB)
 
 
-def group(nodeid):
+def group(nodeid, processes):
     """The tests that run in one process and one row: those of a file, or of one kind of machine."""
     where = place(nodeid)
-    shared = where in {Place.MACHINES, Place.BARE}
-    return where.name.lower() if shared else nodeid.partition("::")[0]
+    shared = {Place.MACHINES, Place.BARE} | ({Place.NATIVE} if processes <= len(LABS) else set())
+    return where.name.lower() if where in shared else nodeid.partition("::")[0]
 
 
 def own(name):
@@ -61,7 +63,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return group(nodeid)
+            return group(nodeid, config.getvalue("numprocesses"))
 
     config.option.loadscopereorder = False
     return Groups(config, log)

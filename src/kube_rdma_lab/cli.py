@@ -86,8 +86,19 @@ def up(
 
 @lab.command()
 @NAME
-def down(name: str) -> None:
+@click.option(
+    "--if-only-demo",
+    is_flag=True,
+    help="End it only if it holds nothing but what `lab demo` made, and say so; exit code 0.",
+)
+def down(name: str, *, if_only_demo: bool) -> None:
     """End a lab and everything that belongs to it."""
+    if if_only_demo:
+        from kube_rdma_lab.demo import inventory
+
+        if sentence := inventory.end(name):
+            click.echo(sentence)
+        return
     existed = labs.down(name)
     click.echo(f"The lab {name!r} is down." if existed else f"There was no lab {name!r}.")
 
@@ -181,7 +192,10 @@ def logs(name: str, program: str | None, node: str | None) -> None:
 @NAME
 def demo(name: str) -> None:
     """Boot, install kube-rdma, let two pods talk RDMA, show what came of it."""
+    from kube_rdma_lab.demo import inventory
     from kube_rdma_lab.demo.main import run
 
     run(name)
-    install.start_ghosts(labs.find(name))
+    running = labs.find(name)
+    install.start_ghosts(running)
+    inventory.write(running)

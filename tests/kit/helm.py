@@ -13,11 +13,16 @@ MODULES = ROOT / "tests/lab/native"
 NEWEST, OLDER = "helm", "helm-3"  # folders of MODULES
 
 
+def build(store, name):
+    """The program of a folder of MODULES."""
+    return go.build_module(store, name, MODULES) / "helm"
+
+
 @contextlib.contextmanager
 def built(*names):
     """The programs by the name of their folder; safe from pruning meanwhile."""
     with open_store() as store:
-        yield {name: go.build_module(store, name, MODULES) / "helm" for name in names}
+        yield {name: build(store, name) for name in names}
 
 
 def run(program, home, *arguments, kubeconfig=None):

@@ -16,9 +16,8 @@ SUITE, PACKAGE = "bookworm", "prometheus"
 ADDRESS = "127.0.0.1:9090"  # of a network of its own, so that runs side by side do not meet
 
 
-@contextlib.contextmanager
-def programs():
-    """The folder with `prometheus` and `promtool`; safe from pruning meanwhile."""
+def build(store):
+    """The folder with `prometheus` and `promtool`."""
 
     def make(folder, shell):
         archive = debian.Archive(SUITE, folder / "apt")
@@ -30,8 +29,14 @@ def programs():
             (folder / "all/usr/bin" / name).rename(folder / "bin" / name)
         shell.run(["rm", "-r", folder / "all", folder / "apt", *files])
 
+    return store.get(PACKAGE, {"suite": SUITE, "package": PACKAGE}, make) / "bin"
+
+
+@contextlib.contextmanager
+def programs():
+    """That folder; safe from pruning meanwhile."""
     with open_store() as store:
-        yield store.get(PACKAGE, {"suite": SUITE, "package": PACKAGE}, make) / "bin"
+        yield build(store)
 
 
 def check(program, what, path):

@@ -129,11 +129,15 @@ def beside(document, name):
     return document
 
 
+def build(store):
+    """The plugin's program."""
+    return go.build_module(store, "shared-dev-plugin", MODULES) / "k8s-rdma-shared-dp"
+
+
 def put_program(lab, nodes):
     """Put the plugin's program and its seccomp profile on nodes."""
     with open_store() as store:
-        built = go.build_module(store, "shared-dev-plugin", MODULES) / "k8s-rdma-shared-dp"
-        program = base64.b64encode(built.read_bytes()).decode()
+        program = base64.b64encode(build(store).read_bytes()).decode()
     folder = "/var/lib/kubelet/seccomp"
     for node in nodes:
         new = f"{PROGRAM}~"  # a program that runs cannot be written to

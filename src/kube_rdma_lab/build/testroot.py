@@ -2,7 +2,8 @@
 
 Kernel tests run on it (bare/). It needs nothing of Kubernetes, so a fresh checkout has it in a
 minute or two, not after the compiler. Sources and tests are not on it: they travel with each run,
-the sources compiled, for the emulated machine would take half a minute for it.
+the sources compiled, for the emulated machine would take half a minute for it. A second root has
+SELinux's policy besides, which takes longer than all else and which only test_selinux boots.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ POLICY_FOLDER = Path("etc/selinux/default")
 # What the tests want beside the product's own dependencies, and what that needs in turn.
 PYTEST = ("pytest", "pytest-asyncio", "iniconfig", "packaging", "pluggy", "pygments")
 RECIPE = "1"
+DISK = "root.ext4"
 SOURCES = "lab/src"  # where the machine has the packages of the checkout
 FAKES = product.SOURCE.with_name("kube_rdma_testing")
 
@@ -54,10 +56,10 @@ class BareParts:
     sources: Path  # a tree that travels with each run: the package in its place, compiled
 
 
-def build(store: Store, checkout: Path) -> BareParts:
+def build(store: Store, checkout: Path, *, selinux: bool = False) -> BareParts:
     """Return the parts, building what is missing; the locks of `checkout` name the packages.
 
-    They are safe from pruning while `store` is open. Raises Refused without root or without locks,
+    `selinux`: the root with the policy. They are safe from pruning while `store` is open. Raises Refused without root or without locks,
     Unavailable when a program of the build fails.
     """
     need_root()
@@ -70,7 +72,7 @@ def build(store: Store, checkout: Path) -> BareParts:
         qemu=qemu.build(store, stamp),
         kernel=chosen.vmlinuz,
         initrd=initrd.build(store, base, chosen),
-        disk=_disk(store, base, chosen, (python, _policy(store, stamp))),
+        disk=_disk(store, base, chosen, python, _policy(store, stamp) if selinux else None),
         sources=_sources(store, python),
     )
 
@@ -123,30 +125,33 @@ def _policy(store: Store, stamp: str) -> Path:
     return store.get("test-policy", inputs, make) / "tree"
 
 
-def _disk(store: Store, base: Path, chosen: kernel.Kernel, additions: tuple[Path, Path]) -> Path:
-    """Return the disk; the additions are Python's tree and the policy's."""
-    python, policy = additions
+def _disk(
+    store: Store, base: Path, chosen: kernel.Kernel, python: Path, policy: Path | None
+) -> Path:
+    """Return the disk with Python's tree and, if there is one, the policy's."""
 
     def make(folder: Path, shell: Shell) -> None:
         stage = folder / "stage"
         shell.run(["cp", "-al", base, stage])  # links: nothing below changes an existing file
         add_missing(python, stage)
-        shutil.copytree(policy, stage, dirs_exist_ok=True)
+        if policy:
+            shutil.copytree(policy, stage, dirs_exist_ok=True)
         for where in (f"usr/lib/python{product.PYTHON}", product.SITE):
             product.compile_python(stage, stage, where, shell)
         modules = stage / "usr/lib/modules" / chosen.release
         shutil.copytree(chosen.modules, modules, symlinks=True)
-        disk.make_ext4(stage, folder / "root.ext4", shell)
+        disk.make_ext4(stage, folder / DISK, shell)
         shutil.rmtree(stage)
 
     inputs = {
         "base": base.parent.name,
         "kernel": chosen.folder.name,
         "python": python.parent.name,
-        "policy": policy.parent.name,
         "recipe": f"{RECIPE} {disk.FEATURES}",
     }
-    return store.get("test-root", inputs, make) / "root.ext4"
+    if policy:
+        return store.get("test-root-selinux", {**inputs, "policy": policy.parent.name}, make) / DISK
+    return store.get("test-root", inputs, make) / DISK
 
 
 def add_missing(tree: Path, stage: Path) -> None:

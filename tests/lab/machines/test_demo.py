@@ -16,6 +16,7 @@ CONFINED = "cri-containerd.apparmor.d (enforce)"
 EXPECTED_DEVICES = ("rdma_cm", "umad0", "umad1", "uverbs0", "uverbs1")
 
 
+@pytest.mark.core
 def test_every_node_offers_a_thousand_shares(proof):
     assert [(node.name, node.allocatable) for node in proof.nodes] == [
         ("node-1", "1k"),
@@ -23,11 +24,13 @@ def test_every_node_offers_a_thousand_shares(proof):
     ]
 
 
+@pytest.mark.core
 def test_the_pods_run_on_two_nodes_and_see_the_pool_s_devices(proof):
     assert {pod.node for pod in proof.pods} == {"node-1", "node-2"}
     assert [pod.devices for pod in proof.pods] == [EXPECTED_DEVICES, EXPECTED_DEVICES]
 
 
+@pytest.mark.core
 def test_the_seed_s_read_test_moves_bytes_over_the_cards(lab, proof):
     assert proof.read.iterations > 0
     cards = {node.rdma_ip(nic) for node in lab.topology.nodes for nic in node.nics}
@@ -36,6 +39,7 @@ def test_the_seed_s_read_test_moves_bytes_over_the_cards(lab, proof):
     assert addresses <= cards
 
 
+@pytest.mark.core
 def test_rdma_cm_connects_pods_on_the_host_s_network(lab, proof):
     """As the seed says of programs with `-R`; the address is one of a card, there that of bond0."""
     manifest = ("-n", scc.NAMESPACE, "-f", f"{scc.examples()}/s2-scc/rdma-cm-pods.yaml")
@@ -60,12 +64,14 @@ def host_pod(lab, node):
     return Endpoint(name, node.rdma_ip(node.nics[0]), lambda *more: lab.kubectl(*enter, *more))
 
 
+@pytest.mark.core
 def test_write_bandwidth_is_measured_for_pods_and_hosts_in_one_run(proof):
     assert min(run.iterations for run in proof.pod_to_pod.outcomes) == 1000
     assert min(run.iterations for run in proof.host_to_host.outcomes) == 1000
     assert f"{proof.ratio:.2f}" in table.render(proof)
 
 
+@pytest.mark.core
 def test_readme_shows_what_it_prints(proof):
     """As `make demo` calls it, and but for the figures, which differ from run to run."""
     page = blocks("README.md", pages()["README.md"])
@@ -79,6 +85,7 @@ def without_figures(text):
     return re.sub(r"\d[\d.]*", "#", " ".join(text.split()))
 
 
+@pytest.mark.core
 def test_a_container_may_read_and_write_its_devices_but_make_none(lab, proof):
     first = scc.PODS[0]
     node = "/dev/infiniband/uverbs0"

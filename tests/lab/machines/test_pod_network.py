@@ -91,6 +91,7 @@ def address(lab, pod):
     return re.search(r"inet (192\.168\.111\.\d+)/24", shown)[1]
 
 
+@pytest.mark.core
 def test_net1_is_as_the_document_says(networks):
     found = set()
     for pod in PODS:
@@ -100,6 +101,7 @@ def test_net1_is_as_the_document_says(networks):
     assert len(found) == 2
 
 
+@pytest.mark.core
 def test_the_status_tells_the_interface_and_its_rdma_device(networks):
     for pod in PODS:
         (mine,) = [e for e in annotation(networks, pod, STATUS) if e["interface"] == "net1"]
@@ -110,6 +112,7 @@ def test_the_status_tells_the_interface_and_its_rdma_device(networks):
         assert "gidIndex" in own
 
 
+@pytest.mark.core
 def test_the_container_has_the_device_of_its_own_interface_alone(networks):
     for pod in PODS:
         nodes = inside(networks, pod, "ls", "/dev/infiniband").split()
@@ -136,6 +139,7 @@ def lines(lab, pod, file):
     return [line for line in shown if not line.startswith("#")]
 
 
+@pytest.mark.core
 def test_programs_are_told_of_the_pod_s_own_device(networks):
     """NCCL and UCX find it in their files, whatever the image is."""
     for pod in PODS:
@@ -147,6 +151,7 @@ def test_programs_are_told_of_the_pod_s_own_device(networks):
         assert found == [f"={own['rdmaDevice']}:1", str(own["gidIndex"])]
 
 
+@pytest.mark.core
 def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
     first, second = PODS
     inside(networks, second, "ping", "-c", "3", address(networks, first))
@@ -204,6 +209,7 @@ def test_the_pool_says_how_full_it_is(networks):
     assert usage["nodes"] == len(PODS)
 
 
+@pytest.mark.core
 def test_a_deleted_pod_gives_everything_back(networks):
     node = node_of(networks, PODS[0])
     remove(networks, PODS[0])

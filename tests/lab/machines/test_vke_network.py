@@ -25,6 +25,7 @@ NODES = ("node-1", "node-2")
 STATUS = "k8s.volcengine.com/network-status"
 OWN = "kube-rdma.io/network-status"
 MODES = {"exclusive": 1, "shared": 1, "shared-multi": 16}  # shares of a card
+CORE = pytest.param("exclusive", marks=pytest.mark.core)
 GATEWAY_FREE = ipaddress.ip_network("192.168.120.0/22")  # where the example's pool gives from
 
 
@@ -153,7 +154,7 @@ def test_a_deployment_has_a_card_and_an_address_in_each_of_its_pods(example):
         assert ipaddress.ip_address(address) in GATEWAY_FREE
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [CORE, "shared", "shared-multi"])
 def test_each_block_has_a_card_an_address_and_a_gid(s1, start, mode):
     node = NODES[0]
     switch(s1, mode, node)
@@ -195,7 +196,7 @@ OWN_CARD = '. nccl_env.sh && exec ib_write_bw -d "${UCX_NET_DEVICES%:*}" -x "$UC
 WRITE_TEST = ("sh", "-c", f'exec {USER} sh -c "$0" perftest "$@"', f'{OWN_CARD} "$@"')
 
 
-@pytest.mark.parametrize("mode", ["exclusive", *SLOW])
+@pytest.mark.parametrize("mode", [CORE, *SLOW])
 def test_programs_take_their_own_card_from_node_to_node(s1, start, mode):
     """perftest by a common user, and MPI over UCX; nobody tells either of a card or a GID."""
     switch(s1, mode, *NODES)

@@ -1,4 +1,4 @@
-"""The webhook with a certificate that the controllers make: installed by Helm, broken, repaired.
+"""The webhook with a certificate that the controllers make: installed, broken, repaired.
 
 No agent runs: pods are judged without being kept, so a refusal shows that the API server trusts
 whoever answered it.
@@ -14,56 +14,40 @@ from cryptography import x509
 from kube_rdma.adapters.pki import certificates
 from kube_rdma.adapters.pki.certificates import MadePair
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.programs.installation import assignment, objects
 from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
-from tests.kit import helm as kit
 from tests.kit.admission import VKE, asking, blocks, pod
 
-RELEASE = ("rdma", str(kit.CHART), "-n", "kube-system")
-# docs/admission.md has it.
-UPGRADE = """
-helm upgrade rdma charts/kube-rdma -n kube-system --reuse-values --set admission.webhook.certificate=own
-"""  # noqa: E501
 NAMESPACE, TEAM = "kube-rdma-vke", "certified"
 CONTROLLER = "deployment/kube-rdma-controller"
 HOST = f"{SERVICE}.{NAMESPACE}.svc"
 CONFIGURATIONS = ("validatingwebhookconfiguration", "mutatingwebhookconfiguration")
-VALUES = {
-    "preset": "vke",
-    "agent": {"enabled": False},
-    "crds": {"install": False},
-    "pools": [],
-    "admission": {"install": False},
-}
+VALUES = (
+    *("agent.enabled=false", "crds.install=false", "pools=[]", "admission.install=false"),
+    "admission.webhook.certificate=own",
+)
 REFUSED = pod(asking(VKE, 4), annotations=blocks("rdma", "rdma"))
 
 
 @pytest.fixture(scope="module")
-def lab(native, tmp_path_factory):
-    """Native nodes with a release of the chart, whose webhook came later, and users of it."""
+def lab(native):
+    """Native nodes with controllers that answer the API server, and users of it."""
     scc.install_kinds(native)
-    home = tmp_path_factory.mktemp("helm")
-    values = home / "values.json"
-    values.write_text(json.dumps(VALUES))
     metadata = {"name": TEAM}
     cluster.apply(native, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    with kit.built(kit.NEWEST) as programs:
-
-        def helm(*arguments):
-            program = programs[kit.NEWEST]
-            outcome = kit.run(program, home, *arguments, kubeconfig=native.kubeconfig)
-            assert outcome.returncode == 0, outcome.stderr
-
-        try:
-            helm("install", *RELEASE, "--values", str(values))
-            helm(*UPGRADE.replace("charts/kube-rdma", str(kit.CHART)).split()[1:])
-            cluster.kubectl(native, "rollout", "status", "-n", NAMESPACE, CONTROLLER)
-            yield native
-        finally:
-            helm("uninstall", "rdma", "-n", "kube-system", "--ignore-not-found", "--wait")
-            cluster.kubectl(native, "delete", "namespace", TEAM)
+    made = objects([assignment(text) for text in VALUES], "vke")
+    try:
+        cluster.apply(native, *(each for each in made if each["kind"] == "Namespace"))
+        cluster.apply(native, *made)
+        cluster.kubectl(native, "rollout", "status", "-n", NAMESPACE, CONTROLLER)
+        yield native
+    finally:
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+        cluster.kubectl(native, "delete", "--ignore-not-found", "-f", "-", stdin=text)
+        cluster.kubectl(native, "delete", "namespace", TEAM)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,8 @@ import pytest
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab import cluster, waiting
 
+pytestmark = pytest.mark.core
+
 SERVICE = {
     "apiVersion": "v1",
     "kind": "Service",

@@ -15,6 +15,10 @@ from tests.kit import helm as kit
 from tests.kit.pods import sleeping_pod
 
 RELEASE, RECORDS = "rdma", "kube-system"
+# docs/admission.md has it.
+ADMISSION = """
+helm upgrade rdma charts/kube-rdma -n kube-system --reuse-values --set admission.webhook.certificate=own
+"""  # noqa: E501
 NAMESPACE, DAEMON_SET = "mlnx-network-operator", "rdma-shared-dp-ds"
 RESOURCE = "rdma/hca_shared_devices_a"
 POOL = "installed"
@@ -116,6 +120,12 @@ def kinds(lab):
     }
 
 
+def webhooks(lab):
+    """The names of the webhooks that the API server asks."""
+    listed = cluster.get(lab, "validatingwebhookconfigurations,mutatingwebhookconfigurations")
+    return {each["metadata"]["name"] for each in listed["items"]}
+
+
 def seen_by_a_viewer(lab, tmp_path):
     """The cluster's status as somebody sees it who is bound to the role for viewing alone."""
     role = f"--clusterrole={NAMESPACE}-view"
@@ -166,9 +176,14 @@ def test_a_release_lives_and_goes(lab, helm, values, tmp_path):
     waiting.until(lab, "new agents alone", lambda: not first & agents(lab))
     second = agents(lab)
 
+    helm(*ADMISSION.replace("charts/kube-rdma", str(kit.CHART)).split()[1:])
+    assert memory(lab) == "300Mi"
+    assert webhooks(lab)
+
     helm("rollback", RELEASE, "1")
     cluster.rollout(lab, DAEMON_SET, NAMESPACE)
     assert memory(lab) == "256Mi"
+    assert not webhooks(lab)
     waiting.until(lab, "older agents alone", lambda: not second & agents(lab))
     assert holder(lab) == running
     assert cluster.get(lab, f"ippool/{POOL}")["metadata"]["uid"] == pool

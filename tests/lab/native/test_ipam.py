@@ -11,6 +11,8 @@ import pytest
 
 from kube_rdma_lab import cluster
 
+pytestmark = pytest.mark.core
+
 CRDS = Path(__file__).resolve().parents[3] / "config" / "crds"
 SUBNET = "10.99.0.0/27"  # thirty addresses
 NETWORK = "lab-test"

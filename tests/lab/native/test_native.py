@@ -12,6 +12,8 @@ from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native import host
 from kube_rdma_lab.native.replay import Replay
 
+pytestmark = pytest.mark.core
+
 NODE, OTHER = "node-1", "node-2"
 CARDS = [f"mlx5_{number}" for number in range(8)]
 POD = "rdma-test-pod"

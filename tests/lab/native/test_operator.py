@@ -55,6 +55,7 @@ def reason(lab):
     return cluster.get(lab, "-n", NAMESPACE, POLICY).get("status", {}).get("reason", "")
 
 
+@pytest.mark.core
 def test_a_policy_becomes_shares_of_the_nodes_and_stays_so(lab):
     """From labels by hand, as the document has them, to the resource, and back to nothing."""
     cluster.apply(lab, policy(lab))

@@ -8,6 +8,8 @@ from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 
+pytestmark = pytest.mark.core
+
 
 @pytest.fixture(scope="module")
 def lab(recorded):

@@ -16,6 +16,8 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
 
+pytestmark = pytest.mark.core
+
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "s3-network"
 NAMESPACE = "mlnx-network-operator"

@@ -82,6 +82,7 @@ def ready(lab, name):
     cluster.ready(lab, name)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("mode", "count"), [("exclusive", CARDS), ("shared-multi", 16 * CARDS), ("shared", CARDS)]
 )
@@ -90,6 +91,7 @@ def test_a_label_alone_makes_the_resource(vke, mode, count):
     wait_for(vke, count)
 
 
+@pytest.mark.core
 def test_devices_are_bound_late_and_are_exactly_those_of_the_card(vke):
     """CDI is proven on this runtime, so the container gets its devices by a file of its own."""
     label(vke, "shared")
@@ -104,6 +106,7 @@ def test_devices_are_bound_late_and_are_exactly_those_of_the_card(vke):
         assert "kube-rdma-start-" in listed
 
 
+@pytest.mark.core
 def test_a_pod_that_asks_for_a_network_waits_for_it_and_says_why(vke):
     """Fail closed, with a sentence in the pod's event: its sandbox is not made."""
     label(vke, "shared")
@@ -114,6 +117,7 @@ def test_a_pod_that_asks_for_a_network_waits_for_it_and_says_why(vke):
         assert cluster.get(vke, f"pod/{name}")["status"]["phase"] == "Pending"
 
 
+@pytest.mark.core
 def test_a_change_of_mode_waits_for_a_pod(vke):
     label(vke, "shared")
     wait_for(vke, CARDS)
@@ -124,6 +128,7 @@ def test_a_change_of_mode_waits_for_a_pod(vke):
     wait_for(vke, 16 * CARDS)
 
 
+@pytest.mark.core
 def test_a_link_that_goes_down_takes_its_share_and_gives_it_back(vke):
     label(vke, "shared")
     wait_for(vke, CARDS)
@@ -159,6 +164,7 @@ def notes_of(lab, kind, name, reason):
     return [note for one, note in about if (one["kind"], one["name"]) == (kind, name)]
 
 
+@pytest.mark.core
 def test_a_card_that_fails_is_seen_by_its_job_and_on_its_node(vke):
     """In the pod's own status, as its Event and in the node's condition; then all is well again."""
     label(vke, "shared")
@@ -237,6 +243,7 @@ def test_an_agent_killed_at_once_knows_its_promises(vke):
     wait_for(vke, CARDS)
 
 
+@pytest.mark.core
 def test_containerd_may_restart(vke):
     label(vke, "shared")
     wait_for(vke, CARDS)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from kube_rdma.adapters.kernel.device_nodes import CharNodes, missing
 from kube_rdma.programs.survey import take_survey
 
 from .world import PATIENCE, device, run
+
+pytestmark = pytest.mark.core
 
 
 def test_the_node_of_a_new_device_is_told_and_there(cards, link):

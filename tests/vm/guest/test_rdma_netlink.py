@@ -12,6 +12,8 @@ from kube_rdma.model.survey import NamespaceMode
 
 from .world import run, until
 
+pytestmark = pytest.mark.core
+
 NLDEV = 5 << 10
 
 

@@ -6,10 +6,14 @@ import asyncio
 import socket
 import struct
 
+import pytest
+
 from kube_rdma.adapters.kernel.netlink.codec import Message, encode
 from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent, RtnlEvents
 
 from .world import PATIENCE, run
+
+pytestmark = pytest.mark.core
 
 NEW_LINK = 16
 LINK_GROUP = 1

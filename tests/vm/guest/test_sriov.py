@@ -27,6 +27,8 @@ from .world import (
     until,
 )
 
+pytestmark = pytest.mark.core
+
 FUNCTIONS = 2
 
 

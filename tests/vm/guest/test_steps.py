@@ -35,6 +35,8 @@ from .steps_contract_rdma import Made, Rdma, macvlan
 from .steps_contract_vf import WANTED, Functions, reset, setting
 from .world import CARDS, NET, PHYSICAL_FUNCTION, before_6_15, interface, links, run, until
 
+pytestmark = pytest.mark.core
+
 POD = "steps"
 PATH = Path("/run/netns", POD)
 NEAR = "near"  # a neighbour of the pod's interface

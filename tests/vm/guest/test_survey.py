@@ -16,6 +16,8 @@ from kube_rdma.rules.health.discovery import judge
 
 from .world import device, links, port_of, run, until
 
+pytestmark = pytest.mark.core
+
 SURVEYS = 30
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import pytest
+
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent, Uevents
 
 from .world import PATIENCE, run
+
+pytestmark = pytest.mark.core
 
 KOBJECT_UEVENT = 15
 KERNEL_GROUP = 1

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 from kube_rdma.model.card import Use
 
 from .world import run
+
+pytestmark = pytest.mark.core
 
 
 def test_a_macvlan_inside_a_pod_is_seen_by_its_mac(cards, pod):

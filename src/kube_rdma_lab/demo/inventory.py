@@ -1,0 +1,71 @@
+"""What stood in the demo's lab when its table was printed, and what somebody has added since.
+
+demo/main.py writes the list down; `kube-rdma lab down --if-only-demo`, which `make test` begins
+with, ends the lab only where nothing was added: objects of the cluster that a person made are not
+thrown away, whatever they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma_lab import lab as labs
+from kube_rdma_lab.cluster import kubectl
+from kube_rdma_lab.lab import Lab
+
+FILE = "demo.json"
+# Each says what happens or who lives: they come and go by themselves.
+PASSING = frozenset({"Event", "Lease", "Endpoints", "EndpointSlice", "ComponentStatus"})
+COLUMNS = "{.kind} {.metadata.namespace} {.metadata.name} {.metadata.ownerReferences[*].kind}"
+SHOWN = 3  # names in a sentence
+
+
+def objects(lab: Lab) -> frozenset[str]:
+    """Return every object that somebody made, as `Kind namespace/name` or `Kind name`.
+
+    What another object owns (a Deployment's pods, a Node's report) is that object's.
+    """
+    kinds = ",".join(kubectl(lab, "api-resources", "--verbs=list", "-o", "name").split())
+    lines = kubectl(lab, "get", kinds, "-A", "-o", f"jsonpath={{range .items[*]}}{COLUMNS}\n{{end}}")
+    return frozenset(_names(lines.splitlines()))
+
+
+def _names(lines: Iterable[str]) -> Iterable[str]:
+    """Read the lines of COLUMNS: words between single spaces, empty ones too."""
+    for line in lines:
+        kind, namespace, name, owners = line.split(" ", 3)
+        if kind not in PASSING and not owners:
+            yield f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+
+
+def write(lab: Lab) -> None:
+    """Write down what is there."""
+    (lab.home / FILE).write_text(json.dumps(sorted(objects(lab)), indent=1))
+
+
+def end(name: str) -> str:
+    """End a lab that holds nothing but the demo; return a sentence, empty where no lab runs."""
+    try:
+        lab = labs.find(name)
+        reason = why_not(lab)
+    except Refused:
+        return ""
+    except Unavailable as error:
+        reason = str(error).splitlines()[0]
+    if reason:
+        return f"The lab {name!r} stays up and takes its part of this machine: {reason}."
+    labs.down(name)
+    return f"The lab {name!r} held nothing but the demo and is down; `make demo` boots it again."
+
+
+def why_not(lab: Lab) -> str:
+    """Return why a lab is not the demo's alone; empty if it is."""
+    try:
+        before = frozenset(json.loads((lab.home / FILE).read_text()))
+    except FileNotFoundError:
+        return "no demo has run in it"
+    added = sorted(objects(lab) - before)
+    more = f" and {len(added) - SHOWN} more" if len(added) > SHOWN else ""
+    return f"somebody made {', '.join(added[:SHOWN])}{more}" if added else ""

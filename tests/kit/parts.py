@@ -1,0 +1,56 @@
+"""`python -m tests.kit.parts [--slow]`: build what the lab's tests need, before a lab boots.
+
+Beside running labs the compiler took most of an hour: it shares the processors with emulated
+machines. `make test-lab` and CI begin with this; what is built already takes a second. `--slow` is
+for what only slow tests use.
+"""
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma_lab.build import Demand, build, go, testroot
+from kube_rdma_lab.build.__main__ import show
+from kube_rdma_lab.build.parts import open_store
+from kube_rdma_lab.release import Release
+from kube_rdma_lab.topology import NodeKind
+from tests.kit import helm, prometheus, shared_plugin
+
+CHECKOUT = Path(__file__).parents[2]
+MACHINES = CHECKOUT / "tests/lab/machines"
+
+
+def compiled(store, *, slow):
+    """What Go's compiler makes: it keeps all processors busy by itself."""
+    for name in (helm.NEWEST, helm.OLDER):
+        helm.build(store, name)
+    shared_plugin.build(store)
+    if slow:
+        go.build_module(store, "meta_plugin", MACHINES)
+
+
+def unpacked(store, *, slow):
+    """What Debian brings."""
+    testroot.build(store, CHECKOUT)
+    prometheus.build(store)
+    if slow:
+        testroot.build(store, CHECKOUT, selinux=True)
+
+
+def main(*, slow):
+    """Build all of it, the lab's own parts first."""
+    build(report=show)
+    if slow:
+        build(Demand((NodeKind.NATIVE,), Release.OLDER), report=show)
+    with ThreadPoolExecutor(1) as lane, open_store(show) as store:
+        beside = lane.submit(unpacked, store, slow=slow)
+        compiled(store, slow=slow)
+        beside.result()
+
+
+if __name__ == "__main__":
+    try:
+        main(slow="--slow" in sys.argv[1:])
+    except KubeRdmaError as error:
+        sys.exit(f"error: {error}")
