@@ -1,6 +1,7 @@
 """What benchmarks run elsewhere is what they say it is, and what it told is read."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -50,6 +51,19 @@ def test_the_figures_are_medians_of_what_the_rounds_recorded():
 def test_a_machine_that_measured_nothing_says_why(result):
     with pytest.raises(Unavailable, match=result.text if result else "did not begin"):
         attach_vm.rounds("test_nic", result)
+
+
+def test_what_runs_in_the_bare_machine_needs_no_package_that_it_lacks():
+    """It has the product and its fakes, and nothing of the lab (build/testroot.py)."""
+    code = "import sys; sys.modules['kube_rdma_lab'] = None; import bench.attach_inside"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=attach_vm.CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not ended.returncode, ended.stderr
 
 
 def test_programs_are_measured_with_compiled_files(monkeypatch, tmp_path):
