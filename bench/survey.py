@@ -41,22 +41,22 @@ ROUNDS = 7
 RDMA_CARDS, TABLE = 8, 255  # MLX5_CAP_ROCE: roce_address_table_size
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Figure]:
     """Take the survey some times in this process; median."""
-    del context  # no lab is needed
+    rounds = context.times(ROUNDS, 1)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         begin = time.perf_counter()
         cards = [card(number) for number in range(CARDS)]
         write_tree(root, cards, functions=[each for one in cards for each in functions(one)])
         built = time.perf_counter() - begin
-        times = [seconds(root) for _ in range(ROUNDS)]
+        times = [seconds(root) for _ in range(rounds)]
     spread = f"{min(times) * 1000:.0f}–{max(times) * 1000:.0f} ms; written in {built:.1f} s"
-    large = Figure("large_node_ms", median(times) * 1000, "ms", "≤ 300", spread)
-    return (large, *_of_functions(median(times)))
+    yield Figure("large_node_ms", median(times) * 1000, "ms", "≤ 300", spread)
+    yield from _of_functions(median(times), rounds)
 
 
-def _of_functions(plain: float) -> Iterator[Figure]:
+def _of_functions(plain: float, rounds: int) -> Iterator[Figure]:
     """Take the survey of virtual functions with RDMA devices; `plain` is that of the other node."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -68,7 +68,7 @@ def _of_functions(plain: float) -> Iterator[Figure]:
         parts = [_with_netdev(one, netdevs.get(one.seat.pci)) for one in parts]
         write_tree(root, sorted((*cards, *devices), key=lambda one: one.name), functions=parts)
         whole, brief = (
-            median(cpu_seconds(root, brief=brief) for _ in range(ROUNDS)) for brief in (False, True)
+            median(cpu_seconds(root, brief=brief) for _ in range(rounds)) for brief in (False, True)
         )
     count = RDMA_CARDS * (VIRTUAL + 1)
     note = f"{count} devices, {brief / count * 1000:.2f} ms each; {brief / plain:.1f} × large_node"
