@@ -183,7 +183,11 @@ async def compare(load: Load, folder: Path) -> list[Asked]:
         await floor.stdout.readline()  # it listens
         asking = await asyncio.create_subprocess_exec(
             load.program,
-            *("measure", "-calls", str(load.calls), ours, bare),
+            "measure",
+            "-calls",
+            str(load.calls),
+            ours,
+            bare,
             stdout=subprocess.PIPE,
         )
         answer, _ = await asking.communicate()

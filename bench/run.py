@@ -33,7 +33,7 @@ class Run:
         left = list(benchmarks)
         try:
             while left:
-                self._one(left[0], benchmarks[left[0]])
+                self._measure(left[0], benchmarks[left[0]])
                 del left[0]
         except KeyboardInterrupt:
             self._absent(left[0], "interrupted before it was done")
@@ -42,7 +42,7 @@ class Run:
             return INTERRUPTED
         return FAILED if self._failed else ALL_MEASURED
 
-    def _one(self, name: str, measure: Measure) -> None:
+    def _measure(self, name: str, measure: Measure) -> None:
         measured = False
         try:
             with (
