@@ -1,5 +1,5 @@
-"""Speed and size, measured: `python -m bench [NAME …] [--json]`.
+"""Speed and size, measured: `python -m bench [NAME …] [--json] [--short]`.
 
-One module per benchmark, each with `measure(context) -> tuple[Figure, ...]`. Ratios are taken
-within one run. Nothing here fails a build: bounds stand beside the figures, for people.
+One module per benchmark, each with `measure(context)`, which gives figures as soon as it has them.
+Ratios are taken within one run. No figure fails a build: bounds stand beside them, for people.
 """

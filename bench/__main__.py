@@ -1,4 +1,4 @@
-"""`python -m bench`: run the benchmarks that were named, or all, and print what they measured."""
+"""`python -m bench`: run the benchmarks that were named, or all, and print what they measure."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from bench import (
     survey,
 )
 from bench.context import Context
-from bench.figures import as_json, as_table
-from kube_rdma.model.errors import KubeRdmaError
+from bench.figures import json_lines, table
+from bench.run import Run
 
 # Cheap ones first; `attach-vm` boots a machine without Kubernetes, `ipam` and `operator` a lab of
 # their own, `beside` one for each of two checkouts, `lab` the one that the later ones use.
@@ -58,17 +58,25 @@ BENCHMARKS = {
 
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(list(BENCHMARKS)))
-@click.option("--json", "as_object", is_flag=True, help="JSON with stable keys.")
-def main(names: tuple[str, ...], as_object: bool) -> None:
-    """Measure NAMES (all when none is given) and print figures beside their goals."""
-    results = {}
-    try:
-        with Context() as context:
-            for name in names or BENCHMARKS:
-                results[name] = BENCHMARKS[name].measure(context)
-    except KubeRdmaError as error:
-        sys.exit(f"bench: {error}")
-    click.echo(as_json(results) if as_object else as_table(results))
+@click.option("--json", "as_json", is_flag=True, help="An object a line, with stable keys.")
+@click.option("--short", is_flag=True, help="As little as shows that each works; it says no more.")
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1800,
+    show_default=True,
+    metavar="SECONDS",
+    help="For each benchmark; one that takes longer is ended.",
+)
+def main(names: tuple[str, ...], as_json: bool, short: bool, limit: float) -> None:
+    """Measure NAMES (all when none is given) and print figures beside their goals, as they come.
+
+    Exit codes: 0 all measured, 1 something failed and has a row that says why, 130 interrupted.
+    """
+    chosen = {name: BENCHMARKS[name].measure for name in names or BENCHMARKS}
+    with Context(short=short) as context:
+        sys.exit(Run(context, json_lines() if as_json else table(), limit).all(chosen))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -10,10 +10,10 @@ from kube_rdma_lab import cluster
 IDLE_SECONDS = 30
 # Prints "<VmRSS in KiB> <wake-ups before> <wake-ups after>"; a sleeping thread's voluntary
 # context switches count how often it woke.
-SCRIPT = f"""
+SCRIPT = """
 pid=$(pgrep -f 'kube-rdma agent' | head -n 1)
 switches() {{ cat /proc/$pid/task/*/status | awk '/^voluntary/ {{sum += $2}} END {{print sum}}'; }}
-before=$(switches); sleep {IDLE_SECONDS}; after=$(switches)
+before=$(switches); sleep {seconds}; after=$(switches)
 echo $(awk '/^VmRSS/ {{print $2}}' /proc/$pid/status) $before $after
 """
 
@@ -21,12 +21,13 @@ echo $(awk '/^VmRSS/ {{print $2}}' /proc/$pid/status) $before $after
 def measure(context: Context) -> tuple[Figure, ...]:
     """Look at the agent on one node of the lab for half a minute."""
     lab = context.lab()
-    fields = cluster.shell(lab, lab.topology.nodes[0].name, SCRIPT).split()
+    idle = context.times(IDLE_SECONDS)
+    fields = cluster.shell(lab, lab.topology.nodes[0].name, SCRIPT.format(seconds=idle)).split()
     if len(fields) != 3:
         raise Unavailable("no agent runs on the first node")
     resident, before, after = map(int, fields)
-    wakes = (after - before) / IDLE_SECONDS
+    wakes = (after - before) / idle
     return (
         Figure("resident_mib", resident / 1024, "MiB", "≤ 70"),
-        Figure("wakeups_per_second", wakes, "/s", "0", f"{after - before} in {IDLE_SECONDS} s"),
+        Figure("wakeups_per_second", wakes, "/s", "0", f"{after - before} in {idle} s"),
     )

@@ -116,19 +116,16 @@ class Driver:
         }
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Figure]:
     """Let pods come and go, one after the other, then many at once."""
-    del context  # no lab is needed
     load = f"in the agent; load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     with tempfile.TemporaryDirectory(prefix="attach-") as name, node(Path(name)) as driver:
         rounds(driver, WARM)
-        times = rounds(driver, ROUNDS)
-        crowds = {nics: driver.shims(nics, AT_ONCE) for nics in (NICS[0], NICS[-1])}
-    return (
-        *ratios(times, load),
-        *(figure for nics in NICS for figure in figures(nics, times[nics])),
-        *(figure for nics, crowd in crowds.items() for figure in crowded(nics, *crowd)),
-    )
+        times = rounds(driver, context.times(ROUNDS))
+        yield from ratios(times, load)
+        yield from (figure for nics in NICS for figure in figures(nics, times[nics]))
+        for nics in (NICS[0], NICS[-1]):
+            yield from crowded(nics, *driver.shims(nics, context.times(AT_ONCE)))
 
 
 def rounds(driver: Driver, times: int) -> dict[int, Times]:

@@ -32,7 +32,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bench.attach_floor import Noting, Trace, run
-from bench.standin import card, write_node
 from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.adapters.cluster.networks import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.objects import Cluster
@@ -360,6 +359,9 @@ async def ready(giver: NodeAddresses) -> None:
 
 async def main(folder: Path) -> None:
     """Do what standard input says until it ends."""
+    # The bare machine, which runs attach_inside.py, has no package of the lab to write trees with.
+    from bench.standin import card, write_node
+
     logs.configure()
     make_rails()
     write_node(folder / TREE, [card(number) for number in range(RAILS)])

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Figure, Row, attempt
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab import accelerator, bare
 from kube_rdma_lab.bare.run import accelerated
@@ -24,29 +26,44 @@ INSIDE = "bench/attach_inside.py"
 KINDS = {"macvlan_rxe": "test_macvlan_with_soft_roce", "function": "test_virtual_function"}
 
 Rounds = list[dict[str, dict[str, Any]]]
+Results = Mapping[str, bare.InnerResult]
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Row]:
     """Boot the machine once, and read what its tests recorded."""
     del context  # no lab is needed
     tests = {kind: f"{INSIDE}::{test}" for kind, test in KINDS.items()}
     with tempfile.TemporaryDirectory(prefix="attach-vm-") as home:
         results = bare.run(CHECKOUT, tuple(tests.values()), Path(home))
+        console = (Path(home) / "console.log").read_text(errors="replace")
     where = "emulated" if accelerated() == accelerator.EMULATION else "with KVM"
-    return tuple(
-        figure
-        for kind, test in tests.items()
-        for figure in figures(kind, rounds(test, results.get(test)), where)
-    )
+    for kind, test in tests.items():
+        yield from attempt(kind, partial(_figures, kind, test, results, console, where))
 
 
-def rounds(test: str, result: bare.InnerResult | None) -> Rounds:
-    """What a test recorded; raise Unavailable with the reason where it did not."""
+def _figures(
+    kind: str, test: str, results: Results, console: str, where: str
+) -> tuple[Figure, ...]:
+    return figures(kind, rounds(test, results.get(test), console), where)
+
+
+def rounds(test: str, result: bare.InnerResult | None, console: str) -> Rounds:
+    """What a test recorded; raise Unavailable with the reason where it did not.
+
+    Of a test that did not begin, because its file cannot be imported, only the console tells.
+    """
     if result is None or result.outcome is not bare.InnerOutcome.PASSED:
-        text = result.text.strip() if result else "it did not begin"
-        raise Unavailable(f"{test} measured nothing in the bare machine:\n{text}")
+        cause = _cause(result.text if result else f"it did not begin\n{console}")
+        raise Unavailable(f"{test} measured nothing in the bare machine: {cause}")
     recorded: Rounds = json.loads(result.facts["rounds"])
     return recorded
+
+
+def _cause(text: str) -> str:
+    """What pytest says of the error, else the first line."""
+    lines = text.strip().splitlines() or ["it did not say why"]
+    errors = [line.removeprefix("E ").strip() for line in lines if line.startswith("E ")]
+    return errors[0] if errors else lines[0]
 
 
 def figures(kind: str, recorded: Rounds, where: str) -> tuple[Figure, ...]:

@@ -23,7 +23,7 @@ import yaml
 
 from bench import rest
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Absent, Figure, Row
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab import cluster, pace, state
 
@@ -113,11 +113,11 @@ def install(lab: CheckoutLab) -> None:
     lab.kubectl(*apply, documents=lab.documents(f"{FOLDER}/rdma-net-ipam.yaml"))
 
 
-def pod_seconds(lab: CheckoutLab, pod: Document) -> list[float]:
+def pod_seconds(lab: CheckoutLab, pod: Document, times: int) -> list[float]:
     """Start a pod several times; return what each took until it was Ready."""
     name = f"pod/{pod['metadata']['name']}"
     seconds = []
-    for _ in range(rest.PODS):
+    for _ in range(times):
         begin = time.monotonic()
         lab.kubectl("apply", "-f", "-", documents=[pod])
         lab.wait(name, "--for=condition=Ready")
@@ -126,23 +126,21 @@ def pod_seconds(lab: CheckoutLab, pod: Document) -> list[float]:
     return seconds
 
 
-def life(checkout: Path) -> tuple[Figure, ...]:
+def life(checkout: Path, context: Context) -> Iterator[Figure]:
     """Boot a checkout's lab, install the seed, let it rest, start pods; nothing of it stays."""
-    machine = Figure("machine_pace", pace.measure(), "×", note="1 is the reference; see pace.py")
+    yield Figure("machine_pace", pace.measure(), "×", note="1 is the reference; see pace.py")
     begin = time.monotonic()
     with booted(checkout) as lab:
-        up = Figure("up_seconds", time.monotonic() - begin, "s")
+        yield Figure("up_seconds", time.monotonic() - begin, "s")
         install(lab)
         pids = {name: rest.machine_pid(lab.state["pid"], name) for name in NODES}
-        at_rest = rest.at_rest(pids, "s3")
+        yield from rest.at_rest(pids, "s3", context)
         (networked, *_) = lab.documents(POD)
         pods = {"pod": rest.PLAIN_POD, "network_pod": networked}
-        seconds = [
-            Figure(f"{key}_seconds", statistics.median(each), "s", note=rest.spread(each))
-            for key, pod in pods.items()
-            for each in [pod_seconds(lab, pod)]
-        ]
-    return (machine, up, *at_rest, *seconds)
+        for key, pod in pods.items():
+            seconds = pod_seconds(lab, pod, context.times(rest.PODS, 1))
+            median = statistics.median(seconds)
+            yield Figure(f"{key}_seconds", median, "s", note=rest.spread(seconds))
 
 
 def ratios(ours: Sequence[Figure], others: Sequence[Figure], note: str) -> tuple[Figure, ...]:
@@ -157,12 +155,16 @@ def ratios(ours: Sequence[Figure], others: Sequence[Figure], note: str) -> tuple
     )
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Row]:
     """Measure both, the other first; nothing where no other is named."""
-    del context  # its lab is this checkout's alone
     if not (beside := os.environ.get("KUBE_RDMA_BESIDE")):
-        return ()
+        yield Absent("beside", "KUBE_RDMA_BESIDE names no other checkout", failed=False)
+        return
     other = Path(beside).resolve()
-    others, ours = life(other), life(HERE)
-    named = (replace(figure, key=BESIDE + figure.key) for figure in others)
-    return (*named, *ours, *ratios(ours, others, str(other)))
+    others: list[Figure] = []
+    ours: list[Figure] = []
+    for checkout, prefix, taken in ((other, BESIDE, others), (HERE, "", ours)):
+        for figure in life(checkout, context):
+            taken.append(figure)
+            yield replace(figure, key=prefix + figure.key)
+    yield from ratios(ours, others, str(other))

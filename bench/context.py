@@ -1,4 +1,4 @@
-"""The lab that benchmarks share: a running one if there is one, else a fresh one."""
+"""What benchmarks share: the lab, a running one if there is one, else a fresh one; and how long."""
 
 from __future__ import annotations
 
@@ -18,9 +18,13 @@ BENCH_LAB = "bench"
 
 
 class Context:
-    """Hands out the lab; what it started itself it ends."""
+    """Hands out the lab; what it started itself it ends.
 
-    def __init__(self) -> None:
+    With `short` a benchmark measures as little as shows that it works; its figures say little.
+    """
+
+    def __init__(self, *, short: bool = False) -> None:
+        self.short = short
         self._stack = ExitStack()
         self._lab: Lab | None = None
         self.steps: list[Event] = []
@@ -35,6 +39,10 @@ class Context:
         trace: TracebackType | None,
     ) -> None:
         self._stack.close()
+
+    def times(self, usual: int, short: int = 2) -> int:
+        """Return how often to do what is usually done so often."""
+        return short if self.short else usual
 
     def boot(self) -> Lab:
         """Boot a fresh lab of our own and remember the steps that it took."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -25,19 +25,17 @@ def seconds(argv: Sequence[str]) -> float:
     return time.perf_counter() - begin
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Figure]:
     """Show every recorded tree in turns with the bare interpreter; medians."""
-    del context  # no lab is needed
     bare = [sys.executable, "-I", "-c", "pass"]
+    rounds = context.times(ROUNDS)
     command = [str(Path(sys.executable).with_name("kube-rdma")), "devices", "--sysfs"]
-    figures = []
     with tempfile.TemporaryDirectory() as folder:
         for tree in sorted(path.parent for path in TREES.glob("*/tree.txt")):
             root = Path(folder, tree.name)
             unpack((tree / "tree.txt").read_text(), root)
-            pairs = [(seconds([*command, str(root)]), seconds(bare)) for _ in range(ROUNDS)]
+            pairs = [(seconds([*command, str(root)]), seconds(bare)) for _ in range(rounds)]
             ours, floor = (median(column) for column in zip(*pairs, strict=True))
             name = tree.name.replace("-", "_")
             times = f"{ours / floor:.1f} × a bare Python ({floor * 1000:.0f} ms)"
-            figures.append(Figure(f"{name}_ms", ours * 1000, "ms", "≤ 250", times))
-    return tuple(figures)
+            yield Figure(f"{name}_ms", ours * 1000, "ms", "≤ 250", times)

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Figure, Row, attempt
 from bench.standin import RESOURCE, Standin, card, write_config, write_node
 from kube_rdma.adapters.kernel.netlink.rtnl_events import News, RtnlEvent
 from kube_rdma.adapters.kernel.netlink.uevents import Uevent
@@ -27,8 +29,8 @@ from kube_rdma.programs.agent.device_plugin.loop import FABRIC_SECONDS, run_plug
 from kube_rdma.programs.agent.node.debounce import SETTLE
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
-ROUNDS = 10  # as many as there are cards
-SHARES = 1000 // ROUNDS  # of each card
+ROUNDS = 10  # as many as there are cards, each with so many shares:
+SHARES = 1000 // ROUNDS
 POOL: dict[str, object] = {"mode": "hca", "bind": "per-card", "shares": SHARES}
 
 Announce = Callable[[int], None]
@@ -37,7 +39,8 @@ Announce = Callable[[int], None]
 class Scene:
     """An agent and its kubelet, and how long the one takes to tell the other."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cards: int) -> None:
+        self.cards = cards
         self.kubelet = FakeKubelet.at(folder)
         self.standin = Standin(folder)
         self._folder = folder
@@ -93,7 +96,7 @@ class Scene:
         """Restart the kubelet; the seconds until it is registered with, and has all shares."""
         clock = asyncio.get_running_loop().time
         registered, restored = [], []
-        for number in range(ROUNDS):
+        for number in range(self.cards):
             await settled(number)
             count = len(self.kubelet.registrations)
             await self.kubelet.stop()
@@ -101,7 +104,7 @@ class Scene:
             await self.kubelet.start()
             await self.registered(count + 1)
             registered.append(clock() - begin)
-            await self.has(ROUNDS * SHARES)
+            await self.has(self.cards * SHARES)
             restored.append(clock() - begin)
         return registered, restored
 
@@ -111,20 +114,21 @@ async def settled(number: int) -> None:
     await asyncio.sleep(1.5 * SETTLE + FABRIC_SECONDS * number / ROUNDS)
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Row]:
     """Let everything happen some times, to RoCE cards, then to InfiniBand ones."""
-    del context  # no lab is needed
-    with (
-        logs.recorded(),
-        tempfile.TemporaryDirectory() as roce,
-        tempfile.TemporaryDirectory() as ib,
-    ):
-        return (*asyncio.run(on_roce(Path(roce))), *asyncio.run(on_infiniband(Path(ib))))
+    cards = context.times(ROUNDS)
+    for name, scene in (("roce", on_roce), ("infiniband", on_infiniband)):
+        yield from attempt(name, partial(_scene, scene, cards))
 
 
-async def on_roce(folder: Path) -> list[Figure]:
+def _scene(scene: Callable[[Scene], Coroutine[Any, Any, list[Figure]]], cards: int) -> list[Figure]:
+    with logs.recorded(), tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(scene(Scene(Path(folder), cards)))
+
+
+async def on_roce(scene: Scene) -> list[Figure]:
     """Everything that the kernel announces, and restarts of the kubelet."""
-    scene = Scene(folder)
+    cards = scene.cards
 
     def uevent(action: str) -> Announce:
         return lambda number: scene.standin.uevents.push(
@@ -134,39 +138,38 @@ async def on_roce(folder: Path) -> list[Figure]:
     def link(number: int) -> None:
         scene.standin.links.push(RtnlEvent(News.LINK, number + 2))
 
-    every = [card(number) for number in range(ROUNDS)]
-    down = [card(number, up=False) for number in range(ROUNDS)]
+    every = [card(number) for number in range(cards)]
+    down = [card(number, up=False) for number in range(cards)]
     async with scene.agent():
-        grown = [every[: n + 1] for n in range(ROUNDS)]
+        grown = [every[: n + 1] for n in range(cards)]
         appear = await scene.series(grown, lambda n: (n + 1) * SHARES, uevent("add"))
         registered, restored = await scene.restarts()
         # Half of the cards fall, the others go: each one is healthy until its turn.
-        half = ROUNDS // 2
+        half = cards // 2
         fallen = [[*down[: n + 1], *every[n + 1 :]] for n in range(half)]
-        falls = await scene.series(fallen, lambda n: (ROUNDS - n - 1) * SHARES, link)
+        falls = await scene.series(fallen, lambda n: (cards - n - 1) * SHARES, link)
         left = [[*down[:half], *every[half + n + 1 :]] for n in range(half)]
         vanish = await scene.series(left, lambda n: (half - n - 1) * SHARES, uevent("remove"))
     return [
         *figures(
             "register", registered, "≤ 1000", "from the kubelet's socket; others poll for 5 s"
         ),
-        *figures("restart", restored, "", f"until all {ROUNDS * SHARES} shares are back"),
+        *figures("restart", restored, "", f"until all {cards * SHARES} shares are back"),
         *figures("card_appears", appear, "≤ 500", "others: 60 s, or never"),
         *figures("card_vanishes", vanish, "≤ 500", "others: 60 s, or never"),
         *figures("link_down", falls, "≤ 1000", ""),
     ]
 
 
-async def on_infiniband(folder: Path) -> list[Figure]:
+async def on_infiniband(scene: Scene) -> list[Figure]:
     """A port goes down, of which the kernel announces nothing."""
-    scene = Scene(folder)
-    fabric = LinkLayer.INFINIBAND
-    every = [card(number, fabric) for number in range(ROUNDS)]
-    down = [card(number, fabric, up=False) for number in range(ROUNDS)]
+    cards, fabric = scene.cards, LinkLayer.INFINIBAND
+    every = [card(number, fabric) for number in range(cards)]
+    down = [card(number, fabric, up=False) for number in range(cards)]
     scene.show(every)
     async with scene.agent():
-        fallen = [[*down[: n + 1], *every[n + 1 :]] for n in range(ROUNDS)]
-        falls = await scene.series(fallen, lambda n: (ROUNDS - n - 1) * SHARES, lambda _: None)
+        fallen = [[*down[: n + 1], *every[n + 1 :]] for n in range(cards)]
+        falls = await scene.series(fallen, lambda n: (cards - n - 1) * SHARES, lambda _: None)
     return figures("infiniband_down", falls, "≤ 2000", "seen by a timer only")
 
 

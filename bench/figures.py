@@ -1,10 +1,17 @@
-"""A figure, and the table that shows many."""
+"""A figure, what there is in place of one, and how both are shown: a row when it is known.
+
+A benchmark may take an hour and end at any moment: what it has measured until then is out.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import asdict, dataclass
+
+import click
+
+from kube_rdma.model.errors import KubeRdmaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,25 +25,66 @@ class Figure:
     note: str = ""
 
 
-def as_json(results: dict[str, Sequence[Figure]]) -> str:
-    """Return all figures as one JSON object: benchmark → key → value."""
-    plain = {
-        name: {figure.key: round(figure.value, 4) for figure in figures}
-        for name, figures in results.items()
-    }
-    return json.dumps(plain, indent=2)
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A part without figures and why, in one sentence; not `failed`: nothing is amiss."""
+
+    key: str
+    reason: str
+    failed: bool = True
 
 
-def as_table(results: dict[str, Sequence[Figure]]) -> str:
-    """Return all figures as a table for a terminal."""
-    rows = [("BENCHMARK", "FIGURE", "VALUE", "GOAL", "")]
-    for name, figures in results.items():
-        for index, figure in enumerate(figures):
-            shown = f"{figure.value:.3g}" if figure.value < 100 else f"{figure.value:.0f}"
-            value = f"{shown} {figure.unit}".strip()
-            rows.append(("" if index else name, figure.key, value, figure.goal, figure.note))
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+Row = Figure | Absent
+Show = Callable[[str, Row], None]  # a benchmark's name, and what came of it
+WIDTHS = (10, 34, 12, 18)  # a longer cell moves its line, no other
+
+
+def attempt(key: str, measure: Callable[[], Iterable[Row]]) -> Generator[Row, None, None]:
+    """Give what a part measures, then why it went no further where it failed."""
+    try:
+        yield from measure()
+    except KubeRdmaError as error:
+        yield Absent(key, sentence(error))
+    except Exception as error:  # noqa: BLE001  whatever a part does, the others are measured
+        yield Absent(key, f"{type(error).__name__}: {sentence(error)}")
+
+
+def sentence(error: BaseException) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip().splitlines() or ["it did not say why"])[0]
+
+
+def table() -> Show:
+    """Print rows as a table for a terminal, the benchmark's name before its first one."""
+    last = ""
+
+    def show(name: str, row: Row) -> None:
+        nonlocal last
+        if not last:
+            _line("BENCHMARK", "FIGURE", "VALUE", "GOAL", "")
+        shown, last = "" if name == last else name, name
+        if isinstance(row, Figure):
+            number = f"{row.value:.3g}" if row.value < 100 else f"{row.value:.0f}"
+            _line(shown, row.key, f"{number} {row.unit}".strip(), row.goal, row.note)
+        else:
+            _line(shown, row.key, "failed" if row.failed else "not run", "", row.reason)
+
+    return show
+
+
+def _line(*cells: str) -> None:
+    *first, note = cells
+    text = "  ".join(cell.ljust(width) for cell, width in zip(first, WIDTHS, strict=True))
+    click.echo(f"{text}  {note}".rstrip())
+
+
+def json_lines() -> Show:
+    """Print rows as JSON, an object a line: benchmark, key, and the value or why there is none."""
+
+    def show(name: str, row: Row) -> None:
+        fields = asdict(row)
+        if isinstance(row, Figure):
+            fields["value"] = round(row.value, 4)
+        click.echo(json.dumps({"benchmark": name, **fields}, ensure_ascii=False))
+
+    return show

@@ -14,15 +14,16 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Figure, Row, attempt
 from kube_rdma.model.errors import Unavailable
 from kube_rdma_lab import cluster
 from kube_rdma_lab import lab as labs
@@ -82,41 +83,70 @@ class Result:
         return self.times[min(len(self.times) - 1, int(len(self.times) * share))]
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Row]:
     """Boot a control plane without nodes, run every load, take it down."""
-    del context  # its lab has nodes, which only cost time here
-    load = f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     with control_plane() as lab:
-        one_client = run(lab, Run("c1", 1, 1000))
-        eight_clients = run(lab, Run("c8", 8, 250))
-        many = run(lab, Run("c32", 32, 200))
-        every = max(1, round(1 / max(many.writes_per_address, 0.005)))
-        floor = run(lab, Run("floor", 32, 200, floor=every))
-        pods = run(lab, Run("pods", 100, 10, nics=8))
-        few = (("subnet", "10.0.0.0/24"), ("start", "10.0.0.1"), ("end", "10.0.0.250"))
-        exact = run(lab, Run("exact", 25, 10, range=few))
-        enough = (("subnet", "10.0.0.0/16"), ("start", "10.0.0.1"), ("end", "10.0.3.235"))
-        thousand = run(lab, Run("thousand", 100, 10, range=enough))
-        small = run(lab, Run("small", 1, 200, range=(("subnet", "10.0.0.0/24"),)))
-        large = run(lab, Run("large", 1, 200))
-    return (
-        *headline(many, load),
-        *beside(many, floor),
-        *figures("clients_1", one_client),
-        *figures("clients_8", eight_clients),
-        *figures("pods_8_nics", pods),
-        *exact_fit("exact_fit", exact, "", "250 pods, 250 addresses, 25 nodes"),
-        *exact_fit("exact_fit_1000", thousand, "≤ 10", "1000 pods, 1000 addresses, 100 nodes"),
-        Figure("size_24_p50_ms", small.at(0.5), "ms", "", "a pool of 254 addresses"),
-        Figure("size_10_p50_ms", large.at(0.5), "ms", "as a /24", "one of 4 million"),
-        Figure(
-            "client_memory_mib",
-            one_client.memory,
-            "MiB",
-            "",
-            "a process of one node, interpreter too",
-        ),
-    )
+        for name, part in PARTS.items():
+            yield from attempt(name, partial(part, lab, context))
+
+
+def _clients_1(lab: Lab, context: Context) -> Iterator[Figure]:
+    result = run(lab, Run("c1", 1, context.times(1000)))
+    yield from figures("clients_1", result)
+    note = "a process of one node, interpreter too"
+    yield Figure("client_memory_mib", result.memory, "MiB", "", note)
+
+
+def _clients_8(lab: Lab, context: Context) -> Iterator[Figure]:
+    yield from figures("clients_8", run(lab, Run("c8", 8, context.times(250))))
+
+
+def _clients_32(lab: Lab, context: Context) -> Iterator[Figure]:
+    load = f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    pods = context.times(200)
+    many = run(lab, Run("c32", 32, pods))
+    yield from headline(many, load)
+    every = max(1, round(1 / max(many.writes_per_address, 0.005)))
+    yield from beside(many, run(lab, Run("floor", 32, pods, floor=every)))
+
+
+def _pods_8_nics(lab: Lab, context: Context) -> Iterator[Figure]:
+    yield from figures("pods_8_nics", run(lab, Run("pods", context.times(100), 10, nics=8)))
+
+
+def _exact_fit(lab: Lab, context: Context) -> Iterator[Figure]:
+    few = (("subnet", "10.0.0.0/24"), ("start", "10.0.0.1"), ("end", "10.0.0.250"))
+    nodes = context.times(25)
+    exact = run(lab, Run("exact", nodes, 10, range=few))
+    yield from exact_fit("exact_fit", exact, "", f"{nodes * 10} pods, 250 addresses, {nodes} nodes")
+
+
+def _exact_fit_1000(lab: Lab, context: Context) -> Iterator[Figure]:
+    enough = (("subnet", "10.0.0.0/16"), ("start", "10.0.0.1"), ("end", "10.0.3.235"))
+    nodes = context.times(100)
+    exact = run(lab, Run("thousand", nodes, 10, range=enough))
+    note = f"{nodes * 10} pods, 1000 addresses, {nodes} nodes"
+    yield from exact_fit("exact_fit_1000", exact, "≤ 10", note)
+
+
+def _sizes(lab: Lab, context: Context) -> Iterator[Figure]:
+    pods = context.times(200)
+    small = run(lab, Run("small", 1, pods, range=(("subnet", "10.0.0.0/24"),)))
+    yield Figure("size_24_p50_ms", small.at(0.5), "ms", "", "a pool of 254 addresses")
+    large = run(lab, Run("large", 1, pods))
+    yield Figure("size_10_p50_ms", large.at(0.5), "ms", "as a /24", "one of 4 million")
+
+
+# Each in a network of its own; where one fails, the others are measured.
+PARTS: Mapping[str, Callable[[Lab, Context], Iterator[Figure]]] = {
+    "clients_1": _clients_1,
+    "clients_8": _clients_8,
+    "clients_32": _clients_32,
+    "pods_8_nics": _pods_8_nics,
+    "exact_fit": _exact_fit,
+    "exact_fit_1000": _exact_fit_1000,
+    "sizes": _sizes,
+}
 
 
 def headline(result: Result, load: str) -> tuple[Figure, ...]:

@@ -6,12 +6,12 @@ The second boot, beside the loop, is the machine that most users have: somebody 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from bench import rest
 from bench.context import Context
-from bench.figures import Figure
+from bench.figures import Figure, Row, attempt
 from kube_rdma_lab.build import store
 from kube_rdma_lab.demo.main import demonstrate
 from kube_rdma_lab.printer import Printer
@@ -19,40 +19,52 @@ from kube_rdma_lab.printer import Printer
 BUSY = "busy_"
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Row]:
     """Boot two nodes twice with everything built; show the cold build's parts as recorded."""
-    quiet = _life(context)
+    quiet: list[Figure] = []
+    yield from attempt("quiet", lambda: _kept(quiet, _life(context)))
+    yield from attempt("busy", lambda: _busy(context, quiet))
+    yield from _cold()
+
+
+def _kept(figures: list[Figure], measured: Iterable[Figure]) -> Iterator[Figure]:
+    """Give what is measured, and keep it for ratios."""
+    for figure in measured:
+        figures.append(figure)
+        yield figure
+
+
+def _busy(context: Context, quiet: list[Figure]) -> Iterator[Figure]:
+    """The same beside the loop."""
+    beside: list[Figure] = []
     with rest.busy_loop():
-        beside = _life(context)
-    busy = (replace(figure, key=BUSY + figure.key, goal="") for figure in beside)
-    return (*quiet, *busy, *_ratios(quiet, beside), *_cold())
+        for figure in _kept(beside, _life(context)):
+            yield replace(figure, key=BUSY + figure.key, goal="")
+    yield from _ratios(quiet, beside)
 
 
-def _life(context: Context) -> tuple[Figure, ...]:
+def _life(context: Context) -> Iterator[Figure]:
     """Boot a lab, show the demo on it, let it rest, start pods."""
     begin = time.monotonic()
     context.steps.clear()
     lab = context.boot()
-    up = Figure("warm_up_seconds", time.monotonic() - begin, "s", "≤ 90")
-    ready = [
-        Figure(event.step.replace(" ", "_") + "_seconds", event.seconds, "s")
-        for event in context.steps
-        if event.step.endswith(("Ready", "control plane"))
-    ]
+    yield Figure("warm_up_seconds", time.monotonic() - begin, "s", "≤ 90")
+    for event in context.steps:
+        if event.step.endswith(("Ready", "control plane")):
+            yield Figure(event.step.replace(" ", "_") + "_seconds", event.seconds, "s")
     with Printer() as report:
         demonstrate(lab, report)
-    demo = Figure("demo_seconds", time.monotonic() - begin, "s", "≤ 100", "with the boot")
-    return (up, *ready, demo, *rest.measure(lab))
+    yield Figure("demo_seconds", time.monotonic() - begin, "s", "≤ 100", "with the boot")
+    yield from rest.measure(lab, context)
 
 
-def _ratios(quiet: Iterable[Figure], busy: Iterable[Figure]) -> tuple[Figure, ...]:
+def _ratios(quiet: list[Figure], busy: list[Figure]) -> tuple[Figure, ...]:
     """Return how many times as long each part takes beside the loop."""
+    before = {figure.key: figure.value for figure in quiet if figure.unit == "s"}
     return tuple(
-        Figure(
-            f"{BUSY}to_quiet_{first.key.removesuffix('_seconds')}", second.value / first.value, "×"
-        )
-        for first, second in zip(quiet, busy, strict=True)
-        if first.unit == "s" and first.value > 0
+        Figure(f"{BUSY}to_quiet_{each.key.removesuffix('_seconds')}", each.value / value, "×")
+        for each in busy
+        if (value := before.get(each.key))
     )
 
 

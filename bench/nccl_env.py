@@ -37,7 +37,7 @@ def tree() -> Tree:
     return Tree(devices, own4=tuple(f"10.0.{card}.1" for card in range(CARDS)))
 
 
-def seconds(shell: str, script: Path, root: Path, rounds: int = ROUNDS) -> float:
+def seconds(shell: str, script: Path, root: Path, rounds: int) -> float:
     """Median of a shell that sources the script."""
     taken = []
     for _ in range(rounds):
@@ -50,19 +50,18 @@ def seconds(shell: str, script: Path, root: Path, rounds: int = ROUNDS) -> float
 
 def measure(context: Context) -> tuple[Figure, ...]:
     """In one run; without the seeds beside the checkout there is no ratio."""
-    del context  # no lab is needed
     with tempfile.TemporaryDirectory(prefix="nccl-") as folder:
         root = Path(folder, "tree")
         tree().write(root)
-        ours = {
-            name: seconds(name, NCCL_ENV, root) for name in ("dash", "bash") if shutil.which(name)
-        }
+        rounds = context.times(ROUNDS, 1)
+        shells = [name for name in ("dash", "bash") if shutil.which(name)]
+        ours = {name: seconds(name, NCCL_ENV, root, rounds) for name in shells}
         note = f"{CARDS} cards × {GIDS} GIDs"
         figures = [Figure(f"{name}_ms", 1000 * took, "ms", "", note) for name, took in ours.items()]
         if text := seed_script():
             seed = Path(folder, "seed.sh")
             seed.write_text(text.replace("/sys/class/", f"{root}/sys/class/"))
-            theirs = seconds("bash", seed, root, 3)
+            theirs = seconds("bash", seed, root, context.times(3, 1))
             ratio = theirs / max(ours.values())
             figures += [
                 Figure("seed_ms", 1000 * theirs, "ms"),

@@ -29,9 +29,6 @@ from kube_rdma_lab.printer import Printer
 
 NAME, NAMESPACE = "opbench", "mlnx-network-operator"
 CONFIG = Path(__file__).parents[1] / "config"
-SIZES = (500, 1000, 2000)  # nodes
-CHANGED = 100  # of them, one after the other
-QUIET_SECONDS = 20.0
 TICKS = os.sysconf("SC_CLK_TCK")
 POLICY = "nicclusterpolicy/policy"
 LABELS = {
@@ -50,6 +47,19 @@ _WRITES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyLoad:
+    """How large the clusters are, and what happens there."""
+
+    sizes: tuple[int, ...]  # nodes
+    changed: int  # of them, one after the other
+    quiet_seconds: float
+
+
+USUAL = PolicyLoad((500, 1000, 2000), 100, 20.0)
+SHORT = PolicyLoad((10, 20), 5, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorCost:
     """What the controller took at one size."""
 
@@ -63,20 +73,21 @@ class OperatorCost:
     changed_writes: float
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Figure]:
     """The same policy over more and more nodes."""
-    del context  # a control plane of our own
-    costs = []
+    load = SHORT if context.short else USUAL
+    smallest = None
     with large_cluster() as lab:
         present = 0
-        for size in SIZES:
+        for size in load.sizes:
             cluster.kubectl(lab, "create", "-f", "-", stdin=nodes(range(present, size)))
             present = size
-            costs.append(cost(lab, size))
-    return tuple(figure for each in costs for figure in figures(each, costs[0]))
+            taken = cost(lab, size, load)
+            smallest = smallest or taken
+            yield from figures(taken, smallest, load)
 
 
-def figures(cost: OperatorCost, smallest: OperatorCost) -> Iterator[Figure]:
+def figures(cost: OperatorCost, smallest: OperatorCost, load: PolicyLoad) -> Iterator[Figure]:
     """Of one size, beside the smallest."""
     name = f"nodes_{cost.nodes}"
     times = cost.nodes / smallest.nodes
@@ -87,8 +98,8 @@ def figures(cost: OperatorCost, smallest: OperatorCost) -> Iterator[Figure]:
         f"{name}_cpu_s", cost.cpu_seconds, "s", f"≤ {times:.0f} ×" if times > 1 else "", note
     )
     yield Figure(f"{name}_memory_mib", cost.memory, "MiB", "≤ 150")
-    yield Figure(f"{name}_quiet_writes", cost.quiet_writes, "", "0", f"{QUIET_SECONDS:.0f} s")
-    yield Figure(f"{name}_changed_writes", cost.changed_writes, "", "0", f"{CHANGED} labels")
+    yield Figure(f"{name}_quiet_writes", cost.quiet_writes, "", "0", f"{load.quiet_seconds:.0f} s")
+    yield Figure(f"{name}_changed_writes", cost.changed_writes, "", "0", f"{load.changed} labels")
     yield Figure(f"{name}_changed_node_cpu_ms", cost.changed_ms, "ms", "", "while pods are made")
 
 
@@ -137,7 +148,7 @@ def nodes(numbers: range) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
-def cost(lab: Lab, size: int) -> OperatorCost:
+def cost(lab: Lab, size: int, load: PolicyLoad) -> OperatorCost:
     """Start the controller before a new policy; then change nothing; then some nodes."""
     before = writes(lab)
     with controller(lab) as pid:
@@ -146,13 +157,12 @@ def cost(lab: Lab, size: int) -> OperatorCost:
         waiting.until(lab, "the policy's status", lambda: state(lab))
         seconds, used = time.monotonic() - begin, cpu(pid)
         waiting.until(lab, "the DaemonSet's count", lambda: wished(lab) == size)
-        rest(lab)
-        settled = writes(lab)
-        quiet = rest(lab)
+        settled = rest(lab, load)
+        quiet = rest(lab, load)
         used_before, written = cpu(pid), writes(lab)
-        names = [f"node/large-{n}" for n in range(CHANGED)]
+        names = [f"node/large-{n}" for n in range(load.changed)]
         cluster.kubectl(lab, "label", *names, f"bench={size}", "--overwrite")
-        changed = rest(lab)
+        changed = rest(lab, load)
         memory = peak(pid)
         return OperatorCost(
             size,
@@ -161,14 +171,14 @@ def cost(lab: Lab, size: int) -> OperatorCost:
             settled - before,
             memory,
             quiet - settled,
-            (cpu(pid) - used_before) * 1000 / CHANGED,
+            (cpu(pid) - used_before) * 1000 / load.changed,
             changed - written,
         )
 
 
-def rest(lab: Lab) -> float:
+def rest(lab: Lab, load: PolicyLoad) -> float:
     """Let some time go by without a change; the writes until then."""
-    time.sleep(QUIET_SECONDS)
+    time.sleep(load.quiet_seconds)
     return writes(lab)
 
 

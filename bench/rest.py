@@ -16,15 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.context import Context
 from bench.figures import Figure
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.lab import Lab
 
-SETTLE_SECONDS = (
-    30.0  # what starting left behind: the kubelet's first status, Go's first collections
-)
-WINDOW_SECONDS = 60.0  # holds each of the kubelet's periods several times, but for the longest
+SETTLE_SECONDS = 30  # what starting left behind: the kubelet's first status, Go's collections
+WINDOW_SECONDS = 60  # holds each of the kubelet's periods several times, but for the longest
 BUSY_SECONDS = 3600  # an end even if the benchmark is killed
 PODS = 3
 TICK = os.sysconf("SC_CLK_TCK")
@@ -59,20 +58,17 @@ def busy_loop() -> Iterator[None]:
             loop.wait()
 
 
-def measure(lab: Lab) -> tuple[Figure, ...]:
+def measure(lab: Lab, context: Context) -> Iterator[Figure]:
     """Measure a lab that holds seed S2's agent and pods: at rest, then with seed S3 installed."""
     scc.remove_pods(lab)
-    agent = at_rest(_machines(lab), "agent")
+    pods = context.times(PODS, 1)
+    yield from at_rest(_machines(lab), "agent", context)
     install_network(lab)
-    network = at_rest(_machines(lab), "s3")
-    plain = [_plain_pod_seconds(lab) for _ in range(PODS)]
-    networked = [_network_pod_seconds(lab) for _ in range(PODS)]
-    return (
-        *agent,
-        *network,
-        Figure("pod_seconds", statistics.median(plain), "s", note=spread(plain)),
-        Figure("network_pod_seconds", statistics.median(networked), "s", note=spread(networked)),
-    )
+    yield from at_rest(_machines(lab), "s3", context)
+    plain = [_plain_pod_seconds(lab) for _ in range(pods)]
+    yield Figure("pod_seconds", statistics.median(plain), "s", note=spread(plain))
+    networked = [_network_pod_seconds(lab) for _ in range(pods)]
+    yield Figure("network_pod_seconds", statistics.median(networked), "s", note=spread(networked))
 
 
 def install_network(lab: Lab) -> None:
@@ -90,12 +86,12 @@ def _machines(lab: Lab) -> Mapping[str, int]:
     return {node.name: machine_pid(lab.state.pid, node.name) for node in lab.topology.machines}
 
 
-def at_rest(pids: Mapping[str, int], state: str) -> tuple[Figure, ...]:
+def at_rest(pids: Mapping[str, int], state: str, context: Context) -> tuple[Figure, ...]:
     """Return the share of one processor that each of these machines takes, by its node."""
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(context.times(SETTLE_SECONDS))
     before = {name: cpu_seconds(pid) for name, pid in pids.items()}
     begin = time.monotonic()
-    time.sleep(WINDOW_SECONDS)
+    time.sleep(context.times(WINDOW_SECONDS))
     seconds = time.monotonic() - begin
     return tuple(
         Figure(

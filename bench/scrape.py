@@ -41,24 +41,25 @@ RESOURCE = "rdma/hca"
 OTHERS = ("rx_icrc", "req_transport_retries_exceeded", "lifespan")
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Figure]:
     """Scrape both nodes; medians, and the memory that many scrapes leave."""
-    del context  # no lab is needed
-    return (*_figures("shared", Mode.SHARED_MULTI), *_figures("functions", Mode.SRIOV))
+    yield from _figures(context, "shared", Mode.SHARED_MULTI)
+    yield from _figures(context, "functions", Mode.SRIOV)
 
 
-def _figures(name: str, mode: Mode) -> Iterator[Figure]:
+def _figures(context: Context, name: str, mode: Mode) -> Iterator[Figure]:
+    more = context.times(LONG if mode is Mode.SHARED_MULTI else LONG // 10)
     with tempfile.TemporaryDirectory() as folder:
-        taken = asyncio.run(_scraped(Path(folder), mode))
+        taken = asyncio.run(_scraped(Path(folder), mode, context.times(ROUNDS), more))
     goal = "≤ 50" if mode is Mode.SHARED_MULTI else ""
     note = f"{taken['series']:.0f} series, {taken['bytes'] / 1024:.0f} KiB"
     yield Figure(f"{name}_ms", taken["wall"] * 1000, "ms", goal, note)
     core = taken["cpu"] / EVERY * 100
     yield Figure(f"{name}_core", core, "%", "≤ 1", f"CPU, every {EVERY:.0f} s")
-    yield Figure(f"{name}_growth", taken["growth"] / 1024, "KiB", "", f"after {LONG} scrapes more")
+    yield Figure(f"{name}_growth", taken["growth"] / 1024, "KiB", "", f"after {more} scrapes more")
 
 
-async def _scraped(folder: Path, mode: Mode) -> Mapping[str, float]:
+async def _scraped(folder: Path, mode: Mode, rounds: int, more: int) -> Mapping[str, float]:
     devices = _write(folder / "sys", mode)
     pool = _pool(mode, devices)
     (folder / "k").mkdir()
@@ -72,13 +73,13 @@ async def _scraped(folder: Path, mode: Mode) -> Mapping[str, float]:
         with view.connected():
             text = await exporter.answer()
             walls, cpus = [], []
-            for _ in range(ROUNDS):
+            for _ in range(rounds):
                 begin, cpu = time.perf_counter(), time.process_time()
                 text = await exporter.answer()
                 walls.append(time.perf_counter() - begin)
                 cpus.append(time.process_time() - cpu)
             before = _resident()
-            for _ in range(LONG if mode is Mode.SHARED_MULTI else LONG // 10):
+            for _ in range(more):
                 await exporter.answer()
             growth = _resident() - before
     assert f'pod="train-{PODS - 1}"'.encode() in text

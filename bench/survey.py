@@ -41,47 +41,49 @@ ROUNDS = 7
 RDMA_CARDS, TABLE = 8, 255  # MLX5_CAP_ROCE: roce_address_table_size
 
 
-def measure(context: Context) -> tuple[Figure, ...]:
+def measure(context: Context) -> Iterator[Figure]:
     """Take the survey some times in this process; median."""
-    del context  # no lab is needed
+    count = context.times(CARDS)
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         begin = time.perf_counter()
-        cards = [card(number) for number in range(CARDS)]
+        cards = [card(number) for number in range(count)]
         write_tree(root, cards, functions=[each for one in cards for each in functions(one)])
         built = time.perf_counter() - begin
-        times = [seconds(root) for _ in range(ROUNDS)]
+        times = [seconds(root, count) for _ in range(context.times(ROUNDS, 1))]
     spread = f"{min(times) * 1000:.0f}–{max(times) * 1000:.0f} ms; written in {built:.1f} s"
-    large = Figure("large_node_ms", median(times) * 1000, "ms", "≤ 300", spread)
-    return (large, *_of_functions(median(times)))
+    yield Figure("large_node_ms", median(times) * 1000, "ms", "≤ 300", spread)
+    yield from _of_functions(median(times), context)
 
 
-def _of_functions(plain: float) -> Iterator[Figure]:
+def _of_functions(plain: float, context: Context) -> Iterator[Figure]:
     """Take the survey of virtual functions with RDMA devices; `plain` is that of the other node."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        cards = [card(number) for number in range(RDMA_CARDS)]
+        cards = [card(number) for number in range(context.times(RDMA_CARDS))]
         parts = [each for one in cards for each in functions(one)]
         below = [each for each in parts if each.vf_index is not None]
         devices = [virtual_device(number, one) for number, one in enumerate(below)]
         netdevs = {one.seat.pci: one.ports[0].netdev for one in devices if one.seat}
         parts = [_with_netdev(one, netdevs.get(one.seat.pci)) for one in parts]
         write_tree(root, sorted((*cards, *devices), key=lambda one: one.name), functions=parts)
+        count = len(cards) * (VIRTUAL + 1)
+        rounds = context.times(ROUNDS, 1)
         whole, brief = (
-            median(cpu_seconds(root, brief=brief) for _ in range(ROUNDS)) for brief in (False, True)
+            median(cpu_seconds(root, count, brief=brief) for _ in range(rounds))
+            for brief in (False, True)
         )
-    count = RDMA_CARDS * (VIRTUAL + 1)
     note = f"{count} devices, {brief / count * 1000:.2f} ms each; {brief / plain:.1f} × large_node"
     yield Figure("rdma_functions_cpu_s", brief, "s", "≤ 0.5", note)
     yield Figure("brief_ratio", whole / brief, "×", "", f"whole tables: {whole:.2f} s CPU")
 
 
-def cpu_seconds(root: Path, *, brief: bool) -> float:
+def cpu_seconds(root: Path, devices: int, *, brief: bool) -> float:
     """Return the CPU time of one survey."""
     begin = time.process_time()
     survey = read_survey(root, brief=brief)
     taken = time.process_time() - begin
-    assert len(survey.devices) == RDMA_CARDS * (VIRTUAL + 1)
+    assert len(survey.devices) == devices
     assert not survey.faults
     return taken
 
@@ -114,15 +116,15 @@ def _with_netdev(function: Function, name: str | None) -> Function:
     return replace(function, netdevs=(Netdev(name, "ether", True, True),)) if name else function
 
 
-def seconds(root: Path) -> float:
+def seconds(root: Path, cards: int) -> float:
     """Return the time of one survey of the large node."""
     begin = time.perf_counter()
     survey = read_survey(root)
     taken = time.perf_counter() - begin
     seats = [device.seat for device in survey.devices if device.seat]
-    assert sum(len(seat.virtual_functions) for seat in seats) == CARDS * VIRTUAL
-    assert len(survey.functions) == CARDS * (1 + VIRTUAL)
-    assert sum(len(d.ports[0].gids) for d in survey.devices) == CARDS * GIDS
+    assert sum(len(seat.virtual_functions) for seat in seats) == cards * VIRTUAL
+    assert len(survey.functions) == cards * (1 + VIRTUAL)
+    assert sum(len(d.ports[0].gids) for d in survey.devices) == cards * GIDS
     assert not survey.faults
     return taken
 

@@ -3,6 +3,7 @@
 What they took is told by times.py.
 """
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -17,10 +18,15 @@ pytest_plugins = ("tests.groups", "tests.times")
 # No memory of earlier runs: it is of trees and strategies that have changed since, and the workers
 # of `make check` would share it. A failure prints how to get it again.
 # And no deadline for an example: a busy machine is no defect.
-settings.register_profile("kube-rdma", database=None, print_blob=True, deadline=None)
+# Each run tries other examples, so that many runs of few find what one of many does.
+settings.register_profile(
+    "kube-rdma", database=None, print_blob=True, deadline=None, max_examples=40
+)
 settings.load_profile("kube-rdma")
-# For `make check`, which people run all the time; `make test` tries all.
-settings.register_profile("quick", settings.get_profile("kube-rdma"), max_examples=25)
+# For `make check`, which people run all the time, and for `make test-all`. A test that needs more
+# or fewer examples than others names its share of settings().max_examples.
+settings.register_profile("quick", settings.get_profile("kube-rdma"), max_examples=20)
+settings.register_profile("thorough", settings.get_profile("kube-rdma"), max_examples=100)
 
 HERE = Path(__file__).parent
 LABS = ("lab", "vm")
@@ -52,9 +58,17 @@ def pytest_xdist_auto_num_workers():
 def pytest_collection_modifyitems(items):
     """Refuse the mark `lab` outside of the folders that `make test` looks for it in."""
     for item in items:
-        inside = any(HERE / name in item.path.parents for name in LABS)
-        if item.get_closest_marker("lab") and not inside:
+        # The mark is asked for first: few have it, and paths are slow.
+        if item.get_closest_marker("lab") and not any(
+            HERE / name in item.path.parents for name in LABS
+        ):
             raise pytest.UsageError(f"{item.nodeid}: `lab` is for tests in {' and '.join(LABS)}")
+
+
+def pytest_collection_finish():
+    """What is loaded by now stays to the end: the collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header():

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
-from .tree import is_generated, texts
+from .tree import is_generated, statements, texts
 
 # Words that say nothing of what a value is. In a comprehension SHORT ones are at home.
 BANNED = frozenset(("found", "known", "said", "there", "told", "one", "each"))
@@ -56,7 +56,7 @@ def twins(files: Iterable[tuple[str, str]]) -> Iterator[str]:
     """One sentence for each class name that stands in more than one file."""
     places = defaultdict(list)
     for name, text in files:
-        for node in ast.walk(ast.parse(text)):
+        for node in statements(ast.parse(text)) if "class " in text else ():
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(name)
     for word, names in sorted(places.items()):
@@ -72,6 +72,8 @@ def endings(paths: Iterable[str]) -> frozenset[str]:
 
 def stale(name: str, text: str, names: frozenset[str]) -> Iterator[str]:
     """One sentence for each file that a docstring or comment names and that is not there."""
+    if all(match[1] in names or match[1] in FOREIGN for match in REFERENCE.finditer(text)):
+        return  # whatever of it is prose
     tree = ast.parse(text)
     prose = [ast.get_docstring(n, clean=False) or "" for n in ast.walk(tree) if _documented(n)]
     prose += [line.partition("# ")[2] for line in text.splitlines() if "# " in line]

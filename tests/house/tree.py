@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Iterator
 from functools import cache
@@ -54,3 +55,11 @@ def is_python(name: str, text: str) -> bool:
 def is_shell(name: str, text: str) -> bool:
     """A shell script, by ending or by its first line."""
     return name.endswith(".sh") or (text.startswith("#!") and "sh" in text.split("\n", 1)[0])
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement below a node, without the expressions, in which no function is defined."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield child
+            yield from statements(child)

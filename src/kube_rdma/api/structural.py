@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeAlias
 
 import yaml
@@ -106,8 +107,14 @@ def text(resource: ResourceDefinition) -> str:
 
 def structural(model: type[BaseModel]) -> Json:
     """The structural schema of a model's documents."""
-    made = model.model_json_schema()
+    made = _of_pydantic(model)
     return _converted(made, made.get("$defs", {}))
+
+
+@cache
+def _of_pydantic(model: type[BaseModel]) -> Mapping[str, Any]:
+    """What pydantic writes; it takes most of the time of a definition, which asks several times."""
+    return model.model_json_schema()
 
 
 def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:

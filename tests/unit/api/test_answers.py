@@ -1,6 +1,7 @@
 """No document of any dialect ends in anything but pools or a refusal with its place."""
 
 from enum import StrEnum
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -88,6 +89,7 @@ WORDS = st.sampled_from([*TEXTS.split(), "NodePolicy", "kube-rdma.io/v1alpha1", 
 LEAVES = st.one_of(WORDS, st.lists(WORDS, max_size=3), st.integers(-1, 200_000), st.booleans())
 
 
+@cache
 def nearly(model):
     """Documents of a model with its fields and values that often fit."""
     return st.fixed_dictionaries(

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -86,6 +87,7 @@ def limits(schema, path="status"):
         yield from limits(part, f"{path}.{name}")
 
 
+@cache
 def schema():
     """The schema of the status in the definition."""
     (kind,) = (each for each in DEFINITIONS if each.kind == "NodeReport")

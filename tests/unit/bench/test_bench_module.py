@@ -1,6 +1,7 @@
 """What benchmarks run elsewhere is what they say it is, and what it told is read."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -35,7 +36,7 @@ def test_the_figures_are_medians_of_what_the_rounds_recorded():
         {"inside": {"ms": ms, "del_ms": 3.0, "cpu_ms": 9.0}, "floor": floor} for ms in (9, 25, 90)
     ]
     result = InnerResult(InnerOutcome.PASSED, 1, facts={"rounds": json.dumps(rounds)})
-    found = attach_vm.figures("nic", attach_vm.rounds("test_nic", result), "emulated")
+    found = attach_vm.figures("nic", attach_vm.rounds("test_nic", result, ""), "emulated")
     assert {one.key: one.value for one in found} == {
         "nic_by_floor": 2.5,
         "nic_floor_p50_ms": 10.0,
@@ -46,10 +47,37 @@ def test_the_figures_are_medians_of_what_the_rounds_recorded():
     assert "6 until the GID came" in found[1].note
 
 
-@pytest.mark.parametrize("result", [None, InnerResult(InnerOutcome.FAILED, 1, "no card")])
-def test_a_machine_that_measured_nothing_says_why(result):
-    with pytest.raises(Unavailable, match=result.text if result else "did not begin"):
-        attach_vm.rounds("test_nic", result)
+FAILED = InnerResult(
+    InnerOutcome.FAILED, 1, "def test_nic():\nE   OSError: no card\nx.py:1: OSError"
+)
+
+
+@pytest.mark.parametrize(
+    ("result", "console", "why"),
+    [
+        (FAILED, "", "OSError: no card"),
+        (InnerResult(InnerOutcome.SKIPPED, 1, "no function"), "", "no function"),
+        (None, "booted\n", "it did not begin"),
+        (None, "booted\r\nE   ImportError: no lab\r\noff\r\n", "ImportError: no lab"),
+    ],
+)
+def test_a_machine_that_measured_nothing_says_why_in_one_line(result, console, why):
+    """Of a file that cannot be imported there, the console alone tells."""
+    with pytest.raises(Unavailable, match=rf"bare machine: {why}$"):
+        attach_vm.rounds("test_nic", result, console)
+
+
+def test_what_runs_in_the_bare_machine_needs_no_package_that_it_lacks():
+    """It has the product and its fakes, and nothing of the lab (build/testroot.py)."""
+    code = "import sys; sys.modules['kube_rdma_lab'] = None; import bench.attach_inside"
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=attach_vm.CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert not ended.returncode, ended.stderr
 
 
 def test_programs_are_measured_with_compiled_files(monkeypatch, tmp_path):

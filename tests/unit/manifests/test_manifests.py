@@ -1,6 +1,7 @@
 """What every manifest of ours has, and what becomes of it on other distributions."""
 
 import json
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -25,9 +26,10 @@ NAMESPACES = {
 DISTRIBUTIONS = ("gke", "k3s", "openshift", "rke2")
 
 
+@cache
 def workloads(path):
-    """The DaemonSets and Deployments of a file."""
-    documents = yaml.safe_load_all(path.read_text())
+    """The DaemonSets and Deployments of a file, for whoever only reads them."""
+    documents = yaml.load_all(path.read_text(), yaml.CSafeLoader)
     return [one for one in documents if one["kind"] in ("DaemonSet", "Deployment")]
 
 

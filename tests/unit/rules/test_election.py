@@ -87,7 +87,7 @@ class Election(RuleBasedStateMachine):
 
 
 TestElection = Election.TestCase
-TestElection.settings = settings(max_examples=200, stateful_step_count=60)
+TestElection.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=60)
 
 
 def test_a_lease_that_is_not_renewed_is_free_after_its_time():

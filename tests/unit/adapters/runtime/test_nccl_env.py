@@ -86,7 +86,7 @@ def test_in_strict_mode_it_is_the_seed_s(run, script, shell, tree):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", REFERENCES.values(), ids=REFERENCES)
-@settings(max_examples=3000)
+@settings(max_examples=30 * settings().max_examples)
 @given(tree=TREES)
 def test_in_strict_mode_it_is_the_seed_s_on_thousands_of_trees(run, script, tree):
     done = run(tree, "bash", **STRICT)

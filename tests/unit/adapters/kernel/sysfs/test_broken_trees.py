@@ -142,7 +142,7 @@ def places(trees):
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples * 3 // 5)
 @given(name=st.sampled_from(NAMES), data=st.data())
 def test_a_mutated_tree_never_raises_and_its_faults_can_be_printed(places, name, data):
     with TemporaryDirectory() as folder:
@@ -175,7 +175,7 @@ def speaking(root):
     return [path for path in paths if SPEAKING.fullmatch(path)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=settings().max_examples * 4 // 5)
 @given(name=st.sampled_from(NAMES), how=st.sampled_from(Damage), data=st.data())
 def test_in_every_tree_a_broken_file_is_a_fault_that_names_it(trees, name, how, data):
     path = data.draw(st.sampled_from(speaking(trees[name])))

@@ -78,7 +78,8 @@ def test_every_link_is_relative_and_stays_inside(tree, tmp_path):
 
 
 @settings(
-    max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=settings().max_examples // 5,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(devices=worlds(), data=st.data())
 def test_any_node_that_a_kernel_can_show_is_copied(tmp_path, devices, data):
@@ -91,7 +92,8 @@ def test_any_node_that_a_kernel_can_show_is_copied(tmp_path, devices, data):
 
 
 @settings(
-    max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=settings().max_examples // 5,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data(), how=st.sampled_from(Damage))
 def test_damage_is_copied_too(mlx5, data, how):

@@ -69,7 +69,7 @@ def rxe(tmp_path):
     return tmp_path
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples * 3 // 5)
 @given(
     devices=worlds(),
     rdma_cm=st.sampled_from([None, RDMA_CM]),
@@ -158,7 +158,7 @@ def test_a_word_that_the_kernel_does_not_have_is_a_fault(intact, path, text):
     assert text.split()[-1] in fault.reason
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=settings().max_examples * 4 // 5)
 @given(data=st.data(), how=st.sampled_from(Damage))
 def test_damage_to_one_function_never_raises_nor_touches_the_other(intact, data, how):
     other = read_survey(intact).devices[0]

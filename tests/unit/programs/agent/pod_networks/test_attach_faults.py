@@ -1,7 +1,8 @@
 """An agent that is killed after any of its acts leaves nothing behind, and stands in nobody's way.
 
 The acts are counted over all that an agent changes: messages to the kernel, steps on the journal's
-disk, addresses, late binding, status. Each test kills it after the first, the second, and so on.
+disk, addresses, late binding, status. Each test kills it after one of them, then after a later one.
+`make test-all` does so after each act of each plan, `make test` after some, others for each plan.
 """
 
 from itertools import count
@@ -125,6 +126,7 @@ PLANS = {
         "kube-rdma", Mode.EXCLUSIVE, card(0, soft=True), card(1, soft=True), asks="net,net"
     ),
 }
+EVERY = 4  # acts, in `make test`
 WHOLE = ["a whole card", "a whole card with rxe", "a virtual function", "RDMA of its own"]
 WHOLE += ["two whole cards with rxe", "a virtual function that is set up"]
 WHOLE += ["a virtual function with RDMA of its own", "two virtual functions with rxe"]
@@ -134,10 +136,22 @@ WHOLE += ["a function with another's addresses, then ours"]
 WHOLE += ["a GUID and a partition", "a partition and RDMA of its own", "all that InfiniBand has"]
 
 
-@pytest.fixture(params=PLANS.values(), ids=PLANS.keys())
-def made(request, tmp_path):
+@pytest.fixture(params=PLANS)
+def plan(request):
+    """The name of one."""
+    return request.param
+
+
+@pytest.fixture
+def made(plan, tmp_path):
     """A world of the plan for each time."""
-    return lambda k: request.param(tmp_path / str(k))
+    return lambda k: PLANS[plan](tmp_path / str(k))
+
+
+@pytest.fixture(params=[EVERY, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "each"])
+def acts(request, plan):
+    """The acts that are the last ones: every few, other ones of each plan; when all run, each."""
+    return count(1 + list(PLANS).index(plan) % request.param, request.param)
 
 
 @pytest.fixture(params=[False, True], ids=["process", "machine"])
@@ -165,9 +179,9 @@ async def delete(world):
     await world.delete(1)
 
 
-async def after_each_death(made, prepare, work, then):
+async def after_each_death(made, acts, prepare, work, then):
     """Kill an agent after each act of `work`, in a world of its own; `then` says what must hold."""
-    for k in count(1):
+    for k in acts:
         world = made(k)
         world.sandbox()
         await prepare(world)
@@ -200,17 +214,17 @@ async def restart(world, power_fails):
         await world.delete(1)
 
 
-async def test_after_a_crash_in_add_recovery_leaves_nothing(made, power_fails):
+async def test_after_a_crash_in_add_recovery_leaves_nothing(made, acts, power_fails):
     """Nobody has to call DEL for what was not complete."""
 
     async def then(world):
         await restart(world, power_fails)
         world.nothing_left(1)
 
-    await after_each_death(made, nothing, add, then)
+    await after_each_death(made, acts, nothing, add, then)
 
 
-async def test_after_a_crash_in_add_the_pod_comes_up_in_a_new_sandbox(made, power_fails):
+async def test_after_a_crash_in_add_the_pod_comes_up_in_a_new_sandbox(made, acts, power_fails):
     """And the DEL of the old sandbox, which comes last, changes nothing of the new one."""
 
     async def then(world):
@@ -225,10 +239,10 @@ async def test_after_a_crash_in_add_the_pod_comes_up_in_a_new_sandbox(made, powe
         await world.delete(new)
         world.nothing_left(new)
 
-    await after_each_death(made, nothing, add, then)
+    await after_each_death(made, acts, nothing, add, then)
 
 
-async def test_after_a_crash_in_add_the_same_add_succeeds(made):
+async def test_after_a_crash_in_add_the_same_add_succeeds(made, acts):
     """Also when nothing was recovered in between."""
 
     async def then(world):
@@ -239,10 +253,10 @@ async def test_after_a_crash_in_add_the_same_add_succeeds(made):
         await world.delete(1)
         world.nothing_left(1)
 
-    await after_each_death(made, nothing, add, then)
+    await after_each_death(made, acts, nothing, add, then)
 
 
-async def test_after_a_crash_in_del_the_next_del_ends_it(made):
+async def test_after_a_crash_in_del_the_next_del_ends_it(made, acts):
     """The runtime repeats a DEL until it is answered."""
 
     async def then(world):
@@ -251,20 +265,20 @@ async def test_after_a_crash_in_del_the_next_del_ends_it(made):
         await world.delete(1)
         world.nothing_left(1)
 
-    await after_each_death(made, attached, delete, then)
+    await after_each_death(made, acts, attached, delete, then)
 
 
-async def test_after_a_crash_in_del_recovery_ends_what_lost_its_namespace(made):
+async def test_after_a_crash_in_del_recovery_ends_what_lost_its_namespace(made, acts):
     """A machine that comes back has none of the namespaces that it had."""
 
     async def then(world):
         await restart(world, power_fails=True)
         world.nothing_left()
 
-    await after_each_death(made, attached, delete, then)
+    await after_each_death(made, acts, attached, delete, then)
 
 
-async def test_recovery_may_crash_as_often_as_it_likes(made):
+async def test_recovery_may_crash_as_often_as_it_likes(made, acts):
     """What it has begun is ended by the next one."""
     dry = made("dry")
     dry.sandbox()
@@ -284,7 +298,7 @@ async def test_recovery_may_crash_as_often_as_it_likes(made):
         await world.calls.pipeline.recover()
         world.nothing_left(1)
 
-    await after_each_death(made, interrupted, recover, then)
+    await after_each_death(made, acts, interrupted, recover, then)
 
 
 @pytest.mark.parametrize("plan", [plan for plan in PLANS if plan not in WHOLE])
@@ -379,9 +393,9 @@ async def test_a_full_disk_means_no_networks(made):
     assert refused > 2
 
 
-async def test_an_add_that_fails_anywhere_gives_everything_back(made):
+async def test_an_add_that_fails_anywhere_gives_everything_back(made, acts):
     """Whoever of its neighbours fails, after whatever was done: the sandbox is as it was."""
-    for k in count(1):
+    for k in acts:
         world = made(k)
         world.sandbox()
         world.start(k, Unavailable("it does not answer."))
