@@ -53,7 +53,8 @@ def take_devices(
 
 def rerouted(survey: Survey) -> Survey:
     """The same with the current default routes, as take_survey has them."""
-    cleared = replace(survey, functions=tuple(map(_cleared, survey.functions)))
+    functions = tuple(map(_cleared, survey.functions))
+    cleared = replace(survey, functions=functions, routed=frozenset())
     return _with_routes(cleared, _SYSFS, None)
 
 
@@ -90,7 +91,8 @@ def _with_routes(survey: Survey, root: Path, sysfs: Path | None) -> Survey:
         return merge_routes(survey, root, routes) if routes else survey
     except Unavailable as error:
         faults = (*survey.faults, Fault("default routes", str(error)))
-        return replace(survey, faults=faults, functions=tuple(map(_unrouted, survey.functions)))
+        functions = tuple(map(_unrouted, survey.functions))
+        return replace(survey, faults=faults, functions=functions, routed=None)
 
 
 def _unrouted(function: Function) -> Function:

@@ -33,7 +33,7 @@ def read_default_routes() -> tuple[str, ...]:
 
 
 def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Survey:
-    """The Survey with default_route set on every interface that carries one of them.
+    """The Survey with `routed`, and default_route of every function's interface that is among them.
 
     An interface carries the route of whatever stands on it: every slave of a bond, every port of a
     bridge, the parent of a vlan (class/net/X/lower_* below `root`). An interface that the tree does
@@ -58,6 +58,7 @@ def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Sur
     return replace(
         survey,
         functions=tuple(_routed(function, carriers) for function in survey.functions),
+        routed=frozenset(carriers),
         faults=(*survey.faults, *tree.faults, *faults),
     )
 

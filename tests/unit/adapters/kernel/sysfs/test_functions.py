@@ -148,6 +148,8 @@ def test_a_default_route_over_a_bond_counts_for_every_slave(tmp_path):
     survey = read_survey(root)
     assert routed(merge_routes(survey, root, ["bond0"])) == {"ens1f0np0", "ens1f1np1"}
     assert merge_routes(survey, root, ["lo"]).functions == survey.functions
+    both = {"ens1f0np0", "ens1f1np1"}
+    assert merge_routes(survey, root, ["bond0"]).routed == {"bond0", *both}
 
 
 def test_interfaces_that_stand_on_each_other_in_a_circle_end(tmp_path):

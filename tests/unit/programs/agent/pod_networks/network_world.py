@@ -143,6 +143,7 @@ class Node:
                 "infiniband" if one.hardware == INFINIBAND else "ether",
                 addresses=tuple(one.addresses),
                 virtual=place(one),
+                kind=one.kind if one.pci is None else "",
             )
             for one in kernel.within(kernel.node)
         )
