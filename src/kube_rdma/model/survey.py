@@ -36,7 +36,7 @@ class Survey(Frozen):
     """RDMA devices of one node at one moment, sorted by name.
 
     `routed` are the interfaces of any kind that the node is reached through: those with a default
-    route, and what they stand on. None: the kernel did not say.
+    route or an address of the node, and what they stand on. None: the kernel did not say.
     """
 
     devices: tuple[Device, ...]

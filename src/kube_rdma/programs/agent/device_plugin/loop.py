@@ -232,6 +232,8 @@ class _Plugin:
     def _node_seen(self, node: NodeState) -> None:
         """Take note of the Node object: its label is a wish, its allocatable what has arrived."""
         wanted = self._wishes.specs
+        if self._doors.own.seen(node):
+            self._changes.touch()
         self._wishes.label(node)
         if self._wishes.specs != wanted:
             self._doubt()

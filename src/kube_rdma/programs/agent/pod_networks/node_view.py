@@ -353,7 +353,7 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
 def _routed(name: str, netdev: Netdev | None, survey: Survey) -> bool:
     """Whether the node is reached through a link of any kind, as far as anybody knows."""
     if netdev:
-        return netdev.default_route is not False
+        return netdev.vital
     return survey.routed is None or name in survey.routed
 
 
