@@ -133,7 +133,8 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
         doors = replace(
             doors, functions=_functions(options, stack), applied=partial(_applied, options, stack)
         )
-        doors = replace(doors, rails=NodeRails(partial(_rails, options, stack)))
+        boot = BOOT_ID.read_text().strip()
+        doors = replace(doors, rails=NodeRails(partial(_rails, options, stack), boot=boot))
         yield _with_metrics(await _with_node(doors, options, folders, kept, stack), options)
 
 

@@ -115,7 +115,7 @@ def _needed(function: Function, words: Mapping[str, str]) -> Function:
     if not any(netdev.name in words for netdev in function.netdevs):
         return function
 
-    def told(netdev: Netdev) -> Netdev:
+    def with_word(netdev: Netdev) -> Netdev:
         return replace(netdev, needed=words.get(netdev.name))
 
-    return replace(function, netdevs=tuple(map(told, function.netdevs)))
+    return replace(function, netdevs=tuple(map(with_word, function.netdevs)))
