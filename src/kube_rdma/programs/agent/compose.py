@@ -103,6 +103,7 @@ class AgentOptions(Frozen):
     startup_taint: bool = False  # take it off this node
     labels: LabelWish = LabelWish.WRITE
     namespace: str = "kube-rdma"  # of own objects
+    everybodys: tuple[str, ...] | None = None  # namespaces of networks for pods of all others
     metrics: tuple[str | None, int] | None = None  # host and port, None: nobody is answered
     metric_names: tuple[MetricNames, ...] = ()
 
@@ -255,6 +256,7 @@ def _networks(
         state=places.state_dir,
         socket=places.socket,
         runtime=places.runtime_socket,
+        everybodys=options.everybodys,
     )
     machine = Machine(kept, infos=doors.device_infos, rails=doors.rails)
     return NodeNetworks(site, cluster, events, doors.kubelet, machine)

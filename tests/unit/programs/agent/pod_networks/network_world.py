@@ -219,6 +219,7 @@ class World:
         plugins = dict.fromkeys(("bridge", "whereabouts"), self.veths.call)
         self.site = FakeIpam(self._is_up, self._acted)
         self.host = FakeHost({**plugins, "site-ipam": self._site}, self._inode)
+        self.everybodys = None  # namespaces of networks for all pods
         self._numbers = count(1)
         self._files = {}
         self.before = self.on_node()
@@ -267,6 +268,7 @@ class World:
             late=self.late(life),
             attachments=self.attachments,
             inode=lambda fd: self._files[fd].stat().st_ino,
+            everybodys=self.everybodys,
         )
         self.calls = CniRouter(to, self.context, self.infos)
         self.networks = self.calls.pods

@@ -206,6 +206,27 @@ async def test_a_network_that_lends_cards_gives_the_one_that_the_pod_names(tmp_p
     world.nothing_left(1)
 
 
+@pytest.mark.parametrize("everybodys", [(), ("shared",)])
+async def test_a_network_of_another_namespace_is_refused_where_namespaces_are_apart(
+    world, everybodys
+):
+    """Whether there is one or not; those of the pod's own, and of namespaces for all, are given."""
+    world.node.networks["team-b/rdma"] = world.node.networks["default/rdma"]
+    world.node.networks["shared/rdma"] = world.node.networks["default/rdma"]
+    world.everybodys = everybodys
+    world.start()
+    refused = ["team-b/rdma", "rdma,team-b/nothing@net7", *([] if everybodys else ["shared/rdma"])]
+    for asks in refused:
+        world.ask(asks)
+        with pytest.raises(Refused, match="and this pod is of namespace default"):
+            await world.add(1)
+        world.nothing_left(1)
+    world.ask("default/rdma,shared/rdma" if everybodys else "rdma")
+    await world.add(1)
+    await world.delete(1)
+    world.nothing_left(1)
+
+
 async def test_a_pod_on_the_hosts_network_is_refused(world):
     """It has no namespace to put networks into."""
     world.ask("rdma")
