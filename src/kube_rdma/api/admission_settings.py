@@ -24,6 +24,7 @@ FIELDS = {
     "vepfsStorageClasses": "vepfs_classes",
     "vepfsFolders": "vepfs_folders",
     "hostNetworkResources": "on_host",
+    "namespaceIsolation": "everybodys",
     "shmSize": "shm_size",
 }
 SIZE = r"[1-9][0-9]{0,11}(?:[kMGTP]|[KMGTP]i)?"

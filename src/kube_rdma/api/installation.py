@@ -82,6 +82,8 @@ class InstalledAgent(Typed):
     `config` is the text of their configuration (docs/config.md). `otherPlugins`: networks of other
     CNI plugins; `deviceInfo`: tell Multus which device a share is; `virtualFunctions`: make them;
     `startupTaint`: take the taint kube-rdma.io/starting off the node (docs/agent.md).
+    `namespaceIsolation`: namespaces, with commas, whose networks every pod may name beside those of
+    its own; empty: of any namespace, as with Multus in its default (docs/tenancy.md).
     """
 
     enabled: bool = True
@@ -93,6 +95,7 @@ class InstalledAgent(Typed):
     device_info: bool = False
     virtual_functions: bool = False
     startup_taint: bool = False
+    namespace_isolation: Annotated[str, _NAMES] = ""
 
 
 class InstalledController(Typed):

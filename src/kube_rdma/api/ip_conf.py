@@ -188,9 +188,13 @@ def _whereabouts(document: Document) -> IpamConf:
     if block.gateway and ranges and not any(each.gateway for each in ranges):
         subnets = ", ".join(str(each.subnet) for each in ranges)
         notes.append(_unreachable(block.gateway, subnets))
+    addresses = _addresses(block.addresses)
+    gateways = (*(each.gateway for each in ranges), *(each.gateway for each in addresses))
+    routes, left_out = _with_gateway(_routes(block.routes), gateways, [block.gateway])
+    notes += left_out
     base = IpamConf(
-        addresses=_addresses(block.addresses),
-        routes=_routes(block.routes),
+        addresses=addresses,
+        routes=routes,
         dns=block.dns.value() if block.dns else None,
         notes=tuple(notes),
     )
@@ -220,7 +224,9 @@ def _host_local(document: Document) -> IpamConf:
     ]
     if not block.subnet and (block.range_start or block.range_end or block.gateway):
         notes.append("rangeStart, rangeEnd and gateway are ignored: no subnet is beside them")
-    base = IpamConf(routes=_routes(block.routes), notes=(_CLUSTER_WIDE, *notes))
+    gateways, wished = [each.gateway for each in ranges], [each.gateway for each in wanted]
+    routes, left_out = _with_gateway(_routes(block.routes), gateways, wished)
+    base = IpamConf(routes=routes, notes=(_CLUSTER_WIDE, *notes, *left_out))
     return _with_pool(base, IPPool(PoolName(block.type), ranges), document)
 
 
@@ -343,6 +349,29 @@ def _one_of_each(subnets: Sequence[Subnet], what: str) -> list[str]:
 
 def _unreachable(gateway: Address, subnets: str) -> str:
     return f"gateway {gateway} is outside of {subnets}, and no route leads over it"
+
+
+def _with_gateway(
+    routes: Sequence[LinkRoute],
+    gateways: Iterable[Address | None],
+    wished: Iterable[Address | None],
+) -> tuple[tuple[LinkRoute, ...], list[str]]:
+    """The routes that lead somewhere, and a note of each other one.
+
+    One without gw takes the gateway of its family; where the only one that was `wished` is out of
+    reach, it would lead nowhere. A default route without any would take that of eth0 away.
+    """
+    have = {gateway.version for gateway in gateways if gateway}
+    lost = {gateway.version for gateway in wished if gateway} - have
+    led, notes = [], []
+    for route in routes:
+        family = route.to.version
+        if route.via or family in have or (family not in lost and route.to.prefixlen):
+            led.append(route)
+        else:
+            why = "there is no gateway to lead it over"
+            notes.append(f"the route to {route.to} is left out: {why}")
+    return tuple(led), notes
 
 
 def _first(ip_range: IPRange) -> Address:

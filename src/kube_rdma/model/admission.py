@@ -104,6 +104,7 @@ class AdmissionSettings(Frozen):
     shm_size: str = "8Gi"
     completes: tuple[Completes, ...] = (Completes.IPC_LOCK,)  # without the pod's asking
     never: tuple[Completes, ...] = ()  # although the pod asks
+    everybodys: tuple[str, ...] | None = None  # namespaces of networks for all pods; None: any
 
 
 NOTHING_KNOWN = AdmissionFacts()

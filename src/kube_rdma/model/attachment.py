@@ -84,8 +84,9 @@ class Network(Frozen):
     `pkey` is a partition without the bit for full members, of InfiniBand alone. `isolated`: only
     where an RDMA device belongs to one namespace; `configured`: only for entries that
     ib-kubernetes has seen. `sysctls` are of the interface: ``ipv4/conf``, ``arp_notify``, ``1``.
-    `config` is the document itself, for plugins that are called; `source` its place. `ipam_plugin`
-    is the binary that gives the addresses of an interface of kube-rdma's, where no pool does.
+    `lends`: a pod may name the card, by the capability deviceID. `config` is the document itself,
+    for plugins that are called; `source` its place. `ipam_plugin` is the binary that gives the
+    addresses of an interface of kube-rdma's, where no pool does.
     """
 
     name: str  # namespace/name, as status tells it
@@ -110,6 +111,7 @@ class Network(Frozen):
     pkey: int | None = None
     sysctls: tuple[tuple[str, str, str], ...] = ()
     card_addresses: CardAddresses = CardAddresses.STAY
+    lends: bool = False
     config: bytes = b""
     plugin: str = ""  # the CNI type, of kind OTHER
     ipam_plugin: str = ""
@@ -162,6 +164,7 @@ class HostLink(Frozen):
     (fe80::/64) is left out. `virtual` is the place of a virtual function whose physical one has an
     interface on the node too, `settings` what that one tells of it, asked for only where it counts.
     `master` is what it is enslaved to; when `bonded`, a bond, on which virtual interfaces stand.
+    `kind` is the kernel's of a virtual link (``veth``, ``vlan``, ``bond``), empty for a card's own.
     """
 
     index: int
@@ -177,6 +180,7 @@ class HostLink(Frozen):
     settings: FunctionSettings | None = None
     master: str | None = None
     bonded: bool = False
+    kind: str = ""
 
 
 class HostNetwork(Frozen):

@@ -35,6 +35,12 @@ class Netdev(Frozen):
     master: str | None = None  # what it is enslaved to: a bond, a bridge, a VRF
     bonded: bool = False  # the master is a bond, on which virtual interfaces stand
     use: Use | None = None  # None: nobody asked, or it is not surely the node's own
+    needed: str | None = None  # which address of the node it carries: "the node's InternalIP …"
+
+    @property
+    def vital(self) -> bool:
+        """Whether the node itself is, or may be, reached through it."""
+        return self.default_route is not False or self.needed is not None
 
 
 class Use(Frozen):

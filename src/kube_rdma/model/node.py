@@ -44,6 +44,7 @@ class NodeState(Frozen):
     taints: tuple[Taint, ...] = ()
     ready: bool | None = None
     cards: NodeCondition | None = None  # kube-rdma.io/CardsHealthy
+    addresses: tuple[tuple[str, str], ...] = ()  # type and address, as ("InternalIP", "10.0.0.7")
 
 
 class LabelChange(Frozen):

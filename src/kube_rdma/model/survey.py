@@ -33,7 +33,11 @@ class Fault(Frozen):
 
 
 class Survey(Frozen):
-    """RDMA devices of one node at one moment, sorted by name."""
+    """RDMA devices of one node at one moment, sorted by name.
+
+    `routed` are the interfaces of any kind that the node is reached through: those with a default
+    route or an address of the node, and what they stand on. None: the kernel did not say.
+    """
 
     devices: tuple[Device, ...]
     rdma_cm: CharDevice | None  # one for the node, not per device
@@ -41,6 +45,7 @@ class Survey(Frozen):
     faults: tuple[Fault, ...] = ()
     gpus: tuple[Gpu, ...] = ()  # sorted by PCI address
     functions: tuple[Function, ...] = ()  # network functions, sorted by PCI address
+    routed: frozenset[str] | None = frozenset()
 
     def with_uses(self, uses: Mapping[str, Use]) -> Survey:
         """The same with what these interfaces of functions are used for."""

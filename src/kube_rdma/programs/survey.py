@@ -6,11 +6,16 @@ it. Taking one reads some thousand small files: call it in a thread from async c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kube_rdma.adapters.kernel.netlink.default_routes import merge_routes, read_default_routes
+from kube_rdma.adapters.kernel.netlink.default_routes import (
+    merge_holders,
+    merge_routes,
+    read_default_routes,
+    read_holders,
+)
 from kube_rdma.adapters.kernel.netlink.rdma_read import merge, read_links
 from kube_rdma.adapters.kernel.sriov.netdev_usage import read_uses
 from kube_rdma.adapters.kernel.sysfs.devices import read_devices, read_survey
@@ -23,9 +28,19 @@ from kube_rdma.model.survey import Fault, Survey
 _SYSFS = Path("/sys")
 
 
-def take_survey(sysfs: Path | None = None, *, brief: bool = False) -> Survey:
+Own = Callable[[], Mapping[str, str]]
+"""The node's own addresses now, each with what it is: ``the node's InternalIP 10.0.0.7``."""
+
+
+def nobody() -> Mapping[str, str]:
+    """No address: who asks knows of no cluster."""
+    return {}
+
+
+def take_survey(sysfs: Path | None = None, *, brief: bool = False, own: Own = nobody) -> Survey:
     """The RDMA devices of this node, or of the recorded tree `sysfs`; `brief` as read_survey.
 
+    `own` are the addresses whose interfaces the node cannot do without, beside its default routes.
     With a tree nothing of the running kernel is asked; what netlink said then is in the tree. A
     kernel without RDMA netlink is a fault in the Survey, for that is how the node is. Raise Refused
     when `sysfs` is not a sysfs tree.
@@ -37,7 +52,8 @@ def take_survey(sysfs: Path | None = None, *, brief: bool = False) -> Survey:
             where="--sysfs",
         )
     root = sysfs or _SYSFS
-    return _with_routes(_with_links(read_survey(root, brief=brief), sysfs), root, sysfs)
+    survey = _with_routes(_with_links(read_survey(root, brief=brief), sysfs), root, sysfs)
+    return survey if sysfs else _with_own(survey, own())
 
 
 def take_devices(
@@ -51,10 +67,11 @@ def take_devices(
     return devices, rdma_cm.path if rdma_cm else None
 
 
-def rerouted(survey: Survey) -> Survey:
-    """The same with the current default routes, as take_survey has them."""
-    cleared = replace(survey, functions=tuple(map(_cleared, survey.functions)))
-    return _with_routes(cleared, _SYSFS, None)
+def rerouted(survey: Survey, own: Own = nobody) -> Survey:
+    """The same with the current default routes and holders of `own`, as take_survey has them."""
+    functions = tuple(map(_cleared, survey.functions))
+    cleared = replace(survey, functions=functions, routed=frozenset())
+    return _with_own(_with_routes(cleared, _SYSFS, None), own())
 
 
 def with_uses(survey: Survey) -> Survey:
@@ -70,9 +87,9 @@ def with_uses(survey: Survey) -> Survey:
 
 
 def _cleared(function: Function) -> Function:
-    if all(netdev.default_route is False for netdev in function.netdevs):
+    if not any(netdev.vital for netdev in function.netdevs):
         return function
-    netdevs = (replace(netdev, default_route=False) for netdev in function.netdevs)
+    netdevs = (replace(one, default_route=False, needed=None) for one in function.netdevs)
     return replace(function, netdevs=tuple(netdevs))
 
 
@@ -90,7 +107,16 @@ def _with_routes(survey: Survey, root: Path, sysfs: Path | None) -> Survey:
         return merge_routes(survey, root, routes) if routes else survey
     except Unavailable as error:
         faults = (*survey.faults, Fault("default routes", str(error)))
-        return replace(survey, faults=faults, functions=tuple(map(_unrouted, survey.functions)))
+        functions = tuple(map(_unrouted, survey.functions))
+        return replace(survey, faults=faults, functions=functions, routed=None)
+
+
+def _with_own(survey: Survey, own: Mapping[str, str]) -> Survey:
+    try:
+        holders = read_holders(own)
+        return merge_holders(survey, _SYSFS, holders) if holders else survey
+    except Unavailable as error:
+        return replace(survey, faults=(*survey.faults, Fault("addresses of the node", str(error))))
 
 
 def _unrouted(function: Function) -> Function:

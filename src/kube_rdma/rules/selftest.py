@@ -39,7 +39,7 @@ from kube_rdma.rules.attach.requests import wishes
 from kube_rdma.rules.attach.seats import link_of, seats
 from kube_rdma.rules.attach.vf import with_settings
 from kube_rdma.rules.phrases import listed
-from kube_rdma.rules.pools.cards import carries_default_route
+from kube_rdma.rules.pools.cards import is_vital
 
 INTERFACE = InterfaceName(
     "kr-selftest"
@@ -176,7 +176,7 @@ def _is_virtual(card: Card) -> bool:
 def _carries_the_node(scene: SelftestScene, card: Card, link: HostLink) -> bool:
     """Whether a default route leads through the card, or may, or through what stands on it."""
     above = set(_all_above(scene, link.name))
-    return carries_default_route(card) or link.default_route or bool(above & set(scene.routed))
+    return is_vital(card) or link.default_route or bool(above & set(scene.routed))
 
 
 def _all_above(scene: SelftestScene, name: str) -> Iterator[str]:

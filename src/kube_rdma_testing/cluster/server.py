@@ -200,7 +200,8 @@ class ClientLine:
 
     `lose`: so many requests are done while their answers get lost. `repeat`: so many are delivered
     twice, the second answer counts. `fail`: these statuses answer the next requests, undone.
-    `busy`: these seconds of Retry-After, with 429, answer the next ones, undone too.
+    `busy`: these seconds of Retry-After, with 429, answer the next ones, undone too. `local` is the
+    client's own address.
     """
 
     def __init__(self, server: FakeServer) -> None:
@@ -210,6 +211,7 @@ class ClientLine:
         self.repeat = 0
         self.fail: list[int] = []
         self.busy: list[float] = []
+        self.local: str | None = None
         self._is_cut = False
         self._watches: set[_ServedWatch] = set()
 
@@ -242,6 +244,10 @@ class ClientLine:
         """Let the streams look for changes."""
         for watch in self._watches:
             watch.woken.set()
+
+    def local_address(self) -> str | None:
+        """As Transport.local_address: None before the first request."""
+        return self.local if self.requests else None
 
     async def send(self, request: ApiRequest) -> Answer:
         """Carry a request, faults included."""

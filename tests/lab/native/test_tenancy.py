@@ -111,6 +111,21 @@ def test_a_pool_of_a_namespace_refuses_pods_of_others_until_they_are_let_in(lab)
             cluster.kubectl(lab, "delete", "pod", "asks", "-n", tenant, "--grace-period=1")
 
 
+def test_a_pod_cannot_put_a_network_on_an_interface_that_it_names(lab):
+    """Not over the network's own master, whatever interface of the node it means."""
+    entry = [{"name": "tenants", "namespace": "default", "deviceID": "lo"}]
+    asking = {"k8s.v1.cni.cncf.io/networks": json.dumps(entry)}
+    cluster.apply(lab, pod("names", "team-a", **asking))
+    wanted = "deviceID: the network is on eth0, and a pod cannot put it on lo"
+
+    def refused():
+        events = cluster.get(lab, "events", "-n", "team-a")["items"]
+        return any(wanted in event["message"] for event in events)
+
+    until(lab, "the refused pod's Event", refused)
+    cluster.kubectl(lab, "delete", "pod", "names", "-n", "team-a", "--grace-period=1")
+
+
 def sentence(event):
     wanted = "IPPool team-a is for pods of team-a, and this pod is of namespace team-b"
     return wanted in event["message"]

@@ -20,6 +20,28 @@ IPAM = {
         {"type": "whereabouts", "range": "fd07::0/116", "gateway": "fd07::f:1"},
         {"ranges": ["fd07::/116 - - -"], "notes": ["fd07::f:1 is outside of fd07::/116"]},
     ),
+    "whereabouts: routes over a gateway elsewhere": Case(
+        f"{WHEREABOUTS} cmd/whereabouts_test.go: allocates and releases addresses on ADD/DEL",
+        {
+            "type": "whereabouts",
+            "range": "10.7.1.0/24",
+            "gateway": "10.7.10.1",
+            "routes": [
+                {"dst": "0.0.0.0/0"},
+                {"dst": "10.8.0.0/16"},
+                {"dst": "10.9.0.0/16", "gw": "10.7.1.1"},
+            ],
+        },
+        {
+            "ranges": ["10.7.1.0/24 - - -"],
+            "routes": ["10.9.0.0/16 10.7.1.1"],
+            "notes": [
+                "10.7.10.1 is outside of 10.7.1.0/24, and no route leads over it",
+                "the route to 0.0.0.0/0 is left out: there is no gateway to lead it over",
+                "the route to 10.8.0.0/16 is left out",
+            ],
+        },
+    ),
     "whereabouts: zeros in front": Case(
         f"{WHEREABOUTS_CONFIG}: allows for leading zeroes in the range when the start and end "
         "ranges are provided",

@@ -110,6 +110,10 @@ class ApiRequests:
                 raise failure(request, socket)
             yield socket
 
+    def local_address(self) -> str | None:
+        """As Transport.local_address."""
+        return self._transport.local_address()
+
     def _touch(self, sent: float) -> None:
         self.contact = sent if self.contact is None else max(sent, self.contact)
 

@@ -123,6 +123,10 @@ class Http:
                 protocol = offer.accepted(upgrade.answer.headers)
             yield OpenWebsocket(upgrade.connection, protocol, partial(self._asking, request))
 
+    def local_address(self) -> str | None:
+        """This side's IP address of the connection that was made last, None before the first."""
+        return self._client.local_address
+
     def close(self) -> None:
         """Close the connections that are idle."""
         self._client.forget()

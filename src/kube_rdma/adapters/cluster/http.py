@@ -179,6 +179,7 @@ class HttpClient:
         self._tls = tls
         self._notice = notice
         self._idle: list[HttpConnection] = []  # the one that was used last comes last
+        self.local_address: str | None = None  # of the connection that was made last
 
     @asynccontextmanager
     async def exchange(
@@ -271,6 +272,7 @@ class HttpClient:
                 ssl_handshake_timeout=handshake,
                 happy_eyeballs_delay=_NEXT_ADDRESS,
             )
+        self.local_address = str(writer.get_extra_info("sockname")[0])
         return HttpConnection(reader, writer, self._notice)
 
 

@@ -217,6 +217,7 @@ def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
         taints=tuple(Taint(t.key, t.effect, t.value) for t in node.spec.taints),
         ready={"True": True, "False": False}.get(ready.status) if ready else None,
         cards=NodeCondition(cards.status, cards.reason, cards.message) if cards else None,
+        addresses=tuple((one.type, one.address) for one in status.addresses),
     )
 
 

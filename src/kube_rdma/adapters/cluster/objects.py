@@ -54,6 +54,10 @@ class Cluster:
         """
         return self._calls.contact
 
+    def local_address(self) -> str | None:
+        """The IP address of this machine that the API server is spoken with from, once it was."""
+        return self._calls.local_address()
+
     async def get(
         self, kind: ObjectKind[S, U], name: str, namespace: str = ""
     ) -> Stored[S, U] | None:

@@ -100,6 +100,10 @@ class Transport(Protocol):
         """Ask for a WebSocket with one of these subprotocols, the dearest first, or be refused."""
         ...
 
+    def local_address(self) -> str | None:
+        """This side's IP address of the connection that was made last, None before the first."""
+        ...
+
 
 class Websocket(Protocol):
     """A WebSocket that the API server has opened; its messages are bytes."""

@@ -98,7 +98,7 @@ FORMS = (
     form(FabricProfile, "FabricProfile", _FABRIC),
     form(ExtraInfo, "ExtraInfo", "card facts", identity="card"),
     # the rails of cards
-    form(RailRecord, "Rails", "functions names"),
+    form(RailRecord, "Rails", "functions names guids? places? boot? waiting? came?"),
     # addresses
     form(Booking, "Booking", "container pod leases began"),
     form(

@@ -52,7 +52,8 @@ from kube_rdma.programs.agent.late_binding.late import Late, Never
 from kube_rdma.programs.agent.node.kernel_events import Announcements, KernelSources
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
 from kube_rdma.programs.agent.virtual_functions import BOOT_ID, Sources
-from kube_rdma.programs.survey import take_survey
+from kube_rdma.programs.own_addresses import OwnAddresses
+from kube_rdma.programs.survey import rerouted, take_survey
 from kube_rdma.rules.late_binding.cdi import KUBELET, cdi_works
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ class AgentOptions(Frozen):
     startup_taint: bool = False  # take it off this node
     labels: LabelWish = LabelWish.WRITE
     namespace: str = "kube-rdma"  # of own objects
+    everybodys: tuple[str, ...] | None = None  # namespaces of networks for pods of all others
     metrics: tuple[str | None, int] | None = None  # host and port, None: nobody is answered
     metric_names: tuple[MetricNames, ...] = ()
 
@@ -112,13 +114,17 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
     root = options.places.kubelet_root
     folders = find_folders(KNOWN if root is None else (root, FIXED))
     kubelet = KubeletView(PodResources(folders.pod_resources) if folders.pod_resources else None)
-    kept = KeptSurvey(partial(take_survey, brief=True))
+    own = OwnAddresses()
+    kept = KeptSurvey(
+        partial(take_survey, brief=True, own=own.now), routes=partial(rerouted, own=own.now)
+    )
     doors = AgentDependencies(
         config=options.config,
         kernel=_kernel(kept),
         serve=partial(serve, options.registry, folders),
         kubelet=kubelet,
         device_infos=DeviceInfoFolder() if FOLDER.parent.parent.is_dir() else None,
+        own=own,
     )
     async with AsyncExitStack() as stack:
         if options.node is None:
@@ -128,7 +134,8 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
         doors = replace(
             doors, functions=_functions(options, stack), applied=partial(_applied, options, stack)
         )
-        doors = replace(doors, rails=NodeRails(partial(_rails, options, stack)))
+        boot = BOOT_ID.read_text().strip()
+        doors = replace(doors, rails=NodeRails(partial(_rails, options, stack), boot=boot))
         yield _with_metrics(await _with_node(doors, options, folders, kept, stack), options)
 
 
@@ -181,7 +188,8 @@ async def _with_node(
 
     assert options.node
     cluster = await stack.enter_async_context(connect(options.kubeconfig))
-    version = await _kubelet_version(Nodes(cluster), options.node)
+    version = await _kubelet_version(Nodes(cluster), options.node, doors.own)
+    doors.own.connected(cluster.local_address)
     notices = Notices()
 
     async def ask() -> tuple[bool, str]:
@@ -248,6 +256,7 @@ def _networks(
         state=places.state_dir,
         socket=places.socket,
         runtime=places.runtime_socket,
+        everybodys=options.everybodys,
     )
     machine = Machine(kept, infos=doors.device_infos, rails=doors.rails)
     return NodeNetworks(site, cluster, events, doors.kubelet, machine)
@@ -292,8 +301,10 @@ def _rails(options: AgentOptions, stack: AsyncExitStack) -> Journal[RailRecord]:
     return stack.enter_context(Journal(Folder(options.places.state_dir / "rails"), RAILS))
 
 
-async def _kubelet_version(nodes: Nodes, name: str) -> str | None:
+async def _kubelet_version(nodes: Nodes, name: str, own: OwnAddresses) -> str | None:
     """The kubelet's version; while it is unknown, the oldest that does what is needed.
+
+    The addresses of the Node object are noted besides, before the first card is offered.
 
     Cards are served without the API server too, and what pods hold must not change its meaning
     because the agent started on a bad day.
@@ -303,7 +314,10 @@ async def _kubelet_version(nodes: Nodes, name: str) -> str | None:
     except Unavailable as error:
         log.warning("kubelet version unknown", why=str(error))
         return ".".join(map(str, KUBELET))
-    return node.kubelet_version if node else None
+    if node is None:
+        return None
+    own.seen(node)
+    return node.kubelet_version
 
 
 async def _runtime(socket: Path, notices: Notices) -> Runtime | None:

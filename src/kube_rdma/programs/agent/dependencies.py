@@ -24,6 +24,7 @@ from kube_rdma.programs.agent.late_binding.late import Late, Never
 from kube_rdma.programs.agent.node.interface import Alone, NodeSide
 from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.agent.virtual_functions import Sources
+from kube_rdma.programs.own_addresses import OwnAddresses
 
 if TYPE_CHECKING:
     from kube_rdma.programs.agent.metrics.exporter import Exporter
@@ -57,3 +58,4 @@ class AgentDependencies(Frozen):
     policies: NodePolicies | None = None  # None: those of the cluster are not followed
     report: NodeReporter | None = None  # None: nobody reads what the node says of itself
     metrics: Exporter | None = None  # None: nobody asks for them
+    own: OwnAddresses = field(default_factory=OwnAddresses)

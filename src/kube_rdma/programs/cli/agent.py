@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 CONFIG = Path("/k8s-rdma-sriov-dev-plugin/config.json")
 SHARED_CONFIG = Path("/k8s-rdma-shared-dev-plugin/config.json")
 FOLDER = click.Path(path_type=Path)
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @click.command()
@@ -89,6 +91,14 @@ FOLDER = click.Path(path_type=Path)
     is_flag=True,
     help="With role node: put networks into pods. Needs CAP_NET_ADMIN and CAP_SYS_ADMIN, and the "
     "host's CNI folders.",
+)
+@click.option(
+    "--namespace-isolation",
+    is_flag=False,
+    flag_value="default,kube-system",
+    metavar="NAMESPACE,...",
+    help="With --networks: a pod may name networks of its own namespace and of these alone; "
+    "without a list of default and kube-system.  [default: networks of any namespace]",
 )
 @click.option(
     "--startup-taint",
@@ -171,6 +181,7 @@ def agent(
         kubeconfig=kubeconfig,
         registry=Registry(more.pop("registry")),
         networks=more.pop("networks"),
+        everybodys=_namespaces(more.pop("namespace_isolation")),
         startup_taint=more.pop("startup_taint"),
         labels=LabelWish(more.pop("node_labels")),
         metrics=_address(more.pop("metrics_address")),
@@ -203,6 +214,8 @@ def _check(
         raise click.UsageError("role node alone labels its node: give --role plugin too")
     if more["networks"] and "node" not in roles:
         raise click.UsageError("--networks is what role node does: give --role node too")
+    if more["namespace_isolation"] is not None and not more["networks"]:
+        raise click.UsageError("--namespace-isolation is about networks: give --networks too")
     if more["startup_taint"] and "node" not in roles:
         raise click.UsageError("--startup-taint is what role node does: give --role node too")
     if "node" in roles and not node_name:
@@ -215,6 +228,18 @@ def _places(paths: dict[str, Any]) -> AgentPlaces:
     from kube_rdma.programs.agent.compose import AgentPlaces
 
     return AgentPlaces(**{**paths, "runtime_socket": paths["runtime_socket"] or find_socket()})
+
+
+def _namespaces(text: str | None) -> tuple[str, ...] | None:
+    """The namespaces of a list with commas; None where there is none."""
+    if text is None:
+        return None
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    for name in names:
+        if not _NAMESPACE.fullmatch(name):
+            problem = f"{name!r} is no namespace: write them with commas, such as default,shared"
+            raise click.BadParameter(problem, param_hint="--namespace-isolation")
+    return names
 
 
 def _names(words: tuple[str, ...]) -> tuple[MetricNames, ...]:

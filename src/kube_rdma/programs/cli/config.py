@@ -6,12 +6,14 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_rdma.model.frozen import Frozen
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kube_rdma.api.dialect import Config
     from kube_rdma.api.document import Document
@@ -19,6 +21,16 @@ if TYPE_CHECKING:
     from kube_rdma.model.errors import Refused
     from kube_rdma.rules.pools.pools import Clash
     from kube_rdma.views.pools import OnNode
+
+
+class _Place(Frozen):
+    """The node that is meant: this one, or the recorded one of `sysfs`; None of both."""
+
+    sysfs: Path | None
+    node: bool
+    node_name: str | None
+    kubeconfig: Path | None
+
 
 _PAGE_WIDTH = 100  # columns, where the output is not a terminal
 _STDIN = "-"
@@ -39,6 +51,18 @@ def config() -> None:
 )
 @click.option("--node", is_flag=True, help="Also say what the pools are on this node.")
 @click.option(
+    "--node-name",
+    envvar="NODE_NAME",
+    metavar="NAME",
+    help="With --node: the node's object, whose addresses keep their cards.  [default: $NODE_NAME]",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --node-name: how to reach the API server.  [default: as kubectl does]",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json"]),
@@ -55,10 +79,9 @@ def config() -> None:
 )
 def check(
     files: tuple[str, ...],
-    sysfs: Path | None,
-    node: bool,
     output: str,
     assignments: tuple[str, ...],
+    **place: Any,
 ) -> None:
     """Show what each FILE (JSON or YAML, - for stdin) means, or its faults.
 
@@ -72,12 +95,13 @@ def check(
     from kube_rdma.model.errors import Refused
     from kube_rdma.programs.manifest_check import is_configuration
 
+    sysfs, node = place["sysfs"], place["node"]
     if node and sysfs:
         raise click.UsageError("--node and --sysfs cannot be combined.")
     try:
         documents = [document for name in files for document in _documents(name)]
         if len(files) == 1 and (is_configuration(documents) or not documents):
-            _check_configuration(documents, files[0], (sysfs, node), output)
+            _check_configuration(documents, files[0], _Place(**place), output)
             return
         if node or sysfs:
             raise click.UsageError("--node and --sysfs are for a configuration alone.")
@@ -121,7 +145,7 @@ def _documents(name: str) -> tuple[Document, ...]:
 
 
 def _check_configuration(
-    documents: Sequence[Document], name: str, place: tuple[Path | None, bool], output: str
+    documents: Sequence[Document], name: str, place: _Place, output: str
 ) -> None:
     """Show the pools of the only document, on a node too if one is meant."""
     from kube_rdma.api import config as api
@@ -130,9 +154,8 @@ def _check_configuration(
 
     document = documents[0] if documents else read(b"", "stdin" if name == _STDIN else name)
     configuration = judged(api.of_document(document))
-    sysfs, node = place
-    on_node = _on_node(configuration, sysfs) if node or sysfs else None
-    title = f"On the node of {sysfs}" if sysfs else "On this node"
+    on_node = _on_node(configuration, place) if place.node or place.sysfs else None
+    title = f"On the node of {place.sysfs}" if place.sysfs else "On this node"
     _show(configuration, on_node, title, output)
     if on_node and on_node.clashes:
         sys.exit(1)
@@ -190,15 +213,37 @@ def _show(configuration: Config, on_node: OnNode | None, title: str, output: str
         click.echo(f"\n{node_text(on_node, title, width)}")
 
 
-def _on_node(configuration: Config, sysfs: Path | None) -> OnNode:
+def _own_addresses(place: _Place) -> Mapping[str, str]:
+    """The addresses of the node, whose cards no pool may move; what is unknown is said."""
+    import asyncio
+
+    from kube_rdma.model.errors import KubeRdmaError
+    from kube_rdma.programs.own_addresses import read_own
+
+    try:
+        if place.node_name:
+            return asyncio.run(read_own(place.node_name, place.kubeconfig))
+        why = "give --node-name"
+    except KubeRdmaError as error:
+        why = str(error)
+    click.echo(
+        f"The agent also spares cards with the node's own addresses, not known here: {why}",
+        err=True,
+    )
+    return {}
+
+
+def _on_node(configuration: Config, place: _Place) -> OnNode:
     """What the pools are on this node, or on that of a recorded tree."""
     from kube_rdma.programs.survey import take_survey, with_uses
     from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
     from kube_rdma.rules.pools.selection import asked_uses, why_not
     from kube_rdma.views.pools import OnNode, PoollessCard
 
-    survey = take_survey(sysfs)
-    if sysfs is None and asked_uses(configuration.pools):
+    moving = place.sysfs is None and asked_uses(configuration.pools)
+    own = _own_addresses(place) if moving else {}
+    survey = take_survey(place.sysfs, own=lambda: own)
+    if moving:
         survey = with_uses(survey)
     facts = NodeFacts(survey, node_cards(survey), configuration.pools, configuration.functions)
     verdict = evaluate(facts)

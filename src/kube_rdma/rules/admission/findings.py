@@ -22,6 +22,7 @@ from kube_rdma.rules.admission.completions import completions, wrong_words
 from kube_rdma.rules.admission.networks import (
     BLOCKS,
     block_count,
+    isolation,
     network_shares,
     no_address,
     unreadable,
@@ -179,6 +180,7 @@ RULES: tuple[Rule, ...] = (
     block_count,
     _vepfs,
     network_shares,
+    isolation,
     _host_network,
     _gpu_in_shared_multi,
     _card_count,

@@ -14,7 +14,7 @@ from kube_rdma.model.pod_template import PodTemplate
 from kube_rdma.model.pool import Bind
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
 from kube_rdma.rules.admission.shares import asked, held
-from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
+from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, isolated
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import MODES, terms
 
@@ -80,6 +80,23 @@ def network_shares(
                 f"its containers ask for {shares}",
                 f"Ask for {resource}: {len(tied)}, or remove networks",
             )
+
+
+def isolation(
+    template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
+) -> Iterator[PodFinding]:
+    """A network of another tenant, where agents keep namespaces apart."""
+    del facts
+    for ask in isolated(template.networks, template.namespace, settings.everybodys):
+        mine = listed([template.namespace, *(settings.everybodys or ())])
+        yield PodFinding(
+            "namespace-isolation",
+            Severity.REFUSE,
+            NETWORKS,
+            f"{ask.source}: the network {ask.namespace}/{ask.network} is for pods of "
+            f"{ask.namespace}, and this pod is of namespace {template.namespace}",
+            f"Name a network of {mine}",
+        )
 
 
 def no_address(

@@ -41,4 +41,6 @@ def _reaches(lease: Lease, route: Route) -> bool:
     """Whether a route of the pool is one of this NIC: its gateway may be another rail's."""
     if route.via is not None:
         return route.via in lease.subnet
+    if not route.to.prefixlen and lease.gateway is None:
+        return False  # it would take the pod's own default route away, and lead nowhere
     return route.to.version == lease.address.version

@@ -3,12 +3,13 @@
 Beside rules/attach/plan, which plans what kube-rdma makes itself. A pod's entry and the network's
 document become the configuration of each plugin as libcni and Multus would give it: what the entry
 asks for goes to the plugins that declare the capability, the card of the share to all of them. What
-no plugin would do is refused before anything is done.
+no plugin would do is refused before anything is done, and so is a card that the pod may not name.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from ipaddress import ip_network
@@ -31,7 +32,7 @@ from kube_rdma.model.errors import Broken, Refused
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import AddRoute, CallPlugin, PluginConf
 from kube_rdma.rules.attach.requests import POD_NETWORKS, refused
-from kube_rdma.rules.attach.seats import Choice, choices
+from kube_rdma.rules.attach.seats import Choice, choices, not_lent
 from kube_rdma.rules.pools.modes import MODES
 
 OURS = tuple(kind.value for kind in NetworkKind if kind is not NetworkKind.OTHER)
@@ -47,6 +48,9 @@ _CAPABILITIES = {
     "portMappings": "portMappings",
     "bandwidth": "bandwidth",
 }
+
+_OWN_CARD = ("master", "device", "hwaddr", "kernelpath", "deviceID", "pciBusID")
+_PCI = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 
 Json = dict[str, Any]
 
@@ -78,7 +82,7 @@ def plans(
     Raise Refused when a document is not one that plugins read, or asks for what none of them does.
     """
     return tuple(
-        _plan(wish, choice)
+        _plan(wish, choice, _lent(wish, granted, node))
         for wish, choice in choices(wishes, granted, node)
         if wish.network.kind is NetworkKind.OTHER
     )
@@ -121,7 +125,7 @@ def attached(
     return tuple(interfaces)
 
 
-def _plan(wish: Wish, choice: Choice | None) -> Plan:
+def _plan(wish: Wish, choice: Choice | None, lent: str | None) -> Plan:
     share, card = choice or (None, None)
     pci = given_to_plugins(share, card)
     _refuse_untaken(wish, _plugins(_document(wish)), _asked(wish))
@@ -139,23 +143,26 @@ def _plan(wish: Wish, choice: Choice | None) -> Plan:
         interface=name,
         network=wish.network.name,
         card=card.id if card else None,
-        steps=(call(wish, pci), *(AddRoute(name, to, via) for to, via in wanted)),
+        steps=(call(wish, pci, lent=lent), *(AddRoute(name, to, via) for to, via in wanted)),
         held=share.held if share else None,
     )
 
 
-def call(wish: Wish, pci: PciAddress | None, oldest: str = _OLDEST) -> CallPlugin:
+def call(
+    wish: Wish, pci: PciAddress | None, oldest: str = _OLDEST, lent: str | None = None
+) -> CallPlugin:
     """All plugins of a network with what each gets to read, in the document's version, or `oldest`.
 
-    `pci` is the card that is theirs. Raise Refused for a document that plugins cannot read.
+    `pci` is the card that is theirs, `lent` one that the pod names: who declares the capability
+    deviceID hears of it. Raise Refused for a document that plugins cannot read.
     """
     document = _document(wish)
     plugins = _plugins(document)
-    device = wish.ask.device_id or pci
     asked = _asked(wish)
-    if device:
+    if pci:
         for plugin in plugins:
-            plugin.update(deviceID=device, pciBusID=device)
+            plugin.update(deviceID=pci, pciBusID=pci)
+    if device := pci or lent:
         asked["deviceID"] = device
     version = max(_version(document), oldest, key=numbers)
     common = {
@@ -171,6 +178,42 @@ def call(wish: Wish, pci: PciAddress | None, oldest: str = _OLDEST) -> CallPlugi
         version,
         document.get("disableCheck") is not True,
     )
+
+
+def _lent(wish: Wish, granted: Sequence[GrantedShare], node: HostNetwork) -> str | None:
+    """The card that the pod names and may have; raise Refused for one that it may not.
+
+    Of a resource of kube-rdma's the pod's shares have decided already (seats.choices).
+    """
+    device, resource = wish.ask.device_id, wish.network.resource
+    if device is None or any(share.resource == resource for share in granted):
+        return None
+    mine = [card.pci for one in granted if MODES[one.mode].owns for card in one.cards]
+    plugins = _plugins(_document(wish))
+    lends = not resource and any(_object(one, "capabilities").get("deviceID") for one in plugins)
+    if own := next((one[key] for one in plugins for key in _OWN_CARD if one.get(key)), None):
+        problem = f"the network is on {own}, and a pod cannot put it on {device}"
+        raise refused(wish, "deviceID", problem, "Remove deviceID, or name another network")
+    if not lends:
+        raise not_lent(wish)
+    if device.lower() not in mine:
+        _refuse_unlendable(wish, device, node)
+    return device
+
+
+def _refuse_unlendable(wish: Wish, device: str, node: HostNetwork) -> None:
+    """A card that is somebody's, or no card: a plugin would take whatever a path leads to."""
+    remedy = "Write the PCI address of a card that is free, like 0000:81:00.1"
+    links = [link for link in node.links if link.pci == device.lower()]
+    owner = next((of for card, of in node.owned if card.pci == device.lower()), None)
+    if not _PCI.fullmatch(device):
+        raise refused(wish, "deviceID", f"{device} is not the PCI address of a card", remedy)
+    if owner:
+        problem = f"{device} belongs to {owner}, and the pod holds no share of it"
+        raise refused(wish, "deviceID", problem, f"Add {owner} to the limits of a container")
+    if any(link.default_route for link in links):
+        problem = f"the node itself is reached through {device}, it cannot move into a pod"
+        raise refused(wish, "deviceID", problem, remedy)
 
 
 def given_to_plugins(share: GrantedShare | None, card: Card | None) -> PciAddress | None:

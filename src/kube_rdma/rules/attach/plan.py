@@ -307,7 +307,7 @@ def _main_routes(
         name = given.interface
         steps = []
         for route in given.routes:
-            if route.to not in taken:
+            if route.to not in taken and not _leads_nowhere(route, given):
                 taken.add(route.to)
                 beyond = _is_beyond(route.via, given)
                 steps.append(AddRoute(name, route.to, _via(route, given), onlink=beyond))
@@ -342,6 +342,11 @@ def _via(route: NetworkRoute, given: Given) -> Address | None:
         return route.via
     gateways = (one.gateway for one in given.addresses if one.gateway)
     return next((gw for gw in gateways if gw.version == route.to.version), None)
+
+
+def _leads_nowhere(route: NetworkRoute, given: Given) -> bool:
+    """A default route without a gateway: it would only take that of eth0 away."""
+    return not route.to.prefixlen and _via(route, given) is None
 
 
 def _is_beyond(gateway: Address | None, given: Given) -> bool:
@@ -395,6 +400,11 @@ def _refuse_far(seat: NetworkSeat, given: Given) -> None:
         for route in given.routes
         if route.via and not (route.onlink and route.via.version in families)
     ]
+    for route in given.routes:
+        if route.to.version in families and _leads_nowhere(route, given):
+            problem = "no gateway leads it anywhere, and it would take the pod's own away"
+            remedy = "Write its gw, give the addresses a gateway, or remove the route"
+            raise refused(seat.wish, f"route to {route.to}", problem, remedy)
     for field, gateway in hops:
         if _is_beyond(gateway, given):
             problem = f"the gateway {gateway} is in no subnet of {given.interface}"

@@ -7,7 +7,7 @@ what is refused here has cost nothing yet.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from ipaddress import ip_interface
@@ -81,6 +81,36 @@ def refuse_host_network(
             remedy=f"Remove hostNetwork: true, or the annotation {annotation}",
             where=f"pod {pod.namespace}/{pod.name}",
         )
+
+
+def isolated(
+    asks: Sequence[NetworkAsk], namespace: str, everybodys: Collection[str] | None
+) -> tuple[NetworkAsk, ...]:
+    """The entries of a pod of `namespace` that name a network which is not for it.
+
+    `everybodys` are the namespaces whose networks pods of all others may use; None: any may.
+    """
+    if everybodys is None:
+        return ()
+    return tuple(ask for ask in asks if ask.namespace not in (namespace, *everybodys))
+
+
+def refuse_isolated(
+    pod: PodState, asks: Sequence[NetworkAsk], everybodys: Collection[str] | None
+) -> None:
+    """Raise Refused for entries that name networks of other tenants."""
+    faults = [
+        Refused(
+            f"the network {ask.namespace}/{ask.network} is for pods of {ask.namespace}, and this "
+            f"pod is of namespace {pod.namespace}",
+            remedy=f"Name one of {listed([pod.namespace, *(everybodys or ())])}, or have the "
+            f"administrator add {ask.namespace} to --namespace-isolation",
+            where=ask.source,
+        )
+        for ask in isolated(asks, pod.namespace, everybodys)
+    ]
+    if faults:
+        raise Refused.all(faults)
 
 
 def wishes(

@@ -3,7 +3,9 @@
 Second of the rules of an attachment, before addresses are taken: the card's rail says from which
 pool they come. The kubelet has chosen shares near to a container's GPUs; the n-th network of a
 resource gets the n-th share, so that this choice is kept and the order of the annotation holds. A
-network that names an interface or a device gets the share of that very card.
+network that names an interface or a device gets the share of that very card. The deviceID of an
+entry is the pod's word: it chooses among the pod's shares, and among cards of the node only where
+the network's document lends them.
 """
 
 from __future__ import annotations
@@ -88,6 +90,34 @@ def named(wish: Wish) -> str | None:
     return wish.ask.device_id or wish.network.device or wish.network.master
 
 
+def word_alone(wish: Wish) -> bool:
+    """Whether the card is named by the pod, and by nothing that an administrator wrote."""
+    network = wish.network
+    return wish.ask.device_id is not None and not (network.device or network.master)
+
+
+def not_lent(wish: Wish) -> Refused:
+    """The refusal of a card that the pod names, holds no share of and is not let have."""
+    problem = (
+        f"the network lends no cards, and the pod holds no share of {wish.ask.device_id} for it"
+    )
+    remedy = (
+        "Remove deviceID, or ask for a share of the card; an administrator may write "
+        '"capabilities": {"deviceID": true} into a network without master and device'
+    )
+    return refused(wish, "deviceID", problem, remedy)
+
+
+def _refuse_overruled(wish: Wish, node: HostNetwork) -> None:
+    """A pod's word that is not the network's own: who wrote the network has the last one."""
+    word, own = wish.ask.device_id, wish.network.device or wish.network.master
+    if word is None or own is None or word.lower() == own.lower():
+        return
+    if not any(is_link(link, word) and is_link(link, own) for link in node.links):
+        problem = f"the network is on {own}, and a pod cannot put it on {word}"
+        raise refused(wish, "deviceID", problem, "Remove deviceID, or name another network")
+
+
 def _named_by(wish: Wish) -> str:
     """The field that says it."""
     if wish.ask.device_id:
@@ -130,6 +160,7 @@ class _Desk(Frozen):
         if wish.network.kind is NetworkKind.OTHER and not self._concerns(resource):
             return None
         needs = resource is not None or wish.network.kind is NetworkKind.CARD
+        _refuse_overruled(wish, self.node)
         if name is None:
             if not needs and wish.network.kind is not NetworkKind.DEVICE:
                 problem = "it says neither the interface that it is on nor a resource"
@@ -139,7 +170,10 @@ class _Desk(Frozen):
         match = self._matcher(name)
         if needs:
             return self._next(wish, match)
-        return next(((g, c) for _, _, g, c in self._offers(resource) if match(c)), None)
+        choice = next(((g, c) for _, _, g, c in self._offers(resource) if match(c)), None)
+        if choice is None and word_alone(wish) and not wish.network.lends:
+            raise not_lent(wish)
+        return choice
 
     def _concerns(self, resource: str | None) -> bool:
         """Whether kube-rdma offers this resource: other plugins are used with foreign ones too."""
@@ -216,8 +250,10 @@ def _seat(number: int, wish: Wish, choice: Choice | None, node: HostNetwork) -> 
     _refuse_link(wish, way, link)
     if way is Way.TAKE:
         _refuse_enslaved(wish, link, card)
-        if card is None:
-            _refuse_owned(wish, link, node)
+    if card is None and word_alone(wish):
+        _refuse_virtual(wish, link)
+    if card is None and (way is Way.TAKE or word_alone(wish)):
+        _refuse_owned(wish, link, node)
     refuse_function(wish, link, card)
     refuse_infiniband(wish, way, link, card, share)
     refuse_late_mac(wish, link, card)
@@ -269,6 +305,14 @@ def _refuse_owned(wish: Wish, link: HostLink, node: HostNetwork) -> None:
     if owner:
         problem = f"{link.name} belongs to {owner}, and the pod holds no share of it"
         raise refused(wish, _named_by(wish), problem, f"Add {owner} to the limits of a container")
+
+
+def _refuse_virtual(wish: Wish, link: HostLink) -> None:
+    """What leads to other networks or other pods: only an administrator may give it away."""
+    if link.kind or link.pci is None:
+        what = f"a virtual link ({link.kind})" if link.kind else "no card's own link"
+        problem = f"{link.name} is {what}, and a pod may name cards alone"
+        raise refused(wish, "deviceID", problem, "Write the PCI address of a card")
 
 
 def _refuse_enslaved(wish: Wish, link: HostLink, card: Card | None) -> None:

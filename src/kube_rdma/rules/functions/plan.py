@@ -212,8 +212,8 @@ class _Node:
                     "interface is not among the node's"
                 )
         for part in parts:
-            if any(netdev.default_route is not False for netdev in part.netdevs):
-                yield f"the node's default route no longer leads through {_name(part)}"
+            if any(netdev.vital for netdev in part.netdevs):
+                yield f"the node itself is no longer reached through {_name(part)}"
             if not forced and (use := self._use(part)):
                 yield f'{use}, or somebody writes "force": true'
 
@@ -250,8 +250,8 @@ class _Node:
     def _unforced(self, card: Function, wish: FunctionsWish) -> Refused | None:
         name, now = _name(card), len(card.seat.virtual_functions)
         force = 'write "force": true if the node may be cut off for a moment'
-        if any(netdev.default_route is not False for netdev in card.netdevs):
-            problem = f"the node's default route leads, or may lead, through {name}"
+        if any(netdev.vital for netdev in card.netdevs):
+            problem = f"the node itself is, or may be, reached through {name}"
             return Refused(problem, remedy=f"Choose another card, or {force}", where=wish.source)
         if now and card.seat.pci not in self._ours:
             problem = f"{name} has {now} virtual functions that somebody else made"

@@ -39,6 +39,7 @@ DEFAULTS: Json = {
         "deviceInfo": False,
         "virtualFunctions": False,
         "startupTaint": False,
+        "namespaceIsolation": "",
     },
     "controller": {"enabled": False, "replicas": 2, "resources": _CONTROLLER_RESOURCES},
     "pools": [],
@@ -196,7 +197,12 @@ PRESETS: Mapping[str, Json] = {
     "ib": {
         **_NETWORKS,
         "namespace": {"name": "kube-rdma-vf", "create": True},
-        "agent": {"config": _FUNCTIONS, "deviceInfo": True, "virtualFunctions": True},
+        "agent": {
+            "config": _FUNCTIONS,
+            "deviceInfo": True,
+            "virtualFunctions": True,
+            "namespaceIsolation": "default,kube-system",
+        },
         "seed": {
             "daemonSet": "rdma-vf",
             "label": "rdma-vf",

@@ -28,6 +28,7 @@ _CONCERNED = (
     "c.?resources.?limits.orValue({}).exists(key, key.contains('/'))) || "
     f"'{POD_NETWORKS}' in object.metadata.?annotations.orValue({{}})"
 )
+ISOLATION = "agent.namespaceIsolation"
 _SETTINGS = (
     *("shareResources", "mgpuResources", "gpuResources", "vepfsDrivers", "vepfsStorageClasses"),
     *("hostNetworkResources", "shmSize"),
@@ -85,9 +86,10 @@ def arguments() -> list[Node]:
     settings = (
         joined(f"--admission-set={name}=", Hole(f"admission.pods.{name}")) for name in _SETTINGS
     )
+    isolation = When(ISOLATION, joined("--admission-set=namespaceIsolation=", Hole(ISOLATION)))
     return [
         When(OWN, "--admission-own", When(SECRET, f"--admission={FOLDER}")),
-        *(When(either(OWN, SECRET), one) for one in settings),
+        *(When(either(OWN, SECRET), one) for one in (*settings, isolation)),
     ]
 
 

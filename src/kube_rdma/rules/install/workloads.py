@@ -143,6 +143,7 @@ def _agent_container() -> Json:
         "args": [
             "agent",
             *(When(NETWORKS, word) for word in ("--role=plugin", "--role=node", "--networks")),
+            When(NETWORKS, When(webhook.ISOLATION, _isolation())),
             # Where a label selects the agent, it is not the one to write labels.
             When(NETWORKS, unless("seed.labels", "--node-labels=leave")),
             When("seed.configArgument", file),
@@ -164,6 +165,10 @@ def _agent_container() -> Json:
         "securityContext": _security(),
         "volumeMounts": _mounts(),
     }
+
+
+def _isolation() -> Node:
+    return joined("--namespace-isolation=", Hole(webhook.ISOLATION))
 
 
 def _security() -> Json:

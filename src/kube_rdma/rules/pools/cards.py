@@ -50,9 +50,9 @@ def of_a_pod(device: Device) -> bool:
     return device.is_soft and not any(port.netdev for port in device.ports)
 
 
-def carries_default_route(card: Card) -> bool:
+def is_vital(card: Card) -> bool:
     """Whether the node itself is, or may be, reached through this card."""
-    return any(netdev.default_route is not False for netdev in _netdevs(card.function))
+    return any(netdev.vital for netdev in _netdevs(card.function))
 
 
 def interfaces(card: Card, functions: Iterable[Function]) -> tuple[Netdev, ...]:

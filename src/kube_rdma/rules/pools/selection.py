@@ -55,7 +55,7 @@ def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
 
     What a selector names, people have looked at: only what would cut the node off or take a bond
     apart is left out of it. An address with its own routes is no use by itself, for the cards of
-    a fabric have one each on the node (docs/decisions/0024).
+    a fabric have one each on the node (docs/decisions/0024); that of the Node object is one.
     """
     if not moves(spec):
         return None
@@ -65,6 +65,9 @@ def _needed(spec: PoolSpec, card: Card, functions: Functions) -> str | None:
             return f"{netdev.name} is enslaved to {netdev.master}, which would lose it for good"
     if any(netdev.default_route is not False for netdev in netdevs):
         return _ROUTE
+    for netdev in netdevs:
+        if netdev.needed:
+            return f"{netdev.name} carries {netdev.needed}, without which the node is cut off"
     naming = filter(_names, spec.selectors)
     if any(unmet(selector, card, functions) is None for selector in naming):
         return None

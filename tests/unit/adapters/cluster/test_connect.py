@@ -68,6 +68,15 @@ async def test_requests_are_ours(tmp_path):
     assert "kube-rdma/" in head
 
 
+async def test_the_address_that_the_server_is_spoken_with_from_is_known(tmp_path):
+    """Once there was a connection."""
+    server = Server(answer(OBJECT))
+    async with server.running(tmp_path) as config, connect(config) as cluster:
+        assert cluster.local_address() is None
+        await cluster.get(TRIAL, "a")
+        assert cluster.local_address() == "127.0.0.1"
+
+
 async def test_a_rotated_token_is_read_again(tmp_path):
     """When the old one is no longer accepted, the file is read and the request sent anew."""
     token = tmp_path / "token"

@@ -76,9 +76,16 @@ class World(Node):
 
     def label(self, mode):
         """Somebody labels the node, or (None) takes the label away."""
-        labels = {LABEL: mode} if mode else {}
-        meta = {"name": NODE_NAME, "labels": labels}
-        self.server.put(NODE, {"metadata": meta, "spec": {}, "status": {}})
+        self.written = {LABEL: mode} if mode else {}
+        self._put_node({})
+
+    def address(self, text):
+        """The kubelet tells the node's InternalIP."""
+        self._put_node({"addresses": [{"type": "InternalIP", "address": text}]})
+
+    def _put_node(self, status):
+        meta = {"name": NODE_NAME, "labels": self.written}
+        self.server.put(NODE, {"metadata": meta, "spec": {}, "status": status})
 
     def pod(self, name, annotations=None, host_network=False):
         """A pod object on this node."""

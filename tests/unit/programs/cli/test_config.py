@@ -76,6 +76,13 @@ def test_a_good_file_is_shown(check):
     assert (result.output, result.exit_code) == (WISHES, 0)
 
 
+def test_what_is_not_known_of_this_node_is_said(check):
+    """The agent knows the node's addresses and spares their cards; without a name nobody asks."""
+    result = check(TWICE % "exclusive", "--node")
+    assert "cards with the node's own addresses, not known here: give --node-name" in result.stderr
+    assert "own addresses" not in check(HCA, "--node").stderr
+
+
 def test_a_recorded_node_shows_its_cards(check, tree):
     """Those in the pool, and why the others are not."""
     there = tree("lab-node")

@@ -1,10 +1,10 @@
-"""The agent's options for metrics: addresses as people write them."""
+"""The agent's options for metrics and for namespaces, as people write them."""
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.programs.cli.agent import _address, agent
+from kube_rdma.programs.cli.agent import _address, _namespaces, agent
 
 
 @pytest.mark.parametrize(
@@ -37,9 +37,34 @@ def test_what_is_no_address_is_refused_with_the_option(text):
             ["--role", "node", "--node-name", "a", "--metrics-address", ":9879"],
             "role node alone labels its node: give --role plugin too",
         ),
+        (["--namespace-isolation"], "is about networks: give --networks too"),
+        (
+            [
+                "--role=node",
+                "--role=plugin",
+                "--node-name=a",
+                "--networks",
+                "--namespace-isolation=B_",
+            ],
+            "--namespace-isolation: 'B_' is no namespace: write them with commas",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(words, sentence):
     result = CliRunner().invoke(agent, words)
     assert result.exit_code == 2
     assert sentence in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "namespaces"),
+    [
+        (None, None),
+        ("", ()),
+        ("default,kube-system", ("default", "kube-system")),
+        ("a, b", ("a", "b")),
+    ],
+)
+def test_namespaces_whose_networks_are_everybodys(text, namespaces):
+    """An empty list leaves a pod those of its own namespace."""
+    assert _namespaces(text) == namespaces

@@ -48,6 +48,16 @@ def test_a_pod_as_the_documents_write_it_has_no_fault():
     assert not findings(template(asking(HCA, 1), hostNetwork=True), ON_HOST)
 
 
+def test_a_network_of_another_namespace_is_refused_where_namespaces_are_apart():
+    """By the namespaces whose networks are everybody's; without them nobody is."""
+    pod = template(asking(HCA, 1), annotations=networks("rdma", "other/rdma", "shared/rdma"))
+    apart = AdmissionSettings(everybodys=("shared",))
+    found = [one for one in findings(pod, settings=apart) if one.rule == "namespace-isolation"]
+    assert [(one.severity, one.path[-1]) for one in found] == [(Severity.REFUSE, ANNOTATION)]
+    assert found[0].problem.startswith("networks[1]: the network other/rdma is for pods of other")
+    assert "namespace-isolation" not in rules(pod)
+
+
 @given(st.integers(0, 9), st.integers(0, 9))
 def test_blocks_and_cards_are_as_many_as_each_other(count, cards):
     """Else the sentence has both numbers; a pod that asks for cards and no network is warned."""

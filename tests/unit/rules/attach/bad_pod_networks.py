@@ -88,6 +88,20 @@ def static(text):
 
 
 TEN = ip_address("10.0.0.1")
+PLAIN = {"resource": None}
+VETH = replace(node(TWO).links[0], index=77, name="veth1234", pci=None, kind="veth")
+LENDING = {"resource": None, "lends": True}
+
+
+def with_link(link, *cards, **facts):
+    """A node with the interfaces of these cards, and one link more."""
+    bare = node(*cards, **facts)
+    return replace(bare, links=(*bare.links, link))
+
+
+def vlan_to_the_gateway():
+    """A VLAN that the node's default route leads over."""
+    return replace(VETH, name="bond0.100", kind="vlan", default_route=True)
 
 
 def holder(each):
@@ -160,6 +174,43 @@ CASES = {
         of_kind(MACVLAN, master="ens2f0"), shares=[share(ONE)]
     ),
     "device is not the card that was given": pod(wish(device_id="0000:99:00.0")),
+    "deviceID beside a master": pod(
+        wish(of=network(kind=MACVLAN, master="ens1f0", **PLAIN), device_id="veth1234"),
+        on=with_link(VETH, ONE),
+    ),
+    "deviceID beside a master, of another share": pod(
+        wish(of=network(kind=MACVLAN, master="ens1f0"), device_id=TWO.pci),
+        shares=[share(ONE), share(TWO)],
+    ),
+    "deviceID beside a device": pod(
+        wish(of=network(kind=DEVICE, device="ens1f0", **PLAIN), device_id="ens2f0"), shares=[]
+    ),
+    "deviceID of a card without a share": pod(
+        wish(of=network(kind=DEVICE, **PLAIN), device_id="ens2f0")
+    ),
+    "deviceID of a card without a share, for macvlan": pod(
+        wish(of=network(kind=MACVLAN, **PLAIN), device_id=TWO.pci), shares=[]
+    ),
+    "deviceID is a veth": pod(
+        wish(of=network(kind=DEVICE, **LENDING), device_id="veth1234"),
+        shares=[],
+        on=with_link(VETH, ONE),
+    ),
+    "deviceID is no card": pod(
+        wish(of=network(kind=MACVLAN, **LENDING), device_id="eth0"),
+        shares=[],
+        on=with_link(replace(VETH, name="eth0", kind=""), ONE),
+    ),
+    "deviceID belongs to a pool": pod(
+        wish(of=network(kind=MACVLAN, **LENDING), device_id=ONE.pci),
+        shares=[],
+        on=replace(node(ONE), owned=((ONE, "rdma/whole"),)),
+    ),
+    "VLAN with the node's default route": pod(
+        of_kind(DEVICE, device="bond0.100", **PLAIN),
+        shares=[],
+        on=with_link(vlan_to_the_gateway(), ONE),
+    ),
     "card is in another pod": pod(wish(), on=node(TWO)),
     "card is in a pod that is known": pod(wish(), on=with_pods(node(TWO), HOLDERS)),
     "virtual function is in another pod": of_function(VIRTUAL, on=node(TWO)),
@@ -232,6 +283,10 @@ CASES = {
     ),
     "route out of reach": pod(
         wish(of=network(routes=(NetworkRoute(ip_network("10.8.0.0/16"), TEN),))),
+        leases=[given(1, "10.0.1.7/24")],
+    ),
+    "default route without a gateway": pod(
+        wish(of=network(routes=(NetworkRoute(ip_network("0.0.0.0/0")),))),
         leases=[given(1, "10.0.1.7/24")],
     ),
     "default route without an address": pod(wish(default_routes=(TEN,))),

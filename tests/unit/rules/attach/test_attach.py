@@ -5,6 +5,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from kube_rdma.model.attachment import (
     AskedAddress,
@@ -224,6 +225,42 @@ def test_all_sources_of_addresses_and_routes():
         *("0.0.0.0/0", "::/0", "10.8.0.0/16", "fd08::/16"),
     ]
     assert SetSysctl("net/ipv6/conf/net1/disable_ipv6", "0") in plan.steps
+
+
+@given(pods(), st.data())
+def test_no_plan_takes_the_pod_s_default_route_away_for_nothing(scene, data):
+    """Only for a gateway that an address of the interface reaches; else it is refused or absent."""
+    wishes, shares, _, on, leases = scene
+    hops = (None, ip_address("10.0.0.1"), ip_address("fd00::1"), ip_address("10.99.0.1"))
+    texts = st.sampled_from(["0.0.0.0/0", "::/0", "10.8.0.0/16"])
+    wanted = []
+    for each in wishes:
+        routes = [
+            NetworkRoute(to, via if via and via.version == to.version else None)
+            for to in map(ip_network, data.draw(st.lists(texts, unique=True)))
+            for via in [data.draw(st.sampled_from(hops))]
+        ]
+        wanted.append(replace(each, network=replace(each.network, routes=tuple(routes))))
+    try:
+        made = planned(wanted, shares, on, leases)
+    except Refused:
+        return
+    for plan in made:
+        subnets = [ip_network((one.address, one.prefix), strict=False) for one in plan.addresses]
+        for step in steps_of(plan, AddRoute):
+            if step.table is None and not step.to.prefixlen:
+                assert step.via is not None
+                assert any(step.via in subnet for subnet in subnets)
+
+
+def test_a_route_of_a_family_that_the_interface_has_no_address_of_is_absent():
+    """Its pod runs: ::/0 without a gateway would lead nowhere."""
+    of = card(1)
+    net = network(routes=(NetworkRoute(ip_network("::/0")), NetworkRoute(ip_network("0.0.0.0/0"))))
+    lease = leased(1, "10.0.0.7/24", gateway="10.0.0.1")
+    (plan,) = planned([wish(of=net)], [share(of)], node(of), [lease])
+    main = [step for step in steps_of(plan, AddRoute) if step.table is None]
+    assert [(str(step.to), str(step.via)) for step in main] == [("0.0.0.0/0", "10.0.0.1")]
 
 
 def test_a_gateway_may_be_on_the_link_and_in_no_subnet():

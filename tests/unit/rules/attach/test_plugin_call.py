@@ -136,8 +136,19 @@ def test_a_resource_of_others_is_theirs():
     """We do not know what the pod holds of it."""
     step, _ = called(other(listed(), resource="intel.com/vf"), share(card(1), mode=Mode.SRIOV))
     assert "deviceID" not in json.loads(step.plugins[0].config)
-    _, (told, _) = called(other(listed(), device_id="0000:99:00.1"))
-    assert told["deviceID"] == "0000:99:00.1"
+
+
+def test_a_card_that_the_pod_names_goes_to_who_takes_it():
+    """As Multus 4 does: to plugins with the capability alone, never as the network's own."""
+    able = {"type": "x", "capabilities": {"deviceID": True}}
+    _, told = called(other(listed(plugins=[able, {"type": "tuning"}]), device_id="0000:99:00.1"))
+    assert told[0]["runtimeConfig"] == {"deviceID": "0000:99:00.1"}
+    assert [field for one in told for field in one if field in ("deviceID", "pciBusID")] == []
+    assert "runtimeConfig" not in told[1]
+
+
+ABLE = {"type": "bridge", "capabilities": {"deviceID": True}}
+ASKED = card(1).pci
 
 
 def test_networks_of_both_kinds_take_shares_in_their_order():
@@ -205,6 +216,14 @@ REFUSED = {
     "YAML": other(b"type: bridge"),
     "a capability that no plugin declares": other({"type": "bridge"}, mac="02:00:00:00:00:01"),
     "a default route without its gateway": other({"type": "bridge"}, default=True),
+    "a card that no plugin takes": other({"type": "bridge"}, device_id=ASKED),
+    "a card of a network of others' resource": other(
+        ABLE, resource="intel.com/vf", device_id=ASKED
+    ),
+    "a card over the network's own": other({**ABLE, "master": "ens9"}, device_id=ASKED),
+    "a path for a card": other(ABLE, device_id="../../virtual/net/veth1234"),
+    "a card of a pool": other(ABLE, device_id=card(2).pci),
+    "the card with the node's default route": other(ABLE, device_id=card(3).pci),
 }
 GOLDEN = Path(__file__).with_name("plugin_refusals.txt")
 
@@ -212,7 +231,10 @@ GOLDEN = Path(__file__).with_name("plugin_refusals.txt")
 def planned_for(one):
     """What ADD asks of these rules, in its order."""
     refuse_missing([one], "/opt/cni/bin", INSTALLED)
-    return plans([one], [], node())
+    on = node(card(1), card(2))
+    routed = node(card(3), default_route=True).links
+    owned = ((card(2), "rdma/whole"),)
+    return plans([one], [], replace(on, links=(*on.links, *routed), owned=owned))
 
 
 def refusal(one):

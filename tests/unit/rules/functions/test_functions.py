@@ -104,7 +104,7 @@ def first_virtual(*, number=4, **changes):
 
 IN_USE = {
     f"{VF[0]} is free: it has the driver vfio-pci": {"driver": "vfio-pci", "netdevs": ()},
-    "default route no longer leads through v0": {
+    "the node itself is no longer reached through v0": {
         "netdevs": (Netdev("v0", "ether", True, True, default_route=True),)
     },
 }
@@ -172,7 +172,7 @@ def up(**changes):
 def test_a_card_with_the_node_s_default_route_is_refused_unless_forced(route):
     """Also when nobody knows the routes."""
     functions = card(netdevs=up(default_route=route))
-    assert "default route leads, or may lead, through ens1f0" in refusal(plan([wish(8)], functions))
+    assert "is, or may be, reached through ens1f0" in refusal(plan([wish(8)], functions))
     assert plan([wish(8, force=True)], functions).acts
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.survey import Verdict
-from kube_rdma.rules.pools.cards import cards, carries_default_route
+from kube_rdma.rules.pools.cards import cards, is_vital
 from tests.kit.nodes import DOWN, device, function, node, nodes, physical_with_virtual, seat
 
 WHERE = seat(0x81)
@@ -96,9 +96,9 @@ def test_an_interface_that_nobody_has_set_up_is_no_fault(up, carrier):
 
 def test_the_default_route_is_found_on_the_card_that_carries_it():
     used = replace(function(WHERE), netdevs=(Netdev("eth0", "ether", True, True, True),))
-    assert carries_default_route(node(used).cards[0])
-    assert not carries_default_route(node(function(WHERE, "eth0")).cards[0])
-    assert not carries_default_route(node(devices=(device(0, netdev="eth0"),)).cards[0])
+    assert is_vital(node(used).cards[0])
+    assert not is_vital(node(function(WHERE, "eth0")).cards[0])
+    assert not is_vital(node(devices=(device(0, netdev="eth0"),)).cards[0])
 
 
 def test_a_soft_device_of_a_pod_is_nobody_s_card():

@@ -218,6 +218,18 @@ def test_what_the_node_uses_is_taken_only_by_name(use, expected, mode):
     assert why(card, Mode.HCA) is None
 
 
+@pytest.mark.parametrize("mode", [Mode.EXCLUSIVE, Mode.SRIOV])
+@pytest.mark.parametrize("selectors", [(), (Selector(interfaces=("eth0",)),)])
+def test_what_carries_the_node_s_own_address_never_moves(mode, selectors):
+    """With its subnet's route alone, whoever names it: the kubelet would be off the network."""
+    use = Use(addresses=("10.1.0.5/24",), routes=("10.1.0.0/24",))
+    card = with_netdev(PLAIN, use=use, needed="the node's InternalIP 10.1.0.5")
+    sentence = "eth0 carries the node's InternalIP 10.1.0.5, without which the node is cut off"
+    assert why(card, mode, *selectors) == sentence
+    assert why(card, Mode.HCA) is None
+    assert why(card, Mode.SHARED) is None
+
+
 def test_an_rdma_function_beside_its_interface_s_is_judged_by_that_one():
     """eRDMA: the device is a function of its own, the interface with the route another's."""
     door = function(seat(0x21))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from socket import AF_INET, AF_INET6
@@ -129,6 +129,18 @@ def _addresses(netlink: Netlink, index: int = 0) -> dict[int, list[tuple[Address
         for at, address, length in decode_address(payload):
             addresses.setdefault(at, []).append((address, length))
     return addresses
+
+
+def address_holders(
+    netlink: Netlink, addresses: Collection[Address]
+) -> tuple[tuple[InterfaceName, Address], ...]:
+    """The links that have one of these addresses, with it; one that is gone again has no name."""
+    holders = []
+    for index, pairs in _addresses(netlink).items():
+        mine = [address for address, _ in pairs if address in addresses]
+        if mine and (interface := interface_at(netlink, index)):
+            holders += [(interface.seen.name, address) for address in mine]
+    return tuple(holders)
 
 
 def dynamic_addresses(netlink: Netlink) -> frozenset[tuple[int, Address]]:

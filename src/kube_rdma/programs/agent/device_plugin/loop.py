@@ -220,6 +220,7 @@ class _Plugin:
         offered = [card for pool in verdict.pools for card in pool.cards]
         idle = holdings is not None and not any(one.shares for one in holdings)
         await self._doors.rails.see(offered, alone, self._wishes.rails, idle=idle)
+        self._tell_rails(self._doors.rails.without_cards)
         self._tell_node(verdict, survey, wanted)
         self._doors.late.offered(offers.pools)
         await self._handlers.offered(offers.pools)
@@ -232,6 +233,8 @@ class _Plugin:
     def _node_seen(self, node: NodeState) -> None:
         """Take note of the Node object: its label is a wish, its allocatable what has arrived."""
         wanted = self._wishes.specs
+        if self._doors.own.seen(node):
+            self._changes.touch()
         self._wishes.label(node)
         if self._wishes.specs != wanted:
             self._doubt()
@@ -347,6 +350,12 @@ class _Plugin:
                 self._doors.node.card(change, name, tuple(pods))
         reported = {change.card for change in changes}
         write(log_lines.of_cards(before, names, reported) if self._health else ())
+
+    def _tell_rails(self, sentence: str | None) -> None:
+        """Tell of rails that no card is on: pools of addresses may have no range for others."""
+        for news in self._reported.notices.news("rails without cards", *filter(None, [sentence])):
+            log.warning("rails without cards", what=news)
+            self._doors.node.rails(news)
 
     def _tell_sentences(self, verdict: NodeVerdict) -> None:
         """Say what is remarkable about pools and cards, beside their health."""

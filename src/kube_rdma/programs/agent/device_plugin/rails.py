@@ -17,7 +17,7 @@ from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.rails import RailRecord
 from kube_rdma.programs.records import Records, in_the_log
-from kube_rdma.rules.pools.rails import numbers, recorded
+from kube_rdma.rules.pools.rails import numbers, recorded, without_cards
 
 _RECORD = "rails"
 
@@ -28,20 +28,25 @@ class NodeRails:
     """One per agent.
 
     `journal` opens the record, and raises KubeRdmaError; None: the rails are those of the cards
-    that this process has seen. `tell` takes a sentence for a record that cannot be read.
+    that this process has seen. `tell` takes a sentence for a record that cannot be read. `boot`
+    tells this start of the node from others.
     """
 
     def __init__(
         self,
         journal: Callable[[], Journal[RailRecord]] | None = None,
         tell: Callable[[str], None] = in_the_log,
+        boot: str = "",
     ) -> None:
         self._open = journal
         self._tell = tell
+        self._boot = boot
         self._records: Records[RailRecord] | None = None
         self._record = RailRecord()
         self._numbers: Mapping[CardId, int] | None = None
         self._notices = Notices()
+        self.without_cards: str | None = None
+        """A sentence about rails whose cards are not there."""
 
     def number(self, card: CardId) -> int | None:
         """The rail of a card, None where it has none; raise Unavailable before the first look."""
@@ -61,10 +66,11 @@ class NodeRails:
         """Number the cards as rules/pools/rails.recorded says; what is new is on the disk first."""
         if self._open:
             await self._recall(self._open)
-        record = recorded(self._record, offered, node, listed, idle=idle)
+        record = recorded(self._record, offered, node, listed, idle=idle, boot=self._boot)
         if record != self._record and self._records:
             await self._write(self._records, record)
         self._record = record
+        self.without_cards = None if listed else without_cards(record, node)
         rails = numbers(record, node, listed)
         if rails != self._numbers:
             shown = ",".join(f"{card}={rail}" for card, rail in sorted(rails.items()))

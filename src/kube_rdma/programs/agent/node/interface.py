@@ -38,6 +38,9 @@ class NodeSide(Protocol):
     def functions(self, sentence: str, *, refused: bool) -> None:
         """Tell why a card has not the virtual functions that are wished."""
 
+    def rails(self, sentence: str) -> None:
+        """Tell of rails that no card is on."""
+
     def journal(self, sentence: str) -> None:
         """Tell of a record that this version of kube-rdma does not understand."""
 
@@ -64,6 +67,9 @@ class Alone:
         """Do nothing."""
 
     def functions(self, sentence: str, *, refused: bool) -> None:
+        """Do nothing."""
+
+    def rails(self, sentence: str) -> None:
         """Do nothing."""
 
     def journal(self, sentence: str) -> None:

@@ -77,6 +77,10 @@ class Online:
         reason = "VirtualFunctionsRefused" if refused else "VirtualFunctionsPending"
         self._events.tell(self._about, reason, sentence, warning=refused)
 
+    def rails(self, sentence: str) -> None:
+        """Tell the node of rails that no card is on."""
+        self._events.tell(self._about, "RailsWithoutCards", sentence, warning=True)
+
     def journal(self, sentence: str) -> None:
         """Tell the node of a record that this version of kube-rdma does not understand."""
         self._events.tell(self._about, "JournalTrouble", sentence, warning=True)

@@ -77,7 +77,10 @@ _FAILED = {True: "network attachment failed", False: "address request failed"}
 
 
 class AttachDependencies(Frozen, kw_only=True):
-    """Whom the procedure and its doors need; `inode` is of the namespace behind a descriptor."""
+    """Whom the procedure and its doors need; `inode` is of the namespace behind a descriptor.
+
+    `everybodys` are the namespaces whose networks pods of all others may name; None: of any.
+    """
 
     node: NetworkNode
     giver: Giver
@@ -85,6 +88,7 @@ class AttachDependencies(Frozen, kw_only=True):
     attachments: Attachments
     inode: Callable[[int], int]
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    everybodys: tuple[str, ...] | None = None
 
 
 class PodPlace(Frozen):

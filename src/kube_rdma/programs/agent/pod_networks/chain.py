@@ -36,7 +36,12 @@ from kube_rdma.programs.agent.pod_networks.door import (
     sandbox_of,
 )
 from kube_rdma.programs.agent.pod_networks.requests import Asking, asking, meant, refuse_replaced
-from kube_rdma.rules.attach.requests import POD_NETWORKS, refuse_host_network, wishes
+from kube_rdma.rules.attach.requests import (
+    POD_NETWORKS,
+    refuse_host_network,
+    refuse_isolated,
+    wishes,
+)
 from kube_rdma.rules.attach.seats import seats
 
 if TYPE_CHECKING:
@@ -82,6 +87,8 @@ class PodNetworks:
         if not asked.asks:
             await self._refuse_idle(call.pod, asked)
             return None
+        if asked.annotation != POD_NETWORKS:  # whose names mean the pod's own namespace first
+            refuse_isolated(pod, asked.asks, self._to.everybodys)
         refuse_host_network(pod, asked.asks, asked.annotation)
         sandbox, netns = sandbox_of(call, self._to.inode)
         return AttachRequest(

@@ -34,7 +34,7 @@ from kube_rdma.model.attachment import (
     Wish,
 )
 from kube_rdma.model.binding import PodName
-from kube_rdma.model.card import CardId
+from kube_rdma.model.card import CardId, Netdev
 from kube_rdma.model.cni import Call
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import Device, PciAddress
@@ -47,6 +47,7 @@ from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.pool import Attach, Pool, ShareId
+from kube_rdma.model.step import VirtualKind
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
@@ -68,6 +69,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+
+_OWN = ("", VirtualKind.IPOIB)  # kinds of a card's own link
 
 Links = Callable[[Sequence[str] | None], tuple[SeenLink, ...]]
 AskFunctions = Callable[
@@ -319,6 +322,7 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
     host_links = []
     for link in links:
         pci, netdev = netdevs.get(link.name, (link.pci, None))
+        own = netdev is not None or (link.kind in _OWN and not link.virtual)
         host_links.append(
             HostLink(
                 index=link.index,
@@ -328,11 +332,12 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
                 up=link.up,
                 pci=pci,
                 link_type=netdev.link_type if netdev else "ether",
-                default_route=netdev.default_route is not False if netdev else False,
+                default_route=_routed(link.name, netdev, survey),
                 addresses=tuple(one for one in link.addresses if not one[0].is_link_local),
                 virtual=virtual.get(pci) if pci else None,
                 master=netdev.master if netdev else None,
                 bonded=netdev is not None and netdev.bonded,
+                kind="" if own else link.kind,
             )
         )
     soft = any(device.is_soft for device in survey.devices)
@@ -343,6 +348,13 @@ def host_network(survey: Survey, links: Sequence[SeenLink]) -> HostNetwork:
         if (guid := _usable_guid(device.node_guid))
     )
     return HostNetwork(tuple(host_links), survey.namespace_mode, kinds[0] if kinds else None, guids)
+
+
+def _routed(name: str, netdev: Netdev | None, survey: Survey) -> bool:
+    """Whether the node is reached through a link of any kind, as far as anybody knows."""
+    if netdev:
+        return netdev.vital
+    return survey.routed is None or name in survey.routed
 
 
 @lru_cache(1024)  # of the same survey for every pod

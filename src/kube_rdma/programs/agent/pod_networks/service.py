@@ -91,6 +91,7 @@ class NetworkSite(Frozen):
     state: Path  # /var/lib/kube-rdma
     socket: Path  # /run/kube-rdma/agent.sock
     runtime: Path  # the container runtime's socket
+    everybodys: tuple[str, ...] | None = None  # as AttachDependencies has it
 
 
 def host_links(names: Sequence[str] | None) -> tuple[SeenLink, ...]:
@@ -254,6 +255,7 @@ class NodeNetworks:
         self._attachments = attachments
         return AttachDependencies(
             stopwatch=machine.stopwatch,
+            everybodys=site.everybodys,
             node=NetworkNode(asked),
             giver=giver,
             late=late,

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
-from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes
+from kube_rdma.adapters.kernel.netlink.default_routes import read_default_routes, read_holders
 from kube_rdma.adapters.kernel.netlink.rtnl import (
     decode_default_route,
     names,
     open_rtnl,
     resolve_nexthops,
 )
-from kube_rdma.adapters.kernel.netlink.rtnl_read import decode_interface, interfaces
+from kube_rdma.adapters.kernel.netlink.rtnl_read import decode_interface, interfaces, seen_links
 from kube_rdma.model.errors import Unavailable
 
 MAIN, LOCAL = 254, 255
@@ -132,6 +132,16 @@ def test_the_running_kernel_tells_what_sysfs_and_proc_tell():
     lines = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
     defaults = {words[0] for words in lines if words[1] == words[7] == "00000000"}
     assert defaults <= set(read_default_routes()) <= set(found)
+
+
+def test_an_address_of_the_node_is_on_the_interface_that_has_it():
+    """Asked of the running kernel; one that no interface has is nowhere."""
+    assert read_holders({"192.0.2.77": "nobody's"}) == read_holders({}) == {}
+    with open_rtnl() as netlink:
+        links = [link for link in seen_links(netlink) if link.addresses]
+    for link in links:
+        address, _ = link.addresses[0]
+        assert link.name in read_holders({str(address): "it"})
 
 
 def test_an_interface_that_is_gone_again_has_no_name():

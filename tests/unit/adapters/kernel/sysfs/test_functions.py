@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.adapters.kernel.netlink.default_routes import merge_routes
+from kube_rdma.adapters.kernel.netlink.default_routes import merge_holders, merge_routes
 from kube_rdma.adapters.kernel.sysfs.devices import read_survey, survey_tree
 from kube_rdma.adapters.kernel.sysfs.record import ROUTES_FILE
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
@@ -148,6 +148,17 @@ def test_a_default_route_over_a_bond_counts_for_every_slave(tmp_path):
     survey = read_survey(root)
     assert routed(merge_routes(survey, root, ["bond0"])) == {"ens1f0np0", "ens1f1np1"}
     assert merge_routes(survey, root, ["lo"]).functions == survey.functions
+    both = {"ens1f0np0", "ens1f1np1"}
+    assert merge_routes(survey, root, ["bond0"]).routed == {"bond0", *both}
+
+
+def test_an_address_of_the_node_on_a_bond_counts_for_every_slave(tmp_path):
+    root = tree("mlx5-bond", tmp_path)
+    survey = merge_holders(read_survey(root), root, {"bond0": "the node's InternalIP 10.1.0.5"})
+    netdevs = [netdev for function in survey.functions for netdev in function.netdevs]
+    needed = {netdev.name for netdev in netdevs if netdev.needed}
+    assert needed == {"ens1f0np0", "ens1f1np1"} == {one.name for one in netdevs if one.vital}
+    assert survey.routed == {"bond0", *needed}
 
 
 def test_interfaces_that_stand_on_each_other_in_a_circle_end(tmp_path):

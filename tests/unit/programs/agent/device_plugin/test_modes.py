@@ -11,6 +11,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.card import Use
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent.device_plugin import loop
+from kube_rdma.programs.own_addresses import OwnAddresses
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import VKE, World, hard_card, running, until
@@ -57,6 +58,33 @@ async def test_a_card_that_the_node_uses_is_left_to_it_and_told_once(world, reco
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
     (line,) = recording.of("card left to the node")
     assert "eth0 leads to storage, NFS of 10.1.0.9" in line["what"]
+
+
+@pytest.mark.parametrize("by_connection", [False, True])
+async def test_a_card_with_the_node_s_own_address_is_left_to_it(world, recording, by_connection):
+    """That of the Node object, or of the agent's connection; also when it is known only later."""
+    own = OwnAddresses()
+
+    def survey():
+        word = own.now().get("10.1.0.5")
+        first, *others = world.survey.functions
+        netdevs = (replace(first.netdevs[0], needed=word),)
+        return replace(world.survey, functions=(replace(first, netdevs=netdevs), *others))
+
+    world.label("exclusive")
+    kernel = replace(world.kernel, survey=survey)
+    async with world.serving(replace(world.doors(), kernel=kernel, own=own)):
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 4)
+        if by_connection:
+            own.connected(lambda: "10.1.0.5")
+            world.change(*CARDS)
+        else:
+            world.address("10.1.0.5")
+        await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 3)
+        assert "0000:81:00.0-0" not in world.kubelet.devices[VKE]
+    (line,) = recording.of("card left to the node")
+    what = "the connection to the API server, from" if by_connection else "the node's InternalIP"
+    assert f"eth0 carries {what} 10.1.0.5" in line["what"]
 
 
 async def test_a_card_that_another_program_configures_is_told_once(world, recording):

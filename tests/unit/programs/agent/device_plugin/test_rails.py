@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from kube_rdma.adapters.journal.format import RAILS
 from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.adapters.kernel.sysfs.devices import read_survey
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.agent.device_plugin.rails import NodeRails
+from kube_rdma.rules.health.evaluate import node_cards
+from kube_rdma_lab.native.tree_text import unpack
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 from tests.kit.nodes import hard_card
 from tests.unit.programs.agent.conftest import Node, card, serving
 from tests.unit.programs.agent.world import until
 
+DATA = Path(__file__).parents[4] / "data"
 CARDS = tuple(hard_card(0x10 + number, number) for number in range(3))
 
 
@@ -31,6 +39,46 @@ async def test_the_next_agent_numbers_as_the_one_before(recording):
     await after.see((), CARDS, (), idle=True)
     assert after.number("0000:99:00.0") is None
     assert len(recording.of("rails numbered")) == 2, "once for each agent"
+
+
+@pytest.mark.parametrize("shift", [1, 0x30])
+async def test_a_node_whose_buses_have_other_numbers_keeps_its_rails(tmp_path, recording, shift):
+    """A whole server as sysfs shows it, over an agent's restart: the rail of each GUID stays."""
+    text = (DATA / "trees/dgx-like/tree.txt").read_text()
+    buses = re.compile("(?<=0000:)[0-9a-f]{2}(?=:[0-9a-f]{2}[.])")
+    shifted = buses.sub(
+        lambda bus: f"{(int(bus[0], 16) + shift) & 0xFF if int(bus[0], 16) else 0:02x}", text
+    )
+    found, disk = [], FakeDisk()
+    for boot, manifest in enumerate((text, shifted)):
+        unpack(manifest, tmp_path / str(boot))
+        cards = node_cards(read_survey(tmp_path / str(boot)))
+        rails = NodeRails(lambda: Journal(disk, RAILS), boot=str(boot))
+        offered = [card for card in cards if card.devices]
+        await rails.see(offered, cards, (), idle=False)
+        assert (rails.count, rails.without_cards) == (len(offered), None)
+        found.append({card.devices[0].node_guid: rails.number(card.id) for card in offered})
+        disk.crash()
+    assert found[0] == found[1]
+    assert len(found[0]) == 8
+
+
+async def test_rails_without_cards_are_told_to_the_node_once(settings, recording):
+    """By the log and an Event; until they are there again."""
+    rails = NodeRails()
+    await rails.see(CARDS, CARDS, (), idle=False)
+    node = Node(CARDS[1].devices[0])
+    node.survey = replace(node.survey, functions=(CARDS[1].function,))
+    serve = serving(settings, node.kernel, rails=rails)
+    async with FakeKubelet(settings.kubelet_dir), serve:
+        await until(lambda: recording.of("rails without cards"))
+        looks = node.looks
+        node.change(CARDS[1].devices[0])
+        await until(lambda: node.looks > looks)
+    (line,) = recording.of("rails without cards")
+    assert line["what"].startswith(
+        "3 rails are numbered, and the node has no card for 0, 2 (0000:1"
+    )
 
 
 async def test_a_disk_that_fails_is_told_once_and_costs_no_number(recording):

@@ -143,6 +143,7 @@ class Node:
                 "infiniband" if one.hardware == INFINIBAND else "ether",
                 addresses=tuple(one.addresses),
                 virtual=place(one),
+                kind=one.kind if one.pci is None else "",
             )
             for one in kernel.within(kernel.node)
         )
@@ -218,6 +219,7 @@ class World:
         plugins = dict.fromkeys(("bridge", "whereabouts"), self.veths.call)
         self.site = FakeIpam(self._is_up, self._acted)
         self.host = FakeHost({**plugins, "site-ipam": self._site}, self._inode)
+        self.everybodys = None  # namespaces of networks for all pods
         self._numbers = count(1)
         self._files = {}
         self.before = self.on_node()
@@ -266,6 +268,7 @@ class World:
             late=self.late(life),
             attachments=self.attachments,
             inode=lambda fd: self._files[fd].stat().st_ino,
+            everybodys=self.everybodys,
         )
         self.calls = CniRouter(to, self.context, self.infos)
         self.networks = self.calls.pods

@@ -96,6 +96,17 @@ def test_a_virtual_function_is_at_its_number_of_its_physical_one():
     assert [link.virtual for link in host_network(survey, links[1:]).links] == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("routed", "kept"), [({"bond0.100"}, True), ({"ens1"}, False), (None, True)]
+)
+def test_links_of_any_kind_are_known_to_lead_to_the_default_route(routed, kept):
+    """A VLAN, a bond or a bridge too; where the kernel does not say, each may be the one."""
+    survey = replace(survey_of().survey, routed=None if routed is None else frozenset(routed))
+    vlan = SeenLink("bond0.100", 7, 1500, "", True, kind="vlan")
+    (link,) = host_network(survey, [vlan]).links
+    assert (link.default_route, link.kind) == (kept, "vlan")
+
+
 def test_the_guids_of_the_node_are_those_that_ports_can_have():
     """In the form in which pods ask for them; a fresh virtual function has zeros."""
     first = device(1, seat(0x81), node_guid="0200:0a00:0000:0001")

@@ -167,6 +167,66 @@ async def test_what_cannot_be_made_is_refused_with_nothing_left(world, asks, sen
     assert world.node.told == {}
 
 
+@pytest.mark.parametrize(
+    ("network", "device"),
+    [
+        (config("macvlan", master="ens0f0"), "bond0.200"),
+        (config("host-device", device="ens1f0"), "veth1234"),
+        (config("host-device"), "veth1234"),
+        (config("host-device", capabilities={"deviceID": True}), "veth1234"),
+        (config("macvlan", capabilities={"deviceID": True}), "bond0.200"),
+        (config("macvlan"), "ens1f0"),
+    ],
+)
+async def test_a_pod_s_word_takes_no_interface_of_the_node(tmp_path, network, device):
+    """The VLAN of others and another pod's veth stay, whatever the pod says; nothing is left."""
+    _, document = network
+    world = node(tmp_path / "w", SHARED[0], net=(None, document))
+    world.kernel.add_link("bond0.200", mac="02:00:00:00:09:01", kind="vlan", up=True)
+    world.kernel.add_link("veth1234", mac="02:00:00:00:09:02", kind="veth", up=True)
+    world.kernel.add_link("ens1f0", mac="02:00:00:00:09:03", pci="0000:99:00.0", up=True)
+    world.before = world.on_node()
+    world.ask(f'[{{"name": "net", "deviceID": "{device}", "ips": ["10.200.0.66/24"]}}]')
+    with pytest.raises(Refused, match="deviceID"):
+        await world.add(1)
+    world.nothing_left(1)
+
+
+async def test_a_network_that_lends_cards_gives_the_one_that_the_pod_names(tmp_path):
+    """By the capability deviceID, and without a master of its own."""
+    _, document = config("macvlan", capabilities={"deviceID": True})
+    world = node(tmp_path / "w", SHARED[0], net=(None, document))
+    world.kernel.add_link("ens9f0", mac="02:00:00:00:09:03", pci="0000:99:00.0", up=True)
+    world.before = world.on_node()
+    world.ask('[{"name": "net", "deviceID": "0000:99:00.0"}]')
+    await world.add(1)
+    link = next(one for one in world.kernel.links if one.name == "net1")
+    assert link.parent.name == "ens9f0"
+    await world.delete(1)
+    world.nothing_left(1)
+
+
+@pytest.mark.parametrize("everybodys", [(), ("shared",)])
+async def test_a_network_of_another_namespace_is_refused_where_namespaces_are_apart(
+    world, everybodys
+):
+    """Whether there is one or not; those of the pod's own, and of namespaces for all, are given."""
+    world.node.networks["team-b/rdma"] = world.node.networks["default/rdma"]
+    world.node.networks["shared/rdma"] = world.node.networks["default/rdma"]
+    world.everybodys = everybodys
+    world.start()
+    refused = ["team-b/rdma", "rdma,team-b/nothing@net7", *([] if everybodys else ["shared/rdma"])]
+    for asks in refused:
+        world.ask(asks)
+        with pytest.raises(Refused, match="and this pod is of namespace default"):
+            await world.add(1)
+        world.nothing_left(1)
+    world.ask("default/rdma,shared/rdma" if everybodys else "rdma")
+    await world.add(1)
+    await world.delete(1)
+    world.nothing_left(1)
+
+
 async def test_a_pod_on_the_hosts_network_is_refused(world):
     """It has no namespace to put networks into."""
     world.ask("rdma")
