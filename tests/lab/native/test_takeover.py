@@ -17,8 +17,8 @@ BESIDE = "rdma-beside"
 LISTED = {"vendor": f'exposing "{kit.SHARES}" devices', "ours": "registered"}  # in the logs
 
 PAGE = "docs/migrate.md"
-# The page's commands: a look at the configuration, to kube-rdma, on each node, back.
-LOOK, TO_OURS, ON_A_NODE, BACK = (
+# The page's commands: whose it is, a look at the configuration, to kube-rdma, on each node, back.
+_, LOOK, TO_OURS, ON_A_NODE, BACK = (
     block.text for block in blocks(PAGE, pages()[PAGE]) if block.language == COMMANDS
 )
 OVER = {"ours": TO_OURS, "vendor": BACK}
