@@ -18,7 +18,7 @@ SHARED_RESOURCE = "rdma/hca_shared_devices_a"
 def daemon_set(
     namespace, name, labels, *, container="c", image="vendor/plugin:1", folder="", owner=()
 ):
-    """A device plugin; `folder` is where it has the ConfigMap rdma-devices, `owner` kind and name."""
+    """A device plugin; at `folder` is its ConfigMap rdma-devices, `owner` is kind and name."""
     mounts = [{"name": "device-plugin", "mountPath": "/var/lib/kubelet/device-plugins"}]
     volumes = [{"name": "device-plugin", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
     if folder:

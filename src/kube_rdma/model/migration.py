@@ -1,6 +1,6 @@
 """What `kube-rdma migrate plan` sees of another device plugin, and the way that it prints.
 
-programs/migration reads a MigrationView, rules/migrate turns it into a MigrationPlan, views/migrate
+programs/migration reads a MigrationView, rules/migrate turns it into a TakeoverPlan, views/migrate
 shows one. Nothing here writes to a cluster.
 """
 
@@ -15,7 +15,7 @@ from kube_rdma.model.frozen import Frozen
 Document: TypeAlias = Mapping[str, Any]
 
 
-class Start(StrEnum):
+class StartingPoint(StrEnum):
     """Where a migration begins: which plugin serves the nodes, and who owns its DaemonSet."""
 
     SHARED = "shared-plugin"  # k8s-rdma-shared-dev-plugin, as its own manifests install it
@@ -27,7 +27,7 @@ class Start(StrEnum):
 
 
 class PluginDaemonSet(Frozen):
-    """A DaemonSet that serves the kubelet: `spec` as it was read, `is_ours` where it is kube-rdma's.
+    """A DaemonSet that serves the kubelet: `spec` as it was read, `is_ours` if it is kube-rdma's.
 
     `owner` is the kind and the name of the object that controls it, empty without one.
     """
@@ -83,7 +83,7 @@ class MigratingNode(Frozen):
     unschedulable: bool = False
 
 
-class ShareHolder(Frozen):
+class HolderPod(Frozen):
     """A pod that asks for `resources` and runs on a node, or is about to."""
 
     namespace: str
@@ -118,16 +118,16 @@ class MigrationView(Frozen):
     plugins: tuple[PluginDaemonSet, ...] = ()
     policies: tuple[VendorPolicy, ...] = ()
     nodes: tuple[MigratingNode, ...] = ()
-    holders: tuple[ShareHolder, ...] = ()
+    holders: tuple[HolderPod, ...] = ()
     operators: tuple[str, ...] = ()
     configs: Mapping[str, PluginConfig] = {}
     unread: tuple[str, ...] = ()
 
 
-class Source(Frozen):
+class MigrationSource(Frozen):
     """The plugin that nodes go away from."""
 
-    start: Start
+    start: StartingPoint
     plugin: PluginDaemonSet
     policy: VendorPolicy | None = None
     config: PluginConfig | None = None
@@ -150,13 +150,13 @@ class PlanStep(Frozen):
     node: str = ""
 
 
-class MigrationPlan(Frozen):
-    """The way there and the way back. Without a `source` there is nothing to do; `notes` say why."""
+class TakeoverPlan(Frozen):
+    """The way there and the way back; without a `source` nothing is to do, and `notes` say why."""
 
-    source: Source | None
+    source: MigrationSource | None
     resources: tuple[str, ...] = ()
     nodes: tuple[MigratingNode, ...] = ()
-    holders: tuple[ShareHolder, ...] = ()
+    holders: tuple[HolderPod, ...] = ()
     steps: tuple[PlanStep, ...] = ()
     back: tuple[PlanStep, ...] = ()
     notes: tuple[str, ...] = ()

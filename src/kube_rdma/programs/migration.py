@@ -31,7 +31,7 @@ from kube_rdma.rules.reports.programs import program_role
 T = TypeVar("T")
 
 
-class _Reader:
+class _MigrationReader:
     """One look at a cluster: what a plan cannot do without, and what it can."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -61,8 +61,8 @@ class _Reader:
 
 
 async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
-    """Read all of it; raise Refused with every right that is missing, Unavailable without answer."""
-    reader = _Reader(cluster)
+    """Read all of it; Refused with every right that is missing, Unavailable without an answer."""
+    reader = _MigrationReader(cluster)
     seen = tuple(map(_judged, await reader.needed(objects.daemon_sets)))
     policies = (
         *await reader.needed(objects.cluster_policies),
@@ -90,7 +90,9 @@ async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
 def _judged(seen: PluginDaemonSet) -> PluginDaemonSet:
     """The DaemonSet with whether it is one of kube-rdma's."""
     containers = seen.pod.get("containers") or ()
-    words = [word for one in containers[:1] for key in ("command", "args") for word in one.get(key) or ()]
+    words = [
+        word for one in containers[:1] for key in ("command", "args") for word in one.get(key) or ()
+    ]
     role = program_role(ProgramTemplate(seen.name, seen.image, tuple(words)))
     return replace(seen, is_ours=role is ProgramRole.AGENT)
 

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.migration import MigratingNode, MigrationPlan, PlanStep, Source, Start
-from kube_rdma.rules.phrases import listed
+from kube_rdma.model.migration import (
+    MigratingNode,
+    MigrationSource,
+    PlanStep,
+    StartingPoint,
+    TakeoverPlan,
+)
 from kube_rdma.views.text import wrapped
 
 _WIDTH = 100
+_NAMED = 3  # pods of a node; JSON has all
 _NAMES = {
-    Start.SHARED: "the shared RDMA device plugin",
-    Start.SCC: "the device plugin of Alibaba SCC",
-    Start.ACK: "ACK's RDMA component",
-    Start.VKE: "VKE's RDMA component",
-    Start.NVIDIA_2020: "NVIDIA's network operator 0.1",
-    Start.NVIDIA: "NVIDIA's network operator",
+    StartingPoint.SHARED: "the shared RDMA device plugin",
+    StartingPoint.SCC: "the device plugin of Alibaba SCC",
+    StartingPoint.ACK: "ACK's RDMA component",
+    StartingPoint.VKE: "VKE's RDMA component",
+    StartingPoint.NVIDIA_2020: "NVIDIA's network operator 0.1",
+    StartingPoint.NVIDIA: "NVIDIA's network operator",
 }
 
 
-def plan_text(plan: MigrationPlan) -> str:
+def plan_text(plan: TakeoverPlan) -> str:
     """All of it; a plan without a source is its notes."""
     if plan.source is None:
         return "\n".join(f"{note}." for note in plan.notes)
@@ -40,7 +46,7 @@ def plan_text(plan: MigrationPlan) -> str:
     return "\n".join(lines)
 
 
-def plan_document(plan: MigrationPlan) -> dict[str, object]:
+def plan_document(plan: TakeoverPlan) -> dict[str, object]:
     """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
     source = plan.source
     return {
@@ -73,7 +79,7 @@ def _step(step: PlanStep) -> dict[str, object]:
     }
 
 
-def _policy(source: Source) -> str:
+def _policy(source: MigrationSource) -> str:
     policy = source.policy
     if policy is None:
         return ""
@@ -81,18 +87,19 @@ def _policy(source: Source) -> str:
     return f"{policy.kind} {name}"
 
 
-def _seen(plan: MigrationPlan, source: Source) -> Iterator[str]:
+def _seen(plan: TakeoverPlan, source: MigrationSource) -> Iterator[str]:
     owner = f", written by {_policy(source)}" if source.policy else ""
     yield f"# Seen: DaemonSet {source.plugin.title}, image {source.plugin.image}{owner}"
     for node in plan.nodes:
         yield f"#   {_node(plan, node)}"
 
 
-def _node(plan: MigrationPlan, node: MigratingNode) -> str:
+def _node(plan: TakeoverPlan, node: MigratingNode) -> str:
     offers = ", ".join(f"{name}: {node.offered.get(name, '0')}" for name in plan.resources)
     pods = [one.title for one in plan.holders if one.node == node.name]
     many = "1 pod holds" if len(pods) == 1 else f"{len(pods)} pods hold"
-    held = f"; {many} shares ({listed(pods)})" if pods else ""
+    more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
+    held = f"; {many} shares ({', '.join(pods[:_NAMED])}{more})" if pods else ""
     mark = "; marked as kube-rdma's" if node.mark == "on" else ""
     closed = "; takes no new pods" if node.unschedulable else ""
     return f"{node.name}  {offers}{held}{mark}{closed}"

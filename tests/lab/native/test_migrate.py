@@ -1,8 +1,8 @@
 """From each device plugin to kube-rdma and back, by the words that `kube-rdma migrate plan` prints.
 
-The kubelet is real, and so is the shared plugin of Mellanox (tests/kit/shared_plugin.py), which also
-stands in for the closed ones, under the DaemonSets of their documents: it names its shares as the
-plugin of SCC does. NVIDIA's operators are stand-ins (tests/kit/vendor_operator.py). Pods run on
+The kubelet is real, and so is the shared plugin of Mellanox (tests/kit/shared_plugin.py), which
+also stands in for the closed ones, under the DaemonSets of their documents: it names its shares as
+the plugin of SCC does. NVIDIA's operators are stand-ins (tests/kit/vendor_operator.py). Pods run on
 every node all the while; the kubelet's checkpoint says who holds which share.
 """
 
@@ -21,7 +21,7 @@ from tests.kit import vendor_operator as operators
 NODES = ("node-1", "node-2")
 GONE = ("--ignore-not-found", "--wait")
 HCA = "rdma/hca"
-VKE = "vke.volcengine.com/rdma"
+VKE, MODE = "vke.volcengine.com/rdma", "vke.node.rdma.mode"
 NVIDIA = "nvidia-network-operator"
 STAND_IN, STAND_IN_FOLDER = "stand-in", "/stand-in"
 
@@ -103,13 +103,19 @@ def nvidia():
     return Origin(vendors.nvidia(), kit.RESOURCE, 12, read=vendors.SHARED_TEXT)
 
 
+def vke():
+    return Origin(vendors.vke(), VKE, 8, offered=config("vke.volcengine.com", "rdma", 8))
+
+
 STARTS = {
     "shared-plugin": shared,
     "nvidia-operator": nvidia,
     "nvidia-operator-0.1": nvidia,
     "scc": scc,
     "ack": ack,
+    "vke": vke,
 }
+UNDRAINED = [start for start in STARTS if start != "vke"]
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +185,7 @@ def planned(shell, *words):
     return json.loads(printed)
 
 
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("start", UNDRAINED)
 def test_there_and_back_by_the_printed_words(lab, shell, begun, start):
     """No pod ends, starts anew or is refused, and a full node has each share exactly once."""
     origin = begun(start)
@@ -219,3 +225,39 @@ def full(lab, origin):
         every = {str(number) for number in range(origin.shares)}
         assert pods.no_share_twice(lab, node, origin.resource) == every
     pods.nothing_failed(lab)
+
+
+def deployment(replicas):
+    """Pods that are started elsewhere when their node is drained."""
+    pod = pods.pod("job", NODES[0], 1, VKE)
+    del pod["spec"]["nodeSelector"]
+    labels = pod["metadata"]["labels"]
+    template = {"metadata": {"labels": labels}, "spec": pod["spec"]}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    metadata = {"name": "job", "namespace": "default"}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.slow
+def test_vke_s_nodes_are_drained_and_come_back(lab, shell, begun):
+    """Its pods go elsewhere, so both nodes have some again at the end; none is refused."""
+    cluster.kubectl(lab, "label", "node", "--all", f"{MODE}=shared")
+    origin = begun("vke")
+    cluster.apply(lab, deployment(4))
+    job = ("deployment/job", "--for=condition=Available")
+    try:
+        cluster.wait(lab, *job)
+        plan = planned(shell)
+        assert plan["start"] == "vke"
+        for way in ("steps", "wayBack"):
+            for step in plan[way]:
+                for command in step["commands"]:
+                    print(shell.check(command))
+                cluster.wait(lab, *job)
+                for node in NODES:
+                    pods.no_share_twice(lab, node, VKE)
+            cluster.wait_for_resource(lab, VKE, origin.quantity)
+            pods.nothing_failed(lab)
+    finally:
+        cluster.kubectl(lab, "delete", "deployment", "job", *GONE)
+        cluster.kubectl(lab, "label", "node", "--all", f"{MODE}-")

@@ -13,7 +13,7 @@ from kube_rdma.adapters.cluster.nodes import NODE, NodeObjectSpec, NodeStatus
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_objects import CONFIG_MAP, DAEMON_SET
 from kube_rdma.adapters.cluster.status_objects import DEPLOYMENTS, POD_STATE
-from kube_rdma.model.migration import MigratingNode, PluginDaemonSet, ShareHolder, VendorPolicy
+from kube_rdma.model.migration import HolderPod, MigratingNode, PluginDaemonSet, VendorPolicy
 
 _KEY = "config.json"
 _ENDED = ("Succeeded", "Failed")
@@ -55,10 +55,10 @@ async def nodes(cluster: Cluster, mark: str) -> tuple[MigratingNode, ...]:
     return tuple(_node(each, mark) for each in await cluster.list(NODE))
 
 
-async def holders(cluster: Cluster) -> tuple[ShareHolder, ...]:
+async def holders(cluster: Cluster) -> tuple[HolderPod, ...]:
     """The pods that ask for an extended resource and are on a node."""
     return tuple(
-        ShareHolder(each.namespace, each.name, each.spec.node_name, resources)
+        HolderPod(each.namespace, each.name, each.spec.node_name, resources)
         for each in await cluster.list(POD_STATE)
         if each.spec.node_name and not (each.status and each.status.phase in _ENDED)
         if (
@@ -108,6 +108,4 @@ def _policy(stored: Stored[dict[str, Any], None], kind: str) -> VendorPolicy:
 def _node(stored: Stored[NodeObjectSpec, NodeStatus], mark: str) -> MigratingNode:
     offered = dict(sorted((stored.status or NodeStatus()).allocatable.items()))
     extended = {name: text for name, text in offered.items() if "/" in name}
-    return MigratingNode(
-        stored.name, extended, stored.label(mark) or "", stored.spec.unschedulable
-    )
+    return MigratingNode(stored.name, extended, stored.label(mark) or "", stored.spec.unschedulable)

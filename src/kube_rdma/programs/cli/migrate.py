@@ -15,7 +15,7 @@ import click
 from kube_rdma.programs.cli.ip import KUBECONFIG
 
 if TYPE_CHECKING:
-    from kube_rdma.model.migration import MigrationOptions, MigrationPlan
+    from kube_rdma.model.migration import MigrationOptions, TakeoverPlan
     from kube_rdma.programs.cli.ip import Opener
 
 
@@ -63,7 +63,7 @@ def plan(
 ) -> None:
     """Print the commands that move this cluster to kube-rdma, node by node, and the way back.
 
-    Nothing is written to the cluster. Keep what it prints: the way back names what was there before.
+    Nothing is written to the cluster. Keep what it prints: the way back names what was there.
     Exits with 3 for a plugin that kube-rdma does not know, and where a right is missing.
     """
     from kube_rdma.model.migration import MigrationOptions
@@ -78,7 +78,7 @@ def plan(
 
 async def _plan(
     opener: Opener | None, kubeconfig: Path | None, options: MigrationOptions
-) -> MigrationPlan:
+) -> TakeoverPlan:
     from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.programs.migration import look
     from kube_rdma.rules.migrate.plan import plan as planned

@@ -109,7 +109,9 @@ def let_in_again(plugin: PluginDaemonSet) -> str:
     """Patch it back to what was read; a mark of an earlier plan goes too."""
     strategy = plugin.spec.get("updateStrategy") or {}
     if strategy.get("type") != "RollingUpdate":
-        strategy = {"type": "OnDelete" if strategy and not _is_held_off(plugin) else "RollingUpdate"}
+        strategy = {
+            "type": "OnDelete" if strategy and not _is_held_off(plugin) else "RollingUpdate"
+        }
     return _patch(_object("daemonset", plugin), _daemon_set(strategy, _affinity_before(plugin)))
 
 
@@ -131,7 +133,7 @@ def restarted(plugin: PluginDaemonSet) -> str:
     return f"kubectl -n {plugin.namespace} delete pod -l {plugin.labels}"
 
 
-def said(policy: VendorPolicy, section: Document | None) -> str:
+def policy_says(policy: VendorPolicy, section: Document | None) -> str:
     """Have a policy say this of the shared device plugin, or nothing."""
     space = f"-n {policy.namespace} " if policy.namespace else ""
     name = f"{space}patch {policy.kind.lower()} {policy.name}"
@@ -209,13 +211,17 @@ def _terms(plugin: PluginDaemonSet) -> list[dict[str, object]]:
 
 def _others(term: Mapping[str, object]) -> list[object]:
     """The conditions of a term but that of an earlier plan."""
+    return [one for one in _conditions(term) if one != _not_marked()]
+
+
+def _conditions(term: Mapping[str, object]) -> list[object]:
     written = term.get("matchExpressions") or []
     assert isinstance(written, list)
-    return [one for one in written if one != _not_marked()]
+    return written
 
 
 def _is_held_off(plugin: PluginDaemonSet) -> bool:
-    return any(_not_marked() in (term.get("matchExpressions") or ()) for term in _terms(plugin))
+    return any(_not_marked() in _conditions(term) for term in _terms(plugin))
 
 
 def _affinity_before(plugin: PluginDaemonSet) -> Document | None:

@@ -1,11 +1,11 @@
 """Where a cluster stands → the commands that bring it to kube-rdma, in order, and the way back.
 
-The second half of `kube-rdma migrate plan`. kube-rdma's DaemonSet is made beside the other plugin's,
-for nodes with the label kube-rdma.io/agent=on. Who writes the other DaemonSet decides the rest:
+The second half of `kube-rdma migrate plan`. kube-rdma's DaemonSet is made beside the other one, for
+nodes with the label kube-rdma.io/agent=on. Who writes the other DaemonSet decides the rest:
 
     nobody else       it is told to leave marked nodes; each node goes over by its label
     a policy of 0.1   the policy lets go of it first (that operator deletes nothing), then the same
-    a policy since    kube-rdma takes over beside it, node by node; then the policy drops its section
+    a policy since    kube-rdma takes over beside it, node by node; then the policy drops it
 
 Decision 0076 says why.
 """
@@ -20,12 +20,12 @@ from kube_rdma.model.migration import (
     Document,
     MigratingNode,
     MigrationOptions,
-    MigrationPlan,
+    MigrationSource,
     MigrationView,
     PlanStep,
     PluginConfig,
-    Source,
-    Start,
+    StartingPoint,
+    TakeoverPlan,
 )
 from kube_rdma.rules.install.presets import merged
 from kube_rdma.rules.migrate import commands as words
@@ -34,16 +34,21 @@ from kube_rdma.rules.migrate.starts import ACK_RESOURCE, VKE_RESOURCE, source
 from kube_rdma.rules.phrases import listed
 
 NAMESPACE, FILE = "kube-rdma", "kube-rdma-values.yaml"
-_PRESETS = {Start.ACK: "ack", Start.VKE: "vke"}  # of all others the plain device plugin's
-_FOREIGN = (Start.ACK, Start.VKE)  # nobody but the vendor knows what their shares are called
-_SHOWN = 3
+_PRESETS = {
+    StartingPoint.ACK: "ack",
+    StartingPoint.VKE: "vke",
+}  # of all others the plain device plugin's
+_FOREIGN = (
+    StartingPoint.ACK,
+    StartingPoint.VKE,
+)  # nobody but the vendor knows what their shares are called
 
 
-def plan(view: MigrationView, options: MigrationOptions) -> MigrationPlan:
+def plan(view: MigrationView, options: MigrationOptions) -> TakeoverPlan:
     """What to do; raise Refused where the plugin is not known, or serves no node."""
     origin = source(view, options)
     if origin is None:
-        return MigrationPlan(None, notes=(_nothing(view), *view.unread))
+        return TakeoverPlan(None, notes=(_nothing(view), *view.unread))
     resources = _resources(origin)
     nodes = tuple(_expected(node, resources, origin.config) for node in view.nodes)
     nodes = tuple(node for node in nodes if _takes_part(node, resources))
@@ -57,12 +62,12 @@ def plan(view: MigrationView, options: MigrationOptions) -> MigrationPlan:
     holders = tuple(
         one for one in view.holders if one.node in mine and set(one.resources) & set(resources)
     )
-    return MigrationPlan(
+    return TakeoverPlan(
         origin,
         resources,
         nodes,
         holders,
-        tuple(way.there()),
+        tuple(way.forward()),
         tuple(way.back()),
         tuple(_notes(view, origin, nodes)),
     )
@@ -73,7 +78,7 @@ class _Way:
 
     def __init__(
         self,
-        origin: Source,
+        origin: MigrationSource,
         options: MigrationOptions,
         resources: Sequence[str],
         nodes: Sequence[MigratingNode],
@@ -86,11 +91,11 @@ class _Way:
         self._space = NAMESPACE if self._preset != "vke" else made["namespace"]["name"]
         self._labels = f"name={made['seed']['label']}"
 
-    def there(self) -> list[PlanStep]:
+    def forward(self) -> list[PlanStep]:
         """To kube-rdma."""
         others = [node for node in self._nodes if node.mark != HERE]
         steps = [self._installed()]
-        if self._start is Start.NVIDIA:
+        if self._start is StartingPoint.NVIDIA:
             return [*steps, *map(self._beside, others), self._alone()]
         if self._is_written_back:
             steps.append(self._released())
@@ -98,7 +103,7 @@ class _Way:
 
     def back(self) -> list[PlanStep]:
         """To the other plugin."""
-        if self._start is Start.NVIDIA:
+        if self._start is StartingPoint.NVIDIA:
             return [self._owner_again(), self._removed()]
         steps = [*map(self._exchanged_back, self._nodes), self._let_in_again()]
         if self._is_written_back:
@@ -109,7 +114,9 @@ class _Way:
     def _is_written_back(self) -> bool:
         """Whether a policy of 0.1 still says of the plugin what its DaemonSet is to be."""
         policy = self._origin.policy
-        return self._start is Start.NVIDIA_2020 and bool(policy and policy.section is not None)
+        return self._start is StartingPoint.NVIDIA_2020 and bool(
+            policy and policy.section is not None
+        )
 
     def _render(self, part: str = "") -> str:
         more = f" --values {self._options.values}" if self._options.values else ""
@@ -146,10 +153,15 @@ class _Way:
         )
 
     def _removed(self) -> PlanStep:
+        parts = ["workloads"]
+        if self._preset == "vke":  # of all others a DaemonSet and its ConfigMap are the whole
+            parts += ["rights", "admission"]
         return PlanStep(
             "Remove kube-rdma",
             "No node has the label any more. The namespace stays, for others may use it.",
-            (f"{self._render('workloads')} | kubectl delete --ignore-not-found -f -",),
+            tuple(
+                f"{self._render(part)} | kubectl delete --ignore-not-found -f -" for part in parts
+            ),
         )
 
     def _released(self) -> PlanStep:
@@ -158,7 +170,7 @@ class _Way:
             "Have the policy let go of the DaemonSet",
             "The operator of this version deletes nothing when a section goes. It only ceases to "
             "write the DaemonSet back.",
-            (words.said(self._origin.policy, None),),
+            (words.policy_says(self._origin.policy, None),),
         )
 
     def _taken_again(self) -> PlanStep:
@@ -166,7 +178,7 @@ class _Way:
         return PlanStep(
             "Give the DaemonSet back to the policy",
             "The section is the one that was read when this plan was made.",
-            (words.said(self._origin.policy, self._origin.policy.section),),
+            (words.policy_says(self._origin.policy, self._origin.policy.section),),
         )
 
     def _held_off(self) -> PlanStep:
@@ -194,11 +206,11 @@ class _Way:
         return "RollingUpdate" in words.let_in_again(self._plugin)
 
     def _closed(self, node: MigratingNode) -> str:
-        return words.drain(node) if self._start is Start.VKE else words.cordon([node])
+        return words.drain(node) if self._start is StartingPoint.VKE else words.cordon([node])
 
     def _exchange(self, node: MigratingNode) -> PlanStep:
         why = "Running pods go on with their devices and shares. "
-        if self._start is Start.VKE:
+        if self._start is StartingPoint.VKE:
             why = "Its pods go elsewhere: what VKE gave them, kube-rdma does not know. "
         return PlanStep(
             f"{node.name}: from the other plugin to kube-rdma",
@@ -225,7 +237,7 @@ class _Way:
                 words.mark([node], BETWEEN),
                 words.gone(self._space, self._labels, node),
                 *words.none_offered([node], self._resources),
-                *(self._cleaned(node) if self._start is Start.VKE else ()),
+                *(self._cleaned(node) if self._start is StartingPoint.VKE else ()),
                 words.mark([node], ""),
                 *words.all_offered([node], self._resources),
                 *words.uncordon([node]),
@@ -239,9 +251,9 @@ class _Way:
         if not image:
             made = merged({"preset": self._preset})["image"]
             image = f"{made['repository']}:{made['tag']}"
-        clean = "kube-rdma network uninstall --host /host --records"
+        clean = " \\\n    kube-rdma network uninstall --host /host --records"
         return (
-            f"kubectl debug node/{node.name} --image={image} --profile=sysadmin --attach -- {clean}",
+            f"kubectl debug node/{node.name} --image={image} --profile=sysadmin --attach --{clean}",
             f"kubectl get pods -o name | grep node-debugger-{node.name} | xargs kubectl delete",
         )
 
@@ -267,7 +279,7 @@ class _Way:
             "its shares proves something. Running pods go on; no new ones are placed meanwhile.",
             (
                 words.cordon(self._nodes),
-                words.said(self._origin.policy, None),
+                words.policy_says(self._origin.policy, None),
                 *words.ended(self._plugin),
                 words.mark(self._nodes, BETWEEN),
                 words.gone(self._space, self._labels),
@@ -290,7 +302,7 @@ class _Way:
                 words.gone(self._space, self._labels),
                 *words.none_offered(self._nodes, self._resources),
                 words.restarted(self._plugin),
-                words.said(self._origin.policy, self._origin.policy.section),
+                words.policy_says(self._origin.policy, self._origin.policy.section),
                 *words.all_offered(self._nodes, self._resources),
                 words.mark(self._nodes, ""),
                 *words.uncordon(self._nodes),
@@ -298,8 +310,8 @@ class _Way:
         )
 
 
-def _resources(origin: Source) -> tuple[str, ...]:
-    fixed = {Start.ACK: ACK_RESOURCE, Start.VKE: VKE_RESOURCE}
+def _resources(origin: MigrationSource) -> tuple[str, ...]:
+    fixed = {StartingPoint.ACK: ACK_RESOURCE, StartingPoint.VKE: VKE_RESOURCE}
     if origin.start in fixed:
         return (fixed[origin.start],)
     return tuple(origin.config.shares) if origin.config else ()
@@ -339,32 +351,29 @@ def _nothing(view: MigrationView) -> str:
 
 
 def _notes(
-    view: MigrationView, origin: Source, nodes: Sequence[MigratingNode]
+    view: MigrationView, origin: MigrationSource, nodes: Sequence[MigratingNode]
 ) -> list[str]:
     notes = [f"Of its configuration: {text}" for text in (origin.config or _NO_CONFIG).warnings]
     offering = {node.name for node in nodes}
     silent = [node.name for node in view.nodes if node.name not in offering]
     if silent:
-        more = f" and {len(silent) - _SHOWN} more" if len(silent) > _SHOWN else ""
-        notes.append(
-            f"Nodes that offer none of these shares are left alone: {listed(silent[:_SHOWN])}{more}"
-        )
+        notes.append(f"Nodes that offer none of these shares are left alone: {listed(silent)}")
     if origin.policy and not view.operators:
         notes.append(
-            "No Deployment of NVIDIA's network operator is ready: until one is, nothing follows the "
+            "No Deployment of NVIDIA's network operator is ready: without one nothing follows the "
             "policy"
         )
     if origin.start in _FOREIGN:
         notes.append(
-            "How this plugin names its shares is known to its vendor alone: where the names differ, "
-            "shares that running pods hold are not counted until these pods end"
+            "How this plugin names its shares only its vendor knows. Where the names differ, "
+            "shares of running pods are not counted until these pods end"
         )
-    if origin.start is Start.VKE:
+    if origin.start is StartingPoint.VKE:
         notes.append(
             "The preset's addresses are examples: write your subnets as `pools` into a file, and "
             "name it with --values. The component is removed in VKE's console, when all is done"
         )
-    if origin.start is not Start.NVIDIA:
+    if origin.start is not StartingPoint.NVIDIA:
         notes.append(f"{origin.plugin.title} stays, without pods, for the way back")
     notes.append(f"New nodes get no plugin of kube-rdma without the label {MARK}={HERE}")
     return [*notes, *view.unread]

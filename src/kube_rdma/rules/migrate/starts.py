@@ -1,4 +1,4 @@
-"""Recognizes which plugin serves the nodes of a cluster, by what its DaemonSet mounts and who owns it.
+"""Recognizes which plugin serves a cluster's nodes, by what its DaemonSet mounts and who owns it.
 
 The first half of `kube-rdma migrate plan`; rules/migrate/plan makes the way of it. Names are those
 of the manifests that their owners publish: k8s-rdma-shared-dev-plugin (deployment/k8s/base),
@@ -9,15 +9,16 @@ ACK and VKE. What is not recognized is refused with what was seen, for a wrong w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.migration import (
     MigrationOptions,
+    MigrationSource,
     MigrationView,
     PluginConfig,
     PluginDaemonSet,
-    Source,
-    Start,
+    StartingPoint,
     VendorPolicy,
 )
 
@@ -42,11 +43,12 @@ def config_map(plugin: PluginDaemonSet) -> str:
     folders = (SHARED_FOLDER, SCC_FOLDER)
     volumes = {path: name for name, path in _mounts(plugin)}
     mounted = next((volumes[folder] for folder in folders if folder in volumes), None)
-    maps = {one.get("name"): (one.get("configMap") or {}).get("name") for one in _volumes(plugin)}
-    return f"{plugin.namespace}/{maps[mounted]}" if maps.get(mounted) else ""
+    volume = next((one for one in _volumes(plugin) if one.get("name") == mounted), {})
+    name = (volume.get("configMap") or {}).get("name")
+    return f"{plugin.namespace}/{name}" if name else ""
 
 
-def source(view: MigrationView, options: MigrationOptions) -> Source | None:
+def source(view: MigrationView, options: MigrationOptions) -> MigrationSource | None:
     """The plugin to leave; None where kube-rdma alone serves the nodes, or nobody does.
 
     Raise Refused for several at once, for one that is not known, and for one that nobody may move.
@@ -59,16 +61,16 @@ def source(view: MigrationView, options: MigrationOptions) -> Source | None:
             raise Refused(
                 f"there is no device plugin {options.daemonset}", remedy=f"Seen were {seen}"
             )
-    known = [(one, start) for one in others if (start := _start(one, view))]
-    if len(known) > 1:
-        names = ", ".join(one.title for one, _ in known)
+    recognized = [(one, start) for one in others if (start := _start(one, view))]
+    if len(recognized) > 1:
+        names = ", ".join(one.title for one, _ in recognized)
         raise Refused(
-            f"{len(known)} device plugins serve RDMA cards: {names}",
+            f"{len(recognized)} device plugins serve RDMA cards: {names}",
             remedy="Take one at a time: write --daemonset NAMESPACE/NAME",
         )
-    if known:
-        plugin, start = known[0]
-        return Source(start, plugin, _policy(plugin, view), _config(plugin, start, view))
+    if recognized:
+        plugin, start = recognized[0]
+        return MigrationSource(start, plugin, _policy(plugin, view), _config(plugin, start, view))
     strange = [one for one in others if options.daemonset or "rdma" in one.name + one.image]
     if strange or (others and not any(one.is_ours for one in view.plugins)):
         raise Refused(
@@ -78,21 +80,21 @@ def source(view: MigrationView, options: MigrationOptions) -> Source | None:
     return None
 
 
-def _start(plugin: PluginDaemonSet, view: MigrationView) -> Start | None:
+def _start(plugin: PluginDaemonSet, view: MigrationView) -> StartingPoint | None:
     mounts = {path for _, path in _mounts(plugin)}
     if plugin.owner:
         policy = _policy(plugin, view)
         if policy is None or SHARED_FOLDER not in mounts:
             return None
-        return Start.NVIDIA_2020 if policy.namespace else Start.NVIDIA
+        return StartingPoint.NVIDIA_2020 if policy.namespace else StartingPoint.NVIDIA
     if plugin.name == _ACK:
-        return Start.ACK
+        return StartingPoint.ACK
     if SCC_FOLDER in mounts:
-        return Start.SCC
+        return StartingPoint.SCC
     if SHARED_FOLDER in mounts:
-        return Start.SHARED
+        return StartingPoint.SHARED
     offered = any(VKE_RESOURCE in node.offered for node in view.nodes)
-    return Start.VKE if offered and plugin.name.startswith(_VKE) else None
+    return StartingPoint.VKE if offered and plugin.name.startswith(_VKE) else None
 
 
 def _policy(plugin: PluginDaemonSet, view: MigrationView) -> VendorPolicy | None:
@@ -101,9 +103,11 @@ def _policy(plugin: PluginDaemonSet, view: MigrationView) -> VendorPolicy | None
     return next((one for one in mine if one.namespace in ("", plugin.namespace)), None)
 
 
-def _config(plugin: PluginDaemonSet, start: Start, view: MigrationView) -> PluginConfig | None:
+def _config(
+    plugin: PluginDaemonSet, start: StartingPoint, view: MigrationView
+) -> PluginConfig | None:
     """What the plugin reads; of ACK's and VKE's nobody but their owners knows."""
-    if start in (Start.ACK, Start.VKE):
+    if start in (StartingPoint.ACK, StartingPoint.VKE):
         return None
     name = config_map(plugin)
     if name not in view.configs:
@@ -115,15 +119,15 @@ def _config(plugin: PluginDaemonSet, start: Start, view: MigrationView) -> Plugi
 
 
 def _listed(plugins: tuple[PluginDaemonSet, ...] | list[PluginDaemonSet]) -> str:
-    return "; ".join(map(_told, plugins)) or "none"
+    return "; ".join(map(_shown, plugins)) or "none"
 
 
-def _told(plugin: PluginDaemonSet) -> str:
+def _shown(plugin: PluginDaemonSet) -> str:
     owner = f", owned by {' '.join(plugin.owner)}" if plugin.owner else ""
     return f"DaemonSet {plugin.title} (image {plugin.image or 'of no name'}{owner})"
 
 
-def _volumes(plugin: PluginDaemonSet) -> list[dict[str, dict[str, str]]]:
+def _volumes(plugin: PluginDaemonSet) -> list[dict[str, Any]]:
     return list(plugin.pod.get("volumes") or ())
 
 

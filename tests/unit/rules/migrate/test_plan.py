@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.migration import (
+    HolderPod,
     MigratingNode,
     MigrationOptions,
     MigrationView,
     PluginConfig,
-    ShareHolder,
     VendorPolicy,
 )
 from kube_rdma.rules.migrate import commands
@@ -44,6 +44,7 @@ def test_of_one_start_everything_in_order():
         '{"nodeSelectorTerms":[{"matchExpressions":[{"key":"kube-rdma.io/agent","operator":'
         '"NotIn","values":["moving","on"]}]}]}}}}}}}\''
     )
+    gone = "kubectl -n kube-system wait pod -l name=rdma-shared-dp-ds"
     offered = "kubectl wait node/node-1 --timeout=10m \\\n    --for=jsonpath="
     path = "'{.status.allocatable.rdma/hca_shared_devices_a}'"
     assert words(made.steps)[1:9] == [
@@ -51,14 +52,15 @@ def test_of_one_start_everything_in_order():
         "kubectl -n kube-system patch daemonset rdma-shared-dp-ds --type=merge -p \\\n    " + patch,
         "kubectl cordon node-1",
         "kubectl label node node-1 kube-rdma.io/agent=moving --overwrite",
-        "kubectl -n kube-system wait pod -l name=rdma-shared-dp-ds "
-        "--field-selector=spec.nodeName=node-1 \\\n    --for=delete --timeout=10m",
+        f"{gone} --field-selector=spec.nodeName=node-1 \\\n    --for=delete --timeout=10m",
         f"{offered}{path}=0",
         "kubectl label node node-1 kube-rdma.io/agent=on --overwrite",
         f"{offered}{path}=12",
     ]
     assert made.steps[-1].node == "node-2"
-    assert words(made.back)[-1].endswith("--part workloads | kubectl delete --ignore-not-found -f -")
+    assert words(made.back)[-1].endswith(
+        "--part workloads | kubectl delete --ignore-not-found -f -"
+    )
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -87,7 +89,9 @@ def test_a_policy_of_2020_lets_go_before_its_daemonset_is_patched():
         ["patch", "nicclusterpolicy", "example-nicclusterpolicy"],
         ["patch", "daemonset", "rdma-shared-dp-ds"],
     ]
-    assert words(made.steps)[2].startswith("kubectl -n mlnx-network-operator patch nicclusterpolicy")
+    assert words(made.steps)[2].startswith(
+        "kubectl -n mlnx-network-operator patch nicclusterpolicy"
+    )
 
 
 def test_a_node_policy_is_patched_as_what_it_is():
@@ -185,9 +189,9 @@ def test_pods_that_hold_shares_are_told_and_others_are_not():
     seen = replace(
         STARTS["ack"],
         holders=(
-            ShareHolder("default", "a", "node-1", ("rdma/hca",)),
-            ShareHolder("default", "b", "node-1", ("nvidia.com/gpu",)),
-            ShareHolder("default", "c", "elsewhere", ("rdma/hca",)),
+            HolderPod("default", "a", "node-1", ("rdma/hca",)),
+            HolderPod("default", "b", "node-1", ("nvidia.com/gpu",)),
+            HolderPod("default", "c", "elsewhere", ("rdma/hca",)),
         ),
     )
     assert [one.title for one in plan(seen, ANY).holders] == ["default/a"]
@@ -302,7 +306,9 @@ def clusters(draw):
     """A start with other nodes: any names, numbers and labels."""
     seen = draw(st.sampled_from(list(STARTS.values())))
     resource = next(iter(seen.nodes[0].offered))
-    names = draw(st.lists(st.from_regex(r"[a-z]{2,5}-[0-9]", fullmatch=True), min_size=1, unique=True))
+    names = draw(
+        st.lists(st.from_regex(r"[a-z]{2,5}-[0-9]", fullmatch=True), min_size=1, unique=True)
+    )
     some = tuple(
         MigratingNode(
             name,
