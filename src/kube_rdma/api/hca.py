@@ -1,7 +1,8 @@
 """The dialect ``{"mode": "hca"}``: config.json of the SCC document and of shared plugin v0.1.0.
 
 The SCC ConfigMap (`rdma-devices`, key config.json) holds nothing but the mode. That the pods use
-the host's network, as the ACK document demands, is kube-rdma's own word.
+the host's network, as the ACK document demands, is kube-rdma's own word. Shares are called 0, 1, …
+as by that plugin (server.go of k8s-rdma-sriov-dev-plugin), so that either takes over a node.
 """
 
 from __future__ import annotations
@@ -29,5 +30,7 @@ def load(document: Document) -> Config:
     """What the document means; raise Refused with all of its faults."""
     config = validate(HcaConfig, document)
     source = document.where(("mode",))
-    pool = PoolSpec(RESOURCE, Mode(config.mode), source, host_network=config.host_network)
+    pool = PoolSpec(
+        RESOURCE, Mode(config.mode), source, host_network=config.host_network, bare_ids=True
+    )
     return Config((pool,))

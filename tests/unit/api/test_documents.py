@@ -159,4 +159,4 @@ def test_the_scc_document_asks_for_one_pool(text):
 
 def test_the_source_of_a_wish_is_its_line():
     pools = parse(b'{\n"mode" : "hca"\n}\n', "c").pools
-    assert pools == (PoolSpec("rdma/hca", Mode.HCA, source="c:2:10: mode"),)
+    assert pools == (PoolSpec("rdma/hca", Mode.HCA, source="c:2:10: mode", bare_ids=True),)

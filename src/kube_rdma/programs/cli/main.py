@@ -55,6 +55,11 @@ COMMANDS = {
         "Say what a pod asked for, got and sees, step by step.",
     ),
     "ip": ("kube_rdma.programs.cli.ip", "ip", "Show pools of IP addresses, and who holds what."),
+    "migrate": (
+        "kube_rdma.programs.cli.migrate",
+        "migrate",
+        "Go from another device plugin to kube-rdma, and back.",
+    ),
     "nccl-env": (
         "kube_rdma.programs.cli.nccl_env",
         "nccl_env",

@@ -82,7 +82,7 @@ async def test_a_port_that_comes_up_unheard(settings, recording, monkeypatch):
         assert len(kubelet.devices[HCA]) == 1000
         assert kubelet.healthy(HCA) == 0
         with pytest.raises(GRPCError, match="ip link set eth0 up"):
-            await kubelet.allocate(HCA, 1, ("hca-1",))
+            await kubelet.allocate(HCA, 1, ("1",))
         node.change(card(0, PortState.DOWN), card(1), announcements=0)
         await kubelet.until(lambda: kubelet.healthy(HCA) == 1000)
     told = [line["card"] for line in recording.of("card unhealthy")]

@@ -1,0 +1,113 @@
+"""The way from another plugin to kube-rdma for people and programs: `kube-rdma migrate plan`.
+
+The text is a shell script that is meant to be pasted step by step: what is not a command is a
+comment, and no command is indented, for here-documents end at the first column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kube_rdma.model.migration import (
+    MigratingNode,
+    MigrationSource,
+    PlanStep,
+    StartingPoint,
+    TakeoverPlan,
+)
+from kube_rdma.views.text import wrapped
+
+_WIDTH = 100
+_NAMED = 3  # pods of a node; JSON has all
+_NAMES = {
+    StartingPoint.SHARED: "the shared RDMA device plugin",
+    StartingPoint.SCC: "the device plugin of Alibaba SCC",
+    StartingPoint.ACK: "ACK's RDMA component",
+    StartingPoint.VKE: "VKE's RDMA component",
+    StartingPoint.NVIDIA_2020: "NVIDIA's network operator 0.1",
+    StartingPoint.NVIDIA: "NVIDIA's network operator",
+}
+
+
+def plan_text(plan: TakeoverPlan) -> str:
+    """All of it; a plan without a source is its notes."""
+    if plan.source is None:
+        return "\n".join(f"{note}." for note in plan.notes)
+    lines = [
+        f"# From {_NAMES[plan.source.start]} to kube-rdma. Nothing was changed yet.",
+        "# Paste one step at a time, and go on when each of its commands ended well.",
+        "# Keep this text: the way back names what is there now.",
+        "#",
+        *_seen(plan, plan.source),
+    ]
+    lines += [line for note in plan.notes for line in wrapped(f"# ! {note}.", _WIDTH, "#   ")]
+    lines += _steps("There", plan.steps)
+    lines += _steps("Back", plan.back)
+    return "\n".join(lines)
+
+
+def plan_document(plan: TakeoverPlan) -> dict[str, object]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    source = plan.source
+    return {
+        "start": source.start.value if source else None,
+        "daemonSet": source.plugin.title if source else None,
+        "policy": _policy(source) or None if source else None,
+        "resources": list(plan.resources),
+        "nodes": [
+            {
+                "name": node.name,
+                "offered": {name: node.offered.get(name, "0") for name in plan.resources},
+                "label": node.mark,
+                "unschedulable": node.unschedulable,
+                "pods": [one.title for one in plan.holders if one.node == node.name],
+            }
+            for node in plan.nodes
+        ],
+        "steps": [_step(step) for step in plan.steps],
+        "wayBack": [_step(step) for step in plan.back],
+        "notes": list(plan.notes),
+    }
+
+
+def _step(step: PlanStep) -> dict[str, object]:
+    return {
+        "title": step.title,
+        "why": step.why,
+        "node": step.node or None,
+        "commands": list(step.commands),
+    }
+
+
+def _policy(source: MigrationSource) -> str:
+    policy = source.policy
+    if policy is None:
+        return ""
+    name = f"{policy.namespace}/{policy.name}" if policy.namespace else policy.name
+    return f"{policy.kind} {name}"
+
+
+def _seen(plan: TakeoverPlan, source: MigrationSource) -> Iterator[str]:
+    owner = f", written by {_policy(source)}" if source.policy else ""
+    yield f"# Seen: DaemonSet {source.plugin.title}, image {source.plugin.image}{owner}"
+    for node in plan.nodes:
+        yield f"#   {_node(plan, node)}"
+
+
+def _node(plan: TakeoverPlan, node: MigratingNode) -> str:
+    offers = ", ".join(f"{name}: {node.offered.get(name, '0')}" for name in plan.resources)
+    pods = [one.title for one in plan.holders if one.node == node.name]
+    many = "1 pod holds" if len(pods) == 1 else f"{len(pods)} pods hold"
+    more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
+    held = f"; {many} shares ({', '.join(pods[:_NAMED])}{more})" if pods else ""
+    mark = "; marked as kube-rdma's" if node.mark == "on" else ""
+    closed = "; takes no new pods" if node.unschedulable else ""
+    return f"{node.name}  {offers}{held}{mark}{closed}"
+
+
+def _steps(name: str, steps: Sequence[PlanStep]) -> Iterator[str]:
+    for number, step in enumerate(steps, 1):
+        yield ""
+        yield f"# {name}, step {number} of {len(steps)}. {step.title}"
+        yield from wrapped(f"# {step.why}", _WIDTH, "# ")
+        yield from step.commands
