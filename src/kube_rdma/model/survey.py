@@ -45,7 +45,7 @@ class Survey(Frozen):
     faults: tuple[Fault, ...] = ()
     gpus: tuple[Gpu, ...] = ()  # sorted by PCI address
     functions: tuple[Function, ...] = ()  # network functions, sorted by PCI address
-    routed: frozenset[str] | None = frozenset()
+    routed: tuple[str, ...] | None = ()  # sorted
 
     def with_uses(self, uses: Mapping[str, Use]) -> Survey:
         """The same with what these interfaces of functions are used for."""

@@ -70,7 +70,7 @@ def take_devices(
 def rerouted(survey: Survey, own: Own = nobody) -> Survey:
     """The same with the current default routes and holders of `own`, as take_survey has them."""
     functions = tuple(map(_cleared, survey.functions))
-    cleared = replace(survey, functions=functions, routed=frozenset())
+    cleared = replace(survey, functions=functions, routed=())
     return _with_own(_with_routes(cleared, _SYSFS, None), own())
 
 

@@ -71,7 +71,7 @@ def merge_routes(survey: Survey, root: Path, interfaces: Collection[str]) -> Sur
         survey,
         functions=tuple(_routed(function, carriers) for function in survey.functions),
         faults=(*survey.faults, *tree.faults, *faults),
-        routed=carriers | (survey.routed or frozenset()),
+        routed=tuple(sorted(carriers.union(survey.routed or ()))),
     )
 
 
@@ -88,7 +88,7 @@ def merge_holders(survey: Survey, root: Path, holders: Mapping[str, str]) -> Sur
         survey,
         functions=tuple(_needed(function, below) for function in survey.functions),
         faults=(*survey.faults, *tree.faults),
-        routed=None if survey.routed is None else survey.routed | below.keys(),
+        routed=None if survey.routed is None else tuple(sorted({*survey.routed, *below})),
     )
 
 
