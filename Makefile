@@ -43,7 +43,7 @@ ci: ready ## what `make test` and `make test-lab` run, in one run of labs
 	@$(call both,$(UNIT) -m "not slow and not lab",$(PARTS) && $(WHOLE) -m "not slow and lab")
 
 test-all: ready ## the slow tests too, then the same in a new Debian that holds only git, make and python3
-	@$(call both,$(UNIT) -m "not lab",$(PARTS) --slow && $(WHOLE) -m lab)
+	@$(call both,$(UNIT) --hypothesis-profile=thorough -m "not lab",$(PARTS) --slow && $(WHOLE) -m lab)
 	@tools/fresh-root --full
 
 check: ready ## lint, types, import contracts, unit tests: under a minute
