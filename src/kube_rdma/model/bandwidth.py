@@ -130,15 +130,22 @@ class RatedPair(Frozen):
 class PairProof(Frozen):
     """A whole run: what was measured, what it is worth, and who took no part, with the reason.
 
-    `suspects` are the titles of pods with which nearly nobody is well.
+    `suspects` are the titles of pods with which nearly nobody is well, `unmeasured` counts the pairs
+    for which the run had no time.
     """
 
     run: PerftestRun
     rated: tuple[RatedPair, ...]
     suspects: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
+    unmeasured: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether something was measured, and all that was is well."""
+        return bool(self.rated) and all(pair.rating is Rating.WELL for pair in self.rated)
 
     @property
     def is_well(self) -> bool:
-        """Whether something was measured and all of it holds."""
-        return bool(self.rated) and all(pair.rating is Rating.WELL for pair in self.rated)
+        """Whether all was measured and all of it holds."""
+        return self.holds and not self.unmeasured

@@ -92,13 +92,21 @@ def verdict(proof: PairProof) -> str:
     figures = sorted(row.figure for row in rows if row is not None)
     if not rated:
         return "Nothing was measured: at least two pods with RDMA devices are needed."
-    count = "1 pair" if len(rated) == 1 else f"{len(rated)} pairs"
+    count = _pairs(len(rated))
     spread = f"{figures[0]:.2f} to {figures[-1]:.2f} {unit(run)}" if figures else "no figure"
     if proof.is_well:
         return f"All is well: {count}, {spread}."
+    late = f"{_pairs(proof.unmeasured)} not measured, as the time of the run was over"
+    if proof.holds:
+        return f"Well as far as it goes: {count}, {spread}; {late}."
+    rest = f"; {late}" if proof.unmeasured else ""
     wrong = sum(pair.rating is not Rating.WELL for pair in rated)
     whose = f"; look at {', '.join(proof.suspects)}" if proof.suspects else ""
-    return f"Not well: {wrong} of {count}, {spread}{whose}."
+    return f"Not well: {wrong} of {count}, {spread}{whose}{rest}."
+
+
+def _pairs(count: int) -> str:
+    return "1 pair" if count == 1 else f"{count} pairs"
 
 
 def proof_document(proof: PairProof) -> dict[str, object]:

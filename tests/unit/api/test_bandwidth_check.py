@@ -156,3 +156,20 @@ def test_a_run_without_figures_says_why_and_whether_to_try_again(refused):
     status = statuses.not_measured(statuses.begun(None, 1, NOW), "no right", NOW, refused=refused)
     assert (status.state, status.result) == ("NotMeasured", "no right")
     assert (status.history.hindered, status.history.refused) == (not refused, refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("everySeconds", 365 * 86_400),
+        ("startSeconds", 3600),
+        ("pairSeconds", 3600),
+        ("runSeconds", 86_400),
+        ("maxPairs", 100_000),
+    ],
+)
+def test_nothing_lasts_for_ever(name, most):
+    """A number without an end kept a run alive for ever, or overflowed a date."""
+    assert plan(selector={"a": "b"}, **{name: most})
+    with pytest.raises(Refused, match=f"spec.{name}"):
+        plan(selector={"a": "b"}, **{name: most + 1})

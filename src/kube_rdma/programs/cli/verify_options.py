@@ -24,6 +24,7 @@ class VerifyOptions(Frozen):
     kubeconfig: Path | None
     context: str
     both_ways: bool
+    run_seconds: int
     against: Path | None
     svg: Path | None
     output: str
@@ -76,6 +77,13 @@ _OPTIONS = (
         default=300,
         show_default=True,
         help="How long one measurement may take.",
+    ),
+    click.option(
+        "--run-seconds",
+        type=click.IntRange(1),
+        default=21_600,
+        show_default=True,
+        help="How long all of them may take; then the run ends with what it has.",
     ),
     click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Draw the map."),
     KUBECONFIG,
@@ -130,6 +138,7 @@ def _options(chosen: dict[str, Any]) -> VerifyOptions:
         kubeconfig=chosen["kubeconfig"],
         context=chosen["context"],
         both_ways=chosen["both_ways"],
+        run_seconds=chosen["run_seconds"],
         against=chosen["against"],
         svg=chosen["svg"],
         output=chosen["output"],

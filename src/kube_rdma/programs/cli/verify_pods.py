@@ -144,11 +144,13 @@ async def _measured(
 ) -> PairProof:
     """Measure, and show it; in JSON all at the end."""
     from kube_rdma.adapters.cluster.pod_commands import PodCommands
-    from kube_rdma.programs.bandwidth import BandwidthProof
+    from kube_rdma.programs.bandwidth import BandwidthProof, Pacing
+    from kube_rdma.rules.verify.rounds import measurements
     from kube_rdma.views.bandwidth import PairTable, proof_document, proof_text
 
     before = _earlier(options)
-    measuring = BandwidthProof(PodCommands(cluster), options.run)
+    pacing = Pacing(run_seconds=options.run_seconds)
+    measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
     pods, silent = await measuring.all_probed(documents, tuple(left_out))
     shown = options.output == "table"
     lines = PairTable(pods, options.run)
@@ -160,7 +162,8 @@ async def _measured(
             click.echo(lines.row(outcome))
 
     outcomes = await measuring.measure(pods, show, both_ways=options.both_ways)
-    proof = measuring.proof(outcomes, options.standard, silent, before)
+    due = measurements(pods, both_ways=options.both_ways)
+    proof = measuring.proof(outcomes, options.standard, silent, before, due=due)
     if shown:
         click.echo(("\n" if proof.rated else "") + proof_text(proof, _width()))
     else:
