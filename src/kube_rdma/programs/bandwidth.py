@@ -42,7 +42,8 @@ from kube_rdma.rules.verify.perftest import (
 )
 from kube_rdma.rules.verify.pods import END_OF_INPUT, PROBE, paired_pod
 from kube_rdma.rules.verify.rounds import turns
-from kube_rdma.rules.verify.verdicts import rate, suspects
+from kube_rdma.rules.verify.suspects import suspects
+from kube_rdma.rules.verify.verdicts import rate
 
 LeftOut: TypeAlias = tuple[tuple[str, str], ...]  # who takes no part, and why
 

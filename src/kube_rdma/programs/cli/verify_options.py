@@ -27,6 +27,7 @@ class VerifyOptions(Frozen):
     run_seconds: int
     against: Path | None
     svg: Path | None
+    verbose: bool
     output: str
 
 
@@ -85,6 +86,9 @@ _OPTIONS = (
         show_default=True,
         help="How long all of them may take; then the run ends with what it has.",
     ),
+    click.option(
+        "-v", "--verbose", is_flag=True, help="A row for each pair, the whole map, all that is bad."
+    ),
     click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Draw the map."),
     KUBECONFIG,
     click.option("--context", default="", help="Of the kubeconfig; else its current one."),
@@ -141,5 +145,6 @@ def _options(chosen: dict[str, Any]) -> VerifyOptions:
         run_seconds=chosen["run_seconds"],
         against=chosen["against"],
         svg=chosen["svg"],
+        verbose=chosen["verbose"],
         output=chosen["output"],
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.model.bandwidth import PairKey, PairOutcome, PairProof
+    from kube_rdma.views.bandwidth import PairTable
     from kube_rdma.programs.cli.ip import Opener
 
 _PAGE_WIDTH = 100  # columns, where the output is not a terminal
@@ -152,25 +153,49 @@ async def _measured(
     pacing = Pacing(run_seconds=options.run_seconds)
     measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
     pods, silent = await measuring.all_probed(documents, tuple(left_out))
-    shown = options.output == "table"
-    lines = PairTable(pods, options.run)
-    if shown and len(pods) > 1:
-        click.echo(lines.head)
-
-    def show(outcome: PairOutcome) -> None:
-        if shown:
-            click.echo(lines.row(outcome))
-
-    outcomes = await measuring.measure(pods, show, both_ways=options.both_ways)
     due = measurements(pods, both_ways=options.both_ways)
+    progress = _Progress(options, PairTable(pods, options.run), due)
+    outcomes = await measuring.measure(pods, progress.show, both_ways=options.both_ways)
+    progress.end()
     proof = measuring.proof(outcomes, options.standard, silent, before, due=due)
-    if shown:
-        click.echo(("\n" if proof.rated else "") + proof_text(proof, _width()))
+    if options.output == "table":
+        terminal = shutil.get_terminal_size()
+        click.echo(proof_text(proof, _width(), terminal.lines, verbose=options.verbose))
     else:
         click.echo(json.dumps(proof_document(proof), indent=2))
     if options.svg is not None and proof.rated:
         _draw(proof, options.svg)
     return proof
+
+
+class _Progress:
+    """What is shown while pairs are measured: their rows, or on a terminal a line that counts."""
+
+    def __init__(self, options: VerifyOptions, table: PairTable, due: int) -> None:
+        self._rows = options.verbose and options.output == "table"
+        self._counts = not self._rows and sys.stderr.isatty()
+        self._table, self._due = table, due
+        self._done = self._failed = 0
+        if self._rows and due:
+            click.echo(table.head)
+
+    def show(self, outcome: PairOutcome) -> None:
+        """One more."""
+        self._done += 1
+        self._failed += not outcome.rows
+        if self._rows:
+            click.echo(self._table.row(outcome))
+        elif self._counts:
+            click.echo(
+                f"\r{self._done} of {self._due} pairs, {self._failed} failed ", nl=False, err=True
+            )
+
+    def end(self) -> None:
+        """What is behind it begins on a line of its own."""
+        if self._rows and self._done:
+            click.echo()
+        elif self._counts:
+            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
