@@ -11,7 +11,7 @@ import click
 
 from kube_rdma.model.bandwidth import Operation, PairStandard, PerftestRun
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.programs.cli.ip import KUBECONFIG, OUTPUT
+from kube_rdma.programs.cli.output import OUTPUT
 
 _LATENCY_LIMIT = "--max-us"
 
@@ -21,8 +21,6 @@ class VerifyOptions(Frozen):
 
     run: PerftestRun
     standard: PairStandard
-    kubeconfig: Path | None
-    context: str
     both_ways: bool
     run_seconds: int
     against: Path | None
@@ -90,8 +88,6 @@ _OPTIONS = (
         "-v", "--verbose", is_flag=True, help="A row for each pair, the whole map, all that is bad."
     ),
     click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Draw the map."),
-    KUBECONFIG,
-    click.option("--context", default="", help="Of the kubeconfig; else its current one."),
     OUTPUT,
 )
 
@@ -139,8 +135,6 @@ def _options(chosen: dict[str, Any]) -> VerifyOptions:
             line_share=chosen["line_share"] / 100,
             tolerance=chosen["tolerance"] / 100,
         ),
-        kubeconfig=chosen["kubeconfig"],
-        context=chosen["context"],
         both_ways=chosen["both_ways"],
         run_seconds=chosen["run_seconds"],
         against=chosen["against"],
