@@ -27,6 +27,7 @@ from kube_rdma.rules.verify.pods import END_OF_INPUT
 from kube_rdma_testing.cluster.commands import PodCommand
 from kube_rdma_testing.cluster.server import ClientLine, FakeServer
 
+
 class Deadlines:
     """The limits of commands in pods, which pass when a test says so and never by the clock."""
 

@@ -125,7 +125,7 @@ class BandwidthCheckSpec(Typed):
         21_600,
         ge=1,
         le=DAY,
-        description="How long all of them may take, in seconds; then the run ends with what it has.",
+        description="How long all may take, in seconds; then the run ends with what it has.",
     )
     max_pairs: int = Field(
         20_000,

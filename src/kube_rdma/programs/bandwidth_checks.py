@@ -198,9 +198,7 @@ class BandwidthChecks:
 
     async def _proof(self, seen: SeenCheck, plan: BandwidthPlan) -> PairProof:
         """What `kube-rdma verify pods` does, or with a template `kube-rdma verify nodes`."""
-        pacing = replace(
-            self._timing.pacing, turn=lambda: self._turn, run_seconds=plan.run_seconds
-        )
+        pacing = replace(self._timing.pacing, turn=lambda: self._turn, run_seconds=plan.run_seconds)
         measuring = BandwidthProof(self._commands, plan.run, pacing, brief=True)
         before = seen.status.figures if seen.status and plan.against_last else {}
         left_out: tuple[tuple[str, str], ...] = ()

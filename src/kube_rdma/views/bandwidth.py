@@ -198,7 +198,7 @@ def _pairs(count: int) -> str:
 def proof_document(proof: PairProof) -> dict[str, object]:
     """The same as JSON values. Keys are stable: they are added to, never renamed or removed.
 
-    `figure`, `rows[].figure`, `suspects[].median` and `due` are in `unit`; `unmeasured` counts pairs.
+    `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs.
     """
     return {
         "well": proof.is_well,

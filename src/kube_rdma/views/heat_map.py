@@ -29,8 +29,10 @@ def pods_of(rated: Sequence[RatedPair]) -> list[str]:
 
 def _place(title: str) -> list[tuple[int, str]]:
     """Its parts, numbers by their value."""
-    return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part)
-            for part in _NUMBER.split(title)]
+    return [
+        (int(part), "") if part.isascii() and part.isdigit() else (-1, part)
+        for part in _NUMBER.split(title)
+    ]
 
 
 def heat_map_text(rated: Sequence[RatedPair], *, latency: bool) -> list[str]:

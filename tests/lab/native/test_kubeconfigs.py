@@ -17,7 +17,7 @@ NAMES = "abc"
 
 
 def document(noise, number):
-    """A file with some of three servers, users and contexts; entries show which file they are of."""
+    """A file with some of three servers, users and contexts; entries show which file it is."""
     chosen = [name for name in NAMES if noise.random() < 0.6]
     contexts = [
         {
@@ -83,7 +83,7 @@ def test_both_mean_the_same_cluster_user_and_namespace(native, tmp_path):
     kubectl = native.kubectl()[0]
     compared = 0
     for seed in range(60):
-        noise = random.Random(seed)
+        noise = random.Random(seed)  # noqa: S311  a choice that can be repeated
         folder = tmp_path / str(seed)
         (folder / ".kube").mkdir(parents=True)
         files = [folder / f"config-{number}" for number in range(3)]

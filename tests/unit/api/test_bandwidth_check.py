@@ -122,7 +122,9 @@ def proofs(draw):
     ]
     names = tuple(f"pod-{number}" for number in range(draw(st.integers(0, 2 * MOST_NAMES))))
     blamed = tuple(Suspect(SuspectKind.CARD, name, "mlx5_0", why="w" * 999) for name in names)
-    return PairProof(PerftestRun(), tuple(pairs), blamed, tuple((name, "w" * 999) for name in names))
+    return PairProof(
+        PerftestRun(), tuple(pairs), blamed, tuple((name, "w" * 999) for name in names)
+    )
 
 
 @given(proofs())

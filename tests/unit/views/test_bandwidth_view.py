@@ -1,7 +1,5 @@
 """What `verify` says of a big cluster fits on a screen, and what is left out there is counted."""
 
-import random
-
 import pytest
 
 from kube_rdma.model.bandwidth import (
@@ -13,11 +11,11 @@ from kube_rdma.rules.verify.suspects import suspects
 from kube_rdma.rules.verify.verdicts import rate
 from kube_rdma.views.bandwidth import proof_document, proof_text
 from kube_rdma.views.heat_map import pods_of
-from tests.unit.rules.verify.test_suspects import SLOW, measured
+from tests.unit.rules.verify.test_suspects import NOISE, SLOW, measured
 
 
 def proof(nodes, rails, is_bad, figure=SLOW, left_out=(), chance=0.0):
-    noise = random.Random(1)
+    noise = NOISE()
     outcomes = measured(
         nodes, rails, lambda p, r: is_bad(p, r) or noise.random() < chance, noise, figure
     )

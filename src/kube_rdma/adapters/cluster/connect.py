@@ -60,13 +60,13 @@ async def connect(
     context: str = "",
     namespace: str = "",
     user: str = "",
-    timeout: float = 0.0,
+    patience: float = 0.0,
     pace: RequestTiming | None = None,
 ) -> AsyncIterator[Cluster]:
     """Open the door; nothing is asked yet.
 
     Without a file it is that which kubectl takes (find_access). A context, a namespace and a user
-    to act as stand in place of those that it names. `timeout` is how many seconds of silence end a
+    to act as stand in place of those that it names. `patience` is how many seconds of silence end a
     request, where it is shorter than the usual ones. Raise Refused when it cannot be used.
     """
     access = find_access(kubeconfig, context=context)
@@ -75,7 +75,7 @@ async def connect(
     route = find_route(access.server, os.environ)
     if route.tls:
         client_context(access)  # what is wrong with its files is said now
-    transport = Http(access, route, min(timeout or ANSWER_TICKS, ANSWER_TICKS))
+    transport = Http(access, route, min(patience or ANSWER_TICKS, ANSWER_TICKS))
     try:
         yield Cluster(transport, pace, namespace=namespace or access.namespace)
     finally:
@@ -85,9 +85,7 @@ async def connect(
 class Http:
     """The Transport to a real server."""
 
-    def __init__(
-        self, access: Access, route: ServerRoute, ticks: float = ANSWER_TICKS
-    ) -> None:
+    def __init__(self, access: Access, route: ServerRoute, ticks: float = ANSWER_TICKS) -> None:
         self._ticks = ticks
         self._access = access
         self._route = route

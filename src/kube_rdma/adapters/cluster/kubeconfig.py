@@ -155,7 +155,7 @@ def _own_file(environment: Mapping[str, str]) -> Path:
 
 def _say_something(paths: Iterable[Path]) -> bool:
     """Whether one of the files names a server, a user or a context."""
-    files = [_read(path) for path in paths if path.stat().st_size]
+    files = [_read(path) for path in paths]
     return any(f.clusters or f.users or f.contexts or f.current_context for f in files)
 
 
@@ -231,6 +231,8 @@ def _read(path: Path) -> _KubeconfigFile:
         raise Refused(
             f"cannot read the kubeconfig: {why}", remedy=_REMEDY, where=str(path)
         ) from error
+    if not data.strip():
+        return _KubeconfigFile()  # kubectl takes an empty file for one that says nothing
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):

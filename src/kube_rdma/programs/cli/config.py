@@ -160,7 +160,6 @@ def _check_manifests(
         )
 
 
-
 def _errors(error: Refused) -> Iterator[dict[str, str]]:
     yield {"where": error.where, "problem": error.problem, "remedy": error.remedy}
     for further in error.more:

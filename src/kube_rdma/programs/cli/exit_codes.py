@@ -1,4 +1,4 @@
-"""What a command's exit code means, the same for all of them; `main` and docs/exit-codes.md show it.
+"""What a command's exit code means, the same for all of them: `main` and docs/exit-codes.md.
 
 A command that found something ends with PROBLEM, one that could not see enough with UNKNOWN: what
 was not seen is never taken for well. Errors have theirs by who has to act (model/errors).

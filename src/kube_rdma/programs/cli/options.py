@@ -51,7 +51,7 @@ class ClusterOptions(Frozen):
             context=self.context,
             namespace=self.namespace,
             user=self.user,
-            timeout=self.timeout,
+            patience=self.timeout,
         )
 
     def usual_namespace(self, opener: Opener | None = None) -> str:

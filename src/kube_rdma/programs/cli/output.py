@@ -6,6 +6,7 @@ goes to another place then, and a sentence says where.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -75,15 +76,20 @@ def keep(text: str, file: Path | None = None) -> None:
     try:
         if file is not None:
             file.write_text(text)
-        elif sys.stdout is None:
-            raise OSError(9, "the output is closed", "stdout")
         else:
-            click.echo(text)
+            _print(text)
     except OSError as error:
         kept = _elsewhere(text)
         words = f"The result is kept in {kept}." if kept else "No place was left for the result."
         click.echo(f"kube-rdma: {words}", err=True)
         raise OSError(error.errno, error.strerror, str(file or "stdout")) from error
+
+
+def _print(text: str) -> None:
+    """To stdout, which may be closed; click would lose it without a word."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "the output is closed", "stdout")
+    click.echo(text)
 
 
 def _elsewhere(text: str) -> Path | None:

@@ -103,7 +103,9 @@ async def _show(opener: Opener | None, options: ClusterOptions, page: TopPage) -
     ):
         async for traffic in looks:
             space = None if options.every_namespace else options.namespace or cluster.namespace
-            of_space = (r for r in traffic.rows if not r.key.pod or space in (None, r.key.namespace))
+            of_space = (
+                r for r in traffic.rows if not r.key.pod or space in (None, r.key.namespace)
+            )
             rows = busiest(filter(page.chosen, of_space))
             if page.output == "json":
                 click.echo(json.dumps(top_document(rows, traffic.silent)))

@@ -24,8 +24,8 @@ from kube_rdma.programs.cli.verify_options import VerifyOptions, verify_options
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.model.bandwidth import PairKey, PairOutcome, PairProof
-    from kube_rdma.views.bandwidth import PairTable
     from kube_rdma.programs.cli.options import Opener
+    from kube_rdma.views.bandwidth import PairTable
 
 
 @click.command("pods")

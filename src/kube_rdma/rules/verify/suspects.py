@@ -208,7 +208,7 @@ def _suspect(
     device: str = "",
     rail: int | None = None,
 ) -> Suspect:
-    """A cause with what its pairs say together; `pairs` are all of its own, also those that hold."""
+    """A cause with what its pairs say together; `pairs` are all that it has."""
     bad = [pair for pair in pairs if _is_bad(pair)]
     figures = [pair.figure for pair in bad if pair.figure is not None]
     dues = [pair.due for pair in bad if pair.due is not None]

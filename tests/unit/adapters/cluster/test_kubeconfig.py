@@ -80,7 +80,7 @@ BAD = {
     "no YAML": (f"a: [{SECRET}", "config:1:"),
     "no text": ("a: \x00", "is no text"),
     "a list": ("[]", "the whole file is not as it has to be"),
-    "nothing": ("", "the whole file"),
+    "nothing": ("", "current-context is not set"),
     "an empty one": ("{}", "current-context is not set"),
     "an unknown context": (document() | {"current-context": "z"}, "names the context 'z'"),
     "an unknown cluster": (document() | {"clusters": []}, "context 'x' names no cluster"),
@@ -155,11 +155,13 @@ def test_where_it_is_looked_for(tmp_path):
     listed = {"KUBECONFIG": f"{tmp_path / 'none'}::{path}", "HOME": str(tmp_path)}
     assert find_access(None, {"HOME": str(tmp_path)}).where == str(home)
     assert find_access(None, listed).where == str(path)
+    (tmp_path / "empty").touch()
+    beside = {"KUBECONFIG": f"{tmp_path / 'empty'}:{path}"}
+    assert find_access(None, beside).where == str(path)
     with pytest.raises(Refused, match="none: cannot read"):
         find_access(None, {"KUBECONFIG": str(tmp_path / "none")})
     account = tmp_path / "account"
     pod = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
-    (tmp_path / "empty").touch()
     inside = {**pod, "HOME": "/nowhere", "KUBECONFIG": str(tmp_path / "empty")}
     for files in (listed, {"HOME": str(tmp_path)}):
         assert find_access(None, {**pod, **files}, account).where != str(account)

@@ -1,6 +1,7 @@
 """A fault that is planted, of whatever kind, is named first, and nothing else is."""
 
 import random
+from functools import partial
 from itertools import combinations
 
 import pytest
@@ -12,6 +13,7 @@ from kube_rdma.rules.verify import suspects as rule
 from kube_rdma.rules.verify.suspects import suspects
 from kube_rdma.rules.verify.verdicts import rate
 
+NOISE = partial(random.Random, 1)  # noise that is the same each time
 SEEDS = st.integers(0, 2**32).map(random.Random)
 LINE, SLOW = 400.0, 195.0
 CARD, NODE, RAIL, PAIR = SuspectKind
@@ -96,23 +98,22 @@ def test_a_card_comes_before_a_node_a_rail_and_a_pair():
             or (pair == ("node-4", "node-5") and rail == 0)
         )
 
-    outcomes = measured(12, 4, is_bad, random.Random(1))
+    outcomes = measured(12, 4, is_bad, NOISE())
     assert [each.kind for each in named(outcomes)] == [CARD, NODE, RAIL, PAIR]
 
 
 @pytest.mark.parametrize("rails", [1, 3])
 def test_where_all_are_bad_nobody_is_named(rails):
-    assert named(measured(5, rails, lambda *_: True, random.Random(1))) == ()
+    assert named(measured(5, rails, lambda *_: True, NOISE())) == ()
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
 def test_of_two_nodes_neither_is_guilty(both_ways):
     """Seven rails of eight are bad between them: it may be either, or what lies between."""
-    outcomes = measured(2, 8, lambda _, rail: rail > 0, random.Random(1))
+    outcomes = measured(2, 8, lambda _, rail: rail > 0, NOISE())
     if both_ways:
         outcomes += [
-            outcome((each.server, each.client), each.rail, each.rows[0].figure)
-            for each in outcomes
+            outcome((each.server, each.client), each.rail, each.rows[0].figure) for each in outcomes
         ]
     (suspect,) = named(outcomes)
     ways = 2 if both_ways else 1
@@ -122,9 +123,9 @@ def test_of_two_nodes_neither_is_guilty(both_ways):
 
 def test_sixty_four_nodes_with_eight_rails():
     """One card of 512: it is named in the first line, with what it has and what is due."""
-    noise = random.Random(1)
+    noise = NOISE()
     outcomes = measured(
-        64, 8, lambda pair, rail: "node-17" in pair and rail == 3 or noise.random() < 0.001, noise
+        64, 8, lambda pair, rail: ("node-17" in pair and rail == 3) or noise.random() < 0.001, noise
     )
     first, *others = named(outcomes)
     assert (first.kind, first.node, first.device) == (CARD, "node-17", "mlx5_3")
@@ -134,7 +135,7 @@ def test_sixty_four_nodes_with_eight_rails():
 
 def test_the_work_is_that_of_the_pairs():
     """Every card of half the nodes is bad: still each pair is taken out once."""
-    outcomes = measured(24, 4, lambda pair, _: int(pair[0][5:]) < 12, random.Random(1))
+    outcomes = measured(24, 4, lambda pair, _: int(pair[0][5:]) < 12, NOISE())
     rated = rate(outcomes, PairStandard())
     looks = 0
 

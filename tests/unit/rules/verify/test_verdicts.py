@@ -99,7 +99,8 @@ def test_each_rail_has_its_own_median():
 
 @pytest.mark.parametrize("figure", [float("nan"), float("inf")])
 def test_what_is_no_figure_is_never_well(figure):
-    (bad, *others) = rate([outcome(("a", f"b{n}"), f) for n, f in enumerate((figure, 98, 97, 96))],
-                          PairStandard())
+    (bad, *others) = rate(
+        [outcome(("a", f"b{n}"), f) for n, f in enumerate((figure, 98, 97, 96))], PairStandard()
+    )
     assert bad.rating is Rating.FAILED
     assert {each.rating for each in others} == {Rating.WELL}
