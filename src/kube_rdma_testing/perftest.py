@@ -27,6 +27,35 @@ from kube_rdma.rules.verify.pods import END_OF_INPUT
 from kube_rdma_testing.cluster.commands import PodCommand
 from kube_rdma_testing.cluster.server import ClientLine, FakeServer
 
+
+class Deadlines:
+    """The limits of commands in pods, which pass when a test says so and never by the clock."""
+
+    def __init__(self) -> None:
+        self._running: list[tuple[float, asyncio.Timeout]] = []
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of those that run."""
+        return [seconds for seconds, _ in self._running]
+
+    @asynccontextmanager
+    async def __call__(self, seconds: float) -> AsyncIterator[None]:
+        """One more."""
+        entry = seconds, asyncio.timeout(None)
+        self._running.append(entry)
+        try:
+            async with entry[1]:
+                yield
+        finally:
+            self._running.remove(entry)
+
+    def pass_all(self) -> None:
+        """All that run are over."""
+        for _, limit in self._running:
+            limit.reschedule(asyncio.get_running_loop().time())
+
+
 HEADER = "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]"
 _WORD = re.compile(r"ib_\w+ .*")
 

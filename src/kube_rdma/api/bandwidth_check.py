@@ -19,6 +19,8 @@ from kube_rdma.model.bandwidth_check import BandwidthPlan
 from kube_rdma.model.errors import Refused
 
 MOST_NODES = 1000
+MOST_PAIRS = 100_000
+HOUR, DAY, YEAR = 3600, 86_400, 365 * 86_400
 _RULES = [
     {
         "rule": "(has(self.selector) && size(self.selector) > 0) != has(self.template)",
@@ -103,7 +105,9 @@ class BandwidthCheckSpec(Typed):
     nodes: Annotated[Many[str], Field(max_length=MOST_NODES)] = Field(
         (), description="Of copies; without names all nodes that offer what the pod asks for."
     )
-    start_seconds: int = Field(300, ge=1, description="How long copies may take to be Ready.")
+    start_seconds: int = Field(
+        300, ge=1, le=HOUR, description="How long copies may take to be Ready, in seconds."
+    )
     test: Annotated[Operation, Strict(strict=False)] = Field(
         Operation.WRITE, description="What perftest posts."
     )
@@ -114,7 +118,21 @@ class BandwidthCheckSpec(Typed):
     queue_pairs: int = Field(1, ge=1, description="One alone may not fill a fast card.")
     rdma_cm: bool = Field(False, alias="rdmaCM", description="Connect by RDMA_CM.")
     cuda: int | None = Field(None, ge=0, description="Use the memory of this GPU.")
-    pair_seconds: int = Field(300, ge=1, description="How long one measurement may take.")
+    pair_seconds: int = Field(
+        300, ge=1, le=HOUR, description="How long one measurement may take, in seconds."
+    )
+    run_seconds: int = Field(
+        21_600,
+        ge=1,
+        le=DAY,
+        description="How long all may take, in seconds; then the run ends with what it has.",
+    )
+    max_pairs: int = Field(
+        20_000,
+        ge=1,
+        le=MOST_PAIRS,
+        description="How many measurements a run may need: two nodes need one for each rail.",
+    )
     both_ways: bool = Field(False, description="Each two measure in both directions.")
     min_gbps: float | None = Field(None, ge=0, description="What each pair must reach.")
     max_microseconds: float | None = Field(None, ge=0, description="What a latency may be.")
@@ -128,7 +146,10 @@ class BandwidthCheckSpec(Typed):
         False, description="Nor may a pair be so much worse than in the run before."
     )
     every_seconds: int | None = Field(
-        None, ge=60, description="Between the begin of two runs; without it, once."
+        None,
+        ge=60,
+        le=YEAR,
+        description="Seconds between the begin of two runs; without it, once.",
     )
 
     @field_validator("template")
@@ -203,6 +224,8 @@ def load_plan(data: bytes, title: str) -> BandwidthPlan:
         both_ways=spec.both_ways,
         against_last=spec.against_last,
         every=spec.every_seconds,
+        most_pairs=spec.max_pairs,
+        run_seconds=spec.run_seconds,
     )
 
 

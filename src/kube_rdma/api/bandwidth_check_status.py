@@ -7,14 +7,14 @@ Lists have an end, and what is worst stands first in them.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from kube_rdma.api.conditions import Condition, StatusPart, condition, moment
 from kube_rdma.api.dialect import Many
 from kube_rdma.api.node_report import Sentence, Word, cut
-from kube_rdma.model.bandwidth import PairKey, PairProof, RatedPair, Rating
+from kube_rdma.model.bandwidth import PairKey, PairProof, RatedPair, Rating, Suspect
 from kube_rdma.model.bandwidth_check import BandwidthHistory
 
 MOST_PAIRS = 500  # 32 nodes of one card; some 100 kB
@@ -37,6 +37,24 @@ class PairEntry(StatusPart):
     why: Sentence = ""
 
 
+class SuspectEntry(StatusPart):
+    """What bad pairs have in common: a card, a node, a rail, or the two that they are between.
+
+    `pairs` of its `of` pairs are bad; `median` and `due` are in Gbit/s, of latencies in µs.
+    """
+
+    kind: Literal["card", "node", "rail", "pair"]
+    node: Word | None = None
+    device: Word | None = None
+    rail: int | None = None
+    peer: Word | None = None
+    pairs: int
+    of: int
+    median: float | None = None
+    due: float | None = None
+    why: Sentence = ""
+
+
 class LeftOutEntry(StatusPart):
     """A node or a pod that took no part, and why."""
 
@@ -55,12 +73,21 @@ class BandwidthCheckStatus(StatusPart):
     pairs_measured: int = 0
     pairs_slow: int = 0
     pairs_failed: int = 0
+    pairs_unmeasured: int = 0
     lowest: float | None = None
     highest: float | None = None
-    suspects: Annotated[Many[Word], Field(max_length=MOST_NAMES)] = ()
+    suspects: Annotated[Many[SuspectEntry], Field(max_length=MOST_NAMES)] = ()
     left_out: Annotated[Many[LeftOutEntry], Field(max_length=MOST_NAMES)] = ()
     pairs: Annotated[Many[PairEntry], Field(max_length=MOST_PAIRS)] = ()
     conditions: Annotated[Many[Condition], Field(max_length=16)] = ()
+
+    @field_validator("suspects", mode="before")
+    @classmethod
+    def _of_now(cls, suspects: Any) -> Any:
+        """Before they had fields they were names; the next run says them anew."""
+        if not isinstance(suspects, list | tuple):
+            return suspects
+        return [each for each in suspects if not isinstance(each, str)]
 
     @property
     def history(self) -> BandwidthHistory | None:
@@ -121,7 +148,8 @@ def measured(
         pairs_failed=ratings.count(Rating.FAILED),
         lowest=min(figures, default=None),
         highest=max(figures, default=None),
-        suspects=proof.suspects[:MOST_NAMES],
+        pairs_unmeasured=proof.unmeasured,
+        suspects=tuple(map(_suspect, proof.suspects[:MOST_NAMES])),
         left_out=tuple(
             LeftOutEntry(name=name, why=cut(why)) for name, why in proof.left_out[:MOST_NAMES]
         ),
@@ -162,6 +190,21 @@ def _ended(
     return (
         condition(before, at, "Complete", True, ("Ended", "the run has ended")),
         condition(before, at, "Well", well, words),
+    )
+
+
+def _suspect(suspect: Suspect) -> SuspectEntry:
+    return SuspectEntry(
+        kind=suspect.kind.value,
+        node=suspect.node or None,
+        device=suspect.device or None,
+        rail=suspect.rail,
+        peer=suspect.peer or None,
+        pairs=suspect.pairs,
+        of=suspect.of,
+        median=suspect.median,
+        due=suspect.due,
+        why=cut(suspect.why),
     )
 
 

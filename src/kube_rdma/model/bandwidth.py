@@ -120,25 +120,63 @@ class Rating(StrEnum):
 
 
 class RatedPair(Frozen):
-    """An outcome, its rating, and why it is not well."""
+    """An outcome, its rating, and why it is not well: its figure, and the limit that it missed."""
 
     outcome: PairOutcome
     rating: Rating
+    why: str = ""
+    figure: float | None = None
+    due: float | None = None
+
+
+class SuspectKind(StrEnum):
+    """What bad pairs have in common, in the order in which a person looks at it."""
+
+    CARD = "card"
+    NODE = "node"
+    RAIL = "rail"
+    PAIR = "pair"
+
+
+class Suspect(Frozen):
+    """A cause that bad pairs have in common; `pairs` are bad, `of` so many that it has.
+
+    `node` is the title of a pod, or the node of its copy. A card has a `device`, a rail the name
+    that most of its devices have, a pair also its other end. `median` and `due` are those of the
+    bad pairs, in the unit of the run; where most of them failed there is `why` instead.
+    """
+
+    kind: SuspectKind
+    node: str = ""
+    device: str = ""
+    rail: int | None = None
+    peer: str = ""
+    peer_device: str = ""
+    pairs: int = 0
+    of: int = 0
+    median: float | None = None
+    due: float | None = None
     why: str = ""
 
 
 class PairProof(Frozen):
     """A whole run: what was measured, what it is worth, and who took no part, with the reason.
 
-    `suspects` are the titles of pods with which nearly nobody is well.
+    `unmeasured` counts the pairs for which the run had no time.
     """
 
     run: PerftestRun
     rated: tuple[RatedPair, ...]
-    suspects: tuple[str, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
+    unmeasured: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether something was measured, and all that was is well."""
+        return bool(self.rated) and all(pair.rating is Rating.WELL for pair in self.rated)
 
     @property
     def is_well(self) -> bool:
-        """Whether something was measured and all of it holds."""
-        return bool(self.rated) and all(pair.rating is Rating.WELL for pair in self.rated)
+        """Whether all was measured and all of it holds."""
+        return self.holds and not self.unmeasured

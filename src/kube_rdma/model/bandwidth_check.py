@@ -20,7 +20,8 @@ class BandwidthPlan(Frozen):
     Either between running pods, which `selector` (``a=b,c=d``) chooses, or between copies of the
     pod `template`, one on each of `nodes` (all that offer its shares, if none), which may take
     `start_seconds` to become Ready. `against_last`: a pair may not be worse than it was the last
-    time. `every` is in seconds between the begin of two runs; None: once.
+    time. `every` is in seconds between the begin of two runs; None: once. More than `most_pairs`
+    are refused, and after `run_seconds` of measuring the run ends with what it has.
     """
 
     run: PerftestRun
@@ -32,6 +33,8 @@ class BandwidthPlan(Frozen):
     both_ways: bool = False
     against_last: bool = False
     every: int | None = None
+    most_pairs: int = 20_000
+    run_seconds: int = 21_600
 
 
 class BandwidthHistory(Frozen):

@@ -162,6 +162,16 @@ class ClusterFacts(Frozen, dict=True):
                 pods[pod.node] = (*pods.get(pod.node, ()), pod)
         return pods
 
+    @property
+    def is_unreported(self) -> bool:
+        """Whether agents report their nodes, and the kind that they write is not installed."""
+        return "NodeReport" in self.missing and any(w.reports for w in self.workloads or ())
+
+    @property
+    def hides_cards(self) -> bool:
+        """Whether nothing is known of the nodes' cards, though somebody tells of them."""
+        return self.is_unreported or any(part.what == "NodeReport" for part in self.unread)
+
 
 class Problem(Frozen):
     """Something that is not as it should be; advice asks for nothing now.

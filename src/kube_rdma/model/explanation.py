@@ -67,6 +67,7 @@ class PodEvidence(Frozen):
     findings: tuple[PodFinding, ...] = ()
     seen: ObservedPod | None = None
     blanks: tuple[Blank, ...] = ()
+    offered: tuple[str, ...] | None = None  # resources of all nodes, while no node has the pod
 
 
 class Stage(StrEnum):

@@ -244,3 +244,8 @@ class Diagnosis(Frozen):
     def ill(self) -> bool:
         """Whether RDMA does not work."""
         return any(one.gravity is Gravity.ERROR for one in self.ailments)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether too little was seen to call it well: most checks could not be made."""
+        return len(self.unseen) > len(self.passed) + len(self.ailments)

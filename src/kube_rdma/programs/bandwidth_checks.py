@@ -1,7 +1,10 @@
-"""Does the BandwidthChecks of a cluster, one after the other: two at once would slow each other.
+"""Does the BandwidthChecks of a cluster: those of a namespace one after the other, each in turns.
 
     watch ─► which is due first (rules/verify/due) ─► status: Measuring ─► as `kube-rdma verify`
       ─► status with figures, Event
+
+Two at once would slow each other, so one measures at a time. After each turn (programs/bandwidth)
+comes the next namespace: a big check takes longer, and keeps nobody from his own.
 
 A part of the controller, done by the copy that leads. What it may do in a namespace is what that
 namespace's administrator has bound it to; without a right a check says so and is tried again.
@@ -13,6 +16,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import structlog
@@ -37,18 +41,20 @@ from kube_rdma.api.bandwidth_check_status import (
 )
 from kube_rdma.model.bandwidth import PairProof
 from kube_rdma.model.bandwidth_check import BandwidthPlan
-from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.programs.bandwidth import BandwidthProof
+from kube_rdma.programs.bandwidth import BandwidthProof, Pacing
 from kube_rdma.programs.mirror import Mirror
 from kube_rdma.programs.verify_copies import CopyRequest, copies
 from kube_rdma.rules.verify.copies import CHECK_LABEL
 from kube_rdma.rules.verify.due import due
+from kube_rdma.rules.verify.rounds import measurements
 from kube_rdma.views.bandwidth import verdict
 
 log = structlog.get_logger()
 
 _NOBODY = "no pod took part"
+AT_ONCE = 4  # namespaces whose checks are under way; each has its figures in memory
 
 
 def _later(_failures: int) -> float:
@@ -57,11 +63,23 @@ def _later(_failures: int) -> float:
 
 
 class CheckTiming(Frozen):
-    """`again`: seconds until the next look after the API server took no status."""
+    """`again`: seconds until the next look after the API server took no status.
+
+    `pacing` is that of every run; whose turn it is, is decided here.
+    """
 
     again: float = 10.0
     pause: Callable[[int], float] = field(default=_later)
     now: Callable[[], datetime] = field(default=lambda: datetime.now(UTC))
+    pacing: Pacing = Pacing()
+
+
+class _Running(Frozen):
+    """What is measured in a namespace."""
+
+    title: str
+    generation: int
+    task: asyncio.Task[BandwidthCheckStatus]
 
 
 class BandwidthChecks:
@@ -73,7 +91,9 @@ class BandwidthChecks:
         self._commands, self._objects = PodCommands(cluster), VerifyObjects(cluster)
         self._checks = Mirror(BANDWIDTH_CHECK, seen_check, self._changed)
         self._wake = asyncio.Event()
-        self._running: tuple[str, int, asyncio.Task[BandwidthCheckStatus]] | None = None
+        self._turn = asyncio.Lock()  # who waits longest is next
+        self._busy: dict[str, _Running | None] = {}  # by namespace
+        self._served: dict[str, datetime] = {}  # when a namespace's last check began
         self._not_before: dict[str, datetime] = {}  # by title: its status could not be written
         self._notices = Notices()
 
@@ -89,20 +109,43 @@ class BandwidthChecks:
                     await self._wake.wait()
                 elif at > now:
                     await self._sleep((at - now).total_seconds())
-                elif await self._done(seen, now):
-                    self._not_before.pop(seen.title, None)
-                else:  # others have their turn meanwhile
-                    self._not_before[seen.title] = now + timedelta(seconds=self._timing.again)
+                else:
+                    self._busy[seen.namespace], self._served[seen.namespace] = None, now
+                    tasks.create_task(self._do(seen, now))
+
+    async def _do(self, seen: SeenCheck, now: datetime) -> None:
+        """One check of a namespace; then its next one can begin."""
+        try:
+            if await self._done(seen, now):
+                self._not_before.pop(seen.title, None)
+            else:  # others have their turn meanwhile
+                self._not_before[seen.title] = now + timedelta(seconds=self._timing.again)
+        finally:
+            del self._busy[seen.namespace]
+            spaces = {each.namespace for each in self._checks.values.values()}
+            self._served = {space: at for space, at in self._served.items() if space in spaces}
+            self._wake.set()
 
     def _next(self, now: datetime) -> tuple[datetime, SeenCheck] | tuple[None, None]:
-        """Whose turn it is, and when; nobody's when nothing is to be done."""
+        """Which begins next, and when; none when nothing is to be done, or enough is under way.
+
+        Of those that are due it is that of the namespace which was served longest ago.
+        """
+        if len(self._busy) >= AT_ONCE:
+            return None, None
         times = []
         for seen in self._checks.values.values():
             history = seen.status.history if seen.status else None
             at = due(seen.generation, seen.plan.every if seen.plan else None, history, now)
-            if at is not None:
+            if at is not None and seen.namespace not in self._busy:
                 times.append((max(at, self._not_before.get(seen.title, at)), seen))
-        return min(times, key=lambda entry: entry[0], default=(None, None))
+        ready = [entry for entry in times if entry[0] <= now]
+        return min(ready or times, key=self._rank, default=(None, None))
+
+    def _rank(self, entry: tuple[datetime, SeenCheck]) -> tuple[datetime, datetime]:
+        at, seen = entry
+        last = self._served.get(seen.namespace, datetime.min.replace(tzinfo=UTC))
+        return (last, at) if at <= self._timing.now() else (at, last)
 
     async def _done(self, seen: SeenCheck, now: datetime) -> bool:
         """Do one, and tell what came of it; False when its status could not be written."""
@@ -129,12 +172,12 @@ class BandwidthChecks:
     ) -> BandwidthCheckStatus | None:
         """Measure until the end, or until nobody asks for just this any more: None."""
         task = asyncio.create_task(self._measured(seen, status))
-        self._running = (seen.title, seen.generation, task)
+        self._busy[seen.namespace] = _Running(seen.title, seen.generation, task)
         try:
             await asyncio.wait((task,))
             return None if task.cancelled() else task.result()
         finally:
-            self._running = None
+            self._busy[seen.namespace] = None
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
@@ -155,7 +198,8 @@ class BandwidthChecks:
 
     async def _proof(self, seen: SeenCheck, plan: BandwidthPlan) -> PairProof:
         """What `kube-rdma verify pods` does, or with a template `kube-rdma verify nodes`."""
-        measuring = BandwidthProof(self._commands, plan.run)
+        pacing = replace(self._timing.pacing, turn=lambda: self._turn, run_seconds=plan.run_seconds)
+        measuring = BandwidthProof(self._commands, plan.run, pacing, brief=True)
         before = seen.status.figures if seen.status and plan.against_last else {}
         left_out: tuple[tuple[str, str], ...] = ()
         async with AsyncExitStack() as stack:
@@ -167,17 +211,28 @@ class BandwidthChecks:
                 made = await stack.enter_async_context(copies(self._objects, _copies(seen, plan)))
                 documents, left_out = list(made.pods), made.left_out
             pods, silent = await measuring.all_probed(documents, left_out)
+            wanted = measurements(pods, both_ways=plan.both_ways)
+            if wanted > plan.most_pairs:
+                raise Refused(
+                    f"its {len(pods)} pods need {wanted} measurements, and maxPairs allows "
+                    f"{plan.most_pairs}",
+                    remedy="Choose fewer pods or nodes, or raise maxPairs",
+                    where=f"BandwidthCheck {seen.title}",
+                )
             outcomes = await measuring.measure(pods, both_ways=plan.both_ways)
-        return measuring.proof(outcomes, plan.standard, silent, before)
+        return await asyncio.to_thread(  # the Lease is renewed meanwhile
+            measuring.proof, outcomes, plan.standard, silent, before, due=wanted
+        )
 
     def _changed(self, old: SeenCheck | None, new: SeenCheck | None) -> None:
         """A run ends at once when what it measures is no longer asked for."""
         self._wake.set()
         seen = new or old
-        if self._running and seen and seen.title == self._running[0]:
+        running = self._busy.get(seen.namespace) if seen else None
+        if seen and running and seen.title == running.title:
             generation = new.generation if new else None
-            if generation != self._running[1]:
-                self._running[2].cancel()
+            if generation != running.generation:
+                running.task.cancel()
 
     async def _seen_with(self, seen: SeenCheck, ended: BandwidthCheckStatus) -> None:
         """Wait until the watch shows the status, or the check would be done once more."""

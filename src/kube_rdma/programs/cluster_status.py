@@ -25,7 +25,9 @@ from kube_rdma.rules.reports.programs import program_role, says
 T = TypeVar("T")
 
 # Without these nothing can be told of a cluster's health.
-_ESSENTIAL = frozenset({"nodes", "DaemonSets and Deployments", "pods of agents and controllers"})
+_ESSENTIAL = frozenset(
+    {"nodes", "DaemonSets and Deployments", "pods of agents and controllers", "NodeReport"}
+)
 
 
 class _ClusterReader:

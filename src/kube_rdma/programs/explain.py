@@ -163,7 +163,8 @@ async def explain_manifest(
             seen = replace(seen, basis=await reader.node(cluster, node))
             if seen.basis is None:
                 await _refuse_unknown(cluster, node)
-        full, read = await reader.documents(cluster, seen)
+        offered = await reader.part("the nodes' resources", lambda: _offered(cluster))
+        full, read = await reader.documents(cluster, replace(seen, offered=offered))
     pools = tuple(OfferedPool(one.spec) for one in (full.basis.pools if full.basis else ()))
     facts = AdmissionFacts(pools, full.networks, read.pool_names)
     return replace(full, findings=findings(template, facts), blanks=tuple(reader.blanks))
@@ -185,6 +186,9 @@ async def _by_api(
         basis=await reader.node(cluster, where, pod) if where else None,
         seen=seen,
     )
+    if not where:
+        offered = await reader.part("the nodes' resources", lambda: _offered(cluster))
+        evidence = replace(evidence, offered=offered)
     if where == reader.places.here:
         uid = whole.metadata.uid
         records = await asyncio.to_thread(_records, reader.places.state, pod, uid)
@@ -197,6 +201,12 @@ async def _by_api(
             evidence = await reader.part("the pod's processes", inside) or evidence
     full, _ = await reader.documents(cluster, evidence)
     return replace(full, blanks=tuple(reader.blanks))
+
+
+async def _offered(cluster: Cluster) -> tuple[str, ...]:
+    """The extended resources of all nodes, such as rdma/hca; also those of which none is left."""
+    names = {name for node in await cluster.list(NODE) for name, _ in node_state(node).allocatable}
+    return tuple(sorted(name for name in names if "/" in name))
 
 
 def _by_records(places: ExplainPlaces, pod: PodName, records: _Records, why: str) -> PodEvidence:

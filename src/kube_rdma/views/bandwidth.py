@@ -1,8 +1,13 @@
-"""What `kube-rdma verify pods` and `nodes` show: a row for each pair, the map, the verdict."""
+"""What `kube-rdma verify pods` and `nodes` show: whose fault it is, on one screen, and the verdict.
+
+Of a big cluster a row for each pair would be thousands, and a map is wider than a screen: both are
+there for those who ask. The rest is cut to the height of a terminal.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from kube_rdma.model.bandwidth import (
@@ -13,6 +18,8 @@ from kube_rdma.model.bandwidth import (
     PerftestRun,
     RatedPair,
     Rating,
+    Suspect,
+    SuspectKind,
 )
 from kube_rdma.model.errors import Refused
 from kube_rdma.views.heat_map import heat_map_text, pods_of
@@ -21,6 +28,13 @@ from kube_rdma.views.text import aligned, wrapped
 _MARKS = {Rating.WELL: "✓", Rating.SLOW: "!", Rating.FAILED: "✗"}
 _RIGHT = (4, 5)
 _OF_MAP = 3  # pods from which on a map says more than rows
+_NAMES = 3  # of those that are left out for one reason
+_LOOK = {
+    SuspectKind.CARD: "Look at the card's cable and port, and at the card",
+    SuspectKind.NODE: "Look at what the node's cards share: PCIe, driver, power, settings",
+    SuspectKind.RAIL: "Look at what the rail's cards share: the leaf switch behind them",
+    SuspectKind.PAIR: "Look at what lies between the two; no end of it is bad with most others",
+}
 
 
 def unit(run: PerftestRun) -> str:
@@ -59,25 +73,93 @@ class PairTable:
         return aligned(cells, self._widths, _RIGHT)
 
 
-def proof_text(proof: PairProof, width: int) -> str:
-    """What stands below the table: the map, what is wrong, one line that says it all."""
-    blocks = []
+def proof_text(proof: PairProof, width: int, height: int = 24, *, verbose: bool = False) -> str:
+    """The map, where it fits, what is wrong, one line that says it all; on one screen."""
+    mark = "✓" if proof.is_well else "?" if proof.holds else "✗"
+    last = wrapped(f"{mark} {verdict(proof, details=False)}", width, "")
+    room = max(height - len(last) - 4, 4)  # blank lines, and the prompt behind it
+    most = None if verbose else room // 2
+    wrong = _cut(_suspect_lines(proof, width) or _pair_lines(proof, width), most)
+    absent = _cut(_absent_lines(proof, width), None if verbose else room // 4)
+    blocks = [[*wrong, *absent], last]
     if len(pods_of(proof.rated)) >= _OF_MAP:
-        blocks.append(heat_map_text(proof.rated, latency=proof.run.latency))
-    guilty = proof.suspects
-    lines: list[str] = []
-    for pod in guilty:
-        sentence = f"✗ {pod}: nearly all of its pairs are bad. Look at its card, cable and port."
-        lines += wrapped(sentence, width, "  ")
-    for pair in proof.rated:
-        if pair.why and not {pair.outcome.client, pair.outcome.server} & set(guilty):
-            lines += wrapped(f"{_MARKS[pair.rating]} {_between(pair)}: {pair.why}.", width, "  ")
-    for name, why in proof.left_out:
-        lines += wrapped(f"! {name} takes no part: {why.rstrip('.')}.", width, "  ")
-    blocks.append(lines)
-    mark = "✓" if proof.is_well else "✗"
-    blocks.append(wrapped(f"{mark} {verdict(proof)}", width, ""))
+        drawn = heat_map_text(proof.rated, latency=proof.run.latency)
+        fits = len(drawn) + len(blocks[0]) <= room and max(map(len, drawn)) <= width
+        if verbose or fits:
+            blocks.insert(0, drawn)
     return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _cut(lines: list[str], most: int | None) -> list[str]:
+    """So many of them, and how many there are besides."""
+    if most is None or len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], f"  … {len(lines) - most + 1} more lines: --verbose, or -o json"]
+
+
+def _suspect_lines(proof: PairProof, width: int) -> list[str]:
+    """A line for each, and behind those of a kind where to look."""
+    lines: list[str] = []
+    for kind, group in groupby(proof.suspects, lambda suspect: suspect.kind):
+        for suspect in group:
+            lines += wrapped(f"✗ {suspect_text(suspect, unit(proof.run))}.", width, "    ")
+        lines += wrapped(f"    → {_LOOK[kind]}.", width, "      ")
+    return lines
+
+
+def suspect_text(suspect: Suspect, its_unit: str) -> str:
+    """Who it is, and what its pairs have."""
+    who = _who(suspect)
+    why = suspect.why.rstrip(".")
+    if suspect.of == 1:
+        return f"{who}: {why}"
+    count = f"{suspect.pairs} of {suspect.of} pairs"
+    if suspect.median is None:
+        return f"{who}: {count} failed: {why}"
+    due = "" if suspect.due is None else f" (due {_short(suspect.due)})"
+    return f"{who}: {count} at ~{_short(suspect.median)} {its_unit}{due}"
+
+
+def _who(suspect: Suspect) -> str:
+    who = {
+        SuspectKind.CARD: f"{suspect.node} {suspect.device}",
+        SuspectKind.NODE: f"{suspect.node}, all devices",
+        SuspectKind.RAIL: f"rail {suspect.rail} ({suspect.device})",
+        SuspectKind.PAIR: f"{suspect.node} → {suspect.peer}",
+    }[suspect.kind]
+    if not suspect.peer_device:
+        return who
+    return f"{who} ({suspect.device} → {suspect.peer_device})"
+
+
+def _short(figure: float) -> str:
+    """Three digits, of big figures all."""
+    return f"{figure:.0f}" if figure >= 100 else f"{figure:.3g}"
+
+
+def _pair_lines(proof: PairProof, width: int) -> list[str]:
+    """Each bad pair, where none is to blame more than the others."""
+    lines: list[str] = []
+    for pair in proof.rated:
+        if pair.why:
+            text = f"{_MARKS[pair.rating]} {_between(pair)}: {pair.why.rstrip('.')}."
+            lines += wrapped(text, width, "    ")
+    return lines
+
+
+def _absent_lines(proof: PairProof, width: int) -> list[str]:
+    """Who takes no part; those for the same reason together."""
+    names: dict[str, list[str]] = {}
+    for name, why in proof.left_out:
+        names.setdefault(why.rstrip("."), []).append(name)
+    lines: list[str] = []
+    for why, those in names.items():
+        shown = ", ".join(those[:_NAMES]) + (", …" if len(those) > _NAMES else "")
+        text = f"! {shown} takes no part: {why}."
+        if len(those) > 1:
+            text = f"! {len(those)} take no part: {why} ({shown})."
+        lines += wrapped(text, width, "    ")
+    return lines
 
 
 def _between(pair: RatedPair) -> str:
@@ -85,33 +167,46 @@ def _between(pair: RatedPair) -> str:
     return f"{outcome.client} → {outcome.server} ({' → '.join(outcome.devices)})"
 
 
-def verdict(proof: PairProof) -> str:
-    """All of it in one sentence."""
+def verdict(proof: PairProof, *, details: bool = True) -> str:
+    """All of it in one sentence; with `details` the first suspect has its figures."""
     rated, run = proof.rated, proof.run
     rows = [pair.outcome.standing(latency=run.latency) for pair in rated]
     figures = sorted(row.figure for row in rows if row is not None)
     if not rated:
         return "Nothing was measured: at least two pods with RDMA devices are needed."
-    count = "1 pair" if len(rated) == 1 else f"{len(rated)} pairs"
+    count = _pairs(len(rated))
     spread = f"{figures[0]:.2f} to {figures[-1]:.2f} {unit(run)}" if figures else "no figure"
     if proof.is_well:
         return f"All is well: {count}, {spread}."
+    late = f"{_pairs(proof.unmeasured)} not measured, as the time of the run was over"
+    if proof.holds:
+        return f"Well as far as it goes: {count}, {spread}; {late}."
+    rest = f"; {late}" if proof.unmeasured else ""
     wrong = sum(pair.rating is not Rating.WELL for pair in rated)
-    whose = f"; look at {', '.join(proof.suspects)}" if proof.suspects else ""
-    return f"Not well: {wrong} of {count}, {spread}{whose}."
+    whose = ""
+    if proof.suspects:
+        more = f", and {len(proof.suspects) - 1} more" if len(proof.suspects) > 1 else ""
+        text = suspect_text(proof.suspects[0], unit(run))
+        whose = f"; {text}{more}" if details else f"; look at {_who(proof.suspects[0])}{more}"
+    return f"Not well: {wrong} of {count}, {spread}{whose}{rest}."
+
+
+def _pairs(count: int) -> str:
+    return "1 pair" if count == 1 else f"{count} pairs"
 
 
 def proof_document(proof: PairProof) -> dict[str, object]:
     """The same as JSON values. Keys are stable: they are added to, never renamed or removed.
 
-    `figure` and `rows[].figure` are in `unit`.
+    `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs.
     """
     return {
         "well": proof.is_well,
         "unit": "us" if proof.run.latency else "Gb/s",
         "test": perftest_name(proof.run),
         "pairs": [_pair_document(pair, proof.run) for pair in proof.rated],
-        "suspects": list(proof.suspects),
+        "suspects": [_suspect_document(suspect) for suspect in proof.suspects],
+        "unmeasured": proof.unmeasured,
         "leftOut": [{"name": name, "why": why} for name, why in proof.left_out],
     }
 
@@ -119,6 +214,23 @@ def proof_document(proof: PairProof) -> dict[str, object]:
 def perftest_name(run: PerftestRun) -> str:
     """perftest's name of it."""
     return f"ib_{run.operation}_{'lat' if run.latency else 'bw'}"
+
+
+def _suspect_document(suspect: Suspect) -> dict[str, object]:
+    """What does not belong to its kind is null."""
+    return {
+        "kind": suspect.kind.value,
+        "node": suspect.node or None,
+        "device": suspect.device or None,
+        "rail": suspect.rail,
+        "peer": suspect.peer or None,
+        "peerDevice": suspect.peer_device or None,
+        "pairs": suspect.pairs,
+        "of": suspect.of,
+        "median": suspect.median,
+        "due": suspect.due,
+        "why": suspect.why or None,
+    }
 
 
 def _pair_document(pair: RatedPair, run: PerftestRun) -> dict[str, object]:

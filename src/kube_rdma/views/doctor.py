@@ -106,7 +106,10 @@ def _verdict(diagnosis: Diagnosis) -> str:
     if errors:
         return f"{_counted(errors, 'error')}, {_counted(others, 'remark')}; {checks}."
     if others:
-        return f"No error, {_counted(others, 'remark')}; {checks}."
+        much = "Too little was seen" if diagnosis.is_blind else "No error"
+        return f"{much}, {_counted(others, 'remark')}; {checks}."
+    if diagnosis.is_blind:
+        return f"Too little was seen to call it well; {checks}."
     return f"Nothing is wrong in what was seen; {checks}."
 
 

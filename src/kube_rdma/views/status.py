@@ -21,7 +21,7 @@ from kube_rdma.model.node_report import NodeReport
 from kube_rdma.views.text import aligned, widths, wrapped
 
 _NONE = "-"
-_WELL, _ILL, _ADVICE = "✓", "✗", "!"
+_WELL, _ILL, _ADVICE, _UNKNOWN = "✓", "✗", "!", "?"
 _PROGRAMS = ("", "PROGRAM", "NAME", "READY", "IMAGE")
 _NODES = ("", "NODE", "AGENT", "CARDS", "SHARES HEALTHY", "ALLOCATABLE", "MODE", "VERSION")
 _POLICIES = ("", "POLICY", "STATE")
@@ -127,7 +127,8 @@ def _shown(facts: ClusterFacts, marks: Mapping[str, str]) -> list[NodeState]:
 def _node_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequence[str]]:
     pods, reports = facts.agents, facts.reports or {}
     for node in _shown(facts, marks):
-        agent, mark = _agent(pods.get(node.name, ())), _WELL
+        agent = _agent(pods.get(node.name, ()))
+        mark = _UNKNOWN if facts.hides_cards else _WELL
         if facts.pods is None:
             agent = _NONE
         elif node.name not in pods:
@@ -168,7 +169,8 @@ def _rest(facts: ClusterFacts, marks: Mapping[str, str]) -> list[str]:
     others = len(facts.nodes or ()) - ours
     lines = []
     if ours > shown:
-        lines.append(f"{ours - shown} more nodes are well.")
+        state = "not shown" if facts.hides_cards else "well"
+        lines.append(f"{ours - shown} more nodes are {state}.")
     if others and ours:
         lines.append(f"{others} {'node has' if others == 1 else 'nodes have'} no agent.")
     return lines
@@ -216,9 +218,14 @@ def _verdict(facts: ClusterFacts, problems: Sequence[Problem]) -> str:
     advice = len(problems) - wrong
     hints = f" {_counted(advice, 'piece')} of advice." if advice else ""
     if wrong:
-        return f"{_counted(wrong, 'problem')}.{hints}"
-    if any(part.essential for part in facts.unread):
-        return f"Nothing wrong in what could be read, which is too little to tell.{hints}"
+        more = _counted(len(facts.unread), "part")
+        rest = f" {more} could not be read." if facts.unread else ""
+        return f"{_counted(wrong, 'problem')}.{rest}{hints}"
+    if facts.unread:
+        count = _counted(len(facts.unread), "part")
+        return f"No problem in what could be read; {count} could not be read.{hints}"
+    if facts.is_unreported:
+        return f"No problem in what could be read; nothing tells of cards and pools.{hints}"
     return f"All is well.{hints}"
 
 

@@ -89,7 +89,7 @@ def address(lab, node):
 def seen_by_top(lab):
     """Pod, device, node and state of the rows that `kube-rdma top pods` shows."""
     with Shell({"KUBECONFIG": str(lab.kubeconfig)}, lab.state.binaries) as shell:
-        shown = shell.check("kube-rdma top pods --once --interval 1 -o json")
+        shown = shell.check("kube-rdma top pods -A --once --interval 1 -o json")
     document = json.loads(shown)
     assert document["silentNodes"] == {}
     return {(row["pod"], row["device"], row["node"], row["state"]) for row in document["rows"]}

@@ -19,6 +19,8 @@ from kube_rdma.model.bandwidth import (
     PerftestRun,
     RatedPair,
     Rating,
+    Suspect,
+    SuspectKind,
 )
 from kube_rdma.model.errors import Refused
 
@@ -119,7 +121,10 @@ def proofs(draw):
         for number, rating in enumerate(kinds)
     ]
     names = tuple(f"pod-{number}" for number in range(draw(st.integers(0, 2 * MOST_NAMES))))
-    return PairProof(PerftestRun(), tuple(pairs), names, tuple((name, "w" * 999) for name in names))
+    blamed = tuple(Suspect(SuspectKind.CARD, name, "mlx5_0", why="w" * 999) for name in names)
+    return PairProof(
+        PerftestRun(), tuple(pairs), blamed, tuple((name, "w" * 999) for name in names)
+    )
 
 
 @given(proofs())
@@ -156,3 +161,25 @@ def test_a_run_without_figures_says_why_and_whether_to_try_again(refused):
     status = statuses.not_measured(statuses.begun(None, 1, NOW), "no right", NOW, refused=refused)
     assert (status.state, status.result) == ("NotMeasured", "no right")
     assert (status.history.hindered, status.history.refused) == (not refused, refused)
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("everySeconds", 365 * 86_400),
+        ("startSeconds", 3600),
+        ("pairSeconds", 3600),
+        ("runSeconds", 86_400),
+        ("maxPairs", 100_000),
+    ],
+)
+def test_nothing_lasts_for_ever(name, most):
+    """A number without an end kept a run alive for ever, or overflowed a date."""
+    assert plan(selector={"a": "b"}, **{name: most})
+    with pytest.raises(Refused, match=f"spec.{name}"):
+        plan(selector={"a": "b"}, **{name: most + 1})
+
+
+def test_a_status_of_before_suspects_had_fields_is_read():
+    old = {"observedGeneration": 1, "state": "NotWell", "suspects": ["train/w-2"]}
+    assert statuses.decode(json.dumps(old).encode()).suspects == ()

@@ -12,10 +12,11 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.wire import Answer
+from kube_rdma.programs.bandwidth import GRACE, Pacing
 from kube_rdma.programs.bandwidth_checks import BandwidthChecks, CheckTiming
 from kube_rdma.rules.verify.copies import CHECK_LABEL
 from kube_rdma.rules.verify.due import AGAIN
-from kube_rdma_testing.perftest import KubeletLine, PerftestCluster
+from kube_rdma_testing.perftest import Deadlines, KubeletLine, PerftestCluster
 from tests.unit.programs.agent.world import until
 
 EAGER = RequestTiming(pause=lambda _: 0.0)
@@ -33,16 +34,17 @@ class CheckWorld:
         self.server.add(BANDWIDTH_CHECK)
         self.line = KubeletLine(self.pods)
         self.server.lines.append(self.line)
+        self.deadlines, self.second = Deadlines(), 0
         self.now = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
         for number in (1, 2):
             self.pods.pod(f"p{number}", number, "train")
             self.pods.node(f"node-{number}")
 
-    def check(self, name="nightly", **spec):
+    def check(self, name="nightly", namespace="train", **spec):
         """Somebody writes a check; the status stays, as at its subresource."""
         old = self.document(name)
         generation = old.get("metadata", {}).get("generation", 0) + 1
-        meta = {"name": name, "namespace": "train", "generation": generation}
+        meta = {"name": name, "namespace": namespace, "generation": generation}
         kept = {"status": old["status"]} if "status" in old else {}
         self.server.put(BANDWIDTH_CHECK, {"metadata": meta, "spec": spec, **kept})
 
@@ -59,6 +61,11 @@ class CheckWorld:
     def condition(self, kind):
         return {each["type"]: each for each in self.status()["conditions"]}[kind]
 
+    def clock(self):
+        """Each look at it is a second later."""
+        self.second += 1
+        return self.second
+
     @property
     def events(self):
         return [event["reason"] for event in self.server.documents("events")]
@@ -71,7 +78,8 @@ class CheckWorld:
     async def running(self):
         cluster = Cluster(self.line, EAGER)
         events = Events(cluster, "controller")
-        timing = CheckTiming(again=0.01, pause=lambda _: 0.0, now=lambda: self.now)
+        pacing = Pacing(limit=self.deadlines, clock=self.clock)
+        timing = CheckTiming(again=0.01, pause=lambda _: 0.0, now=lambda: self.now, pacing=pacing)
         checks = BandwidthChecks(cluster, events, timing)
         tasks = [asyncio.create_task(each.run()) for each in (events, checks)]
         try:
@@ -264,3 +272,100 @@ async def test_a_check_whose_status_is_refused_leaves_the_others_their_turn(worl
         world.check("b", **SELECTED)
         await until(lambda: world.state("b") == "Well")
     assert not world.status("a")
+
+
+def silent_shell(world, *pods):
+    """In these pods nothing ends: no shell, no perftest."""
+
+    async def program(command):
+        if command.pod in pods:
+            await asyncio.Event().wait()
+        return await world.pods.run(command)
+
+    return program
+
+
+async def test_a_shell_that_never_ends_is_told_and_the_next_check_is_begun(world):
+    world.server.program = silent_shell(world, "p1")
+    world.check("first", **SELECTED)
+    async with world.running():
+        await until(lambda: world.state("first") == "Measuring" and world.deadlines.seconds)
+        world.check("second", **SELECTED)
+        assert world.deadlines.seconds == [30 + GRACE]
+        world.server.program = world.pods.run
+        world.deadlines.pass_all()
+        await until(lambda: world.state("first") == "NotMeasured")
+        await until(lambda: world.state("second") == "Well")
+    assert "p1: sh in pod p1 has not ended after 60 s" in world.status("first")["result"]
+
+
+async def test_a_card_that_hangs_costs_three_measurements_and_no_more(world):
+    for number in range(3, 8):
+        world.pods.pod(f"p{number}", number, "train")
+    hanging_ones = []
+
+    async def program(command):
+        """perftest in p1 is never done, as in D state; its shell answers."""
+        if command.pod == "p1" and "ib_" in command.argv[-1]:
+            hanging_ones.append(command)
+            await asyncio.Event().wait()
+        return await world.pods.run(command)
+
+    world.server.program = program
+    world.check(**SELECTED, pairSeconds=5)
+    async with world.running():
+        for count in (1, 2, 3):
+            await until(lambda n=count: len(hanging_ones) == n)
+            await until(lambda: world.deadlines.seconds == [35])  # the others of the round ended
+            world.deadlines.pass_all()
+        await until(lambda: world.state() == "NotWell")
+    status = world.status()
+    assert len(hanging_ones) == 3
+    assert (status["pairsMeasured"], status["pairsFailed"]) == (21, 6)
+    reasons = {pair["why"] for pair in status["pairs"] if pair["rating"] == "failed"}
+    assert "3 measurements over mlx5_0 of train/p1 did not end" in reasons
+    assert any("in pod p1 has not ended after 35 s" in why for why in reasons)
+
+
+async def test_a_big_check_of_one_namespace_leaves_each_other_one_its_turn(world):
+    """Ten pods are 45 pairs; the two of another namespace are measured among the first."""
+    for number in range(3, 11):
+        world.pods.pod(f"p{number}", number, "train")
+    for number in (11, 12):
+        world.pods.pod(f"o{number}", number, "other")
+    world.check("big", **SELECTED)
+    world.check("small", "other", **SELECTED)
+    async with world.running():
+        await until(lambda: world.state("small") == world.state("big") == "Well")
+    (place,) = [at for at, (client, _) in enumerate(world.pods.measured) if client[0] == "o"]
+    assert len(world.pods.measured) == 46
+    assert place <= 10  # two turns of the big one
+
+
+async def test_a_run_ends_with_what_it_has_when_its_time_is_over(world):
+    for number in range(3, 7):
+        world.pods.pod(f"p{number}", number, "train")
+    world.check(**SELECTED, runSeconds=2)  # a second each turn
+    async with world.running():
+        await until(lambda: world.state() == "NotWell")
+    assert world.status()["pairsMeasured"] == 6
+    assert "9 pairs not measured, as the time of the run was over" in world.status()["result"]
+
+
+async def test_more_pairs_than_it_allows_are_refused_before_one_is_measured(world):
+    world.pods.pod("p3", 3, "train")
+    world.check(**SELECTED, maxPairs=2)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+    assert "its 3 pods need 3 measurements, and maxPairs allows 2" in world.status()["result"]
+    assert not world.pods.measured
+
+
+async def test_a_period_that_no_clock_can_add_is_refused(world):
+    """A check of before its definition had an end."""
+    world.check(**SELECTED, everySeconds=10**12)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+        world.check("other", **SELECTED)
+        await until(lambda: world.state("other") == "Well")
+    assert "everySeconds" in world.status()["result"]

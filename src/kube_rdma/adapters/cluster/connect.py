@@ -12,12 +12,14 @@ import os
 import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import h11
 import structlog
+from msgspec import structs
 
 from kube_rdma import __version__
 from kube_rdma.adapters.cluster.calls import RequestTiming
@@ -53,21 +55,29 @@ _ACCEPT = (("Accept", "application/json"),)
 
 @asynccontextmanager
 async def connect(
-    kubeconfig: Path | None = None, *, context: str = "", pace: RequestTiming | None = None
+    kubeconfig: Path | None = None,
+    *,
+    context: str = "",
+    namespace: str = "",
+    user: str = "",
+    patience: float = 0.0,
+    pace: RequestTiming | None = None,
 ) -> AsyncIterator[Cluster]:
     """Open the door; nothing is asked yet.
 
-    Without a file: the pod's service account, else the files that KUBECONFIG lists, else
-    ``~/.kube/config``. Without a context: the current one. Raise Refused when the configuration
-    cannot be used.
+    Without a file it is that which kubectl takes (find_access). A context, a namespace and a user
+    to act as stand in place of those that it names. `patience` is how many seconds of silence end a
+    request, where it is shorter than the usual ones. Raise Refused when it cannot be used.
     """
     access = find_access(kubeconfig, context=context)
+    if user:
+        access = replace(access, user=structs.replace(access.user, impersonate=user))
     route = find_route(access.server, os.environ)
     if route.tls:
         client_context(access)  # what is wrong with its files is said now
-    transport = Http(access, route)
+    transport = Http(access, route, min(patience or ANSWER_TICKS, ANSWER_TICKS))
     try:
-        yield Cluster(transport, pace, namespace=access.namespace)
+        yield Cluster(transport, pace, namespace=namespace or access.namespace)
     finally:
         transport.close()
 
@@ -75,7 +85,8 @@ async def connect(
 class Http:
     """The Transport to a real server."""
 
-    def __init__(self, access: Access, route: ServerRoute) -> None:
+    def __init__(self, access: Access, route: ServerRoute, ticks: float = ANSWER_TICKS) -> None:
+        self._ticks = ticks
         self._access = access
         self._route = route
         self._credentials: Credentials = find_credentials(access)
@@ -91,8 +102,8 @@ class Http:
     async def send(self, request: ApiRequest) -> Answer:
         """Carry it; raise Unavailable without an answer."""
         async with AsyncExitStack() as stack:
-            with self._asking(request):
-                return await _whole(await self._enter(stack, request, ANSWER_TICKS))
+            with self._asking(request, self._ticks):
+                return await _whole(await self._enter(stack, request, self._ticks))
 
     @asynccontextmanager
     async def stream(self, request: ApiRequest, seconds: float) -> AsyncIterator[Stream]:

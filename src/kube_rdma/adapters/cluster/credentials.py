@@ -13,6 +13,7 @@ import asyncio
 import base64
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +28,7 @@ from kube_rdma.adapters.cluster.kinds import Pairs
 from kube_rdma.adapters.cluster.kubeconfig import Access, PluginEntry, UserEntry
 from kube_rdma.adapters.cluster.tls import read_authority
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.plain_text import plain
 
 TOKEN_SECONDS = 60.0  # how long a token's file is not read again (client-go: the same)
 PLUGIN_SECONDS = 60.0  # how long a plugin may take
@@ -147,15 +149,34 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     status: _PluginStatus | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whether somebody sits before this process: types into it, reads what plugins say."""
+
+    types: bool
+    reads: bool
+
+    @classmethod
+    def here(cls) -> Person:
+        """By the terminals of stdin and stderr."""
+        streams = (sys.stdin, sys.stderr)
+        return cls(*(stream is not None and stream.isatty() for stream in streams))
+
+
 class CredentialPlugin:
-    """A program that prints an ExecCredential; its answer is kept for as long as it is good."""
+    """A program that prints an ExecCredential; its answer is kept for as long as it is good.
+
+    A person sees its questions as they come, may type the answers, and waits as long as he likes.
+    """
 
     def __init__(
         self,
         plugin: PluginEntry,
         access: Access,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        person: Person | None = None,
     ) -> None:
+        self._person = person or Person.here()
         self._plugin = plugin
         self._access = access
         self._now = now
@@ -182,7 +203,7 @@ class CredentialPlugin:
         command = self._plugin.command
         process = await self._start()
         try:
-            async with asyncio.timeout(PLUGIN_SECONDS):
+            async with asyncio.timeout(None if self._person.reads else PLUGIN_SECONDS):
                 output, words = await process.communicate()
         except TimeoutError:
             raise Unavailable(
@@ -193,14 +214,20 @@ class CredentialPlugin:
                 process.kill()
             await process.wait()
         if process.returncode:
-            last = " ".join(words.decode(errors="replace").split())[-_LAST_WORDS:]
+            last = " ".join((words or b"").decode(errors="replace").split())[-_LAST_WORDS:]
             raise Unavailable(
-                f"The credential plugin {command} failed ({process.returncode}): {last}."
+                f"The credential plugin {command} failed ({process.returncode})"
+                f"{f': {plain(last)}' if last else ''}."
             )
         return output
 
     async def _start(self) -> asyncio.subprocess.Process:
         plugin, pipe = self._plugin, asyncio.subprocess.PIPE
+        if plugin.interactive_mode == "Always" and not self._interactive:
+            raise self._refused(
+                f"the credential plugin {plugin.command} wants to ask, and stdin is no terminal",
+                "Log in by hand first, or set its interactiveMode to IfAvailable",
+            )
         environment = {
             **os.environ,
             **{variable.name: variable.value for variable in plugin.env},
@@ -210,9 +237,9 @@ class CredentialPlugin:
             return await asyncio.create_subprocess_exec(
                 *(plugin.command, *plugin.args),
                 env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=None if self._interactive else asyncio.subprocess.DEVNULL,
                 stdout=pipe,
-                stderr=pipe,
+                stderr=None if self._person.reads else pipe,
             )
         except OSError as error:
             why = error.strerror or type(error).__name__
@@ -221,9 +248,14 @@ class CredentialPlugin:
                 plugin.install_hint or "Install it, or correct the command of exec",
             ) from error
 
+    @property
+    def _interactive(self) -> bool:
+        """Whether its stdin is the terminal; without a mode it is, if there is one (v1beta1)."""
+        return self._plugin.interactive_mode != "Never" and self._person.types
+
     def _info(self) -> dict[str, Any]:
         """What a plugin may want to know: ExecCredential, its spec."""
-        spec: dict[str, Any] = {"interactive": False}
+        spec: dict[str, Any] = {"interactive": self._interactive}
         if self._plugin.provide_cluster_info:
             entry: dict[str, Any] = msgspec.to_builtins(self._access.server)
             entry.pop("certificate-authority", None)

@@ -24,6 +24,7 @@ from kube_rdma.model.frozen import Frozen
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REMEDY = "Name a kubeconfig with a current context, or give the pod a service account"
 PLUGIN_VERSIONS = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
+INTERACTIVE = "Never", "IfAvailable", "Always"
 _BOTH = "certificate-authority", "client-certificate", "client-key"  # each as a file or as data
 
 
@@ -131,21 +132,31 @@ def find_access(
     *,
     context: str = "",
 ) -> Access:
-    """The access of this process.
+    """The access of this process, as kubectl finds it.
 
-    Without a file: the pod's service account, else the files that KUBECONFIG lists, else
-    ``~/.kube/config``; a `context` is one of files. Raise Refused when there is none, or one that
-    cannot be used.
+    Without a file: the files that KUBECONFIG lists, else ``~/.kube/config``, else, where these say
+    nothing, the pod's service account; a `context` is one of files. Raise Refused when there is
+    none, or one that cannot be used.
     """
     if kubeconfig:
         return read_access((kubeconfig,), context)
-    if "KUBERNETES_SERVICE_HOST" in environment and not context:
-        return _service_account(environment, account)
     listed = [Path(name) for name in environment.get("KUBECONFIG", "").split(os.pathsep) if name]
-    if not listed:
-        return read_access((Path("~/.kube/config"),), context)
-    paths = [path for path in dict.fromkeys(listed) if path.expanduser().exists()]
+    listed = list(dict.fromkeys(listed)) or [_own_file(environment)]
+    paths = [path for path in listed if os.path.exists(path)]  # noqa: PTH110  also where it may not look
+    if "KUBERNETES_SERVICE_HOST" in environment and not context and not _say_something(paths):
+        return _service_account(environment, account)
     return read_access(paths or listed[:1], context)
+
+
+def _own_file(environment: Mapping[str, str]) -> Path:
+    """That of the user; a process in a container may have no home."""
+    return Path(environment.get("HOME") or "/") / ".kube" / "config"
+
+
+def _say_something(paths: Iterable[Path]) -> bool:
+    """Whether one of the files names a server, a user or a context."""
+    files = [_read(path) for path in paths]
+    return any(f.clusters or f.users or f.contexts or f.current_context for f in files)
 
 
 def read_access(paths: Iterable[Path], chosen: str = "") -> Access:
@@ -206,7 +217,9 @@ def _service_account(environment: Mapping[str, str], account: Path) -> Access:
         certificate_authority=str(authority),
     )
     space = account / "namespace"
-    namespace = space.read_text().strip() if space.is_file() else "default"
+    namespace = environment.get("POD_NAMESPACE", "")
+    if not namespace:
+        namespace = space.read_text().strip() if space.is_file() else "default"
     return Access(server, UserEntry(token_file=str(token)), str(account), namespace)
 
 
@@ -218,6 +231,8 @@ def _read(path: Path) -> _KubeconfigFile:
         raise Refused(
             f"cannot read the kubeconfig: {why}", remedy=_REMEDY, where=str(path)
         ) from error
+    if not data.strip():
+        return _KubeconfigFile()  # kubectl takes an empty file for one that says nothing
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -345,8 +360,8 @@ def _plugin_faults(plugin: PluginEntry) -> Iterator[str]:
         yield "has an exec without a command"
     if plugin.api_version not in PLUGIN_VERSIONS:
         yield f"has an exec whose apiVersion is not one of {', '.join(PLUGIN_VERSIONS)}"
-    if plugin.interactive_mode == "Always":
-        yield "has an exec with interactiveMode Always, but kube-rdma cannot be asked; use Never"
+    if plugin.interactive_mode not in ("", *INTERACTIVE):
+        yield f"has an exec whose interactiveMode is not one of {', '.join(INTERACTIVE)}"
 
 
 def _twice(entry: ServerEntry | UserEntry) -> Iterator[str]:

@@ -3,7 +3,7 @@
 Every message of the protocol begins with a byte, its channel; the last one is a Status in JSON
 (apimachinery remotecommand: v4.channel.k8s.io, and v5, which can also close a channel; KEP-4006).
 API servers of every version speak v4, through the kubelet, which asks the runtime. Who is away
-leaves the command running: it has to end by itself.
+leaves the command running: it has to end by itself. How long it may take is the caller's to say.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from kube_rdma.adapters.cluster.errors import Status
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.wire import ApiRequest, Websocket
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.plain_text import plain
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ERROR, CLOSE = 0, 1, 2, 3, 255
-MOST_OUTPUT = 1 << 17  # bytes of one command; perftest's longest table has 3 kB
+MOST_OUTPUT = 1 << 16  # bytes of one command; perftest's longest table has 3 kB
 _SHOWN = 300  # characters of what a program printed that a person gets to see
 
 
@@ -62,8 +63,35 @@ class CommandOutput:
         if not codes:
             raise Unavailable(f"{title} did not run: {self.outcome.message or 'no reason is told'}")
         shown = self.text(STDERR) or self.text(STDOUT)
-        words = " ".join(shown.split())[-_SHOWN:] or "it printed nothing"
+        words = plain(" ".join(shown.split())[-_SHOWN:]) or "it printed nothing"
         raise Unavailable(f"{title} ended with {codes[0]}: {words}")
+
+
+class AwaitedLine:
+    """Whether a line was printed, piece by piece; of what came only the unfinished line is kept."""
+
+    def __init__(self, line: str) -> None:
+        self._line = line.encode()
+        self._rest = b""
+        self.met = False
+
+    @property
+    def kept(self) -> int:
+        """Bytes, never more than the line has and one: who prints much costs what he prints."""
+        return len(self._rest)
+
+    def add(self, data: bytes) -> None:
+        """What was printed next."""
+        first, *others = data.split(b"\n")
+        for piece in (first, *others[:-1]) if others else ():
+            self._keep(piece)
+            self.met = self.met or self._rest == self._line
+            self._rest = b""
+        self._keep(others[-1] if others else first)
+
+    def _keep(self, piece: bytes) -> None:
+        """A line that is longer is another one, whatever follows."""
+        self._rest += piece[: len(self._line) + 1 - len(self._rest)]
 
 
 class PodCommands:
@@ -98,15 +126,17 @@ class PodCommands:
 
         Raise Unavailable when it ends without.
         """
-        output = CommandOutput()
+        output, line = CommandOutput(), AwaitedLine(until)
         request = _request(namespace, pod, argv, stdin=False)
         async with self._cluster.websocket(request, self._protocols) as socket:
             messages = socket.messages()
             async for message in messages:
                 output.take(message)
-                if until in output.text(STDOUT).splitlines() or output.outcome:
+                if message[:1] == bytes((STDOUT,)):
+                    line.add(message[1:])
+                if line.met or output.outcome:
                     break
-            if until not in output.text(STDOUT).splitlines():
+            if not line.met:
                 title = _title(pod, argv)
                 output.check(title)
                 raise Unavailable(f"{title} ended before it was ready.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.output import page_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,7 +33,6 @@ class _Place(Frozen):
     kubeconfig: Path | None
 
 
-_PAGE_WIDTH = 100  # columns, where the output is not a terminal
 _STDIN = "-"
 
 
@@ -111,7 +111,7 @@ def check(
         if output != "json":
             raise
         click.echo(json.dumps({"errors": list(_errors(error))}, indent=2))
-        sys.exit(3)
+        sys.exit(ExitCode.REFUSED)
 
 
 @config.command()
@@ -158,7 +158,7 @@ def _check_configuration(
     title = f"On the node of {place.sysfs}" if place.sysfs else "On this node"
     _show(configuration, on_node, title, output)
     if on_node and on_node.clashes:
-        sys.exit(1)
+        sys.exit(ExitCode.PROBLEM)
 
 
 def _check_manifests(
@@ -173,17 +173,13 @@ def _check_manifests(
     if output == "json":
         click.echo(json.dumps(check_document(checked), indent=2))
         if checked.errors:
-            sys.exit(3)
+            sys.exit(ExitCode.REFUSED)
         return
-    click.echo(check_text(checked, _page_width()))
+    click.echo(check_text(checked, page_width()))
     if checked.errors:
         raise Refused.all(
             [Refused(one.problem, remedy=one.remedy, where=one.where) for one in checked.errors]
         )
-
-
-def _page_width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
 
 
 def _errors(error: Refused) -> Iterator[dict[str, str]]:
@@ -204,7 +200,7 @@ def _show(configuration: Config, on_node: OnNode | None, title: str, output: str
         )
         click.echo(json.dumps(document, indent=2))
         return
-    width = _page_width()
+    width = page_width()
     takes = {mode: row.takes.value for mode, row in MODES.items()}
     click.echo(wishes_text(specs, takes, configuration.warnings, width))
     if configuration.functions:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,12 +20,13 @@ import click
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.survey import Survey
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.output import page_width
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.health.discovery import judge, notes
 from kube_rdma.views.devices import table
 from kube_rdma.views.documents import document
 
-_PAGE_WIDTH = 100  # columns, where the output is not a terminal
 _SYSFS = Path("/sys")
 
 
@@ -98,11 +98,9 @@ def _show(survey: Survey, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(document(verdicts, survey, notes(survey)), indent=2))
     else:
-        terminal = sys.stdout.isatty()
-        width = shutil.get_terminal_size().columns if terminal else _PAGE_WIDTH
-        click.echo(table(verdicts, survey, notes(survey), width))
+        click.echo(table(verdicts, survey, notes(survey), page_width()))
     if not any(verdict.usable for verdict in verdicts):
-        sys.exit(1)
+        sys.exit(ExitCode.PROBLEM)
 
 
 def _topology(survey: Survey, output: str) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,25 +18,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from kube_rdma.model.observation import Observation
-    from kube_rdma.programs.cli.ip import Opener
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.output import TEXT_OUTPUT, page_width
 
-_PAGE_WIDTH = 100  # columns, where the output is not a terminal
+if TYPE_CHECKING:
+    from kube_rdma.adapters.cluster.objects import Cluster
+    from kube_rdma.model.observation import Observation
+    from kube_rdma.programs.cli.options import Opener
+
 _PATH = click.Path(path_type=Path)
 _NODE = "node"
 
 
 @click.command()
 @click.argument("target", metavar="[node|pod/[NAMESPACE/]NAME]", default=_NODE)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people or JSON for programs.",
-)
+@cluster_options(namespace=True)
+@TEXT_OUTPUT
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @click.option("--collect", metavar="FILE", type=_PATH, help="Write what was seen; - is stdout.")
 @click.option("--bundle", metavar="FILE", type=_PATH, help="Judge what was collected elsewhere.")
@@ -47,7 +46,6 @@ _NODE = "node"
 @click.option(
     "--host", metavar="DIR", type=_PATH, help="The host's root.  [default: /host, else /]"
 )
-@click.option("--kubeconfig", metavar="FILE", type=_PATH, help="Access to the API server.")
 @click.option("--kubelet-root", metavar="DIR", type=_PATH, help="[default: found]")
 @click.option("--runtime-socket", metavar="FILE", type=_PATH, help="[default: found]")
 @click.option(
@@ -55,23 +53,31 @@ _NODE = "node"
 )
 @click.pass_obj
 def doctor(
-    opener: Opener | None, /, target: str, output: str, *, as_json: bool, **more: Any
+    opener: Opener | None,
+    /,
+    target: str,
+    output: str,
+    cluster: ClusterOptions,
+    *,
+    as_json: bool,
+    **more: Any,
 ) -> None:
     """Say what is wrong with RDMA on this node, why, and what to do; root causes first.
 
     With a pod of this node also what is wrong with it; its processes are seen by root on the node.
 
-    Exits with 1 when something is in the way of RDMA, with 0 otherwise. What could not be seen is
-    named, and never taken for missing. docs/doctor.md has all codes.
+    Exits with 1 when something is in the way of RDMA, with 6 when most checks could not be made,
+    with 0 otherwise. What could not be seen is named, and never taken for missing. docs/doctor.md
+    has all codes.
     """
     from kube_rdma.adapters.files import bundle
     from kube_rdma.rules.doctor.diagnose import diagnose
     from kube_rdma.views.doctor import doctor_document, doctor_text
 
-    pod = named_pod(target)
+    pod = named_pod(target, lambda: cluster.usual_namespace(opener))
     collect, source = more.pop("collect"), more.pop("bundle")
     more["host"] = more["host"] or root_of_host()
-    seen = bundle.read(source) if source else asyncio.run(_observed(more, pod, opener))
+    seen = bundle.read(source) if source else asyncio.run(_observed(more, pod, cluster, opener))
     if collect == Path("-"):
         click.echo(bundle.encode(seen), nl=False)
         return
@@ -81,11 +87,11 @@ def doctor(
     if as_json or output == "json":
         click.echo(json.dumps(doctor_document(seen, diagnosis), indent=2))
     else:
-        terminal = sys.stdout.isatty()
-        width = shutil.get_terminal_size().columns if terminal else _PAGE_WIDTH
-        click.echo(doctor_text(seen, diagnosis, width))
+        click.echo(doctor_text(seen, diagnosis, page_width()))
     if diagnosis.ill:
-        sys.exit(1)
+        sys.exit(ExitCode.PROBLEM)
+    if diagnosis.is_blind:
+        sys.exit(ExitCode.UNKNOWN)
 
 
 def root_of_host() -> Path:
@@ -94,22 +100,24 @@ def root_of_host() -> Path:
     return mounted if (mounted / "etc").is_dir() else Path("/")
 
 
-def named_pod(target: str, usual: str = "default") -> tuple[str, str] | None:
-    """Namespace and name of the pod; None for the node. `usual` is the namespace left unsaid."""
+def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
+    """Namespace and name of the pod; None for the node. `usual` tells the namespace left unsaid."""
     kind, _, name = target.partition("/")
     if target == _NODE:
         return None
     namespace, slash, bare = name.partition("/")
     if kind not in ("pod", "pods") or not name or (slash and not bare):
         raise click.UsageError("Name what to look at: node, pod/NAME or pod/NAMESPACE/NAME.")
-    return (namespace, bare) if slash else (usual, name)
+    return (namespace, bare) if slash else (usual(), name)
 
 
 async def _observed(
-    words: dict[str, Any], pod: tuple[str, str] | None, opener: Opener | None
+    words: dict[str, Any],
+    pod: tuple[str, str] | None,
+    cluster: ClusterOptions,
+    opener: Opener | None,
 ) -> Observation:
     """What there is to see now."""
-    from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.programs.doctor import DoctorPlaces, observe
 
     places = DoctorPlaces(
@@ -120,8 +128,12 @@ async def _observed(
         kubelet_root=words["kubelet_root"],
         runtime_socket=words["runtime_socket"],
         state=words["state_dir"],
-        kubeconfig=words["kubeconfig"],
+        kubeconfig=cluster.kubeconfig,
         pod=pod,
     )
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return replace(await observe(places, opener or connect), taken=taken)
+
+    def door(_: Path | None) -> AbstractAsyncContextManager[Cluster]:
+        return cluster.open(opener)
+
+    return replace(await observe(places, door), taken=taken)

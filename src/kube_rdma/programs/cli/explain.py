@@ -8,23 +8,26 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import sys
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from kube_rdma.programs.cli.doctor import named_pod, root_of_host
-from kube_rdma.programs.cli.ip import KUBECONFIG
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.output import TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
+    from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.model.explanation import PodEvidence
     from kube_rdma.model.pod_template import PodTemplate
-    from kube_rdma.programs.cli.ip import Opener
+    from kube_rdma.programs.cli.options import Opener
     from kube_rdma.programs.explain import ExplainPlaces
 
-_PAGE_WIDTH = 100  # columns, where the output is not a terminal
 _PATH = click.Path(path_type=Path)
 _STDIN = Path("-")
 
@@ -33,16 +36,8 @@ _STDIN = Path("-")
 @click.argument("target", metavar="[pod/[NAMESPACE/]NAME]", default="")
 @click.option("-f", "--filename", metavar="FILE", type=_PATH, help="A pod that is not made yet.")
 @click.option("--node", metavar="NAME", help="For which node the file is looked at.")
-@click.option("-n", "--namespace", metavar="NAME", help="Of the pod.")
-@KUBECONFIG
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people or JSON for programs.",
-)
+@cluster_options(namespace=True)
+@TEXT_OUTPUT
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @click.option(
     "--state-dir",
@@ -59,7 +54,7 @@ def explain(
     target: str,
     filename: Path | None,
     node: str | None,
-    namespace: str | None,
+    cluster: ClusterOptions,
     **more: object,
 ) -> None:
     """Say what a pod asked for, what it was granted, by which Steps, and what it sees.
@@ -69,17 +64,20 @@ def explain(
 
     Exits with 1 when something refuses the pod, with 0 otherwise.
     """
+    from kube_rdma.model.binding import PodName
+    from kube_rdma.programs.explain import explain_manifest, explain_pod
+
     if bool(target) == bool(filename):
         raise click.UsageError("Name a pod (pod/NAME), or a file (-f): one of the two.")
-    kubeconfig, state = more["kubeconfig"], more["state_dir"]
-    places = _places(kubeconfig, state)
+    places, door = _places(cluster.kubeconfig, more["state_dir"]), partial(_open, cluster, opener)
     if filename:
-        evidence = asyncio.run(_of_file(places, _template(filename, namespace), node, opener))
+        template = _template(filename, cluster, opener)
+        evidence = asyncio.run(explain_manifest(places, template, node, door))
     else:
-        pod = named_pod(target, namespace or "default")
+        pod = named_pod(target, lambda: cluster.usual_namespace(opener))
         if pod is None:
             raise click.UsageError("Name a pod: pod/NAME or pod/NAMESPACE/NAME.")
-        evidence = asyncio.run(_of_pod(places, pod, node, opener))
+        evidence = asyncio.run(explain_pod(places, PodName(*pod), node, door))
     _show(evidence, as_json=bool(more["as_json"]) or more["output"] == "json")
 
 
@@ -94,26 +92,13 @@ def _places(kubeconfig: object, state: object) -> ExplainPlaces:
     )
 
 
-async def _of_pod(
-    places: ExplainPlaces, pod: tuple[str, str], node: str | None, opener: Opener | None
-) -> PodEvidence:
-    from kube_rdma.adapters.cluster.connect import connect
-    from kube_rdma.model.binding import PodName
-    from kube_rdma.programs.explain import explain_pod
-
-    return await explain_pod(places, PodName(*pod), node, opener or connect)
+def _open(
+    options: ClusterOptions, opener: Opener | None, _: Path | None
+) -> AbstractAsyncContextManager[Cluster]:
+    return options.open(opener)
 
 
-async def _of_file(
-    places: ExplainPlaces, template: PodTemplate, node: str | None, opener: Opener | None
-) -> PodEvidence:
-    from kube_rdma.adapters.cluster.connect import connect
-    from kube_rdma.programs.explain import explain_manifest
-
-    return await explain_manifest(places, template, node, opener or connect)
-
-
-def _template(file: Path, namespace: str | None) -> PodTemplate:
+def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> PodTemplate:
     """The pod of a file, or what a Job and its like make pods of; raise Refused."""
     from kube_rdma.api import document, manifests, pod_manifest
     from kube_rdma.model.errors import Refused
@@ -137,7 +122,7 @@ def _template(file: Path, namespace: str | None) -> PodTemplate:
         what = f"it describes {len(parts)} kinds of pods" if parts else f"it is no pod, but {kinds}"
         raise Refused(what, remedy="Give a Pod, or a Job or Deployment of one", where=name)
     manifest, part = parts[0]
-    space = namespace or manifest.namespace
+    space = cluster.namespace or manifest.namespace or cluster.usual_namespace(opener)
     return pod_manifest.load(part, space, manifest.name)
 
 
@@ -149,8 +134,6 @@ def _show(evidence: PodEvidence, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(explain_document(explanation), indent=2))
     else:
-        terminal = sys.stdout.isatty()
-        width = shutil.get_terminal_size().columns if terminal else _PAGE_WIDTH
-        click.echo(explain_text(explanation, width))
+        click.echo(explain_text(explanation, page_width()))
     if explanation.is_refused:
-        sys.exit(1)
+        sys.exit(ExitCode.PROBLEM)

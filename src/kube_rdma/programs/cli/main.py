@@ -1,6 +1,7 @@
 """The door of the command: the group, its lazily imported subcommands, errors to exit codes.
 
-Exit codes: 0 ok, 1 found a problem, 2 usage, 3 refused, 4 unavailable (5: broken, stop and look).
+What the codes mean stands in exit_codes. An error is a sentence on stderr, whatever it is of: a
+file, a full disk, the cluster; with -o json also a document on stdout.
 Subcommands of other packages (the lab) join by the entry point group ``kube_rdma.commands``.
 """
 
@@ -9,22 +10,28 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import json
+import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from kube_rdma import __version__
-from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.plain_text import plain
+from kube_rdma.programs.cli.exit_codes import (
+    MEANINGS,
+    ExitCode,
+    error_document,
+    exit_code,
+    sentence,
+)
+from kube_rdma.programs.cli.output import META
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
-
-EXIT_CODES: tuple[tuple[type[KubeRdmaError], int], ...] = (
-    (Refused, 3),
-    (Unavailable, 4),
-    (Broken, 5),
-)
 
 # Objects made between two looks for garbage. Modules, classes and functions stay for good: at
 # Python's 700 some percent of a start look through them (docs/decisions/0033-starting.md).
@@ -114,6 +121,24 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, self._line(ctx, name)) for name in self.list_commands(ctx)])
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The exit codes of all commands."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(int(code)), text) for code, text in MEANINGS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the subcommand; where JSON was asked for, an error is told in it too."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader has gone (`| head`), and has what it wants
+            _leave_stdout()
+            raise click.exceptions.Exit(0) from None
+        except (KubeRdmaError, OSError) as error:
+            if ctx.meta.get(META) == "json":
+                with suppress(OSError):
+                    click.echo(json.dumps(error_document(error), indent=2))
+            raise
+
     def _line(self, ctx: click.Context, name: str) -> str:
         if name in COMMANDS:
             return COMMANDS[name][2]
@@ -135,7 +160,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command and turn a KubeRdmaError into one sentence and its exit code."""
+    """Run the command and turn what it raises into one sentence and an exit code."""
     gc.set_threshold(GARBAGE_AFTER)
     atexit.register(
         gc.freeze
@@ -147,12 +172,21 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("Interrupted.", err=True)
-        sys.exit(130)
+        sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
-    except KubeRdmaError as error:
-        click.echo(f"kube-rdma: {error}", err=True)
-        sys.exit(next(code for kind, code in EXIT_CODES if isinstance(error, kind)))
+    except (KubeRdmaError, OSError) as error:
+        click.echo(f"kube-rdma: {plain(sentence(error))}", err=True)
+        if not isinstance(error, KubeRdmaError):
+            _leave_stdout()
+        sys.exit(exit_code(error))
+
+
+def _leave_stdout() -> None:
+    """What is left to print has no place; Python would tell of that with a traceback at its end."""
+    if sys.stdout is not None:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

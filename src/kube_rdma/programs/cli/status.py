@@ -7,60 +7,51 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kube_rdma.programs.cli.ip import KUBECONFIG, OUTPUT
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.output import OUTPUT, page_width
 
 if TYPE_CHECKING:
     from kube_rdma.model.cluster_health import ClusterFacts
-    from kube_rdma.programs.cli.ip import Opener
-
-_PAGE_WIDTH = 100  # columns, where the output is not a terminal
-_UNKNOWN = 2
+    from kube_rdma.programs.cli.options import Opener
 
 
 @click.command()
-@KUBECONFIG
+@cluster_options()
 @OUTPUT
 @click.pass_obj
-def status(opener: Opener | None, kubeconfig: Path | None, output: str) -> None:
+def status(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     """Show what kube-rdma runs where, what does not, why, and what to do next.
 
-    Exits with 0 when all is well, with 1 when there are problems, with 2 when nobody can tell: no
-    API server, or no right to see what matters. Advice does not count.
+    Exits with 0 when all is well, with 1 when there are problems, with 6 when too much could not be
+    read to tell. Advice does not count.
     """
     from kube_rdma.model.cluster_health import ClusterHealth
-    from kube_rdma.model.errors import KubeRdmaError
     from kube_rdma.rules.reports.cluster import health, problems
     from kube_rdma.views.status import status_document, status_text
 
-    try:
-        facts = asyncio.run(_facts(opener, kubeconfig))
-    except KubeRdmaError as error:
-        click.echo(f"kube-rdma: {error}", err=True)
-        sys.exit(_UNKNOWN)
+    facts = asyncio.run(_facts(opener, cluster))
     wrong = problems(facts)
     verdict = health(facts, wrong)
     if output == "json":
         click.echo(json.dumps(status_document(facts, wrong, verdict), indent=2))
     else:
-        click.echo(status_text(facts, wrong, _width()))
-    codes = {ClusterHealth.HEALTHY: 0, ClusterHealth.PROBLEMS: 1, ClusterHealth.UNKNOWN: _UNKNOWN}
+        click.echo(status_text(facts, wrong, page_width()))
+    codes = {
+        ClusterHealth.HEALTHY: ExitCode.OK,
+        ClusterHealth.PROBLEMS: ExitCode.PROBLEM,
+        ClusterHealth.UNKNOWN: ExitCode.UNKNOWN,
+    }
     sys.exit(codes[verdict])
 
 
-async def _facts(opener: Opener | None, kubeconfig: Path | None) -> ClusterFacts:
-    from kube_rdma.adapters.cluster.connect import connect
+async def _facts(opener: Opener | None, options: ClusterOptions) -> ClusterFacts:
     from kube_rdma.programs.cluster_status import take
 
-    async with (opener or connect)(kubeconfig) as cluster:
+    async with options.open(opener) as cluster:
         return await take(cluster)
-
-
-def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH

@@ -8,24 +8,22 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.throughput import TrafficRate
-from kube_rdma.programs.cli.ip import KUBECONFIG, OUTPUT
+from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.output import OUTPUT, is_terminal, page_width
 
 if TYPE_CHECKING:
-    from kube_rdma.programs.cli.ip import Opener
+    from kube_rdma.programs.cli.options import Opener
 
-_PAGE_WIDTH = 100  # columns, where the output is not a terminal
 _FEW = 20  # pods, unless all are asked for
 _HOME = "\x1b[H\x1b[J"  # to the top left, and clear what is below
 _INTERVAL = click.option(
@@ -60,64 +58,59 @@ class TopPage(Frozen):
 @top.command()
 @_INTERVAL
 @_ONCE
-@KUBECONFIG
+@cluster_options()
 @OUTPUT
 @click.pass_obj
-def nodes(opener: Opener | None, /, kubeconfig: Path | None, **options: Any) -> None:
+def nodes(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> None:
     """Show each port of the nodes' devices, the busiest first."""
     from kube_rdma.views.throughput import top_nodes
 
-    _follow(opener, kubeconfig, TopPage(lambda row: not row.key.pod, top_nodes, **options))
+    _follow(opener, cluster, TopPage(lambda row: not row.key.pod, top_nodes, **options))
 
 
 @top.command()
-@click.option("-n", "--namespace", help="Pods of this namespace alone.")
 @click.option("--all", "every", is_flag=True, help=f"All of them, not the busiest {_FEW}.")
 @_INTERVAL
 @_ONCE
-@KUBECONFIG
+@cluster_options(namespace=True, every=True)
 @OUTPUT
 @click.pass_obj
-def pods(opener: Opener | None, /, kubeconfig: Path | None, **options: Any) -> None:
+def pods(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> None:
     """Show each device of the pods' containers, the busiest first."""
     from kube_rdma.views.throughput import top_pods
 
-    namespace, most = options.pop("namespace"), None if options.pop("every") else _FEW
-
-    def chosen(row: TrafficRate) -> bool:
-        return bool(row.key.pod) and namespace in (None, row.key.namespace)
-
-    _follow(opener, kubeconfig, TopPage(chosen, partial(top_pods, most=most), **options))
+    most = None if options.pop("every") else _FEW
+    page = TopPage(lambda row: bool(row.key.pod), partial(top_pods, most=most), **options)
+    _follow(opener, cluster, page)
 
 
-def _follow(opener: Opener | None, kubeconfig: Path | None, page: TopPage) -> None:
+def _follow(opener: Opener | None, cluster: ClusterOptions, page: TopPage) -> None:
     try:
         with suppress(KeyboardInterrupt):
-            asyncio.run(_show(opener, kubeconfig, page))
+            asyncio.run(_show(opener, cluster, page))
     except BrokenPipeError:  # the reader has gone (`| head`)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-async def _show(opener: Opener | None, kubeconfig: Path | None, page: TopPage) -> None:
-    from kube_rdma.adapters.cluster.connect import connect
+async def _show(opener: Opener | None, options: ClusterOptions, page: TopPage) -> None:
     from kube_rdma.programs.throughput import watch_traffic
     from kube_rdma.rules.throughput import busiest
     from kube_rdma.views.throughput import top_document
 
     async with (
-        (opener or connect)(kubeconfig) as cluster,
+        options.open(opener) as cluster,
         aclosing(watch_traffic(cluster, page.interval)) as looks,
     ):
         async for traffic in looks:
-            rows = busiest(filter(page.chosen, traffic.rows))
+            space = None if options.every_namespace else options.namespace or cluster.namespace
+            of_space = (
+                r for r in traffic.rows if not r.key.pod or space in (None, r.key.namespace)
+            )
+            rows = busiest(filter(page.chosen, of_space))
             if page.output == "json":
                 click.echo(json.dumps(top_document(rows, traffic.silent)))
             else:
-                home = _HOME if sys.stdout.isatty() and not page.once else ""
-                click.echo(home + page.text(rows, traffic.silent, _width()))
+                home = _HOME if is_terminal() and not page.once else ""
+                click.echo(home + page.text(rows, traffic.silent, page_width()))
             if page.once:
                 return
-
-
-def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH

@@ -7,13 +7,14 @@ would do. `verify pods` and `verify nodes` measure from pod to pod (cli/verify_p
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from kube_rdma.model.selftest import SelftestRequest, TrialKind
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.output import page_width
 from kube_rdma.programs.cli.verify_pods import verify_nodes, verify_pods
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     from kube_rdma.model.selftest import Trial, TrialResult, UntriedCard
     from kube_rdma.programs.selftest import SelftestDependencies
-
-_PAGE_WIDTH = 100  # columns, where the output is not a terminal
 
 
 @click.group(invoke_without_command=True)
@@ -83,9 +82,9 @@ def verify(
     with listening() as stopped:
         passed = verified(asked, real_doors(stopped), click.echo, yes=yes)
     if stopped():
-        sys.exit(130)
+        sys.exit(ExitCode.INTERRUPTED)
     if not passed:
-        sys.exit(1)
+        sys.exit(ExitCode.PROBLEM)
 
 
 verify.add_command(verify_pods)
@@ -104,7 +103,7 @@ def verified(
     from kube_rdma.views.selftest import Table, dry_run, summary
     from kube_rdma.views.selftest_report import report
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
+    width = page_width()
     scene = doors.look()
     tried = trials(scene, asked)
     if not yes:

@@ -11,7 +11,7 @@ import click
 
 from kube_rdma.model.bandwidth import Operation, PairStandard, PerftestRun
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.programs.cli.ip import KUBECONFIG, OUTPUT
+from kube_rdma.programs.cli.output import OUTPUT
 
 _LATENCY_LIMIT = "--max-us"
 
@@ -21,11 +21,11 @@ class VerifyOptions(Frozen):
 
     run: PerftestRun
     standard: PairStandard
-    kubeconfig: Path | None
-    context: str
     both_ways: bool
+    run_seconds: int
     against: Path | None
     svg: Path | None
+    verbose: bool
     output: str
 
 
@@ -77,9 +77,17 @@ _OPTIONS = (
         show_default=True,
         help="How long one measurement may take.",
     ),
+    click.option(
+        "--run-seconds",
+        type=click.IntRange(1),
+        default=21_600,
+        show_default=True,
+        help="How long all of them may take; then the run ends with what it has.",
+    ),
+    click.option(
+        "-v", "--verbose", is_flag=True, help="A row for each pair, the whole map, all that is bad."
+    ),
     click.option("--svg", type=click.Path(path_type=Path), metavar="FILE", help="Draw the map."),
-    KUBECONFIG,
-    click.option("--context", default="", help="Of the kubeconfig; else its current one."),
     OUTPUT,
 )
 
@@ -127,10 +135,10 @@ def _options(chosen: dict[str, Any]) -> VerifyOptions:
             line_share=chosen["line_share"] / 100,
             tolerance=chosen["tolerance"] / 100,
         ),
-        kubeconfig=chosen["kubeconfig"],
-        context=chosen["context"],
         both_ways=chosen["both_ways"],
+        run_seconds=chosen["run_seconds"],
         against=chosen["against"],
         svg=chosen["svg"],
+        verbose=chosen["verbose"],
         output=chosen["output"],
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,47 +16,47 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.output import keep, page_size, writable
 from kube_rdma.programs.cli.verify_options import VerifyOptions, verify_options
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
     from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.model.bandwidth import PairKey, PairOutcome, PairProof
-    from kube_rdma.programs.cli.ip import Opener
-
-_PAGE_WIDTH = 100  # columns, where the output is not a terminal
+    from kube_rdma.programs.cli.options import Opener
+    from kube_rdma.views.bandwidth import PairTable
 
 
 @click.command("pods")
 @click.argument("pods", metavar="POD...", nargs=-1)
-@click.option("-n", "--namespace", help="Of the pods.")
 @click.option("-l", "--selector", help="All pods with these labels instead of names.")
 @verify_options
+@cluster_options(namespace=True)
 @click.pass_obj
 def verify_pods(
     opener: Opener | None,
     options: VerifyOptions,
+    cluster: ClusterOptions,
     pods: tuple[str, ...],
-    namespace: str | None,
     selector: str | None,
 ) -> None:
     """Measure between running pods, each two of them, over their own RDMA devices.
 
     Their image needs perftest. Exits with 1 when a pair is slow or fails, with 3 when there is
-    nothing to measure.
+    nothing to measure, with 6 when all that was measured in time is well.
     """
     if bool(pods) == bool(selector):
         raise click.UsageError("Name pods, or say --selector: one of the two.")
     from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
 
     async def run() -> PairProof:
-        async with _opened(opener, options) as cluster:
-            documents = await VerifyObjects(cluster).pods(
-                namespace or cluster.namespace, names=pods, selector=selector or ""
-            )
-            return await _measured(cluster, documents, (), options)
+        async with cluster.open(opener) as api:
+            space = cluster.namespace or api.namespace
+            documents = await VerifyObjects(api).pods(space, names=pods, selector=selector or "")
+            return await _measured(api, documents, (), options)
 
+    _before(options)
     _run(run())
 
 
@@ -70,7 +69,6 @@ def verify_pods(
     required=True,
     help="A pod as your jobs have it: its image, networks and shares.",
 )
-@click.option("-n", "--namespace", help="Where the copies run.")
 @click.option(
     "--start-seconds",
     type=click.IntRange(1),
@@ -79,13 +77,14 @@ def verify_pods(
     help="How long the copies may take to run.",
 )
 @verify_options
+@cluster_options(namespace=True)
 @click.pass_obj
 def verify_nodes(
     opener: Opener | None,
     options: VerifyOptions,
     nodes: tuple[str, ...],
     filename: Path,
-    namespace: str | None,
+    cluster: ClusterOptions,
     start_seconds: int,
 ) -> None:
     """Measure between nodes: start a copy of a pod on each, measure each two, delete them.
@@ -100,13 +99,15 @@ def verify_nodes(
     manifest = _manifest(yaml, filename)
 
     async def run() -> PairProof:
-        async with _opened(opener, options) as cluster:
-            where = namespace or manifest.get("metadata", {}).get("namespace") or cluster.namespace
+        async with cluster.open(opener) as api:
+            space = manifest.get("metadata", {}).get("namespace")
+            where = cluster.namespace or space or api.namespace
             request = CopyRequest(manifest, str(filename), where, nodes, start_seconds)
             click.echo(f"Starting a copy of {filename} on each node …", err=True)
-            async with copies(VerifyObjects(cluster), request) as made:
-                return await _measured(cluster, made.pods, made.left_out, options)
+            async with copies(VerifyObjects(api), request) as made:
+                return await _measured(api, made.pods, made.left_out, options)
 
+    _before(options)
     _run(run())
 
 
@@ -128,12 +129,11 @@ def _manifest(yaml: Any, file: Path) -> dict[str, Any]:
     return pods[0]
 
 
-def _opened(opener: Opener | None, options: VerifyOptions) -> AbstractAsyncContextManager[Cluster]:
-    from kube_rdma.adapters.cluster.connect import connect
-
-    if opener is not None:
-        return opener(options.kubeconfig)
-    return connect(options.kubeconfig, context=options.context)
+def _before(options: VerifyOptions) -> None:
+    """What would be wrong at the end is said before anything is measured."""
+    _earlier(options)
+    if options.svg is not None:
+        writable(options.svg)
 
 
 async def _measured(
@@ -144,30 +144,59 @@ async def _measured(
 ) -> PairProof:
     """Measure, and show it; in JSON all at the end."""
     from kube_rdma.adapters.cluster.pod_commands import PodCommands
-    from kube_rdma.programs.bandwidth import BandwidthProof
+    from kube_rdma.programs.bandwidth import BandwidthProof, Pacing
+    from kube_rdma.rules.verify.rounds import measurements
     from kube_rdma.views.bandwidth import PairTable, proof_document, proof_text
 
     before = _earlier(options)
-    measuring = BandwidthProof(PodCommands(cluster), options.run)
+    pacing = Pacing(run_seconds=options.run_seconds)
+    measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
     pods, silent = await measuring.all_probed(documents, tuple(left_out))
-    shown = options.output == "table"
-    lines = PairTable(pods, options.run)
-    if shown and len(pods) > 1:
-        click.echo(lines.head)
-
-    def show(outcome: PairOutcome) -> None:
-        if shown:
-            click.echo(lines.row(outcome))
-
-    outcomes = await measuring.measure(pods, show, both_ways=options.both_ways)
-    proof = measuring.proof(outcomes, options.standard, silent, before)
-    if shown:
-        click.echo(("\n" if proof.rated else "") + proof_text(proof, _width()))
+    due = measurements(pods, both_ways=options.both_ways)
+    progress = _Progress(options, PairTable(pods, options.run), due)
+    outcomes = await measuring.measure(pods, progress.show, both_ways=options.both_ways)
+    progress.end()
+    proof = measuring.proof(outcomes, options.standard, silent, before, due=due)
+    if options.output == "table":
+        text = proof_text(proof, *page_size(), verbose=options.verbose)
     else:
-        click.echo(json.dumps(proof_document(proof), indent=2))
-    if options.svg is not None and proof.rated:
-        _draw(proof, options.svg)
+        text = json.dumps(proof_document(proof), indent=2)
+    try:
+        if options.svg is not None and proof.rated:
+            keep(_drawn(proof), options.svg)
+    finally:
+        keep(text)
     return proof
+
+
+class _Progress:
+    """What is shown while pairs are measured: their rows, or on a terminal a line that counts."""
+
+    def __init__(self, options: VerifyOptions, table: PairTable, due: int) -> None:
+        self._rows = options.verbose and options.output == "table"
+        self._counts = not self._rows and sys.stderr is not None and sys.stderr.isatty()
+        self._table, self._due = table, due
+        self._done = self._failed = 0
+        if self._rows and due:
+            click.echo(table.head)
+
+    def show(self, outcome: PairOutcome) -> None:
+        """One more."""
+        self._done += 1
+        self._failed += not outcome.rows
+        if self._rows:
+            click.echo(self._table.row(outcome))
+        elif self._counts:
+            click.echo(
+                f"\r{self._done} of {self._due} pairs, {self._failed} failed ", nl=False, err=True
+            )
+
+    def end(self) -> None:
+        """What is behind it begins on a line of its own."""
+        if self._rows and self._done:
+            click.echo()
+        elif self._counts:
+            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
@@ -183,16 +212,12 @@ def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
     return earlier_figures(document, options.run, str(options.against))
 
 
-def _draw(proof: PairProof, file: Path) -> None:
+def _drawn(proof: PairProof) -> str:
     from kube_rdma.views.bandwidth import perftest_name, unit
     from kube_rdma.views.heat_map import heat_map_svg
 
     title = f"{perftest_name(proof.run)} from pod to pod, {unit(proof.run)}"
-    file.write_text(heat_map_svg(proof.rated, title, latency=proof.run.latency))
-
-
-def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PAGE_WIDTH
+    return heat_map_svg(proof.rated, title, latency=proof.run.latency)
 
 
 def _run(work: Any) -> None:
@@ -210,8 +235,8 @@ def _run(work: Any) -> None:
         proof = asyncio.run(until_asked())
     except asyncio.CancelledError:
         click.echo("Interrupted.", err=True)
-        sys.exit(130)
+        sys.exit(ExitCode.INTERRUPTED)
     if not proof.rated:
-        sys.exit(3)
+        sys.exit(ExitCode.REFUSED)
     if not proof.is_well:
-        sys.exit(1)
+        sys.exit(ExitCode.UNKNOWN if proof.holds else ExitCode.PROBLEM)

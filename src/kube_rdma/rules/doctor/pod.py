@@ -6,7 +6,7 @@ is judged by rules/admission; here is what its containers really have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from kube_rdma.model.admission import USUAL, Severity
@@ -243,9 +243,25 @@ def _overlay(seen: Observation) -> Iterator[Symptom]:
             holding[0].name,
             f"The only addresses are of {_OVERLAY} ({listed(overlay.addresses)})",
             "RDMA_CM resolves an address to the card behind it, and none is behind the overlay",
-            "Ask for a network on the card by annotation, or for hostNetwork",
+            "Ask for a network on the card by annotation, or for hostNetwork"
+            f"{_node_address(seen, [device for _, device in _devices(pod)])}",
             Gravity.WARNING,
         )
+
+
+def _node_address(seen: Observation, devices: Sequence[Device]) -> str:
+    """Which address RDMA_CM has to take on the node's network: one of an interface of the card.
+
+    Of a bond that is the bond's, whose name the card's GIDs have.
+    """
+    ports = [port for device in devices for port in device.ports]
+    names = {port.netdev for port in ports} | {gid.netdev for p in ports for gid in p.gids}
+    cards = {device.pci for device in devices if device.pci}
+    for link in seen.links or ():
+        if link.addresses and (link.name in names or link.pci in cards):
+            address = link.addresses[0].partition("/")[0]
+            return f", where RDMA_CM has to take {address}, the address of {link.name}"
+    return ""
 
 
 def _no_lock(seen: Observation) -> Iterator[Symptom]:

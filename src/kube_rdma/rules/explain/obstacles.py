@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from kube_rdma.model.admission import Severity
 from kube_rdma.model.errors import Refused
@@ -28,7 +29,10 @@ def obstacles(evidence: PodEvidence, plan: Planned) -> Iterator[Obstacle]:
         problem = f"{finding.problem} (rule {finding.rule})"
         yield Obstacle(Stage.ADMISSION, where, problem, finding.remedy, fatal)
     basis = evidence.basis if not evidence.phase else None
-    scheduling = list(_scheduler(evidence.template, basis)) if basis else []
+    scheduling = list(_unknown_resources(evidence))
+    misspelled = _places(scheduling)
+    more = _scheduler(evidence.template, basis) if basis else ()
+    scheduling += [one for one in more if one.where not in misspelled]
     yield from scheduling
     if plan.short is not None and not is_attached and plan.short.where not in _places(scheduling):
         yield Obstacle(Stage.KUBELET, plan.short.where, plan.short.problem, plan.short.remedy)
@@ -73,6 +77,20 @@ def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Obstacle]:
                 resource,
                 f"the pod asks for {count}, and the node offers {offer}{besides}",
                 "Ask for less, wait until pods end, or name another node (kube-rdma status)",
+            )
+
+
+def _unknown_resources(evidence: PodEvidence) -> Iterator[Obstacle]:
+    """Resources that no node offers and that are nearly one that some node does: misspelled."""
+    offered = evidence.offered or ()
+    asked = {ask.resource for one in evidence.template.containers for ask in one.asks}
+    for resource in sorted(asked.difference(offered)):
+        for meant in get_close_matches(resource, offered, n=1, cutoff=0.8):
+            yield Obstacle(
+                Stage.SCHEDULER,
+                resource,
+                f"no node offers {resource}; did you mean {meant}?",
+                f"Ask for {meant}, or let a pool offer {resource}",
             )
 
 

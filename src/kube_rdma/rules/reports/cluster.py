@@ -43,7 +43,7 @@ def health(facts: ClusterFacts, wrong: Sequence[Problem]) -> ClusterHealth:
     """How the cluster is; a part that could not be read hides problems, never finds some."""
     if any(not problem.is_advice for problem in wrong):
         return ClusterHealth.PROBLEMS
-    if any(part.essential for part in facts.unread):
+    if any(part.essential for part in facts.unread) or facts.is_unreported:
         return ClusterHealth.UNKNOWN
     return ClusterHealth.HEALTHY
 

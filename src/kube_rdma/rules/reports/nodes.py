@@ -44,12 +44,25 @@ def node_problems(facts: ClusterFacts) -> Iterator[Problem]:
     pods, reports = facts.agents, facts.reports or {}
     nodes = {node.name: node for node in facts.nodes or ()}
     for name in sorted({*nodes, *pods, *reports}):
+        if name in nodes and (name in pods or name in reports):
+            yield from _kubelet(nodes[name])
         yield from _agent(name, facts, pods.get(name, ()))
         yield from _report(name, reports.get(name))
         if name in nodes and name in reports and pods.get(name):
             yield from _shares(nodes[name], reports[name])
     yield from _versions(reports)
     yield from _standing(facts.events or ())
+
+
+def _kubelet(node: NodeState) -> Iterator[Problem]:
+    """Where the kubelet is away nothing that is known of the node is of now."""
+    if not node.ready:
+        yield Problem(
+            "NodeNotReady",
+            f"node/{node.name}",
+            "The node is not ready, so its report and the state of its agent may be old",
+            f"See kubectl describe node {node.name}, and the kubelet's log on it",
+        )
 
 
 def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iterator[Problem]:

@@ -8,22 +8,24 @@ log that lost its line ends.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 
 from kube_rdma.model.bandwidth import PerftestRow, PerftestRun, PodDevice
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.plain_text import plain
 
 LISTENING = "listening"  # what a server's script prints when it can be dialled
 _TRIES = 60  # of a client by RDMA_CM, one each second
+MOST_COLUMNS = 16  # of a table; perftest's widest has 9
 _MEGABYTE_BITS = 8 * 2**20  # perftest's "MB" is 2**20 bytes (src/perftest_resources.c)
 _GBPS = {"MB/sec": _MEGABYTE_BITS / 1e9, "Gb/sec": 1.0}
 # The header's columns: "BW peak[Gb/sec]", "t_avg[usec]", "99% percentile[usec]", "CPU_Util[%]". All
 # is bounded, so that no output of a pod keeps the expression busy.
-_HEADER = re.compile(
-    r"#bytes\s{1,80}#iterations(?P<columns>(?:\s{1,80}[^\[\]\s][^\[\]\n]{0,60}?\[[^\]\n]{1,30}\])+)"
-)
+_ONE = r"\s{1,80}[^\[\]\s][^\[\]\n]{0,60}?\[[^\]\n]{1,30}\]"
+_HEADER = re.compile(rf"#bytes\s{{1,80}}#iterations(?P<columns>(?:{_ONE}){{1,{MOST_COLUMNS}}})")
 _COLUMN = re.compile(r"(?P<name>[^\[\]\s][^\[\]]*?)\s*\[(?P<unit>[^\]]+)\]")
 _COUNT = re.compile(r"[0-9]{1,18}")  # Python refuses to read numbers of thousands of digits
 _FIGURE = re.compile(r"-?\d+(?:\.\d+)?|inf|nan", re.IGNORECASE)
@@ -90,15 +92,18 @@ def table(text: str) -> tuple[PerftestRow, ...]:
         raise Unavailable(f"perftest printed no result: {_end(text)}")
     header = headers[-1]
     columns = [(match["name"], match["unit"]) for match in _COLUMN.finditer(header["columns"])]
-    rows = tuple(_row(columns, cells) for cells in _cells(text[header.end() :], len(columns)))
+    words = text[header.end() :].split()
+    rows = tuple(_row(columns, cells) for cells in rows_of(words, len(columns)))
     if not rows:
         raise Unavailable(f"perftest printed a header but no figures: {_end(text)}")
     return rows
 
 
-def _cells(text: str, count: int) -> Iterator[tuple[str, ...]]:
-    """What has the form of a row: two whole numbers, then `count` figures."""
-    words = text.split()
+def rows_of(words: Sequence[str], count: int) -> Iterator[tuple[str, ...]]:
+    """What has the form of a row: two whole numbers, then `count` figures.
+
+    Each word is looked at once for each of the few columns, whatever a pod prints.
+    """
     at = 0
     while at + count + 2 <= len(words):
         cells = tuple(words[at : at + count + 2])
@@ -115,12 +120,22 @@ def _row(columns: Sequence[tuple[str, str]], cells: Sequence[str]) -> PerftestRo
     size, iterations = int(cells[0]), int(cells[1])
     for name in ("BW average", "BW avg"):
         if name in figures and units[name] in _GBPS:
-            return PerftestRow(size, iterations, figures[name] * _GBPS[units[name]])
+            average = _measured(figures[name])
+            return PerftestRow(size, iterations, average * _GBPS[units[name]])
     if units.get("t_avg") == "usec":
-        return PerftestRow(size, iterations, figures["t_avg"], figures.get("99% percentile"))
-    shown = ", ".join(f"{name}[{unit}]" for name, unit in columns)
+        tail = figures.get("99% percentile")
+        tail = tail if tail is not None and math.isfinite(tail) else None
+        return PerftestRow(size, iterations, _measured(figures["t_avg"]), tail)
+    shown = plain(", ".join(f"{name}[{unit}]" for name, unit in columns))
     raise Unavailable(f"perftest printed a table without averages: {shown}")
 
 
+def _measured(average: float) -> float:
+    """A figure that can be rated: perftest prints nan and inf where its clock or count is 0."""
+    if not math.isfinite(average) or average < 0:
+        raise Unavailable(f"perftest measured nothing: its average is {average}")
+    return average
+
+
 def _end(text: str) -> str:
-    return " ".join(text.split())[-_ENDS_OF_OUTPUT:] or "it printed nothing"
+    return plain(" ".join(text.split())[-_ENDS_OF_OUTPUT:]) or "it printed nothing"

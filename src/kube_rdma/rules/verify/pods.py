@@ -18,6 +18,7 @@ from kube_rdma.model.bandwidth import PairedPod, PodDevice
 from kube_rdma.model.errors import Refused
 from kube_rdma.rules.verify.copies import LABEL
 
+MOST_DEVICES = 64  # of a pod; its own word for them decides how long it is measured
 OWN_STATUS = "kube-rdma.io/network-status"
 # Behind what a probe reads: the way into a pod may have no end of its own (v4.channel.k8s.io).
 _END = "# end of nccl_env.sh"
@@ -66,7 +67,7 @@ def paired_pod(document: Mapping[str, Any], answer: str) -> PairedPod:
         for name, port, kind, rate in _PORT.findall(answer)
     }
     annotation = metadata.get("annotations", {}).get(OWN_STATUS, "")
-    devices = _of_annotation(annotation) or _of_script(answer)
+    devices = (_of_annotation(annotation) or _of_script(answer))[:MOST_DEVICES]
     if not devices:
         raise Refused(
             "it has no RDMA device of its own",
@@ -101,14 +102,18 @@ def _of_script(answer: str) -> list[PodDevice]:
     """What nccl_env.sh found: one GID index for all, where they have one."""
     last = answer.strip().rpartition("\n")[2]
     variables = next(iter(_objects(f"[{last}]")), {})
-    index = str(variables.get("UCX_IB_GID_INDEX", ""))
+    index = _word(variables.get("UCX_IB_GID_INDEX"))
     gid = int(index) if _NUMBER.fullmatch(index) else None
     devices = []
-    for entry in str(variables.get("UCX_NET_DEVICES", "")).split(","):
+    for entry in _word(variables.get("UCX_NET_DEVICES")).split(","):
         name, _, port = entry.partition(":")
         if _NAME.fullmatch(name) and _NUMBER.fullmatch(port):
             devices.append(PodDevice(name, int(port), gid))
     return devices
+
+
+def _word(value: object) -> str:
+    return str(value) if isinstance(value, str | int) else ""
 
 
 def _objects(text: str) -> Sequence[Mapping[str, Any]]:

@@ -1,13 +1,15 @@
 """Who measures with whom and when: everybody with everybody, nobody with two at once.
 
 N pods need N-1 rounds of N/2 pairs, N rounds if N is odd, for one rests in each: the circle method
-of tournaments.
+of tournaments. A turn is the part of a round that is done without a pause: one rail of its pairs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
+
+from kube_rdma.model.bandwidth import PairedPod
 
 T = TypeVar("T")
 
@@ -33,3 +35,20 @@ def rounds(pods: Sequence[T], *, both_ways: bool = False) -> list[list[tuple[T, 
     if both_ways:
         plan += [[(server, client) for client, server in pairs] for pairs in plan]
     return plan
+
+
+def turns(
+    pods: Sequence[PairedPod], *, both_ways: bool = False
+) -> Iterator[list[tuple[PairedPod, PairedPod, int]]]:
+    """What is measured at once: client, server and rail of each pair of a round."""
+    for pairs in rounds(pods, both_ways=both_ways):
+        shared = [(near, far, min(len(near.devices), len(far.devices))) for near, far in pairs]
+        for rail in range(max((count for _, _, count in shared), default=0)):
+            yield [(near, far, rail) for near, far, count in shared if rail < count]
+
+
+def measurements(pods: Sequence[PairedPod], *, both_ways: bool = False) -> int:
+    """How many all turns have, without making them: a pod shares a rail with those that have it."""
+    counts = sorted(len(pod.devices) for pod in pods)
+    each = sum(count * (len(counts) - 1 - place) for place, count in enumerate(counts))
+    return 2 * each if both_ways else each

@@ -1,13 +1,13 @@
-"""What the figures of all pairs say: which are well, which slow or failed, and whose fault it is.
+"""What the figure of a pair is worth: it is well, slow, or failed.
 
 A pair is held against what was asked, against the line rate, against the others of its rail and
-against an earlier run. A pod with which nearly nobody is well is named itself, not its pairs: then
-it is its card, cable or port; else it is what lies between the two.
+against an earlier run. Whose fault it is, all pairs say together (suspects).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
 
@@ -20,8 +20,6 @@ from kube_rdma.model.bandwidth import (
 )
 
 _FEWEST = 3  # pairs of which a median says something
-_NEARLY_ALL = 0.8  # of a pod's pairs: then it is the pod
-_FEWEST_OF_A_POD = 2  # pairs; of one nobody can tell which end it is
 
 
 def rate(
@@ -33,7 +31,7 @@ def rate(
     figures: dict[int, list[float]] = defaultdict(list)
     for outcome in outcomes:
         row = outcome.standing(latency=standard.latency)
-        if row is not None:
+        if row is not None and math.isfinite(row.figure):
             figures[outcome.rail].append(row.figure)
     usual = {rail: median(them) for rail, them in figures.items() if len(them) >= _FEWEST}
     return tuple(
@@ -51,8 +49,8 @@ def _rated(
     outcome: PairOutcome, standard: PairStandard, usual: float | None, before: float | None
 ) -> RatedPair:
     row = outcome.standing(latency=standard.latency)
-    if row is None:
-        return RatedPair(outcome, Rating.FAILED, outcome.failure)
+    if row is None or not math.isfinite(row.figure):
+        return RatedPair(outcome, Rating.FAILED, outcome.failure or "its figure is none")
     unit = "µs" if standard.latency else "Gb/s"
     for limit, what in (
         (standard.limit, "asked for"),
@@ -63,8 +61,8 @@ def _rated(
         if limit is not None and _is_worse(row.figure, limit, standard):
             word = "more than" if standard.latency else "less than"
             why = f"{row.figure:.2f} {unit} is {word} the {limit:.2f} {what}"
-            return RatedPair(outcome, Rating.SLOW, why)
-    return RatedPair(outcome, Rating.WELL)
+            return RatedPair(outcome, Rating.SLOW, why, row.figure, limit)
+    return RatedPair(outcome, Rating.WELL, "", row.figure)
 
 
 def _is_worse(figure: float, limit: float, standard: PairStandard) -> bool:
@@ -83,31 +81,3 @@ def _around(figure: float | None, standard: PairStandard) -> float | None:
         return None
     sign = 1 if standard.latency else -1
     return figure * (1 + sign * standard.tolerance)
-
-
-def suspects(rated: Sequence[RatedPair]) -> tuple[str, ...]:
-    """The pods with which nearly nobody is well, the worst first."""
-    left = list(rated)
-    named: list[str] = []
-    while True:
-        every: Counter[str] = Counter()
-        ill: Counter[str] = Counter()
-        for pair in left:
-            ends = {pair.outcome.client, pair.outcome.server}
-            every.update(ends)
-            ill.update(ends if pair.rating is not Rating.WELL else ())
-        guilty = [
-            (ill[pod] / every[pod], ill[pod], pod)
-            for pod in sorted(every)
-            if every[pod] >= _FEWEST_OF_A_POD and ill[pod] >= _NEARLY_ALL * every[pod]
-        ]
-        if not guilty or all(share == 1 for share in _shares(every, ill)):
-            return tuple(named)
-        worst = max(guilty, key=lambda entry: entry[:2])[2]
-        named.append(worst)
-        left = [p for p in left if worst not in (p.outcome.client, p.outcome.server)]
-
-
-def _shares(every: Counter[str], ill: Counter[str]) -> list[float]:
-    """By pod, how many of its pairs are not well."""
-    return [ill[pod] / every[pod] for pod in every]

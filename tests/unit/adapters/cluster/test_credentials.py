@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import pty
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +15,7 @@ from kube_rdma.adapters.cluster.credentials import (
     TOKEN_SECONDS,
     Credential,
     CredentialPlugin,
+    Person,
     TokenFile,
     find_credentials,
     impersonation,
@@ -159,6 +162,49 @@ async def test_a_plugin_that_is_not_installed(tmp_path):
     access = Access(ServerEntry(), UserEntry(exec=entry), "the kubeconfig")
     with pytest.raises(Refused, match=r"cannot start .*none.* Install none\.$"):
         await find_credentials(access).read()
+
+
+async def test_a_plugin_that_must_ask_needs_a_terminal(tmp_path):
+    """Nobody types here: it is said, and not waited for."""
+    entry = PluginEntry(api_version=V1, command="login", interactive_mode="Always")
+    access = Access(ServerEntry(), UserEntry(exec=entry), "the kubeconfig")
+    nobody = Person(types=False, reads=False)
+    with pytest.raises(Refused, match="login wants to ask, and stdin is no terminal"):
+        await CredentialPlugin(entry, access, person=nobody).read()
+
+
+PROMPTED = """
+import asyncio, sys
+from kube_rdma.adapters.cluster.credentials import CredentialPlugin
+from kube_rdma.adapters.cluster.kubeconfig import Access, PluginEntry, ServerEntry, UserEntry
+entry = PluginEntry("client.authentication.k8s.io/v1", sys.executable, ("-c", sys.argv[1]),
+                    interactive_mode=sys.argv[2])
+access = Access(ServerEntry(), UserEntry(exec=entry), "x")
+print(asyncio.run(CredentialPlugin(entry, access).read()).authorization)
+"""
+ASKS = """
+import json, os, sys
+print("enter the code", file=sys.stderr, flush=True)
+info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])
+word = sys.stdin.readline().strip() if info["spec"]["interactive"] else "nobody"
+print(json.dumps({"apiVersion": info["apiVersion"], "kind": "ExecCredential",
+                  "status": {"token": word}}))
+"""
+
+
+@pytest.mark.parametrize(("mode", "token"), [("IfAvailable", "1234"), ("Never", "nobody")])
+def test_on_a_terminal_a_plugin_asks_and_is_answered(mode, token):
+    """Its question is shown while it waits, and what is typed is its own to read."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", PROMPTED, ASKS, mode]
+    with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=subprocess.PIPE) as process:
+        os.close(theirs)
+        shown = b""
+        while b"enter the code" not in shown:
+            shown += os.read(ours, 1024)
+        os.write(ours, b"1234\n")
+        assert process.stdout.read().decode().strip() == f"Bearer {token}"
+    os.close(ours)
 
 
 async def test_a_cancelled_plugin_is_ended(tmp_path):

@@ -80,7 +80,7 @@ BAD = {
     "no YAML": (f"a: [{SECRET}", "config:1:"),
     "no text": ("a: \x00", "is no text"),
     "a list": ("[]", "the whole file is not as it has to be"),
-    "nothing": ("", "the whole file"),
+    "nothing": ("", "current-context is not set"),
     "an empty one": ("{}", "current-context is not set"),
     "an unknown context": (document() | {"current-context": "z"}, "names the context 'z'"),
     "an unknown cluster": (document() | {"clusters": []}, "context 'x' names no cluster"),
@@ -111,13 +111,13 @@ BAD = {
         document(user={"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}),
         "an exec without a command",
     ),
-    "a plugin that asks": (
+    "a plugin in a mode that is none": (
         document(
             user={
                 "exec": {
                     "apiVersion": "client.authentication.k8s.io/v1",
                     "command": "a",
-                    "interactiveMode": "Always",
+                    "interactiveMode": "Sometimes",
                 }
             }
         ),
@@ -149,14 +149,22 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path):
 
 
 def test_where_it_is_looked_for(tmp_path):
-    """The service account, else KUBECONFIG, of which files may be missing."""
+    """KUBECONFIG, of which files may be missing, the user's file, else the service account."""
     path = written(tmp_path, document())
-    listed = {"KUBECONFIG": f"{tmp_path / 'none'}::{path}"}
+    home = written(tmp_path, document(), ".kube/config")
+    listed = {"KUBECONFIG": f"{tmp_path / 'none'}::{path}", "HOME": str(tmp_path)}
+    assert find_access(None, {"HOME": str(tmp_path)}).where == str(home)
     assert find_access(None, listed).where == str(path)
+    (tmp_path / "empty").touch()
+    beside = {"KUBECONFIG": f"{tmp_path / 'empty'}:{path}"}
+    assert find_access(None, beside).where == str(path)
     with pytest.raises(Refused, match="none: cannot read"):
         find_access(None, {"KUBECONFIG": str(tmp_path / "none")})
     account = tmp_path / "account"
-    inside = {**listed, "KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    pod = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    inside = {**pod, "HOME": "/nowhere", "KUBECONFIG": str(tmp_path / "empty")}
+    for files in (listed, {"HOME": str(tmp_path)}):
+        assert find_access(None, {**pod, **files}, account).where != str(account)
     with pytest.raises(Refused, match="has no service account"):
         find_access(None, inside, account)
     for name in ("ca.crt", "token"):
@@ -166,6 +174,12 @@ def test_where_it_is_looked_for(tmp_path):
     assert access.server.certificate_authority == str(account / "ca.crt")
     assert access.user.token_file == str(account / "token")
     assert find_access(path, inside, account).where == str(path)
+    assert access.namespace == "default"
+    written(account, "here\n", "namespace")
+    assert find_access(None, inside, account).namespace == "here"
+    assert find_access(None, {**inside, "POD_NAMESPACE": "there"}, account).namespace == "there"
+    with pytest.raises(Refused, match="context 'y' is nowhere"):
+        find_access(None, {**pod, "KUBECONFIG": str(home)}, account, context="y")
 
 
 NAMES = st.sampled_from("abc")

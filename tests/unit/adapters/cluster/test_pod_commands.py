@@ -22,6 +22,7 @@ from kube_rdma.adapters.cluster.pod_commands import (
     STDOUT,
     V4,
     V5,
+    AwaitedLine,
     PodCommands,
 )
 from kube_rdma.adapters.cluster.websocket import MOST_BYTES, accept
@@ -246,3 +247,22 @@ async def test_who_gives_up_leaves_nothing_behind(tmp_path):
         assert run.cancelled()
         await server.gone.wait()
         assert {task for task in asyncio.all_tasks() if "_serve" not in repr(task)} <= before
+
+
+@given(st.lists(st.sampled_from(["ready", "\n", "re", "ady", "x" * 50, "ready\n", "\nready"])))
+def test_a_line_is_met_however_it_is_cut_and_nothing_else_is_kept(pieces):
+    """One byte each or all at once: what is kept is as long as the line at most."""
+    whole, bytewise = AwaitedLine("ready"), AwaitedLine("ready")
+    text = "".join(pieces)
+    whole.add(text.encode())
+    for sign in text:
+        bytewise.add(sign.encode())
+        assert bytewise.kept <= len("ready") + 1
+    assert whole.met == bytewise.met == ("ready" in text.split("\n")[:-1])
+
+
+async def test_what_a_command_prints_moves_no_cursor(tmp_path):
+    server = ExecServer(frames((STDERR, b"\x1b[2J\x1b]0;x\x07no\xc2\x9b31m"), (ERROR, ended(3))))
+    with pytest.raises(Unavailable) as error:
+        await output(tmp_path, server)
+    assert str(error.value).isprintable()

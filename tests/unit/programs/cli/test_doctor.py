@@ -29,7 +29,8 @@ def test_a_recorded_node_is_judged(tree, tmp_path):
     result = run("--sysfs", tmp_path / "sys", "--node-name", "recorded", "--json")
     document = json.loads(result.stdout)
     assert document["node"] == "recorded"
-    assert result.exit_code == any(one["severity"] == "error" for one in document["findings"])
+    ill = any(one["severity"] == "error" for one in document["findings"])
+    assert result.exit_code == (1 if ill else 6)  # of a tree alone most checks cannot be made
 
 
 def test_a_bundle_is_judged_as_the_node_was(tmp_path):

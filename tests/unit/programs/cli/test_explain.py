@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 from click.testing import CliRunner
 
+from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
@@ -359,3 +360,39 @@ def test_what_stands_in_a_status_by_others_hands_is_passed_over():
     for number, text in enumerate(("{", "[1]", '[{"name": 1}]', '[{"name": "a", "interface": 2}]')):
         kit.put_pod(server, kit.pod(f"odd-{number}", **{OWN: text}))
         assert run(server, f"pod/odd-{number}").exit_code == 0
+
+
+def misspelled(**more):
+    """A pod that asks for what no node offers, one letter beside what one does."""
+    document = kit.pod(node="", phase="Pending", **more)
+    limits = document["spec"]["containers"][0]["resources"]["limits"]
+    limits[f"{kit.HCA}s"] = limits.pop(kit.HCA)
+    return document
+
+
+def test_a_resource_that_is_nearly_one_that_exists_is_in_the_way(tmp_path):
+    """Of a pod that waits, and of a file; both were told that nothing is."""
+    server = kit.server()
+    kit.put_pod(server, misspelled())
+    of_pod = run(server, "pod/worker-0")
+    of_file = run(server, "-f", written(tmp_path, misspelled()), "--node", kit.NODE_NAME)
+    for result in (of_pod, of_file):
+        assert result.exit_code == 1
+        squeezed = " ".join(result.stdout.split())
+        assert f"no node offers {kit.HCA}s; did you mean {kit.HCA}?" in squeezed
+        assert "Nothing of kube-rdma is in its way" not in squeezed
+
+
+def test_a_pod_without_a_namespace_is_one_of_the_context():
+    server = kit.server()
+    document = kit.attached()
+    document["metadata"]["namespace"] = "train"
+    kit.put_pod(server, document)
+
+    @asynccontextmanager
+    async def of_context(_):
+        yield Cluster(server.line(), namespace="train")
+
+    words = ["pod/worker-0", "--state-dir", "/nonexistent"]
+    result = CliRunner().invoke(explain, words, obj=of_context, catch_exceptions=False)
+    assert "train/worker-0" in result.stdout

@@ -62,7 +62,9 @@ class World:
         self.server.put(kind, {"metadata": meta(name, "kr"), "spec": spec, "status": counts})
 
     def node(self, name, shares="1k"):
-        document = {"metadata": meta(name), "spec": {}, "status": {"allocatable": {HCA: shares}}}
+        ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}]
+        status = {"allocatable": {HCA: shares}, "conditions": ready}
+        document = {"metadata": meta(name), "spec": {}, "status": status}
         self.server.put(NODE, document)
 
     def program_pod(self, name, workload, node, **state):
@@ -235,14 +237,14 @@ def test_what_agents_told_of_their_nodes_stands_until_it_is_over(world):
     ("resource", "what", "code"),
     [
         ("events", "Events", 0),
-        ("nodereports", "NodeReport", 0),
+        ("nodereports", "NodeReport", 6),
         ("ippools", "IPPool", 0),
-        ("nodes", "nodes", 2),
-        ("daemonsets", "DaemonSets and Deployments", 2),
+        ("nodes", "nodes", 6),
+        ("daemonsets", "DaemonSets and Deployments", 6),
     ],
 )
 def test_a_missing_right_is_one_sentence_and_the_rest_is_shown(world, resource, what, code):
-    """With the rule to ask for; exit code 2 where too little is left to tell."""
+    """With the rule to ask for; exit code 6 where too little is left to tell."""
     world.server.forbidden.add(("list", resource))
     result = world.run()
     assert result.exit_code == code
@@ -250,6 +252,25 @@ def test_a_missing_right_is_one_sentence_and_the_rest_is_shown(world, resource, 
     assert f"? Not read: {what}. the API server forbids to list {resource}" in squeezed
     assert f'resources: ["{resource}"]' in squeezed
     assert "kr/policy" in result.output
+    assert "All is well" not in result.output
+    assert result.output.endswith("No problem in what could be read; 1 part could not be read.\n")
+
+
+def test_a_dead_card_that_nobody_may_see_is_not_called_well(world):
+    world.report("node-1", "no port is ACTIVE: check the cable", healthy=0)
+    world.server.forbidden.add(("list", "nodereports"))
+    result = world.run()
+    assert result.exit_code == 6
+    assert "?  node-1  ready" in result.output
+    assert "✓  node-1" not in result.output
+    assert json.loads(world.run("-o", "json").stdout)["health"] == "unknown"
+
+
+def test_a_node_that_is_lost_has_an_old_report(world):
+    lost = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": ""}]
+    status = {"allocatable": {HCA: "1k"}, "conditions": lost}
+    world.server.put(NODE, {"metadata": meta("node-2"), "spec": {}, "status": status})
+    assert world.codes()["NodeNotReady"]["about"] == "node/node-2"
 
 
 def test_kinds_that_are_not_installed_are_no_problem(world):
@@ -262,6 +283,9 @@ def test_kinds_that_are_not_installed_are_no_problem(world):
     codes = world.codes()
     assert set(codes) == {"ReportsNotInstalled", "AdmissionPolicyMissing"}
     assert all(each["advice"] for each in codes.values())
+    shown = world.run()
+    assert shown.exit_code == 6
+    assert "No problem in what could be read; nothing tells of cards and pools." in shown.output
 
 
 def test_without_an_api_server_nobody_can_tell():
@@ -271,7 +295,7 @@ def test_without_an_api_server_nobody_can_tell():
         yield
 
     result = CliRunner().invoke(status, obj=opener)
-    assert (result.exit_code, result.stderr) == (2, "kube-rdma: The API server does not answer.\n")
+    assert str(result.exception) == "The API server does not answer."
 
 
 def test_of_a_thousand_nodes_those_that_are_ill_are_shown(world):

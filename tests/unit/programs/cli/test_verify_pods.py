@@ -66,8 +66,14 @@ def test_each_two_are_measured_and_all_is_well(world):
     }
 
 
-def test_the_table_the_map_and_one_line_at_the_end(world):
+def test_rows_are_for_those_who_ask(world):
     shown = world.run("pods", "-l", "app=job").stdout
+    assert "mlx5_0 → mlx5_0" not in shown
+    assert shown.endswith("✓ All is well: 6 pairs, 97.50 to 97.50 Gb/s.\n")
+
+
+def test_the_table_the_map_and_one_line_at_the_end(world):
+    shown = world.run("pods", "-l", "app=job", "--verbose").stdout
     assert "default/p1  default/p4  mlx5_0 → mlx5_0" in shown
     assert "98%" in shown
     assert shown.endswith("✓ All is well: 6 pairs, 97.50 to 97.50 Gb/s.\n")
@@ -80,8 +86,9 @@ def test_a_pod_with_a_bad_card_is_named(world):
     } | {f"{b} p3": 12.5 for b in ("p1", "p2", "p4", "p5")}
     result = world.run("pods", "-l", "app=job")
     assert result.exit_code == 1
-    assert "✗ default/p3: nearly all of its pairs are bad." in result.stdout
-    assert result.stdout.endswith("look at default/p3.\n")
+    due = "default/p3 mlx5_0: 4 of 4 pairs at ~12.5 Gb/s (due 80)"
+    assert f"✗ {due}.\n    → Look at the card's cable and port" in result.stdout
+    assert result.stdout.endswith("; look at default/p3 mlx5_0.\n")
 
 
 def test_a_pair_that_fails_does_not_stop_the_others(world):
@@ -92,6 +99,9 @@ def test_a_pair_that_fails_does_not_stop_the_others(world):
     assert len(pairs(result)) == 6
     assert [{p["client"], p["server"]} for p in bad] == [{"default/p1", "default/p2"}]
     assert "Failed status 12" in bad[0]["why"]
+    (suspect,) = json.loads(result.stdout)["suspects"]
+    assert {suspect["node"], suspect["peer"]} == {"default/p1", "default/p2"}
+    assert (suspect["kind"], suspect["device"], suspect["pairs"]) == ("pair", "mlx5_0", 1)
 
 
 def test_a_pod_without_a_device_takes_no_part_and_is_told(world):
@@ -149,7 +159,6 @@ def test_nodes_get_copies_which_go(nodes, tmp_path):
     assert result.exit_code == 0, result.output
     assert "! c takes no part: it is cordoned." in result.stdout
     assert "! d takes no part: it offers no rdma/hca." in result.stdout
-    assert "a       b       mlx5_0 → mlx5_0" in result.stdout
     assert "✓ All is well: 1 pair, " in result.stdout
     assert nodes.cluster.pods == []
 

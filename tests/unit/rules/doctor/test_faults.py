@@ -266,3 +266,18 @@ def codes(seen):
 
 def test_a_socket_has_no_slash():
     assert "/" not in socket_of(RESOURCE)
+
+
+def test_the_address_that_rdma_cm_has_to_take_is_named():
+    """That of the card's interface on the node; of a bond, the bond's."""
+    seen = FAULTS["RDMA_CM on the overlay"][1]
+    (own,) = [one for one in diagnose(seen).ailments if one.code == "KR422"]
+    assert own.fix.endswith("where RDMA_CM has to take 10.0.0.1, the address of eth0")
+    device = seen.pod.survey.devices[0]
+    port = replace(device.ports[0], netdev="bond0")
+    bonded = replace(seen.pod.survey, devices=(replace(device, ports=(port,)),))
+    slave = replace(seen.links[0], addresses=())
+    bond = replace(slave, name="bond0", pci="", kind="bond", addresses=("192.0.2.9/24",))
+    seen = replace(seen, links=(slave, bond), pod=replace(seen.pod, survey=bonded))
+    (own,) = [one for one in diagnose(seen).ailments if one.code == "KR422"]
+    assert own.fix.endswith("RDMA_CM has to take 192.0.2.9, the address of bond0")

@@ -30,7 +30,7 @@ CONTROLLER = Workload(ProgramRole.CONTROLLER, "kr", "controller", 1, 1, 1, "kube
 POOL = ReportedPool(HCA, "hca", 1000, 1000, 2)
 CARDS = tuple(ReportedCard(CardId(f"0000:8{n}:00.0"), f"mlx5_{n}", (HCA,)) for n in range(2))
 REPORT = NodeReport("0.1.0", CARDS, (), (POOL,))
-NODES = tuple(NodeState(f"node-{n}", allocatable=((HCA, 1000),)) for n in (1, 2))
+NODES = tuple(NodeState(f"node-{n}", allocatable=((HCA, 1000),), ready=True) for n in (1, 2))
 
 
 def agent(number, **more):
@@ -97,6 +97,7 @@ BROKEN = {
         "node/node-1",
     ),
     "AgentMissing": (replace(WELL, pods=(agent(2),)), "node/node-1"),
+    "NodeNotReady": (replace(WELL, nodes=(replace(NODES[0], ready=None), NODES[1])), "node/node-1"),
     "ReportMissing": (replace(WELL, reports={"node-2": REPORT}), "node/node-1"),
     "CardsUnhealthy": (ill(cards=BROKEN_CARD), "node/node-1"),
     "ConfigurationRefused": (ill(refusals=("line 3: no",)), "node/node-1"),
@@ -217,9 +218,12 @@ def test_a_broken_state_is_told_with_its_object_and_a_next_step(code):
 
 @pytest.mark.parametrize("code", ADVICE)
 def test_advice_leaves_a_cluster_healthy(code):
+    """But where nothing tells of cards, nobody knows."""
     (problem,) = problems(ADVICE[code])
     assert (problem.code, problem.is_advice) == (code, True)
-    assert health(ADVICE[code], (problem,)) is ClusterHealth.HEALTHY
+    blind = ADVICE[code].hides_cards
+    expected = ClusterHealth.UNKNOWN if blind else ClusterHealth.HEALTHY
+    assert health(ADVICE[code], (problem,)) is expected
 
 
 def test_the_sentence_of_a_card_names_it_and_says_why():
@@ -268,6 +272,10 @@ def test_what_could_not_be_read_makes_no_problem_and_no_health():
     facts = ClusterFacts(unread=(part,))
     assert problems(facts) == ()
     assert health(facts, ()) is ClusterHealth.UNKNOWN
+    blind = replace(WELL, reports=None, unread=(Unread("NodeReport", "no right", essential=True),))
+    assert health(blind, problems(blind)) is ClusterHealth.UNKNOWN
+    without = replace(WELL, reports=None, missing=("NodeReport",))
+    assert health(without, problems(without)) is ClusterHealth.UNKNOWN
     lesser = replace(WELL, events=None, unread=(Unread("Events", "no right"),))
     assert health(lesser, problems(lesser)) is ClusterHealth.HEALTHY
 

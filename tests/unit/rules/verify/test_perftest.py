@@ -1,5 +1,6 @@
 """perftest's tables as the seeds show and its versions print them, and its command lines."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
@@ -8,7 +9,13 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.bandwidth import Operation, PerftestRow, PerftestRun, PodDevice
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.rules.verify.perftest import perftest_words, server_script, table
+from kube_rdma.rules.verify.perftest import (
+    MOST_COLUMNS,
+    perftest_words,
+    rows_of,
+    server_script,
+    table,
+)
 
 GIGABITS = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]"
 MEGABYTES = " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]"
@@ -121,3 +128,49 @@ def test_words_of_a_latency_on_infiniband_by_rdma_cm():
 def test_a_server_is_awaited_at_its_own_port():
     words = perftest_words(PerftestRun(), DEVICE, 0x4853)
     assert "':4853 0*:0000 0A'" in server_script(words, 0x4853, 60)
+
+
+class CountedWords(Sequence):
+    """The words of an output, which count how many of them were looked at."""
+
+    def __init__(self, words):
+        self.words, self.looks = words, 0
+
+    def __len__(self):
+        return len(self.words)
+
+    def __getitem__(self, place):
+        taken = self.words[place]
+        self.looks += len(taken) if isinstance(place, slice) else 1
+        return taken
+
+
+@given(st.integers(1, MOST_COLUMNS), st.lists(st.sampled_from(["1", "1.5", "nan", "x"])))
+def test_a_word_is_looked_at_once_for_each_column(count, words):
+    counted = CountedWords(words * 20)
+    list(rows_of(counted, count))
+    assert counted.looks <= (count + 2) * len(counted)
+
+
+def test_a_table_as_wide_as_its_output_is_none():
+    """A header of thousands of columns made the reader look at each word thousands of times."""
+    columns = " ".join("a[b]" for _ in range(MOST_COLUMNS + 1))
+    with pytest.raises(Unavailable):
+        table(f"#bytes #iterations {columns}\n{'1 ' * (MOST_COLUMNS + 3)}")
+
+
+@pytest.mark.parametrize("figure", ["nan", "inf", "-1.0", "NaN"])
+def test_what_is_no_figure_is_never_a_measurement(figure):
+    with pytest.raises(Unavailable, match="measured nothing"):
+        table(printed(GIGABITS, [(65536, 1000, "97.50", figure, "0.18")]))
+    with pytest.raises(Unavailable, match="measured nothing"):
+        table(printed(LATENCIES, [(2, 1000, "1", "1", "1", figure, "1", "1", "1")]))
+
+
+def test_what_a_pod_prints_moves_no_cursor():
+    with pytest.raises(Unavailable) as error:
+        table("\x1b[2J\x1b]0;title\x07\u202eCouldn't connect\x9b31m")
+    assert str(error.value).isprintable()
+    with pytest.raises(Unavailable) as error:
+        table("#bytes #iterations a\x1b[b] x\x1b[2J[c]\n1 1 1 1")
+    assert str(error.value).isprintable()

@@ -6,7 +6,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.rules.verify.rounds import rounds
+from kube_rdma.model.bandwidth import PairedPod, PodDevice
+from kube_rdma.rules.verify.rounds import measurements, rounds, turns
 
 PODS = st.integers(0, 33).map(lambda count: [f"pod-{n}" for n in range(count)])
 
@@ -37,3 +38,21 @@ def test_both_ways_is_each_pair_and_its_reverse(pods):
     both = [pair for pairs in rounds(pods, both_ways=True) for pair in pairs]
     assert set(both) == there | {(server, client) for client, server in there}
     assert len(both) == 2 * len(there)
+
+
+@given(st.lists(st.integers(0, 4), max_size=9), st.booleans())
+def test_turns_measure_each_two_once_on_each_rail_that_they_share(rails, both_ways):
+    """No pod is in two pairs of a turn, and the number of all is known before."""
+    pods = [
+        PairedPod(str(n), "ns", str(n), "", tuple(PodDevice(f"d{r}") for r in range(count)))
+        for n, count in enumerate(rails)
+    ]
+    plan = list(turns(pods, both_ways=both_ways))
+    for turn in plan:
+        ends = [pod.title for near, far, _ in turn for pod in (near, far)]
+        assert len(ends) == len(set(ends))
+        assert len({rail for _, _, rail in turn}) == 1
+    met = [(near.title, far.title, rail) for turn in plan for near, far, rail in turn]
+    assert len(met) == len(set(met)) == measurements(pods, both_ways=both_ways)
+    undirected = {(frozenset((near, far)), rail) for near, far, rail in met}
+    assert len(undirected) == measurements(pods)

@@ -1,0 +1,130 @@
+"""The options of every command that asks a cluster: named and taken as kubectl has them.
+
+A command gets them as one value, which opens the cluster. What a file, a variable or a pod says
+when an option is not given is adapters/cluster/kubeconfig's to know.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from kube_rdma.model.frozen import Frozen
+
+if TYPE_CHECKING:
+    from kube_rdma.adapters.cluster.objects import Cluster
+
+Opener: TypeAlias = "Callable[[Path | None], AbstractAsyncContextManager[Cluster]]"
+"""What a test puts in place of a connection."""
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)")
+
+
+class ClusterOptions(Frozen):
+    """Which cluster, as whom, which namespace; empty is what the kubeconfig's context says.
+
+    `timeout` is in seconds for one request, 0 for no other limit than kube-rdma's own.
+    """
+
+    kubeconfig: Path | None = None
+    context: str = ""
+    namespace: str = ""
+    every_namespace: bool = False
+    user: str = ""
+    timeout: float = 0.0
+
+    def open(self, opener: Opener | None = None) -> AbstractAsyncContextManager[Cluster]:
+        """The cluster, while it is needed."""
+        if opener is not None:
+            return opener(self.kubeconfig)
+        from kube_rdma.adapters.cluster.connect import connect
+
+        return connect(
+            self.kubeconfig,
+            context=self.context,
+            namespace=self.namespace,
+            user=self.user,
+            patience=self.timeout,
+        )
+
+    def usual_namespace(self, opener: Opener | None = None) -> str:
+        """The namespace of what has none: -n, else that of the context, else `default`."""
+        if self.namespace:
+            return self.namespace
+        import asyncio
+
+        from kube_rdma.model.errors import KubeRdmaError
+
+        async def of_context() -> str:
+            async with self.open(opener) as cluster:  # asks nothing
+                return cluster.namespace
+
+        try:
+            return asyncio.run(of_context())
+        except KubeRdmaError:  # a node has its own records, and no kubeconfig
+            return "default"
+
+
+def _duration(_: click.Context, __: click.Parameter, text: str) -> float:
+    """Seconds of 30s, 1m30s or a bare number, as kubectl reads them."""
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return float(text)
+    if text and not _DURATION.sub("", text):
+        return sum(float(count) * _SECONDS[unit] for count, unit in _DURATION.findall(text))
+    raise click.BadParameter(f"{text!r} is no time; write 30s, 2m, 1h, or 0 for no limit.")
+
+
+_ALWAYS = (
+    click.option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Of the cluster; else the files of $KUBECONFIG, ~/.kube/config, the pod's account.",
+    ),
+    click.option("--context", default="", metavar="NAME", help="Of the kubeconfig."),
+    click.option("--as", "user", default="", metavar="USER", help="Ask in the name of this user."),
+    click.option(
+        "--request-timeout",
+        "timeout",
+        default="0",
+        metavar="TIME",
+        callback=_duration,
+        help="Of one request, such as 30s; 0 is kube-rdma's own limit.",
+    ),
+)
+_NAMESPACE = click.option(
+    "-n", "--namespace", default="", metavar="NAME", help="Namespace; else that of the context."
+)
+_EVERY = click.option(
+    "-A", "--all-namespaces", "every_namespace", is_flag=True, help="All namespaces."
+)
+
+
+def cluster_options(
+    *, namespace: bool = False, every: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options of a command, which gets them as `cluster`.
+
+    With `namespace` also -n, with `every` also -A.
+    """
+    chosen = (*_ALWAYS, *((_NAMESPACE,) if namespace else ()), *((_EVERY,) if every else ()))
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_options(*words: Any, **given: Any) -> None:
+            names = [name for name in ClusterOptions.__struct_fields__ if name in given]
+            options = ClusterOptions(**{name: given.pop(name) for name in names})
+            if options.namespace and options.every_namespace:
+                raise click.UsageError("-n and -A exclude each other: leave one out.")
+            command(*words, cluster=options, **given)
+
+        return functools.reduce(lambda made, option: option(made), reversed(chosen), with_options)
+
+    return wrap

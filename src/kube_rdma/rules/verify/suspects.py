@@ -1,0 +1,228 @@
+"""Whose fault bad pairs are: that of a rail, a node, a card, or of what lies between two.
+
+Behind verdicts, which rates each pair by itself. One bad card of a node with eight is in one of
+eight of the node's pairs, and in all pairs of its own: so pairs are counted by whatever could be
+their cause, and the widest cause that explains nearly all of its own is named. What it explains is
+taken out before the next one is looked for; in the end single pairs are left.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from statistics import median
+from typing import TypeAlias
+
+from kube_rdma.model.bandwidth import RatedPair, Rating, Suspect, SuspectKind
+
+NEARLY_ALL = 0.8  # of the pairs of a cause, and of the cards of a rail
+_FEWEST_PEERS = 2  # of one pair nobody can tell which end it is
+_FEWEST_CARDS = 3  # of a rail
+
+Cause: TypeAlias = "tuple[str, ...]"  # a node, or a node and its device
+Pairs: TypeAlias = "list[RatedPair]"
+
+
+def suspects(rated: Sequence[RatedPair]) -> tuple[Suspect, ...]:
+    """Cards, nodes, rails and then pairs; of each kind the one with the most bad pairs first."""
+    if all(_is_bad(pair) for pair in rated):
+        return ()  # what all share, or what was asked for
+    found: list[Suspect] = []
+    rails, left = _rails(rated)
+    found += [_suspect(SuspectKind.RAIL, pairs, rail=rail) for rail, pairs in rails]
+    nodes, left = _guilty(left, lambda pair: tuple((node,) for node in _titles(pair)), _is_wide)
+    found += [_suspect(SuspectKind.NODE, pairs, node=cause[0]) for cause, pairs in nodes]
+    cards, left = _guilty(left, _cards, lambda _: True)
+    found += [
+        _suspect(SuspectKind.CARD, pairs, node=node, device=device)
+        for (node, device), pairs in cards
+    ]
+    found += _between(left)
+    kinds = list(SuspectKind)
+    return tuple(sorted(found, key=lambda each: (kinds.index(each.kind), -each.pairs)))
+
+
+def _is_bad(pair: RatedPair) -> bool:
+    return pair.rating is not Rating.WELL
+
+
+def _titles(pair: RatedPair) -> tuple[str, str]:
+    return pair.outcome.client, pair.outcome.server
+
+
+def _cards(pair: RatedPair) -> tuple[Cause, Cause]:
+    outcome = pair.outcome
+    return (outcome.client, outcome.devices[0]), (outcome.server, outcome.devices[1])
+
+
+def _rails(rated: Sequence[RatedPair]) -> tuple[list[tuple[int, Pairs]], Pairs]:
+    """The rails on which nearly every card is bad with nearly all of its peers, and the rest.
+
+    None where all rails are: then it is no leaf switch.
+    """
+    by_rail: defaultdict[int, Pairs] = defaultdict(list)
+    for pair in rated:
+        by_rail[pair.outcome.rail].append(pair)
+    bad = {rail for rail, pairs in by_rail.items() if _is_bad_rail(pairs)}
+    if len(bad) == len(by_rail):
+        bad = set()
+    rest = [pair for pair in rated if pair.outcome.rail not in bad]
+    return [(rail, by_rail[rail]) for rail in sorted(bad)], rest
+
+
+def _is_bad_rail(pairs: Pairs) -> bool:
+    every: Counter[Cause] = Counter()
+    bad: Counter[Cause] = Counter()
+    for pair in pairs:
+        every.update(_cards(pair))
+        bad.update(_cards(pair) if _is_bad(pair) else ())
+    guilty = sum(bad[card] >= NEARLY_ALL * count for card, count in every.items())
+    return len(every) >= _FEWEST_CARDS and guilty >= NEARLY_ALL * len(every)
+
+
+def _is_wide(pairs: Iterable[RatedPair]) -> bool:
+    """Whether it is more than one card of the node."""
+    return len({pair.outcome.rail for pair in pairs if _is_bad(pair)}) > 1
+
+
+def _guilty(
+    rated: Sequence[RatedPair],
+    causes: Callable[[RatedPair], tuple[Cause, ...]],
+    fits: Callable[[Pairs], bool],
+) -> tuple[list[tuple[Cause, Pairs]], Pairs]:
+    """Causes with which nearly nobody is well, the worst first, and the pairs of none.
+
+    Each pair is taken out once and changes the counts of its ends alone: a heap has the rest.
+    """
+    tally = Tally(rated, causes)
+    named: list[tuple[Cause, Pairs]] = []
+    while (worst := tally.worst()) is not None:
+        pairs = tally.pairs(worst)
+        if len(_peers(worst, pairs)) >= _FEWEST_PEERS and fits(pairs):
+            named.append((worst, pairs))
+            tally.take_out(worst)
+    return named, tally.left()
+
+
+def _peers(cause: Cause, pairs: Pairs) -> set[str]:
+    return {title for pair in pairs for title in _titles(pair)} - {cause[0]}
+
+
+class Tally:
+    """How many pairs each cause has, and how many of them are bad, while pairs are taken out."""
+
+    def __init__(
+        self, rated: Sequence[RatedPair], causes: Callable[[RatedPair], tuple[Cause, ...]]
+    ) -> None:
+        self._rated = rated
+        self._causes = [causes(pair) for pair in rated]
+        self._there = [True] * len(rated)
+        self._of: defaultdict[Cause, list[int]] = defaultdict(list)
+        for place, ends in enumerate(self._causes):
+            for cause in ends:
+                self._of[cause].append(place)
+        self._every = Counter({cause: len(places) for cause, places in self._of.items()})
+        self._bad = Counter(
+            cause
+            for ends, pair in zip(self._causes, rated, strict=True)
+            if _is_bad(pair)
+            for cause in ends
+        )
+        self._mixed = sum(self._bad[cause] < count for cause, count in self._every.items())
+        self.pushes = 0  # onto the heap: what the search costs beside the counting
+        self._heap = [self._entry(cause) for cause in self._every]
+        heapq.heapify(self._heap)
+
+    def worst(self) -> Cause | None:
+        """The next cause with nearly all of its pairs bad; none where nobody is well any more."""
+        while self._heap and self._mixed:
+            entry = heapq.heappop(self._heap)
+            cause, count = entry[2], self._every[entry[2]]
+            if count and entry == self._entry(cause):
+                return cause if self._bad[cause] >= NEARLY_ALL * count else None
+        return None
+
+    def pairs(self, cause: Cause) -> Pairs:
+        """What is left of it."""
+        return [self._rated[place] for place in self._of[cause] if self._there[place]]
+
+    def take_out(self, cause: Cause) -> None:
+        """All of it is explained, for the causes at the other ends too."""
+        changed: set[Cause] = set()
+        for place in self._of[cause]:
+            if not self._there[place]:
+                continue
+            self._there[place] = False
+            for end in self._causes[place]:
+                self._count_out(end, is_bad=_is_bad(self._rated[place]))
+                changed.add(end)
+        for end in changed - {cause}:
+            self.pushes += 1
+            heapq.heappush(self._heap, self._entry(end))
+
+    def left(self) -> Pairs:
+        """The pairs that nothing explains."""
+        return [pair for pair, there in zip(self._rated, self._there, strict=True) if there]
+
+    def _count_out(self, cause: Cause, *, is_bad: bool) -> None:
+        was_mixed = self._bad[cause] < self._every[cause]
+        self._every[cause] -= 1
+        self._bad[cause] -= is_bad
+        self._mixed += (self._bad[cause] < self._every[cause]) - was_mixed
+
+    def _entry(self, cause: Cause) -> tuple[float, int, Cause]:
+        """The worst first, by their part and then by their number."""
+        bad, count = self._bad[cause], self._every[cause]
+        return -bad / max(count, 1), -bad, cause
+
+
+def _between(left: Pairs) -> Iterator[Suspect]:
+    """Bad pairs that no end explains, by the two that they are between."""
+
+    def two(pair: RatedPair) -> list[str]:
+        return sorted(_titles(pair))
+
+    bad = {tuple(two(pair)) for pair in left if _is_bad(pair)}
+    both = sorted((pair for pair in left if tuple(two(pair)) in bad), key=two)
+    for _, group in groupby(both, two):
+        pairs = list(group)
+        first = next(pair for pair in pairs if _is_bad(pair)).outcome
+        rails = {pair.outcome.rail for pair in pairs if _is_bad(pair)}
+        device, peer_device = first.devices if len(rails) == 1 else ("", "")
+        pairs = [pair for pair in pairs if device == "" or pair.outcome.rail in rails]
+        yield replace(
+            _suspect(SuspectKind.PAIR, pairs, node=first.client, device=device),
+            peer=first.server,
+            peer_device=peer_device,
+        )
+
+
+def _suspect(
+    kind: SuspectKind,
+    pairs: Pairs,
+    *,
+    node: str = "",
+    device: str = "",
+    rail: int | None = None,
+) -> Suspect:
+    """A cause with what its pairs say together; `pairs` are all that it has."""
+    bad = [pair for pair in pairs if _is_bad(pair)]
+    figures = [pair.figure for pair in bad if pair.figure is not None]
+    dues = [pair.due for pair in bad if pair.due is not None]
+    failures = Counter(pair.why for pair in bad if pair.rating is Rating.FAILED or len(bad) == 1)
+    slow = len(figures) * 2 > len(bad)
+    names = Counter(name for pair in bad for name in pair.outcome.devices)
+    return Suspect(
+        kind,
+        node=node,
+        device=names.most_common(1)[0][0] if kind is SuspectKind.RAIL else device,
+        rail=rail,
+        pairs=len(bad),
+        of=len(pairs),
+        median=median(figures) if slow else None,
+        due=median(dues) if slow and dues else None,
+        why=failures.most_common(1)[0][0] if not slow or len(bad) == 1 else "",
+    )
