@@ -188,8 +188,7 @@ PRESETS: Mapping[str, Json] = {
     },
     "nvidia-operator": {
         "namespace": {"name": "mlnx-network-operator", "create": True},
-        "controller": {"enabled": True},
-        "crds": {"install": True},
+        **_NETWORKS,
         "agent": {"enabled": False},
         "seed": {"operator": True, "controller": "network-operator"},
     },

@@ -33,13 +33,11 @@ AGENT_RULES: Sequence[Node] = (
     rule("", "pods", "get list watch patch"),
     rule("k8s.cni.cncf.io", "network-attachment-definitions", "get"),
     rule("kube-rdma.io", "ippools", "get list watch create"),
-    rule("kube-rdma.io", "ippools/status", "get update patch"),
-    rule("kube-rdma.io", "ipblocks", "get list watch create update delete"),
+    rule("kube-rdma.io", "ippools/status", "update"),
+    rule("kube-rdma.io", "ipblocks", "get list watch create update"),
     rule("events.k8s.io", "events", "create patch"),
 )
-AGENT_LEASES: Sequence[Node] = (
-    rule("coordination.k8s.io", "leases", "get list watch create update"),
-)
+AGENT_LEASES: Sequence[Node] = (rule("coordination.k8s.io", "leases", "get create update"),)
 CONTROLLER_RULES: Sequence[Node] = (
     rule("", "nodes", "get list watch"),
     rule("", "pods", "list"),
@@ -78,7 +76,7 @@ VIEW_RULES: Sequence[Node] = (
     rule("kube-rdma.io", "*", "get list watch"),
     rule("k8s.cni.cncf.io", "network-attachment-definitions", "get list"),
     rule("mellanox.com", "nicclusterpolicies", "get list watch"),
-    rule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "get"),
+    rule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "list"),
 )
 # And for `kube-rdma verify nodes`; `verify pods` needs no more than pods and exec. A namespace that
 # binds the controller to it lets that do its BandwidthChecks.
