@@ -34,7 +34,8 @@ EXAMPLES = {
 }
 # Which an example's README has people apply from config.
 BESIDE = {"CustomResourceDefinition"}
-FOR_PEOPLE = ("-view", "-verify")  # roles that nobody has yet
+# Roles that nobody has yet.
+FOR_PEOPLE = ("kube-rdma-view", "kube-rdma-verify", "kube-rdma-bandwidth-check")
 OPTIONAL = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 
@@ -142,6 +143,47 @@ def test_status_looks_for_the_policy_that_an_installation_has():
     assert GUARD == AGENTS
     assert {f"kube-rdma-vke.{GUARD}"} == {
         each["metadata"]["name"] for each in objects((), "vke") if AGENTS in str(each)
+    }
+
+
+def rules_of(made, name):
+    """The rules of a role, as pairs of a resource and a verb."""
+    (role,) = [each for each in made if each["metadata"]["name"] == name and "rules" in each]
+    return {
+        (resource, verb)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+def test_roles_for_people_are_called_as_documents_call_them(preset):
+    """Whatever the namespace; a second release leaves them out."""
+    made = {(each["kind"], each["metadata"]["name"]) for each in objects((), preset)}
+    wanted = {("ClusterRole", name) for name in FOR_PEOPLE}
+    assert wanted <= made
+    second = objects([assignment("roles.install=false")], preset)
+    assert not wanted & {(each["kind"], each["metadata"]["name"]) for each in second}
+
+
+def test_whoever_does_checks_may_not_write_them():
+    """The controller needs pods and commands in them; people who verify write checks too."""
+    made = objects((), "vke")
+    checks, verify = (rules_of(made, f"kube-rdma-{name}") for name in ("bandwidth-check", "verify"))
+    assert checks < verify
+    assert {resource for resource, _ in checks} == {"pods", "pods/exec"}
+
+
+def test_an_operator_has_no_name_of_another_operator_s_in_the_cluster():
+    """Applying it never overwrites NVIDIA's rights; the document's name is there for who asks."""
+    made = objects((), "nvidia-operator")
+    names = {each["metadata"]["name"] for each in made}
+    assert "network-operator" not in names
+    assert "kube-rdma-operator" in names
+    asked = objects([assignment("controller.name=network-operator")], "nvidia-operator")
+    assert ("Deployment", "network-operator") in {
+        (each["kind"], each["metadata"]["name"]) for each in asked
     }
 
 

@@ -343,7 +343,7 @@ def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> PolicyState:
     status = stored.status
     notes = _unmet(status.conditions) if status else ()
     return PolicyState(
-        f"{stored.namespace}/{stored.name}",
+        f"{stored.namespace}/{stored.name}".lstrip("/"),
         status.state if status else "",
         status.reason if status else "",
         tuple(notes),

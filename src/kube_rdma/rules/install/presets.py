@@ -40,7 +40,13 @@ DEFAULTS: Json = {
         "virtualFunctions": False,
         "startupTaint": False,
     },
-    "controller": {"enabled": False, "replicas": 2, "resources": _CONTROLLER_RESOURCES},
+    "controller": {
+        "enabled": False,
+        "name": "kube-rdma-controller",
+        "replicas": 2,
+        "resources": _CONTROLLER_RESOURCES,
+    },
+    "roles": {"install": True},
     "pools": [],
     "crds": {"install": False, "networkAttachmentDefinitions": False},
     "admission": {
@@ -81,7 +87,6 @@ DEFAULTS: Json = {
         "account": False,
         "optOut": False,
         "operator": False,
-        "controller": "kube-rdma-controller",
         "configMap": "",
         "configFile": "config.json",
         "policy": False,
@@ -189,8 +194,9 @@ PRESETS: Mapping[str, Json] = {
     "nvidia-operator": {
         "namespace": {"name": "mlnx-network-operator", "create": True},
         **_NETWORKS,
+        "controller": {"enabled": True, "name": "kube-rdma-operator"},
         "agent": {"enabled": False},
-        "seed": {"operator": True, "controller": "network-operator"},
+        "seed": {"operator": True},
     },
     "ib": {
         **_NETWORKS,
