@@ -99,11 +99,25 @@ class InstalledAgent(Typed):
 
 
 class InstalledController(Typed):
-    """The controller, which keeps the cluster's addresses in order. Of several copies one works."""
+    """The controller, which keeps the cluster's addresses in order. Of several copies one works.
+
+    `name`: of its Deployment, account and roles; an operator's ClusterRole too.
+    """
 
     enabled: bool = True
+    name: Label = "kube-rdma-controller"
     replicas: Replicas = 2
     resources: Object = Field(default_factory=dict)
+
+
+class InstalledRoles(Typed):
+    """ClusterRoles that an administrator may bind people to: kube-rdma-view, kube-rdma-verify and
+    kube-rdma-bandwidth-check.
+
+    `install`: false for a second release in a cluster, for they are called the same in each.
+    """
+
+    install: bool = True
 
 
 class InstalledPool(Typed):
@@ -212,6 +226,7 @@ class Installation(Typed):
     namespace: InstalledNamespace = InstalledNamespace()
     agent: InstalledAgent = InstalledAgent()
     controller: InstalledController = InstalledController()
+    roles: InstalledRoles = InstalledRoles()
     pools: Many[InstalledPool] = ()
     crds: InstalledDefinitions = InstalledDefinitions()
     admission: InstalledPolicy = InstalledPolicy()

@@ -67,7 +67,7 @@ class ProgramPod(Frozen):
 class PolicyState(Frozen):
     """What a NicClusterPolicy says of itself."""
 
-    title: str
+    title: str  # with its namespace; without, where another operator's definition knows none
     state: str
     reason: str
     notes: tuple[str, ...] = ()  # of conditions that do not hold

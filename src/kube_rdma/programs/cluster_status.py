@@ -6,6 +6,7 @@ programs/cli/status runs it. The API server alone is asked, never a node.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from kube_rdma.adapters.cluster import status_objects as objects
@@ -55,6 +56,8 @@ async def take(cluster: Cluster) -> ClusterFacts:
     nodes = await reader.part("nodes", objects.nodes)
     seen = await reader.part("DaemonSets and Deployments", objects.workloads)
     ours = [(each, role) for each in seen or () if (role := program_role(each.template))]
+    workloads = tuple(_workload(each, role) for each, role in ours)
+    reporting = frozenset(each.namespace for each in workloads if each.reports)
     pods: tuple[ProgramPod, ...] | None = None
     if seen is not None:
 
@@ -65,7 +68,7 @@ async def take(cluster: Cluster) -> ClusterFacts:
         pods = await reader.part("pods of agents and controllers", of_programs)
     return ClusterFacts(
         nodes=nodes,
-        workloads=None if seen is None else tuple(_workload(each, role) for each, role in ours),
+        workloads=None if seen is None else workloads,
         pods=pods,
         reports=await reader.part("NodeReport", objects.reports),
         policies=await reader.part("NicClusterPolicy", objects.policies),
@@ -73,7 +76,9 @@ async def take(cluster: Cluster) -> ClusterFacts:
         pools=await reader.part("IPPool", objects.pools),
         waiting=await reader.part("pods that wait", objects.waiting),
         events=await reader.part("Events", objects.events),
-        guarded=await reader.part("ValidatingAdmissionPolicyBinding", objects.guarded),
+        guarded=await reader.part(
+            "ValidatingAdmissionPolicyBinding", partial(objects.guarded, namespaces=reporting)
+        ),
         missing=tuple(reader.missing),
         unread=tuple(reader.unread),
     )

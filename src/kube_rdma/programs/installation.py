@@ -2,6 +2,7 @@
 
 values files, --set ─► checked (api) ─► merged, filled (rules/install) ─► `kube-rdma render`
 blueprints of rules/install ─► views/chart ─► charts/kube-rdma (tools/chart writes it)
+policy of rules/install for agents anywhere ─► views/manifests ─► config/admission (it too)
 """
 
 from __future__ import annotations
@@ -20,13 +21,26 @@ from kube_rdma.api.structural import definition
 from kube_rdma.model.blueprint import Blueprint
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.config import parse_config
+from kube_rdma.rules.install import admission
 from kube_rdma.rules.install import objects as install
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over
 from kube_rdma.rules.install.webhook import check_webhook
 from kube_rdma.views import chart
+from kube_rdma.views.manifests import manifests
 
 CONFIG = "agent.config"
+_POLICY = """\
+# Written by tools/chart from src/kube_rdma/rules/install/agent_cel.py; do not edit.
+#
+# Whatever its token is allowed to do, an agent changes nothing but its own node, that node's report
+# and lease, the pods on it, and what the node has of the cluster's addresses. Of its node: the
+# labels of docs/labels.md, the startup taint, which it only takes off, and one condition. Of a pod:
+# what it tells of the pod's networks. Of addresses: its own holdings, not those of another node.
+# For Kubernetes 1.30 or newer, which puts the node's name into the token of each pod. It holds for
+# service accounts called kube-rdma-agent in every namespace. An installation by Helm or
+# `kube-rdma render` has the same for its own namespace.
+"""
 
 
 def blueprints() -> Mapping[str, list[Blueprint]]:
@@ -106,6 +120,12 @@ def chart_files() -> dict[str, str]:
     }
 
 
+def config_files() -> dict[str, str]:
+    """What the generated files below config/admission hold, by their names there."""
+    return {"agents-own-node.yaml": _POLICY + manifests(admission.anywhere())}
+
+
 if __name__ == "__main__":
-    for written_name, content in chart_files().items():
-        Path(sys.argv[1], written_name).write_text(content, encoding="utf-8")
+    for folder, files in zip(sys.argv[1:], (chart_files(), config_files()), strict=True):
+        for written_name, content in files.items():
+            Path(folder, written_name).write_text(content, encoding="utf-8")

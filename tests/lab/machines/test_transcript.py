@@ -68,7 +68,7 @@ def test_from_labels_to_verbs_as_the_document_has_it(drivers):
     for node in nodes(lab):
         assert not MODULES & set(cluster.shell(lab, node, LOADED).split())
         assert f"node/{node} labeled" in say(lab, "label", "nodes", node, *LABELS, "--overwrite")
-    cluster.wait(lab, *SPACE, "deployment/network-operator", "--for=condition=Available")
+    cluster.wait(lab, *SPACE, "deployment/kube-rdma-operator", "--for=condition=Available")
     created = say(lab, "create", "-f", example("s3-network/rdma-net-ipam.yaml"))
     assert "networkattachmentdefinition.k8s.cni.cncf.io/rdma-net-ipam created" in created
     created = say(lab, "create", "-f", example("s3-network/nic-cluster-policy-lab.yaml"))

@@ -52,7 +52,10 @@ values = some(
         virtualFunctions=switches,
         startupTaint=switches,
     ),
-    controller=some(enabled=switches, replicas=st.integers(1, 3), resources=resources),
+    controller=some(
+        enabled=switches, name=st.just("operator"), replicas=st.integers(1, 3), resources=resources
+    ),
+    roles=some(install=switches),
     pools=st.lists(
         st.sampled_from(["a", "b"]).map(
             lambda name: {"name": name, "spec": {"ranges": [{"subnet": "10.0.0.0/24", "rail": 0}]}}

@@ -128,7 +128,7 @@ def webhooks(lab):
 
 def seen_by_a_viewer(lab, tmp_path):
     """The cluster's status as somebody sees it who is bound to the role for viewing alone."""
-    role = f"--clusterrole={NAMESPACE}-view"
+    role = "--clusterrole=kube-rdma-view"
     cluster.kubectl(lab, "create", "serviceaccount", VIEWER)
     cluster.kubectl(
         lab, "create", "clusterrolebinding", VIEWER, role, f"--serviceaccount=default:{VIEWER}"

@@ -151,7 +151,7 @@ def test_the_operator_s_nodes_are_selected_without_labels_by_hand(lab):
     for path in (f"{root}/config/operator", f"{root}/config/crds", operator):
         cluster.kubectl(lab, "apply", "-f", path)
     space = test_operator.NAMESPACE
-    cluster.wait(lab, "-n", space, "deployment/network-operator", "--for=condition=Available")
+    cluster.wait(lab, "-n", space, "deployment/kube-rdma-operator", "--for=condition=Available")
     try:
         cluster.apply(lab, test_operator.policy(lab))
         ready = "--for=jsonpath={.status.state}=ready"

@@ -23,7 +23,7 @@ def lab(native):
     cluster.kubectl(native, "apply", "-f", f"{root}/config/crds")
     cluster.kubectl(native, "apply", "-f", f"{examples}/s3-network/operator.yaml")
     cluster.wait(
-        native, "-n", NAMESPACE, "deployment/network-operator", "--for=condition=Available"
+        native, "-n", NAMESPACE, "deployment/kube-rdma-operator", "--for=condition=Available"
     )
     yield native
     cluster.kubectl(native, "label", "node", "--all", f"{cluster.CARDS_LABEL}-")
@@ -96,7 +96,7 @@ def leader(lab):
 
 def test_another_operator_goes_on_when_the_first_is_killed(lab):
     """The kubelet sends SIGKILL at once, so nothing is given back."""
-    operator = "deployment/network-operator"
+    operator = "deployment/kube-rdma-operator"
     cluster.kubectl(lab, "-n", NAMESPACE, "scale", operator, "--replicas=2")
     cluster.kubectl(lab, "-n", NAMESPACE, "rollout", "status", operator, "--timeout=0")
     first = leader(lab)

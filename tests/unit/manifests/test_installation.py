@@ -6,9 +6,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kube_rdma.adapters.cluster.status_objects import GUARD
 from kube_rdma.api.installation import schema
 from kube_rdma.programs.cli.render import PARTS
-from kube_rdma.programs.installation import assignment, blueprints, chart_files, objects
+from kube_rdma.programs.installation import (
+    assignment,
+    blueprints,
+    chart_files,
+    config_files,
+    objects,
+)
+from kube_rdma.rules.install.admission import AGENTS
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged
 
@@ -26,7 +34,8 @@ EXAMPLES = {
 }
 # Which an example's README has people apply from config.
 BESIDE = {"CustomResourceDefinition"}
-FOR_PEOPLE = ("-view", "-verify")  # roles that nobody has yet
+# Roles that nobody has yet.
+FOR_PEOPLE = ("kube-rdma-view", "kube-rdma-verify", "kube-rdma-bandwidth-check")
 OPTIONAL = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
 
@@ -57,13 +66,139 @@ def test_an_example_is_what_its_preset_prints(preset):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_what_is_applied_from_config_is_what_a_preset_prints(preset):
-    folders = ("crds", "admission", "operator", "foreign")
+    folders = ("crds", "operator", "foreign")
     files = named(
         documents(*(path for each in folders for path in (ROOT / "config" / each).iterdir()))
     )
     printed = named(objects((), preset))
-    beside = {name: each for name, each in printed.items() if name[0] in BESIDE | OPTIONAL}
+    beside = {name: each for name, each in printed.items() if name[0] in BESIDE}
     assert beside.items() <= files.items()
+
+
+def test_config_admission_is_what_tools_chart_writes():
+    files = config_files()
+    folder = ROOT / "config/admission"
+    assert {path.name: path.read_text() for path in folder.iterdir()} == files
+
+
+def narrows(made, verb, group, resource):
+    """The accounts that the objects give a right to for the whole cluster."""
+    roles = {
+        each["metadata"]["name"]
+        for each in made
+        if each["kind"] == "ClusterRole"
+        for rule in each["rules"]
+        if verb in rule["verbs"] and resource in rule["resources"] and group in rule["apiGroups"]
+    }
+    return {
+        f"system:serviceaccount:{one['namespace']}:{one['name']}"
+        for each in made
+        if each["kind"] == "ClusterRoleBinding" and each["roleRef"]["name"] in roles
+        for one in each["subjects"]
+    }
+
+
+def held(made, resource):
+    """The accounts that a policy in force holds where they update a resource."""
+    bound = {
+        each["spec"]["policyName"]
+        for each in made
+        if each["kind"] == "ValidatingAdmissionPolicyBinding"
+    }
+    return {
+        text
+        for each in made
+        if each["kind"] == "ValidatingAdmissionPolicy" and each["metadata"]["name"] in bound
+        for rule in each["spec"]["matchConstraints"]["resourceRules"]
+        if resource in rule["resources"] and "UPDATE" in rule["operations"]
+        for condition in each["spec"].get("matchConditions", ())
+        for text in condition["expression"].split("'")
+        if text.startswith("system:serviceaccount:")
+    }
+
+
+@pytest.mark.parametrize("namespace", [{}, {"name": "elsewhere", "create": False}])
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize(("group", "resource"), [("", "pods"), ("", "nodes"), ("", "nodes/status")])
+def test_whoever_may_patch_pods_and_nodes_is_held_by_a_policy_of_the_same_release(
+    preset, namespace, group, resource
+):
+    """An operator's agents too, although a policy deploys them later."""
+    layers = [assignment(f"namespace.{key}={value}") for key, value in namespace.items()]
+    made = objects(layers, preset)
+    assert narrows(made, "patch", group, resource) <= held(made, resource)
+
+
+def test_two_releases_share_no_policy_for_agents():
+    """Uninstalling the one leaves the agents of the other as they were held."""
+    names = [
+        {each["metadata"]["name"] for each in objects((), preset) if AGENTS in str(each)}
+        for preset in ("vke", "nvidia")
+    ]
+    assert all(names)
+    assert not set.intersection(*names)
+
+
+def test_status_looks_for_the_policy_that_an_installation_has():
+    assert GUARD == AGENTS
+    assert {f"kube-rdma-vke.{GUARD}"} == {
+        each["metadata"]["name"] for each in objects((), "vke") if AGENTS in str(each)
+    }
+
+
+def rules_of(made, name):
+    """The rules of a role, as pairs of a resource and a verb."""
+    (role,) = [each for each in made if each["metadata"]["name"] == name and "rules" in each]
+    return {
+        (resource, verb)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "nvidia-operator", "ib"])
+def test_roles_for_people_are_called_as_documents_call_them(preset):
+    """Whatever the namespace; a second release leaves them out."""
+    made = {(each["kind"], each["metadata"]["name"]) for each in objects((), preset)}
+    wanted = {("ClusterRole", name) for name in FOR_PEOPLE}
+    assert wanted <= made
+    second = objects([assignment("roles.install=false")], preset)
+    assert not wanted & {(each["kind"], each["metadata"]["name"]) for each in second}
+
+
+def test_whoever_does_checks_may_not_write_them():
+    """The controller needs pods and commands in them; people who verify write checks too."""
+    made = objects((), "vke")
+    checks, verify = (rules_of(made, f"kube-rdma-{name}") for name in ("bandwidth-check", "verify"))
+    assert checks < verify
+    assert {resource for resource, _ in checks} == {"pods", "pods/exec"}
+
+
+def test_an_operator_has_no_name_of_another_operator_s_in_the_cluster():
+    """Applying it never overwrites NVIDIA's rights; the document's name is there for who asks."""
+    made = objects((), "nvidia-operator")
+    names = {each["metadata"]["name"] for each in made}
+    assert "network-operator" not in names
+    assert "kube-rdma-operator" in names
+    asked = objects([assignment("controller.name=network-operator")], "nvidia-operator")
+    assert ("Deployment", "network-operator") in {
+        (each["kind"], each["metadata"]["name"]) for each in asked
+    }
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_no_agent_may_delete_anything(preset):
+    """Not even blocks, which only the controller takes away."""
+    made = objects((), preset)
+    verbs = {
+        verb
+        for each in made
+        if each["kind"] in ("Role", "ClusterRole") and "agent" in each["metadata"]["name"]
+        for rule in each["rules"]
+        for verb in rule["verbs"]
+    }
+    assert not {"delete", "deletecollection", "*"} & verbs
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -6,7 +6,7 @@ the fields that are judged are decoded, so an object that somebody garbled hides
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -36,7 +36,8 @@ from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.node_report import NodeReport
 
-GUARD = "agents-own-node.kube-rdma.io"  # of config/admission
+# The policy of config/admission; an installation has its own, with the namespace before.
+GUARD = "agents-own-node.kube-rdma.io"
 _LONGEST = 300  # characters of a reason that a container gives
 _EVENTS = (  # the last ones are signed so by adapters/cluster/events
     "reason=FailedScheduling",
@@ -261,9 +262,10 @@ async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:
     return tuple(every)
 
 
-async def guarded(cluster: Cluster) -> bool:
-    """Whether agents are held to their own nodes."""
-    return await cluster.get(BINDING, GUARD) is not None
+async def guarded(cluster: Cluster, namespaces: Iterable[str]) -> bool:
+    """Whether the agents of all of these namespaces are held to their own nodes."""
+    bound = {stored.name for stored in await cluster.list(BINDING)}
+    return GUARD in bound or all(f"{each}.{GUARD}" in bound for each in namespaces)
 
 
 def _node_policy(stored: Stored[bytes, NodePolicyStatus]) -> NodePolicyState:
@@ -341,7 +343,7 @@ def _policy(stored: Stored[None, NicClusterPolicyStatus]) -> PolicyState:
     status = stored.status
     notes = _unmet(status.conditions) if status else ()
     return PolicyState(
-        f"{stored.namespace}/{stored.name}",
+        f"{stored.namespace}/{stored.name}".lstrip("/"),
         status.state if status else "",
         status.reason if status else "",
         tuple(notes),

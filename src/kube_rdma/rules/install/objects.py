@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kube_rdma.model.blueprint import Blueprint, Hole, Json
-from kube_rdma.rules.install.admission import policy
+from kube_rdma.rules.install.admission import policies
 from kube_rdma.rules.install.metrics import metrics
 from kube_rdma.rules.install.pod_admission import pod_policies
 from kube_rdma.rules.install.pod_completion import completing_policy
@@ -36,7 +36,7 @@ def parts(definitions: Sequence[Json], operator: Sequence[Json]) -> Mapping[str,
             Blueprint(network_definition(), ("crds.networkAttachmentDefinitions",), notes=_KEPT),
         ],
         "admission": [
-            *(Blueprint(body, ("admission.install",)) for body in policy()),
+            *policies(),
             *pod_policies(),
             *completing_policy(),
             *webhook(),

@@ -41,7 +41,13 @@ DEFAULTS: Json = {
         "startupTaint": False,
         "namespaceIsolation": "",
     },
-    "controller": {"enabled": False, "replicas": 2, "resources": _CONTROLLER_RESOURCES},
+    "controller": {
+        "enabled": False,
+        "name": "kube-rdma-controller",
+        "replicas": 2,
+        "resources": _CONTROLLER_RESOURCES,
+    },
+    "roles": {"install": True},
     "pools": [],
     "crds": {"install": False, "networkAttachmentDefinitions": False},
     "admission": {
@@ -82,7 +88,6 @@ DEFAULTS: Json = {
         "account": False,
         "optOut": False,
         "operator": False,
-        "controller": "kube-rdma-controller",
         "configMap": "",
         "configFile": "config.json",
         "policy": False,
@@ -189,10 +194,10 @@ PRESETS: Mapping[str, Json] = {
     },
     "nvidia-operator": {
         "namespace": {"name": "mlnx-network-operator", "create": True},
-        "controller": {"enabled": True},
-        "crds": {"install": True},
+        **_NETWORKS,
+        "controller": {"enabled": True, "name": "kube-rdma-operator"},
         "agent": {"enabled": False},
-        "seed": {"operator": True, "controller": "network-operator"},
+        "seed": {"operator": True},
     },
     "ib": {
         **_NETWORKS,

@@ -13,7 +13,7 @@ from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, When, joined
 
 AGENT = "kube-rdma-agent"
 NAMESPACE = Hole("namespace.name")
-CONTROLLER = Hole("seed.controller")
+CONTROLLER = Hole("controller.name")
 
 _RBAC = "rbac.authorization.k8s.io"
 _PRIVILEGED = "system:openshift:scc:privileged"  # OpenShift has a role for each constraint
@@ -33,13 +33,11 @@ AGENT_RULES: Sequence[Node] = (
     rule("", "pods", "get list watch patch"),
     rule("k8s.cni.cncf.io", "network-attachment-definitions", "get"),
     rule("kube-rdma.io", "ippools", "get list watch create"),
-    rule("kube-rdma.io", "ippools/status", "get update patch"),
-    rule("kube-rdma.io", "ipblocks", "get list watch create update delete"),
+    rule("kube-rdma.io", "ippools/status", "update"),
+    rule("kube-rdma.io", "ipblocks", "get list watch create update"),
     rule("events.k8s.io", "events", "create patch"),
 )
-AGENT_LEASES: Sequence[Node] = (
-    rule("coordination.k8s.io", "leases", "get list watch create update"),
-)
+AGENT_LEASES: Sequence[Node] = (rule("coordination.k8s.io", "leases", "get create update"),)
 CONTROLLER_RULES: Sequence[Node] = (
     rule("", "nodes", "get list watch"),
     rule("", "pods", "list"),
@@ -63,11 +61,8 @@ _OPERATOR_RULES = (
     rule("", "configmaps", "get list watch create patch delete"),
     rule("", "pods", "get list watch delete"),  # of drivers: their end is their upgrade
 )
-# Nodes are closed for an upgrade that drains; reports say what a node needs its cards for.
-_OPERATOR_CLUSTER_RULES = (
-    rule("", "nodes", "patch"),
-    rule("kube-rdma.io", "nodereports", "list"),
-)
+# Nodes are closed for an upgrade that drains; a policy of admission.py allows nothing else of them.
+_OPERATOR_CLUSTER_RULES = (rule("", "nodes", "patch"),)
 # What people need for `kube-rdma status`, `ip`, `explain` and a look at the objects.
 VIEW_RULES: Sequence[Node] = (
     rule("", "nodes", "get list"),
@@ -78,14 +73,18 @@ VIEW_RULES: Sequence[Node] = (
     rule("kube-rdma.io", "*", "get list watch"),
     rule("k8s.cni.cncf.io", "network-attachment-definitions", "get list"),
     rule("mellanox.com", "nicclusterpolicies", "get list watch"),
-    rule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "get"),
+    rule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "list"),
 )
-# And for `kube-rdma verify nodes`; `verify pods` needs no more than pods and exec. A namespace that
-# binds the controller to it lets that do its BandwidthChecks.
-VERIFY_RULES: Sequence[Node] = (
-    rule("", "nodes", "get list"),
+# A namespace that binds the controller to these lets it do the BandwidthChecks there.
+CHECK_RULES: Sequence[Node] = (
     rule("", "pods", "get list create delete"),
     rule("", "pods/exec", "get create"),
+)
+# What people need for `kube-rdma verify nodes` and for checks of their own; `verify pods` needs no
+# more than pods and exec.
+VERIFY_RULES: Sequence[Node] = (
+    *CHECK_RULES,
+    rule("", "nodes", "get list"),
     rule("kube-rdma.io", "bandwidthchecks", "get list watch create update patch delete"),
 )
 # Beside VIEW_RULES, for `kube-rdma top`: what the agents answer, passed on by the API server.
@@ -124,7 +123,7 @@ def agent_rights() -> tuple[Blueprint, ...]:
 def controller_rights() -> tuple[Blueprint, ...]:
     """The controller's account and its roles; the operator's are these and more."""
     enabled = ("controller.enabled",)
-    # The operator's role is called as that of 0.1.0, whatever its namespace.
+    # Of operators a cluster has one, whatever its namespace.
     cluster = When("seed.operator", CONTROLLER, joined(NAMESPACE, "-controller"))
     return (
         Blueprint(account(CONTROLLER), enabled),
@@ -136,11 +135,18 @@ def controller_rights() -> tuple[Blueprint, ...]:
 
 
 def people_rights() -> tuple[Blueprint, ...]:
-    """Roles that an administrator may bind people to; nobody has them by the installation."""
-    enabled = ("controller.enabled",)
+    """Roles that an administrator may bind people to; nobody has them by the installation.
+
+    They are called the same wherever the installation is: documents name them.
+    """
+    enabled = ("controller.enabled", "roles.install")
+    shared = (
+        ("kube-rdma-view", VIEW_RULES),
+        ("kube-rdma-verify", VERIFY_RULES),
+        ("kube-rdma-bandwidth-check", CHECK_RULES),
+    )
     return (
-        Blueprint(role("ClusterRole", joined(NAMESPACE, "-view"), VIEW_RULES), enabled),
-        Blueprint(role("ClusterRole", joined(NAMESPACE, "-verify"), VERIFY_RULES), enabled),
+        *(Blueprint(role("ClusterRole", name, rules), enabled) for name, rules in shared),
         # Of the namespace alone: behind the proxy is every port of its pods.
         Blueprint(role("Role", "kube-rdma-top", TOP_RULES), ("agent.enabled", "metrics.port")),
     )

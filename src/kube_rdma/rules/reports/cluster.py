@@ -106,7 +106,11 @@ def _workload(workload: Workload) -> Iterator[Problem]:
 def _policies(policies: Sequence[PolicyState]) -> Iterator[Problem]:
     for policy in policies:
         about = f"nicclusterpolicy/{policy.title}"
-        if not policy.state:
+        if "/" not in policy.title:
+            sentence = "It is NVIDIA's operator's, whose definition is for the whole cluster"
+            remedy = "Beside that operator take preset nvidia (docs/install.md)"
+            yield Problem("PolicyOfAnotherOperator", about, sentence, remedy, is_advice=True)
+        elif not policy.state:
             sentence = "No controller has written its status"
             remedy = "Run the controller with --policies in the namespace of the policy"
             yield Problem("PolicyNotSeen", about, sentence, remedy)

@@ -288,6 +288,23 @@ def test_kinds_that_are_not_installed_are_no_problem(world):
     assert "No problem in what could be read; nothing tells of cards and pools." in shown.output
 
 
+@pytest.mark.parametrize(
+    ("bound", "codes"),
+    [
+        ((objects.GUARD,), set()),
+        ((f"kr.{objects.GUARD}",), set()),
+        ((f"other.{objects.GUARD}",), {"AdmissionPolicyMissing"}),
+        ((), {"AdmissionPolicyMissing"}),
+    ],
+)
+def test_each_namespace_with_agents_needs_a_policy_that_holds_them(world, bound, codes):
+    """That of its own installation, or the one for all; another installation's is none."""
+    world.server.remove(objects.BINDING, objects.GUARD)
+    for name in bound:
+        world.server.put(objects.BINDING, {"metadata": meta(name)})
+    assert set(world.codes()) == codes
+
+
 def test_without_an_api_server_nobody_can_tell():
     @asynccontextmanager
     async def opener(_):

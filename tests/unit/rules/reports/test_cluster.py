@@ -176,6 +176,7 @@ ADVICE = {
     "UpdateUnderWay": replace(WELL, workloads=(replace(AGENTS, updated=1), CONTROLLER)),
     "ReportsNotInstalled": replace(WELL, reports=None, missing=("NodeReport",)),
     "AdmissionPolicyMissing": replace(WELL, guarded=False),
+    "PolicyOfAnotherOperator": replace(WELL, policies=(PolicyState("policy", "ready", ""),)),
 }
 
 

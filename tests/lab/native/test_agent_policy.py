@@ -1,0 +1,460 @@
+"""The policy for agents at a real API server: what one node's token may do, and what it may not.
+
+Rights, policy and account are those that an installation brings. Every act is one that agents do,
+with the code that does it, or one of a table; every harm is one of a table, and is refused.
+"""
+
+import asyncio
+import copy
+import json
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from ipaddress import ip_address
+
+import pytest
+
+from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.connect import connect
+from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL
+from kube_rdma.adapters.cluster.kinds import Wanted
+from kube_rdma.adapters.cluster.networks import NetworkObjects
+from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.adapters.cluster.restarts import Restarts
+from kube_rdma.api import document
+from kube_rdma.api.ip_conf import load as load_ipam
+from kube_rdma.api.ip_objects import encode_block
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.ip import (
+    Ask,
+    Bits,
+    Block,
+    Cell,
+    CellHolding,
+    ContainerId,
+    Family,
+    NetworkName,
+    NicAsk,
+    NodeName,
+    Owner,
+    Pin,
+    PodUid,
+    PoolName,
+    Timing,
+)
+from kube_rdma.model.restart import RestartRequest
+from kube_rdma.programs.installation import assignment, objects
+from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
+from kube_rdma.programs.ipam.pace import IpamTiming
+from kube_rdma.rules.install.agent_cel import ANNOTATIONS
+from kube_rdma_lab import cluster
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.waiting import until
+from kube_rdma_testing.disk import FakeDisk
+from tests.kit.pods import sleeping_pod
+
+SPACE = "kube-rdma-rights"
+NODES = ("node-1", "node-2")
+OWN, OTHER = NODES
+# Of IPv6 too, and where a zero word more or less changes how the text is shortened.
+FIRSTS = ("10.90.0.64", "fd00:90::40", "1:2:3:4:5:6::", "fd00:0:0:3:4::", "2001:db8:0:5:0:6::")
+NETWORK = "rights"
+CARDS = {"type": "kube-rdma.io/CardsHealthy", "status": "True", "reason": "A", "message": "a"}
+TAINT = {"key": "kube-rdma.io/starting", "effect": "NoSchedule"}
+
+
+@pytest.fixture(scope="module")
+def lab(native):
+    """Nodes with the rights and the policy of an installation, and a pod of its agent on each."""
+    scc.install_kinds(native)
+    layers = [assignment(f"namespace.name={SPACE}")]
+    parts = ("namespace", "rights", "admission")
+    made = [each for part in parts for each in objects(layers, "vke", part)]
+    cluster.apply(native, *made)
+    for node in NODES:
+        pod = sleeping_pod(
+            f"agent-of-{node}", namespace=SPACE, nodeName=node, serviceAccountName="kube-rdma-agent"
+        )
+        cluster.apply(native, pod)
+    cluster.ready(native, *(f"agent-of-{node}" for node in NODES), namespace=SPACE)
+    yield native
+    blocks = cluster.kubectl(native, "get", "ipblocks,ippools", "-o", "name").split()
+    if blocks:
+        cluster.kubectl(native, "delete", *blocks)
+    cluster.kubectl(native, "delete", "-f", "-", "--wait", stdin=json.dumps(listed(made)))
+
+
+def listed(documents):
+    return {"apiVersion": "v1", "kind": "List", "items": documents}
+
+
+@pytest.fixture(scope="module")
+def config_of(lab, tmp_path_factory):
+    """A kubeconfig with the token of the agent's pod on a node, once the policy is in force."""
+    folder = tmp_path_factory.mktemp("tokens")
+
+    def written(node):
+        bound = ("--bound-object-kind=Pod", f"--bound-object-name=agent-of-{node}")
+        words = ("create", "token", "kube-rdma-agent", "-n", SPACE, *bound)
+        config = json.loads(lab.kubeconfig.read_text())
+        config["users"][0]["user"] = {"token": cluster.kubectl(lab, *words).strip()}
+        path = folder / node
+        path.write_text(json.dumps(config))
+        return path
+
+    def refused():
+        words = ("label", "node", OTHER, "kube-rdma.io/ports=1", "--dry-run=server", "--overwrite")
+        try:
+            cluster.kubectl(lab, f"--kubeconfig={written(OWN)}", *words)
+        except Unavailable as error:
+            return "may not change" in str(error)
+        return False
+
+    until(lab, "the policy in force", refused)
+    return written
+
+
+@pytest.fixture
+async def agents(config_of):
+    """The API server as the agent of each node sees it."""
+    async with AsyncExitStack() as stack:
+        yield {node: await stack.enter_async_context(connect(config_of(node))) for node in NODES}
+
+
+def request(verb, kind, name="", body=None, *, part="", namespace=""):
+    """What an agent writes, by the kind's plural."""
+    group, version = {
+        "pods": ("", "v1"),
+        "nodes": ("", "v1"),
+        "leases": ("coordination.k8s.io", "v1"),
+    }.get(kind, ("kube-rdma.io", "v1alpha1"))
+    written = wire.ApiRequest(verb, group, version, kind, namespace, name, part)
+    types = {"patch": wire.STRATEGIC if part else wire.MERGE}
+    return replace(
+        written,
+        body=json.dumps(body or {}).encode(),
+        content_type=types.get(verb, wire.JSON),
+    )
+
+
+def block_at(first, **holdings):
+    """A block with what nodes hold of it: places by the node's name, with _ for a dash."""
+    address = ip_address(first)
+    cell = Cell(NetworkName(NETWORK), Family(address.version), int(address))
+    held = [
+        CellHolding(NodeName(node.replace("_", "-")), Bits(sum(1 << place for place in places)))
+        for node, places in sorted(holdings.items())
+    ]
+    return Block(cell, tuple(each for each in held if each.bits))
+
+
+def document_of(block):
+    """A block as the API has it."""
+    return {
+        "apiVersion": "kube-rdma.io/v1alpha1",
+        "kind": "IPBlock",
+        "metadata": {"name": block.cell.name},
+        "spec": json.loads(encode_block(block)),
+    }
+
+
+@pytest.fixture
+def stored(lab):
+    """Puts a block there as the admin, and takes it away."""
+    names = []
+
+    def put(block):
+        names.append(block.cell.name)
+        cluster.apply(lab, document_of(block))
+        return cluster.get(lab, "ipblock", block.cell.name)
+
+    yield put
+    cluster.kubectl(lab, "delete", "ipblocks", "--ignore-not-found", *names)
+
+
+def changed(stored_block, **spec):
+    """The block as an agent writes it next."""
+    after = copy.deepcopy(stored_block)
+    after["spec"] |= {"edition": after["spec"]["edition"] + 1, **spec}
+    return after
+
+
+def update(after, **metadata):
+    document = {**after, "metadata": {**after["metadata"], **metadata}}
+    return request("update", "ipblocks", after["metadata"]["name"], document)
+
+
+@pytest.mark.parametrize("first", FIRSTS)
+async def test_a_node_claims_and_gives_back_what_is_its_own(agents, stored, first):
+    """First, last, all that is left, and nothing any more; with as many pins as fit."""
+    theirs = range(10)
+    before = stored(replace(block_at(first, node_2=theirs), edition=3))
+    pins = tuple(Pin(Owner(f"default/a-{place}/net1"), place) for place in range(64))
+    for mine in ((63,), range(10, 64, 2), range(10, 64), ()):
+        wanted = replace(block_at(first, node_1=mine, node_2=theirs), pins=pins)
+        spec = document_of(wanted)["spec"]
+        after = changed(before, holdings=spec["holdings"], pins=spec["pins"])
+        before = json.loads(await agents[OWN].write(update(after)))
+
+
+@pytest.mark.parametrize("first", FIRSTS)
+async def test_a_node_takes_nothing_of_another_node(agents, stored, first):
+    """Not by leaving it out, not by holding it too, and not by saying more of it."""
+    before = stored(replace(block_at(first, node_1=[20], node_2=range(10)), edition=3))
+    harms = (
+        block_at(first, node_1=[20]),
+        block_at(first, node_1=[20], node_2=range(9)),
+        block_at(first, node_1=[20], node_2=range(11)),
+        block_at(first, node_1=[9, 20], node_2=range(10)),
+        block_at(first, node_1=range(64), node_2=range(10)),
+        block_at(first, node_1=[20], node_2=range(10), node_3=[30]),
+    )
+    for harm in harms:
+        after = changed(before, holdings=document_of(harm)["spec"].get("holdings", []))
+        with pytest.raises(Refused, match=r"other nodes have of|that another node has"):
+            await agents[OWN].write(update(after))
+
+
+TEXTS = (
+    *("", "x", "10.90.0.128", "10.90.1.70", "10.90.0.070", "10.90.0.70-", "10.90.0.70-10.90.0.66"),
+    *("10.90.0.70/32", "10.90.0.66-10.90.0.67-10.90.0.68", "fd00:90::45", "10.90.0.70-10.90.0.200"),
+)
+TEXTS_V6 = (
+    *("fd00:90:::45", "fd00:90::45:", "fd00:90::0045", "fd00:90::45::", "FD00:90::45"),
+    *("fd00:90::4g", "fd00:90::80", "fd00:90::3f", "::45", "fd00:90:0:0:0:0:0::45", "10.90.0.70"),
+)
+
+
+async def test_a_node_writes_no_text_that_would_close_a_block_for_all(agents, stored):
+    for first, texts in zip(FIRSTS, (TEXTS, TEXTS_V6), strict=False):
+        before = stored(replace(block_at(first, node_2=[0]), edition=3))
+        theirs = before["spec"]["holdings"]
+        for text in texts:
+            held = [{"node": OWN, "addresses": [text]}, *theirs]
+            pins = [{"owner": "default/a/net1", "address": text}]
+            for part in ({"holdings": held}, {"pins": pins}, {"first": text}):
+                with pytest.raises(Refused, match="as the block's name, its edition"):
+                    await agents[OWN].write(update(changed(before, **part)))
+
+
+BLOCK_HARMS = {
+    "edition": lambda block: update(changed(block, edition=2**62)),
+    "network": lambda block: update(changed(block, network="other")),
+    "owner": lambda block: update(
+        changed(block),
+        ownerReferences=[{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "a"}],
+    ),
+    "finalizer": lambda block: update(changed(block), finalizers=["example.org/a"]),
+    "label": lambda block: update(changed(block), labels={"a": "b"}),
+    "two of a node": lambda block: update(
+        changed(block, holdings=[*block["spec"]["holdings"], {"node": OWN, "addresses": []}] * 2)
+    ),
+    "too many pins": lambda block: update(
+        changed(block, pins=[{"owner": f"a/{n}/b", "address": "10.90.0.64"} for n in range(65)])
+    ),
+    "of others": lambda block: request(
+        "create",
+        "ipblocks",
+        body=document_of(replace(block_at("10.90.1.0", node_2=[1]), edition=1)),
+    ),
+    "another name": lambda block: request(
+        "create",
+        "ipblocks",
+        body={
+            **document_of(replace(block_at("10.90.1.0", node_1=[1]), edition=1)),
+            "metadata": {"name": "rights.10-90-1-64"},
+        },
+    ),
+    "deletion": lambda block: request("delete", "ipblocks", block["metadata"]["name"]),
+}
+
+
+@pytest.mark.parametrize("harm", BLOCK_HARMS)
+async def test_a_node_does_no_harm_by_a_block(agents, stored, harm):
+    before = stored(replace(block_at("10.90.0.64", node_1=[1], node_2=[2]), edition=3))
+    with pytest.raises(Refused, match=r"ValidatingAdmissionPolicy|forbids to delete|cannot delete"):
+        await agents[OWN].write(BLOCK_HARMS[harm](before))
+
+
+@pytest.fixture
+def pool(lab):
+    """A pool of thirty addresses with the wants of a node that is not here."""
+    spec = {"network": NETWORK, "ranges": [{"subnet": "10.91.0.0/27"}], "blockSize": 8}
+    meta = {"name": NETWORK}
+    base = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool", "metadata": meta}
+    cluster.apply(lab, {**base, "spec": {**spec, "restSeconds": 0}})
+    wants = [{"node": "node-3", "family": "IPv4", "count": 1}]
+    patch = json.dumps({"status": {"wants": wants, "used": "8"}})
+    words = ("patch", "ippool", NETWORK, "--subresource=status", "--type=merge", "-p", patch)
+    cluster.kubectl(lab, *words)
+    yield cluster.get(lab, "ippool", NETWORK)
+    cluster.kubectl(lab, "delete", "ippool", NETWORK)
+
+
+def status(pool, **fields):
+    document = {**pool, "status": {**pool["status"], **fields}}
+    return request("update", "ippools", NETWORK, document, part="status")
+
+
+def pool_of(name, **spec):
+    meta = {"name": name}
+    base = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "IPPool", "metadata": meta}
+    spec = {"network": NETWORK, "ranges": [{"subnet": "10.92.0.0/24"}], **spec}
+    return request("create", "ippools", body={**base, "spec": spec})
+
+
+POOL_HARMS = {
+    "others' wants": lambda pool: status(pool, wants=[]),
+    "others' count": lambda pool: status(pool, wants=[{**pool["status"]["wants"][0], "count": 9}]),
+    "used": lambda pool: status(pool, used="0"),
+    "another name": lambda pool: pool_of("team-a"),
+    "routes": lambda pool: pool_of("whereabouts-0123456789", routes=[{"dst": "0.0.0.0/0"}]),
+    "longer name": lambda pool: pool_of("whereabouts-0123456789a"),
+}
+
+
+@pytest.mark.parametrize("harm", POOL_HARMS)
+async def test_a_node_does_no_harm_by_a_pool(agents, pool, harm):
+    with pytest.raises(Refused, match="ValidatingAdmissionPolicy"):
+        await agents[OWN].write(POOL_HARMS[harm](pool))
+
+
+async def test_a_node_asks_beside_others_and_makes_the_pool_of_a_network(agents, pool):
+    own = {"node": OWN, "family": "IPv4", "count": 2}
+    await agents[OWN].write(status(pool, wants=[*pool["status"]["wants"], own]))
+    for kind, ipam in (
+        ("whereabouts", {"range": "10.93.0.0/24", "exclude": ["10.93.0.1/32"]}),
+        ("host-local", {"ranges": [[{"subnet": "10.94.0.0/24"}]]}),
+    ):
+        text = json.dumps({"type": "macvlan", "ipam": {"type": kind, **ipam}})
+        brought = load_ipam(document.read(text.encode(), "conf")).pool
+        await agents[OWN].create(IP_POOL, Wanted(brought.name, spec=brought))
+
+
+class Node:
+    """A node's addresses as its agent has them, at its own token."""
+
+    def __init__(self, agents, node):
+        timing = IpamTiming(Timing(contact=30.0, margin=3.0, patience=20.0), tick=0.1)
+        doors = IpamDependencies(agents[node], SPACE, FakeDisk())
+        self.name, self.addresses = node, NodeAddresses(NodeName(node), "boot", doors, timing)
+
+    async def entered(self):
+        while True:
+            try:
+                return await self.addresses.check()
+            except Unavailable:
+                await asyncio.sleep(0.1)
+
+    async def add(self, number):
+        nic = NicAsk("net1", PoolName(NETWORK), owner=Owner(f"default/{self.name}-{number}/net1"))
+        container = ContainerId(f"{self.name}-{number}")
+        return await self.addresses.add(Ask(container, PodUid(container), (nic,)))
+
+
+async def test_two_nodes_share_a_pool_to_its_last_address(agents, pool):
+    """Claims, wants of one, gifts of the other, leases: all that IPAM writes, at agents' tokens."""
+    first, second = (Node(agents, node) for node in NODES)
+    async with first.addresses, second.addresses:
+        await asyncio.gather(first.entered(), second.entered())
+        granted = [await first.add(number) for number in range(20)]
+        for number in range(12):
+            await first.addresses.delete(ContainerId(f"{OWN}-{number}"))
+        granted = granted[12:] + [await second.add(number) for number in range(22)]
+        addresses = {lease.address for each in granted for lease in each.booking.leases}
+        assert len(addresses) == len(granted) == 30
+        blocks = await agents[OWN].list(IP_BLOCK)
+        nodes = {held.node for each in blocks for held in each.spec.holdings}
+        assert nodes == set(NODES)
+
+
+async def test_a_node_tells_its_pods_and_marks_them(agents):
+    """Each annotation that agents write, the mark, and its end."""
+    pod = await Pods(agents[OWN]).read(SPACE, f"agent-of-{OWN}")
+    keys = [
+        "k8s.v1.cni.cncf.io/network-status",
+        "k8s.volcengine.com/network-status",
+        "kube-rdma.io/network-status",
+    ]
+    assert ANNOTATIONS["pods"]
+    await NetworkObjects(agents[OWN]).tell(pod, tuple((key, "[]") for key in keys))
+    restarts = Restarts(agents[OWN])
+    await restarts.ask(pod, RestartRequest(OWN, 1, "a test"))
+    await restarts.withdraw(pod)
+
+
+POD_HARMS = {
+    "label": {"metadata": {"labels": {"k8s-app": "kube-dns"}}},
+    "annotation": {"metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "a"}}},
+    "finalizer": {"metadata": {"finalizers": ["example.org/a"]}},
+    "owner": {
+        "metadata": {
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "a"}]
+        }
+    },
+    "image": {"spec": {"containers": [{"name": "main", "image": "example.org/evil:1"}]}},
+    "deadline": {"spec": {"activeDeadlineSeconds": 1}},
+    "toleration": {"spec": {"tolerations": [{"key": "a", "operator": "Exists"}]}},
+}
+
+
+@pytest.mark.parametrize("harm", POD_HARMS)
+async def test_a_node_changes_nothing_else_of_its_pods(lab, agents, harm):
+    body = POD_HARMS[harm]
+    if harm == "toleration":  # the API itself lets tolerations be added and none go
+        read = cluster.get(lab, "pod", "-n", SPACE, f"agent-of-{OWN}")["spec"]["tolerations"]
+        body = {"spec": {"tolerations": [*read, *body["spec"]["tolerations"]]}}
+    written = request("patch", "pods", f"agent-of-{OWN}", body, namespace=SPACE)
+    with pytest.raises(Refused, match="ValidatingAdmissionPolicy"):
+        await agents[OWN].write(replace(written, content_type=wire.STRATEGIC))
+
+
+STATUS_HARMS = {
+    "addresses": {"addresses": [{"type": "InternalIP", "address": "10.0.0.99"}]},
+    "port": {"daemonEndpoints": {"kubeletEndpoint": {"Port": 666}}},
+    "volumesInUse": {"volumesInUse": ["kubernetes.io/csi/a"]},
+    "volumesAttached": {"volumesAttached": [{"name": "a", "devicePath": "b"}]},
+    "images": {"images": [{"names": ["example.org/evil:1"]}]},
+    "kernel": {"nodeInfo": {"kernelVersion": "1"}},
+}
+
+
+@pytest.mark.parametrize("harm", STATUS_HARMS)
+async def test_a_node_changes_nothing_of_its_status_but_the_condition(agents, harm):
+    with pytest.raises(Refused, match="may not write status"):
+        await agents[OWN].write(
+            request("patch", "nodes", OWN, {"status": STATUS_HARMS[harm]}, part="status")
+        )
+    for entry in (CARDS, {"type": CARDS["type"], "$patch": "delete"}):
+        body = {"status": {"conditions": [entry]}}
+        await agents[OWN].write(request("patch", "nodes", OWN, body, part="status"))
+
+
+@pytest.mark.parametrize("part", ["", "status"])
+@pytest.mark.parametrize("field", ["finalizers", "ownerReferences"])
+async def test_a_node_is_owned_and_held_by_nobody_new(agents, part, field):
+    owner = {"apiVersion": "v1", "kind": "Node", "name": OTHER, "uid": "a"}
+    entries = {"finalizers": ["example.org/a"], "ownerReferences": [owner]}
+    body = {"metadata": {field: entries[field]}}
+    with pytest.raises(Refused, match=f"may not write metadata.{field}"):
+        await agents[OWN].write(request("patch", "nodes", OWN, body, part=part))
+
+
+@pytest.mark.parametrize("name", ["kube-rdma-controller", OWN, f"ipam.{OTHER}"])
+async def test_a_node_writes_no_lease_but_its_own(agents, name):
+    """Not the one by which a controller is elected."""
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}}
+    with pytest.raises(Refused, match="may not change leases"):
+        await agents[OWN].write(request("create", "leases", body=lease, namespace=SPACE))
+
+
+async def test_a_pod_with_as_much_as_fits_is_told_of_its_networks(lab, agents):
+    """The API server takes 256 KiB of annotations, and 1,000,000 units for an expression."""
+    many = {f"{number:05x}": "a" * 55 for number in range(4_000)}
+    pod = sleeping_pod("large", namespace=SPACE, nodeName=OWN, annotations=many)
+    cluster.kubectl(lab, "create", "-f", "-", stdin=json.dumps(pod))
+    try:
+        large = await Pods(agents[OWN]).read(SPACE, "large")
+        key = "kube-rdma.io/network-status"
+        await NetworkObjects(agents[OWN]).tell(large, ((key, "a" * 9_000),))
+    finally:
+        cluster.kubectl(lab, "delete", "pod", "-n", SPACE, "large", "--wait=false")

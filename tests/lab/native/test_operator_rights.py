@@ -1,0 +1,171 @@
+"""Who else may what: an operator of nodes, people and a namespace's checks; and no second operator.
+
+At a real API server, with the rights and policies that an installation brings.
+"""
+
+import json
+import shlex
+
+import pytest
+
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.programs.installation import objects
+from kube_rdma_lab import cluster
+from kube_rdma_lab.demo import scc
+from kube_rdma_lab.waiting import until
+from tests.kit import helm as kit
+
+SPACE, NODE = "mlnx-network-operator", "node-1"
+OPERATOR = f"system:serviceaccount:{SPACE}:kube-rdma-operator"
+MARK = "kube-rdma.io/closed-for-upgrade"
+# As docs/verify.md has it.
+CHECKS = r"""
+kubectl create namespace train
+kubectl -n train create rolebinding kube-rdma-checks --clusterrole=kube-rdma-bandwidth-check \
+    --serviceaccount=kube-rdma-vke:kube-rdma-controller
+kubectl auth can-i create pods/exec -n train \
+    --as=system:serviceaccount:kube-rdma-vke:kube-rdma-controller
+"""
+VENDOR = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "network-operator", "namespace": "default"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "vendor"}},
+        "template": {
+            "metadata": {"labels": {"app": "vendor"}},
+            "spec": {
+                "nodeSelector": {"nowhere": "yes"},
+                "containers": [{"name": "c", "image": "example.org/cloud/network-operator:v26.1"}],
+            },
+        },
+    },
+}
+DEFINITION = "nicclusterpolicies.mellanox.com"
+
+
+@pytest.fixture(scope="module")
+def lab(native):
+    """Rights and policies of two releases, one of them an operator; nothing of them runs."""
+    scc.install_kinds(native)
+    made = [
+        each
+        for preset in ("vke", "nvidia-operator")
+        for part in ("namespace", "rights", "admission")
+        for each in objects((), preset, part)
+    ]
+    cluster.apply(native, *made)
+    yield native
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+    cluster.kubectl(native, "delete", "--wait", "--ignore-not-found", "-f", "-", stdin=text)
+
+
+def patch(lab, body, *words):
+    """Patch the node as the operator would."""
+    text = json.dumps(body)
+    kind = ("--type=merge", "-p", text)
+    cluster.kubectl(lab, f"--as={OPERATOR}", "patch", "node", NODE, *kind, *words)
+
+
+def closed(value):
+    mark = None if value is None else "true"
+    return {"metadata": {"annotations": {MARK: mark}}, "spec": {"unschedulable": value}}
+
+
+HARMS = {
+    "label": {"metadata": {"labels": {"a": "b"}}},
+    "annotation": {"metadata": {"annotations": {"a": "b"}}},
+    "finalizer": {"metadata": {"finalizers": ["example.org/a"]}},
+    "taint": {"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}},
+}
+
+
+def in_force(lab):
+    try:
+        patch(lab, HARMS["label"], "--dry-run=server")
+    except Unavailable as error:
+        return "An operator changes nothing" in str(error)
+    return False
+
+
+def test_an_operator_closes_a_node_and_opens_it_again(lab):
+    until(lab, "the policy in force", lambda: in_force(lab))
+    patch(lab, closed(True), "--dry-run=server")
+    patch(lab, closed(True))
+    patch(lab, closed(None))
+    assert not cluster.get(lab, "node", NODE)["spec"].get("unschedulable")
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_an_operator_changes_nothing_else_of_a_node(lab, harm):
+    until(lab, "the policy in force", lambda: in_force(lab))
+    with pytest.raises(Unavailable, match="An operator changes nothing of a node"):
+        patch(lab, HARMS[harm])
+
+
+def test_a_namespace_lets_the_controller_do_its_checks(lab):
+    """By the names in docs/verify.md; it may not write checks, nor do them elsewhere."""
+    lines = [shlex.split(line) for line in CHECKS.replace("\\\n", " ").split("\n") if line]
+    try:
+        printed = [cluster.kubectl(lab, *words[1:]) for words in lines]
+        assert printed[-1].strip() == "yes"
+        account = words_as(lines[-1])
+        for words in (
+            ("create", "bandwidthchecks", "-n", "train"),
+            ("create", "pods/exec", "-n", "default"),
+        ):
+            with pytest.raises(Unavailable):
+                cluster.kubectl(lab, "auth", "can-i", "-q", *words, account)
+    finally:
+        cluster.kubectl(lab, "delete", "namespace", "train", "--ignore-not-found")
+
+
+def words_as(words):
+    (account,) = [word for word in words if word.startswith("--as=")]
+    return account
+
+
+@pytest.fixture(scope="module")
+def trial(lab, tmp_path_factory):
+    """What Helm says to an installation of the operator, of which nothing is done."""
+    home = tmp_path_factory.mktemp("helm")
+    with kit.built(kit.NEWEST) as programs:
+
+        def call():
+            words = ("install", "second", str(kit.CHART), "-n", "kube-system", "--dry-run=server")
+            values = ("preset=nvidia-operator", "crds.install=false", "roles.install=false")
+            more = ("admission.install=false", "namespace.name=elsewhere", "controller.name=second")
+            sets = [word for value in (*values, *more) for word in ("--set", value)]
+            done = kit.run(programs[kit.NEWEST], home, *words, *sets, kubeconfig=lab.kubeconfig)
+            return done.returncode, done.stderr
+
+        yield call
+
+
+def test_an_operator_is_not_installed_where_another_one_runs(lab, trial):
+    assert trial()[0] == 0
+    cluster.apply(lab, VENDOR)
+    try:
+        code, told = trial()
+        assert code
+        assert "NVIDIA's operator runs here: Deployment default/network-operator" in told
+        cluster.kubectl(lab, "scale", "deployment/network-operator", "--replicas=0")
+        assert trial()[0] == 0
+    finally:
+        cluster.kubectl(lab, "delete", "deployment", "network-operator")
+
+
+def test_an_operator_is_not_installed_beside_a_definition_for_the_whole_cluster(lab, trial):
+    cluster.kubectl(lab, "delete", "crd", DEFINITION, "--ignore-not-found")
+    (ours,) = [
+        each
+        for each in objects((), "nvidia-operator", "definitions")
+        if each["metadata"]["name"] == DEFINITION
+    ]
+    cluster.apply(lab, {**ours, "spec": {**ours["spec"], "scope": "Cluster"}})
+    try:
+        code, told = trial()
+        assert code
+        assert "is NVIDIA's, for the whole cluster" in told
+    finally:
+        cluster.kubectl(lab, "delete", "crd", DEFINITION)
