@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -219,8 +220,8 @@ def _read(path: Path) -> _KubeconfigFile:
             f"cannot read the kubeconfig: {why}", remedy=_REMEDY, where=str(path)
         ) from error
     try:
-        document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        document = decoded(data)
+    except Undecodable:
         document = _of_yaml(data, path)
     try:
         return msgspec.convert(_without_nulls(document), _KubeconfigFile)

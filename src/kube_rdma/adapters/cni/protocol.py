@@ -19,6 +19,7 @@ from kube_rdma.adapters.cni import results
 from kube_rdma.model import cni, cni_conf
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.ip import InterfaceName
 
 # Who has to act -> code. A refusal of the call's own form has a code for each place it is found in.
@@ -53,6 +54,10 @@ class _Runtime(msgspec.Struct):
     annotations: dict[str, str] | msgspec.UnsetType | None = msgspec.field(
         default=msgspec.UNSET, name=cni_conf.ANNOTATIONS
     )
+
+
+class _Head(msgspec.Struct):
+    cniVersion: str = ""  # noqa: N815
 
 
 class _Config(msgspec.Struct):
@@ -121,7 +126,7 @@ def encode(call: cni.Call, result: cni.CniResult) -> bytes:
     A plugin that asks for addresses wants just these.
     """
     of_us = call.plugin == cni_conf.PLUGIN
-    document: dict[str, Any] = (json.loads(call.config).get("prevResult") if of_us else None) or {}
+    document: dict[str, Any] = (decoded(call.config).get("prevResult") if of_us else None) or {}
     results.append(document, result, call.version)
     return json.dumps(document).encode()
 
@@ -152,8 +157,8 @@ def failure(error: KubeRdmaError | None, version: str, verb: cni.Verb | None = N
 def version_of(config: bytes) -> str:
     """The version that an answer to this configuration is written in, whatever else is wrong."""
     try:
-        return msgspec.json.decode(config, type=_Config).cniVersion
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decoded(config, _Head).cniVersion
+    except Undecodable:
         return ""
 
 
@@ -163,9 +168,9 @@ def _refused(problem: str, where: str = ENVIRONMENT) -> Refused:
 
 def _decoded(text: bytes, kind: type[Document], where: str) -> Document:
     try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _refused(f"it cannot be read ({error})", where) from error
+        return decoded(text, kind)
+    except Undecodable as error:
+        raise _refused(f"it cannot be read ({error.why})", where) from error
 
 
 def _variables(environment: bytes) -> dict[str, str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.programs.cli.verify_options import VerifyOptions, verify_options
 
 if TYPE_CHECKING:
@@ -177,8 +178,8 @@ def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
     if options.against is None:
         return {}
     try:
-        document = json.loads(options.against.read_text())
-    except (ValueError, RecursionError):
+        document = decoded(options.against.read_bytes())
+    except Undecodable:
         document = None
     return earlier_figures(document, options.run, str(options.against))
 

@@ -271,6 +271,16 @@ async def test_a_fault_of_ours_fails_one_call_alone(root):
     assert log.events == ["CNI call failed"]
 
 
+@pytest.mark.parametrize("more", [b"[" * 2000 + b"]" * 2000, b"1e999", b"9" * 5000, b'"\xff"'])
+async def test_what_a_pod_brings_into_a_configuration_harms_its_call_alone(root, more):
+    """A meta-plugin copies the pod's cni-args into it; whoever calls beside it is served."""
+    config = b'{"cniVersion": "1.0.0", "name": "pods", "args": {"cni": {"x": %s}}}' % more
+    async with serving(root, quick):
+        done = await FakeShim(root).run(DELETE, config)
+        assert done.code == 0 or done.document["code"] == 6
+        assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
+
+
 def open_netns():
     return Path("/proc/self/ns/net").open("rb")
 
