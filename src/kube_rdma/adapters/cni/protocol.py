@@ -35,6 +35,7 @@ PLACES = {
     VERSION: cni.Code.VERSION,
 }
 
+_MOST_MESSAGE, _MOST_DETAILS = 1000, 4000  # characters; an answer has at most 64 KiB of JSON
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _INTERFACE = re.compile(r"(?!\.\.?$)[^/:\s]{1,15}")  # what the kernel takes (dev_valid_name)
 _NEEDS = {  # specification 1.1.0, "Parameters"
@@ -101,7 +102,7 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
             verb=verb,
             version=document.cniVersion,
             network=document.name,
-            config=config,
+            config=_lean(config, document),
             container=container,
             interface=interface,
             netns=netns,
@@ -148,10 +149,17 @@ def failure(error: KubeRdmaError | None, version: str, verb: cni.Verb | None = N
     document = {
         "cniVersion": version if version in cni.VERSIONS else "1.0.0",
         "code": int(code),
-        "msg": message,
-        **results.omit_empty(details=details),
+        "msg": _cut(message, _MOST_MESSAGE),
+        **results.omit_empty(details=_cut(details, _MOST_DETAILS)),
     }
     return json.dumps(document).encode()
+
+
+def _cut(text: str, most: int) -> str:
+    """At most so many characters, of which each is six bytes of JSON or less (twelve: no BMP)."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… (the next {len(text) - most} characters are cut)"
 
 
 def version_of(config: bytes) -> str:
@@ -206,6 +214,20 @@ def _places_named() -> Iterator[None]:
         yield
     except ValueError as error:  # of ipaddress
         raise _refused(f"prevResult cannot be read ({error})", DOCUMENT) from error
+
+
+def _lean(config: bytes, document: _Config) -> bytes:
+    """The configuration without the pod's annotations, which the call has beside it.
+
+    They are all that a pod's author can make long in it, and the call keeps it to its end.
+    """
+    if _annotations(document) is None:
+        return config
+    parts = decoded(config, dict[str, msgspec.Raw])
+    runtime = decoded(parts["runtimeConfig"], dict[str, msgspec.Raw])
+    del runtime[cni_conf.ANNOTATIONS]
+    parts["runtimeConfig"] = msgspec.Raw(msgspec.json.encode(runtime))
+    return msgspec.json.encode(parts)
 
 
 def _annotations(document: _Config) -> tuple[tuple[str, str], ...] | None:
