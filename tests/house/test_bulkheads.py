@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 from .tree import is_generated, texts
 
@@ -52,12 +53,15 @@ def _is_kept(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "kept"
 
 
+@cache
 def bare() -> dict[str, list[int]]:
     """Such lines of the product, by file."""
     found = {
         name.removeprefix("src/kube_rdma/"): list(outside(ast.parse(text)))
         for name, text in texts("src/kube_rdma")
-        if name.endswith(".py") and not is_generated(name)
+        if name.endswith(".py")
+        and not is_generated(name)
+        and any(word in text for word in ("create_task", "ensure_future"))
     }
     return {name: lines for name, lines in found.items() if lines}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 from .tree import is_generated, texts
 
@@ -37,12 +38,16 @@ def decoders(tree: ast.AST) -> Iterator[int]:
             yield from (node.lineno for alias in node.names if alias.name in names)
 
 
+@cache
 def bare() -> dict[str, list[int]]:
     """Such lines of the product, by file."""
     found = {
         name: list(decoders(ast.parse(text)))
         for name, text in texts("src/kube_rdma")
-        if name.endswith(".py") and not is_generated(name) and name != DECODER
+        if name.endswith(".py")
+        and not is_generated(name)
+        and any(word in text for word in ("json", "yaml"))
+        and name != DECODER
     }
     return {name: lines for name, lines in found.items() if lines}
 

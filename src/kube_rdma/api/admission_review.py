@@ -15,7 +15,7 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen
 
-MOST_BYTES = 8 << 20  # the API server takes no object above 3 MiB, and may send an old one with it
+MOST_BYTES = 3 << 20  # the API server takes no request above; etcd no object above half of it
 _MOST_WARNINGS = 10
 _API = "admission.k8s.io/v1"
 

@@ -3,7 +3,7 @@
 Every floor reads such bytes, and each decoder of the libraries has failures of its own: too deep is
 a RecursionError, bad text a UnicodeError, a number too long a ValueError. An exception that nobody
 expects ends more than the one call, so here all of them are Undecodable. tests/house forbids the
-libraries' decoders elsewhere; tests/kit/foreign_parsers.py has all that read with this one.
+libraries' decoders elsewhere.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ class AdmissionServer:
 
     @property
     def facts(self) -> AdmissionFacts:
-        """What is known now."""
-        policies = self._policies.values.values()
+        """What is known now; also asked in a thread, so what the loop changes is copied first."""
+        policies = tuple(self._policies.values.values())
         return AdmissionFacts(
             pools=tuple(OfferedPool(spec, one.selector) for one in policies for spec in one.pools),
             ip_pools=tuple(self._ip_pools.values.values()) if self._all_pools_known else None,
