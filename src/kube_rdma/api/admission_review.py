@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from kube_rdma.model.blueprint import Json
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen
 
-MOST_BYTES = 8 << 20  # the API server takes no object above 3 MiB, and may send an old one with it
+MOST_BYTES = 3 << 20  # the API server takes no request above; etcd no object above half of it
 _MOST_WARNINGS = 10
 _API = "admission.k8s.io/v1"
 
@@ -33,8 +33,8 @@ def decode(body: bytes) -> ReviewRequest:
     if len(body) > MOST_BYTES:
         raise _no_review(f"the request has {len(body)} bytes")
     try:
-        review: Any = json.loads(body)
-    except (ValueError, RecursionError):
+        review = decoded(body)
+    except Undecodable:
         raise _no_review("the request is not JSON") from None
     request = review.get("request") if isinstance(review, dict) else None
     uid = request.get("uid") if isinstance(request, dict) else None

@@ -27,6 +27,7 @@ from kube_rdma.api.networks import Guid, Mac, with_colons
 from kube_rdma.model.attachment import AskedAddress, InterfaceAddress, NetworkAsk
 from kube_rdma.model.cni import Call
 from kube_rdma.model.cni_conf import BUILT_IN
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import Address
 
@@ -160,10 +161,10 @@ def blocks(text: str) -> tuple[PodNetworksBlock, ...]:
     The cluster's own network is at place 0, whether a block names it or not.
     """
     try:
-        decoded = json.loads(text)
-    except (ValueError, RecursionError):
+        listed = decoded(text)
+    except Undecodable:
         return ()
-    entries = decoded if isinstance(decoded, list) else []
+    entries = listed if isinstance(listed, list) else []
     first = 0 if entries and _dict(entries[0]).get("master") is True else 1
     return tuple(
         PodNetworksBlock(
@@ -177,8 +178,8 @@ def blocks(text: str) -> tuple[PodNetworksBlock, ...]:
 
 def _object(config: bytes) -> dict[str, Any]:
     try:
-        return _dict(json.loads(config))
-    except (ValueError, RecursionError):
+        return _dict(decoded(config))
+    except Undecodable:
         return {}
 
 
@@ -244,5 +245,5 @@ def _asked(texts: Iterable[str], document: Document) -> tuple[AskedAddress, ...]
 
 
 def _for_others(config: bytes) -> tuple[tuple[str, bytes], ...]:
-    runtime = json.loads(config).get("runtimeConfig") or {}
+    runtime = decoded(config).get("runtimeConfig") or {}
     return tuple((key, json.dumps(runtime[key]).encode()) for key in _FOR_OTHERS if key in runtime)

@@ -25,6 +25,7 @@ from kube_rdma.api.words import Resource
 from kube_rdma.model.attachment import CardAddresses, Network, NetworkKind
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.ip import PoolName
 
 BUILT_IN = "rdma"
@@ -109,8 +110,8 @@ def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
 def _named(files: Iterable[ConfFile]) -> Iterator[tuple[str, ConfFile]]:
     for file in sorted(files, key=lambda one: one.name.encode()):
         try:
-            conf = json.loads(file.text)
-        except (ValueError, RecursionError):
+            conf = decoded(file.text)
+        except Undecodable:
             continue
         if isinstance(conf, dict) and isinstance(name := conf.get("name"), str):
             yield name, file

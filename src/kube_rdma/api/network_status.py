@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from kube_rdma.model.attachment import Attached, InterfaceAddress
 from kube_rdma.model.card import CardId
 from kube_rdma.model.cni import CniInterface, CniResult, Dns, LinkAddress
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.observation import AddressUse
 
@@ -104,10 +105,10 @@ def _clusters(text: str) -> list[Json]:
 def _entries(text: str) -> list[Json]:
     """The entries of an annotation; what is not a list of objects is not worth keeping."""
     try:
-        decoded = json.loads(text)
-    except (ValueError, RecursionError):
+        entries = decoded(text)
+    except Undecodable:
         return []
-    return [one for one in decoded if isinstance(one, dict)] if isinstance(decoded, list) else []
+    return [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
 
 
 def _joined(entries: Iterable[Json]) -> str:

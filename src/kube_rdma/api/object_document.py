@@ -6,11 +6,11 @@ where things stand, and gets the object and the field.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from kube_rdma.api.document import Document, Path, TextPosition, Value, name
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 
 
 class ObjectDocument(Document):
@@ -39,9 +39,9 @@ def of_value(value: Value, source: str = "", base: Path = ()) -> ObjectDocument:
 def of_json(data: bytes, source: str = "", base: Path = ()) -> ObjectDocument:
     """The same of JSON; raise Refused when it is not JSON."""
     try:
-        return of_value(json.loads(data), source, base)
-    except ValueError as error:
-        raise Refused(f"this is not JSON: {error}", remedy="Write JSON", where=source) from None
+        return of_value(decoded(data), source, base)
+    except Undecodable as error:
+        raise Refused(f"this is not JSON: {error.why}", remedy="Write JSON", where=source) from None
 
 
 def _paths(value: Value, path: Path) -> Iterator[Path]:

@@ -12,7 +12,10 @@ status, CNI code). A message is one sentence a person can act on, never a traceb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+MOST_FAULTS = 20
+"""So many faults of one document are told; the others are counted."""
 
 
 class KubeRdmaError(Exception):
@@ -39,11 +42,16 @@ class Refused(KubeRdmaError):
 
     @classmethod
     def all(cls, faults: Sequence[Refused]) -> Refused:
-        """One error out of one or more faults, in their order."""
-        first, *others = faults
-        return cls(
-            first.problem, remedy=first.remedy, where=first.where, more=(*first.more, *others)
-        )
+        """One error out of one or more faults, in their order: the first MOST_FAULTS, and a count.
+
+        Whoever writes a document decides how many it has, and each becomes a line of logs, Events
+        and answers.
+        """
+        first, *others = (one for fault in faults for one in _alone(fault))
+        more = others[: MOST_FAULTS - 1]
+        if hidden := len(others) - len(more):
+            more.append(Refused(f"there are {hidden} more faults", remedy="Correct these first"))
+        return cls(first.problem, remedy=first.remedy, where=first.where, more=tuple(more))
 
 
 class Unavailable(KubeRdmaError):
@@ -60,3 +68,10 @@ class HardwareGone(Unavailable):
 
 class Broken(KubeRdmaError):
     """What is there contradicts what was recorded; going on could destroy something."""
+
+
+def _alone(fault: Refused) -> Iterator[Refused]:
+    """A fault and those that it carries, each without others."""
+    yield Refused(fault.problem, remedy=fault.remedy, where=fault.where) if fault.more else fault
+    for one in fault.more:
+        yield from _alone(one)

@@ -16,9 +16,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
+from kube_rdma.adapters.bulkhead import Part, start
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.kinds import Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
@@ -112,19 +114,27 @@ class AdmissionServer:
         try:
             async with asyncio.TaskGroup() as tasks:
                 if self._secret:
-                    tasks.create_task(self._secret.follow(self._cluster, self._pause))
+                    start(tasks, {"admission: certificate": self._followed(self._secret)})
                     await self._secret.tried.wait()
                 await self.server.listen(host, port)
                 log.info("admission served", port=self.server.port)
-                tasks.create_task(self._policies.follow(self._cluster, self._pause))
-                tasks.create_task(self._ip_pools.follow(self._cluster, self._pause))
+                start(
+                    tasks,
+                    {
+                        "admission: node policies": self._followed(self._policies),
+                        "admission: pools": self._followed(self._ip_pools),
+                    },
+                )
         finally:
             await self.server.close()
 
+    def _followed(self, mirror: Mirror[Any]) -> Part:
+        return partial(mirror.follow, self._cluster, self._pause)
+
     @property
     def facts(self) -> AdmissionFacts:
-        """What is known now."""
-        policies = self._policies.values.values()
+        """What is known now; also asked in a thread, so what the loop changes is copied first."""
+        policies = tuple(self._policies.values.values())
         return AdmissionFacts(
             pools=tuple(OfferedPool(spec, one.selector) for one in policies for spec in one.pools),
             ip_pools=tuple(self._ip_pools.values.values()) if self._all_pools_known else None,

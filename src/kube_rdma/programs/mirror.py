@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.cluster.kinds import EVERYWHERE, ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Notice, Synced
@@ -45,6 +46,7 @@ class Mirror(Generic[V]):
         self.synced = asyncio.Event()
         self.tried = asyncio.Event()
         self.trouble = ""
+        self._unseen: set[str] = set()  # of an earlier watch
         self._kind, self._where = kind, where
         self._read, self._changed = read, changed
         self._notices = Notices()  # by object, and of the watch
@@ -53,6 +55,7 @@ class Mirror(Generic[V]):
         """Watch until cancelled; a refusal of the very first list is tried again, too."""
         failures = 0
         while True:
+            self._unseen = {*self.values, *self.faults}
             try:
                 async with aclosing(cluster.watch(self._kind, self._where)) as notices:
                     async for notice in notices:
@@ -73,6 +76,8 @@ class Mirror(Generic[V]):
             case Muddled(name, namespace, why=why):
                 self._fault(self._key(namespace, name), Unavailable(why))
             case Synced() | Cut():
+                if isinstance(notice, Synced):
+                    self._forget_unseen()
                 self._hear(notice)
 
     def _show(self, stored: Stored[Any, Any]) -> None:
@@ -81,9 +86,20 @@ class Mirror(Generic[V]):
             value = self._read(stored)
         except KubeRdmaError as error:
             self._fault(key, error)
+        except Exception as error:
+            with contained(f"objects {self._kind.plural}"):
+                raise
+            self._fault(key, Unavailable(f"{self._kind.kind} {key} cannot be read: {error!r:.300}"))
         else:
             self._well(key)
             self._set(key, value)
+
+    def _forget_unseen(self) -> None:
+        """What an earlier watch showed, and this one did not, was deleted between the two."""
+        for key in self._unseen:
+            self._well(key)
+            self._set(key, None)
+        self._unseen = set()
 
     def _key(self, namespace: str, name: str) -> str:
         everywhere = self._kind.namespaced and not self._where.namespace
@@ -100,6 +116,7 @@ class Mirror(Generic[V]):
         self._notices.over(("object", name))
 
     def _set(self, name: str, value: V | None) -> None:
+        self._unseen.discard(name)
         old = self.values.pop(name, None)
         if value is not None:
             self.values[name] = value

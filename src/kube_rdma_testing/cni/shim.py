@@ -211,7 +211,7 @@ def _is_part(text: str, longest: int, signs: str) -> bool:
 
 def _document(config: bytes) -> dict[str, Any]:
     """A configuration; empty for what is not one."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):  # the shim goes through it as text
         document = json.loads(config)
         return document if isinstance(document, dict) else {}
     return {}

@@ -175,3 +175,26 @@ async def test_the_request_is_what_kubectl_can_find(world):
     assert document["metadata"]["labels"] == {RESTART: "true"}
     written = json.loads(document["metadata"]["annotations"][RESTART])
     assert written == {"node": "node-1", "at": int(NOW), "why": "a lacks net1"}
+
+
+NESTED = "[" * 1200 + "]" * 1200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NESTED,
+        f'{{"node":"node-1","at":1000000,"why":"x","more":{NESTED}}}',
+        f'{{"node":"node-1","at":1{"0" * 400},"why":"x"}}',
+        '{"node":"node-1","at":"\ud7ff","why":1e999}',
+    ],
+)
+async def test_what_a_pods_author_writes_into_the_request_harms_nobody(world, text):
+    """The pod is left alone, and another one's request is carried out in the same round."""
+    marked = {"labels": {RESTART: "true"}, "annotations": {RESTART: text}}
+    meta = {"name": "hostile", "namespace": "default", **marked}
+    pod = {"metadata": meta, "spec": {"nodeName": "node-1"}, "status": {"phase": "Running"}}
+    world.server.put(POD, pod)
+    await world.pod("a")
+    assert await world.controller.round() == 1
+    assert world.left == {"hostile"}

@@ -28,6 +28,7 @@ from kube_rdma.adapters.cluster.kinds import Pairs
 from kube_rdma.adapters.cluster.kubeconfig import Access, PluginEntry, UserEntry
 from kube_rdma.adapters.cluster.tls import read_authority
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.plain_text import plain
 
 TOKEN_SECONDS = 60.0  # how long a token's file is not read again (client-go: the same)
@@ -266,9 +267,9 @@ class CredentialPlugin:
 
     def _credential(self, output: bytes) -> tuple[Credential, datetime | None]:
         try:
-            answer = msgspec.json.decode(output, type=_ExecCredential)
-        except msgspec.MsgspecError as error:  # it names fields and types, never what is in them
-            raise self._useless(f"no ExecCredential ({error})") from None
+            answer = decoded(output, _ExecCredential)
+        except Undecodable as error:  # it names fields and types, never what is in them
+            raise self._useless(f"no ExecCredential ({error.why})") from None
         if answer.kind != "ExecCredential" or answer.api_version != self._plugin.api_version:
             raise self._useless(
                 f"{answer.api_version} {answer.kind}".strip() or "no ExecCredential"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kube_rdma.adapters.cluster import ipam_objects
+from kube_rdma.adapters.cluster import ipam_objects, wire
 from kube_rdma.adapters.cluster.calls import make
 from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.networks import DEFINITION, RESOURCE
@@ -82,7 +82,7 @@ async def whole_pod(
             raise
         return None
     template = pod_manifest.load(of_json(data), namespace, name)
-    return template, msgspec.json.decode(data, type=WholePod)
+    return template, wire.parse(data, WholePod)
 
 
 async def address_uses(cluster: Cluster) -> tuple[AddressUse, ...]:

@@ -11,6 +11,7 @@ from kube_rdma.adapters.cluster.errors import Conflict
 from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Stored, Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.election import ElectionRecord
+from kube_rdma.model.foreign_json import decoded
 
 
 class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -23,11 +24,8 @@ class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
     lease_transitions: int | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Spec)
-
-
 def _decode(data: bytes) -> ElectionRecord:
-    spec = _DECODER.decode(data)
+    spec = decoded(data, _Spec)
     return ElectionRecord(
         spec.holder_identity or "",
         float(spec.lease_duration_seconds or 0),

@@ -19,6 +19,7 @@ import msgspec
 
 from kube_rdma.adapters.cluster.wire import Answer, ApiRequest
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.foreign_json import Undecodable, decoded
 
 
 class Lost(StrEnum):
@@ -86,8 +87,8 @@ def failure(request: ApiRequest, answer: Answer) -> KubeRdmaError:
 
 def _status(answer: Answer) -> Status:
     try:
-        return msgspec.json.decode(answer.body, type=Status) if answer.json else Status()
-    except msgspec.MsgspecError:
+        return decoded(answer.body, Status) if answer.json else Status()
+    except Undecodable:
         return Status()
 
 

@@ -9,10 +9,12 @@ with pydantic, `Codec.of(T)` for a dataclass whose fields are named as on the wi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, Self, TypeVar
 
 import msgspec
 
+from kube_rdma.model.foreign_json import decoded
 from kube_rdma.model.frozen import Frozen
 
 S = TypeVar("S")  # of the spec
@@ -36,8 +38,7 @@ class ObjectCodec(Frozen, Generic[T]):
     @classmethod
     def of(cls, what: type[T], *, writes: bool = True) -> Self:
         """The codec of a dataclass or msgspec.Struct; fields that it does not have are ignored."""
-        decoder = msgspec.json.Decoder(what)
-        return cls(decoder.decode, msgspec.json.encode if writes else None)
+        return cls(partial(decoded, what=what), msgspec.json.encode if writes else None)
 
 
 NOTHING: ObjectCodec[None] = ObjectCodec(lambda _: None)

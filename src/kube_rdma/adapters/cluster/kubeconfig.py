@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -234,8 +235,8 @@ def _read(path: Path) -> _KubeconfigFile:
     if not data.strip():
         return _KubeconfigFile()  # kubectl takes an empty file for one that says nothing
     try:
-        document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        document = decoded(data)
+    except Undecodable:
         document = _of_yaml(data, path)
     try:
         return msgspec.convert(_without_nulls(document), _KubeconfigFile)

@@ -12,12 +12,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
-import msgspec
-
 from kube_rdma.adapters.cluster.errors import Status
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.wire import ApiRequest, Websocket
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.plain_text import plain
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -38,10 +37,10 @@ class CommandOutput:
         channel, data = message[0] if message else CLOSE, message[1:]
         if channel == ERROR and data:
             try:
-                self.outcome = msgspec.json.decode(data, type=Status)
-            except msgspec.MsgspecError as error:
+                self.outcome = decoded(data, Status)
+            except Undecodable as error:
                 raise Unavailable(
-                    f"The API server garbles how a command ended: {error}."
+                    f"The API server garbles how a command ended: {error.why}."
                 ) from error
         elif channel in self.printed:
             self.printed[channel] += data

@@ -7,6 +7,7 @@ documents too: whether one differs is a matter of all its fields.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from kube_rdma.api import nic_cluster_policy, nic_cluster_policy_status
 from kube_rdma.api.nic_cluster_policy_status import NicClusterPolicyStatus
 from kube_rdma.model.cluster_policy import ClusterPolicy, DaemonSetProgress
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import decoded
 from kube_rdma.model.frozen import Frozen
 
 Json = dict[str, Any]
@@ -45,7 +47,7 @@ def _text(data: bytes) -> PolicyText:
 
 
 _DOCUMENT: ObjectCodec[Json] = ObjectCodec(
-    msgspec.json.Decoder(dict[str, Any]).decode, msgspec.json.encode
+    partial(decoded, what=dict[str, Any]), msgspec.json.encode
 )
 NIC_CLUSTER_POLICY: ObjectKind[PolicyText, NicClusterPolicyStatus] = ObjectKind(
     "mellanox.com",

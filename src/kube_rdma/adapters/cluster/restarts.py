@@ -5,18 +5,21 @@ programs/agent/pod_networks/repair asks, programs/evictions carries out.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from kube_rdma.adapters.cluster.kinds import Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.restart import RESTART, RestartRequest
 
 
 class _Written(msgspec.Struct):
     node: str
-    at: int
+    at: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]  # whoever may patch the pod writes it
     why: str
 
 
@@ -51,7 +54,7 @@ class Restarts:
 def request_of(pod: PodState) -> RestartRequest | None:
     """What stands on a pod; None for nothing, and for what nobody of kube-rdma writes."""
     try:
-        read = msgspec.json.decode(dict(pod.annotations).get(RESTART, ""), type=_Written)
-    except msgspec.DecodeError:
+        read = decoded(dict(pod.annotations).get(RESTART, ""), _Written)
+    except Undecodable:
         return None
     return RestartRequest(read.node, read.at, read.why)

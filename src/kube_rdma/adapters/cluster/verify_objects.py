@@ -35,7 +35,9 @@ class VerifyObjects:
         """Those of these names, in this order, else those with these labels."""
         if names:
             requests = [ApiRequest("get", "", "v1", "pods", namespace, name) for name in names]
-            return [msgspec.json.decode(await self._cluster.write(each)) for each in requests]
+            return [
+                wire.parse(await self._cluster.write(each), dict[str, Any]) for each in requests
+            ]
         query = (("labelSelector", selector),)
         return await self._list(ApiRequest("list", "", "v1", "pods", namespace, query=query))
 
@@ -58,4 +60,4 @@ class VerifyObjects:
 
     async def _list(self, request: ApiRequest) -> list[dict[str, Any]]:
         _, documents = wire.items(await self._cluster.write(request))
-        return [msgspec.json.decode(document) for document in documents]
+        return [wire.parse(document, dict[str, Any]) for document in documents]

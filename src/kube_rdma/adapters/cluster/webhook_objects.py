@@ -7,6 +7,7 @@ authorities are written, by server-side apply: all else is whoever installed it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
@@ -19,6 +20,7 @@ from kube_rdma.adapters.cluster.kinds import (
     Wanted,
 )
 from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.model.foreign_json import decoded
 
 SecretData = dict[str, bytes]
 
@@ -28,7 +30,7 @@ WEBHOOK_SECRET: ObjectKind[SecretData, None] = ObjectKind(
     "Secret",
     "secrets",
     namespaced=True,
-    spec=ObjectCodec(msgspec.json.Decoder(SecretData).decode, msgspec.json.encode),
+    spec=ObjectCodec(partial(decoded, what=SecretData), msgspec.json.encode),
     status=NOTHING,
     content="data",
 )
@@ -57,10 +59,7 @@ WebhookEntries = tuple[WebhookEntry, ...]
 
 
 def _entries(data: bytes) -> WebhookEntries:
-    return () if data == b"{}" else _DECODER.decode(data)
-
-
-_DECODER = msgspec.json.Decoder(WebhookEntries)
+    return () if data == b"{}" else decoded(data, WebhookEntries)
 
 
 def _configuration(kind: str) -> ObjectKind[WebhookEntries, None]:

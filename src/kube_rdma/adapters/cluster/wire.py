@@ -14,6 +14,7 @@ import msgspec
 
 from kube_rdma.adapters.cluster.kinds import ObjectKind, Owner, Pairs, Stored, Wanted, Where
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.foreign_json import Undecodable, decoded, pruned
 from kube_rdma.model.frozen import Frozen
 
 FIELD_MANAGER = "kube-rdma"
@@ -21,6 +22,8 @@ JSON = "application/json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"  # lists of Kubernetes' own kinds by their keys
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
+
+_MOST_BYTES = 1 << 30  # of an answer: a list has no end of its own
 
 Named = TypeVar("Named")
 
@@ -203,7 +206,8 @@ class Unreadable(Refused):
         self.namespace = namespace
         self.name = name
         where = f"{namespace}/{name}" if namespace else name
-        sentence = " ".join(str(why).split())[:300] or type(why).__name__
+        text = why.why if isinstance(why, Undecodable) else str(why)
+        sentence = " ".join(text.split())[:300] or type(why).__name__
         super().__init__(
             f"the object is not one that this version understands: {sentence.rstrip('.')}",
             remedy="Correct it, or run the version of kube-rdma that wrote it",
@@ -218,11 +222,21 @@ Status = TypeVar("Status")
 def parse(data: bytes, what: type[Named]) -> Named:
     """Decode a document of the protocol itself; raise Unavailable when it is something else."""
     try:
-        return msgspec.json.decode(data, type=what)
-    except msgspec.MsgspecError as error:
+        return _decoded(data, what)
+    except Undecodable as error:
         raise Unavailable(
-            f"What answers in place of the API server does not speak its protocol: {error}."
+            f"What answers in place of the API server does not speak its protocol: {error.why}."
         ) from error
+
+
+def _decoded(data: bytes, what: type[Named]) -> Named:
+    """Of an object that is nested too deeply all else is read: its codec refuses it by name."""
+    try:
+        return decoded(data, what, most=_MOST_BYTES)
+    except Undecodable as error:
+        if not error.deep:
+            raise
+    return decoded(pruned(data), what, most=_MOST_BYTES)
 
 
 def stored(kind: ObjectKind[Spec, Status], data: bytes) -> Stored[Spec, Status]:
@@ -236,7 +250,7 @@ def stored(kind: ObjectKind[Spec, Status], data: bytes) -> Stored[Spec, Status]:
     try:
         spec = kind.spec.decode(bytes(content))
         state = kind.status.decode(status) if status else None
-    except (ValueError, msgspec.MsgspecError, Refused) as error:
+    except (ValueError, Refused) as error:
         raise Unreadable(kind, meta.namespace, meta.name, error) from error
     return Stored(
         name=meta.name,

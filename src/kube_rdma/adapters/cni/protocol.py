@@ -19,6 +19,7 @@ from kube_rdma.adapters.cni import results
 from kube_rdma.model import cni, cni_conf
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.ip import InterfaceName
 
 # Who has to act -> code. A refusal of the call's own form has a code for each place it is found in.
@@ -34,6 +35,7 @@ PLACES = {
     VERSION: cni.Code.VERSION,
 }
 
+_MOST_MESSAGE, _MOST_DETAILS = 1000, 4000  # characters; an answer has at most 64 KiB of JSON
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _INTERFACE = re.compile(r"(?!\.\.?$)[^/:\s]{1,15}")  # what the kernel takes (dev_valid_name)
 _NEEDS = {  # specification 1.1.0, "Parameters"
@@ -53,6 +55,10 @@ class _Runtime(msgspec.Struct):
     annotations: dict[str, str] | msgspec.UnsetType | None = msgspec.field(
         default=msgspec.UNSET, name=cni_conf.ANNOTATIONS
     )
+
+
+class _Head(msgspec.Struct):
+    cniVersion: str = ""  # noqa: N815
 
 
 class _Config(msgspec.Struct):
@@ -96,7 +102,7 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
             verb=verb,
             version=document.cniVersion,
             network=document.name,
-            config=config,
+            config=_lean(config, document),
             container=container,
             interface=interface,
             netns=netns,
@@ -121,7 +127,7 @@ def encode(call: cni.Call, result: cni.CniResult) -> bytes:
     A plugin that asks for addresses wants just these.
     """
     of_us = call.plugin == cni_conf.PLUGIN
-    document: dict[str, Any] = (json.loads(call.config).get("prevResult") if of_us else None) or {}
+    document: dict[str, Any] = (decoded(call.config).get("prevResult") if of_us else None) or {}
     results.append(document, result, call.version)
     return json.dumps(document).encode()
 
@@ -143,17 +149,24 @@ def failure(error: KubeRdmaError | None, version: str, verb: cni.Verb | None = N
     document = {
         "cniVersion": version if version in cni.VERSIONS else "1.0.0",
         "code": int(code),
-        "msg": message,
-        **results.omit_empty(details=details),
+        "msg": _cut(message, _MOST_MESSAGE),
+        **results.omit_empty(details=_cut(details, _MOST_DETAILS)),
     }
     return json.dumps(document).encode()
+
+
+def _cut(text: str, most: int) -> str:
+    """At most so many characters, of which each is six bytes of JSON or less (twelve: no BMP)."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… (the next {len(text) - most} characters are cut)"
 
 
 def version_of(config: bytes) -> str:
     """The version that an answer to this configuration is written in, whatever else is wrong."""
     try:
-        return msgspec.json.decode(config, type=_Config).cniVersion
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return decoded(config, _Head).cniVersion
+    except Undecodable:
         return ""
 
 
@@ -163,9 +176,9 @@ def _refused(problem: str, where: str = ENVIRONMENT) -> Refused:
 
 def _decoded(text: bytes, kind: type[Document], where: str) -> Document:
     try:
-        return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _refused(f"it cannot be read ({error})", where) from error
+        return decoded(text, kind)
+    except Undecodable as error:
+        raise _refused(f"it cannot be read ({error.why})", where) from error
 
 
 def _variables(environment: bytes) -> dict[str, str]:
@@ -201,6 +214,20 @@ def _places_named() -> Iterator[None]:
         yield
     except ValueError as error:  # of ipaddress
         raise _refused(f"prevResult cannot be read ({error})", DOCUMENT) from error
+
+
+def _lean(config: bytes, document: _Config) -> bytes:
+    """The configuration without the pod's annotations, which the call has beside it.
+
+    They are all that a pod's author can make long in it, and the call keeps it to its end.
+    """
+    if _annotations(document) is None:
+        return config
+    parts = decoded(config, dict[str, msgspec.Raw])
+    runtime = decoded(parts["runtimeConfig"], dict[str, msgspec.Raw])
+    del runtime[cni_conf.ANNOTATIONS]
+    parts["runtimeConfig"] = msgspec.Raw(msgspec.json.encode(runtime))
+    return msgspec.json.encode(parts)
 
 
 def _annotations(document: _Config) -> tuple[tuple[str, str], ...] | None:

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from kube_rdma.model import cni
+from kube_rdma.model.foreign_json import Undecodable
+from kube_rdma.model.foreign_json import decoded as decoded_json
 
 
 class WireInterface(msgspec.Struct):
@@ -98,16 +100,16 @@ def result(wire: WireResult) -> cni.CniResult:
 def decoded(document: bytes) -> cni.CniResult:
     """What a plugin answered, in a form from 0.3.0 on; raise ValueError for anything else."""
     try:
-        return result(msgspec.json.decode(document, type=WireResult))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(str(error)) from error
+        return result(decoded_json(document, WireResult))
+    except Undecodable as error:
+        raise ValueError(error.why) from error
 
 
 def dns_of(document: bytes) -> cni.Dns | None:
     """How a plugin's answer wants names to be resolved, whatever else is in it; None: unsaid."""
     try:
-        return _dns(msgspec.json.decode(document, type=_OnlyDns).dns)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _dns(decoded_json(document, _OnlyDns).dns)
+    except Undecodable:
         return None  # a form older than 0.3.0
 
 

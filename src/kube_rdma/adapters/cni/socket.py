@@ -2,8 +2,10 @@
 
 Each connection is one call. Sixty-four run at once, not all of them ADDs; a bounded number waits,
 what ends before what begins, and the kernel's queue holds the rest: a burst of pods costs time,
-never memory. Garbage, half a request or a client that hangs up harms nobody else, and who hangs up
-while he waits is not served. asyncio's streams drop descriptors, so sockets are read directly.
+never memory. Of a call that waits only the environment is here; its configuration, which a pod's
+author can make megabytes long, is read when its turn comes, of a few calls at once. Garbage, half a
+request or a client that hangs up harms nobody else, and who hangs up while he waits is not served.
+asyncio's streams drop descriptors, so sockets are read directly.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from types import TracebackType
 from typing import Self
 
 import structlog
-from msgspec import Struct, field
+from msgspec import Struct
 
+from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.cni import frames
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.adapters.cni.turns import CALLER, Caller, Turns
@@ -40,8 +43,9 @@ Handler = Callable[[Call], Awaitable[CniResult]]
 
 
 class Limits(Frozen):
-    """`running` calls at once, `adding` of them ADDs; `waiting` connections with them; seconds to
-    send or take bytes.
+    """`running` calls at once, `adding` of them ADDs; `waiting` connections with them; `reading`:
+    configurations that are being read and decoded, 2 MiB each at most; seconds to send or take
+    bytes.
 
     ADDs share one loop and few threads: the fewer there are at once, the sooner the first are done,
     and all of them before their callers give up. Those that wait for other plugins do not count.
@@ -50,13 +54,17 @@ class Limits(Frozen):
     running: int = 64
     adding: int = 8
     waiting: int = 256
+    reading: int = 8
     seconds: float = 10.0
 
 
 class _Request(Struct):
+    """A call whose configuration is not read yet."""
+
+    connection: socket.socket
     environment: bytes
-    input: bytes
-    descriptors: list[int] = field(default_factory=list)
+    input: int  # bytes that follow
+    descriptors: list[int]
 
 
 class CniSocket:
@@ -72,6 +80,7 @@ class CniSocket:
         self._limits = limits or Limits()
         self._turns = Turns(self._limits.running, self._limits.adding)
         self._room = asyncio.Semaphore(self._limits.waiting)
+        self._reading = asyncio.Semaphore(self._limits.reading)
         self._log = structlog.get_logger().bind(socket=str(path))
         self._socket: socket.socket | None = None
         self._inode = 0
@@ -114,7 +123,7 @@ class CniSocket:
         """Accept calls until cancelled."""
         assert self._socket, "open it with `async with` first"
         loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as calls:
             while True:
                 await self._room.acquire()
                 try:
@@ -126,15 +135,16 @@ class CniSocket:
                     self._room.release()
                     await asyncio.sleep(0.1)
                     continue
-                group.create_task(self._serve_connection(connection))
+                calls.create_task(self._serve_connection(connection))
 
     async def _serve_connection(self, connection: socket.socket) -> None:
         descriptors: list[int] = []
         try:
-            with closing(connection):
-                await self._exchange(connection, descriptors)
-        except (OSError, TimeoutError) as error:
-            self._log.info("CNI caller disconnected", error=str(error))
+            with closing(connection), contained("CNI connection"):
+                try:
+                    await self._exchange(connection, descriptors)
+                except (OSError, TimeoutError) as error:
+                    self._log.info("CNI caller disconnected", error=str(error))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -158,37 +168,68 @@ class CniSocket:
                 self._log.info("CNI call dropped", pid=pid)
                 return
             CALLER.set(caller)  # of this connection's task alone
-            code, output = await self._answer(request)
+            answer = await self._answer(request)
+        if answer is None:
+            self._log.warning("malformed shim request rejected", pid=pid)
+            return
         async with asyncio.timeout(self._limits.seconds):
             loop = asyncio.get_running_loop()
-            await loop.sock_sendall(connection, frames.answer(code, output))
+            await loop.sock_sendall(connection, frames.answer(*answer))
 
-    async def _answer(self, request: _Request) -> tuple[int, bytes]:
-        verb, version = None, wire.version_of(request.input)
+    async def _answer(self, request: _Request) -> tuple[int, bytes] | None:
+        """Exit code and output; None for a configuration that does not come."""
+        verb, version = None, ""
         try:
-            netns = _network_namespace(request.descriptors)
-            call = wire.decode(request.environment, request.input, netns)
+            async with self._reading:
+                async with asyncio.timeout(self._limits.seconds):
+                    config = await _bytes(request.connection, request.input, request.descriptors)
+                if config is None:
+                    return None
+                version = wire.version_of(config)
+                netns = _network_namespace(request.descriptors)
+                call = wire.decode(request.environment, config, netns)
+                del config  # the call has what is needed of it
             verb = call.verb
             result = await self._handler(call)
-            return 0, wire.encode(call, result) if verb is Verb.ADD else b""
+            return 0, _fitting(wire.encode(call, result)) if verb is Verb.ADD else b""
         except KubeRdmaError as error:
             return 1, wire.failure(error, version, verb)
-        except Exception:  # noqa: BLE001  one pod's call must not end the agent for all others
-            self._log.exception("CNI call failed", verb=verb)
-            return 1, wire.failure(None, version, verb)
+        except (OSError, TimeoutError) as error:
+            if verb is None:
+                raise  # the caller's connection
+            return 1, self._fault(error, version, verb)
+        except Exception as error:  # noqa: BLE001  one pod's call must not end the agent for others
+            return 1, self._fault(error, version, verb)
+
+    def _fault(self, error: Exception, version: str, verb: Verb | None) -> bytes:
+        with contained("CNI call"):
+            raise error
+        return wire.failure(None, version, verb)
+
+
+def _fitting(output: bytes) -> bytes:
+    """The result of an ADD; raise Refused where the shim would not take so much."""
+    if len(output) > frames.MAX_ANSWER:
+        raise Refused(
+            f"the result has {len(output)} bytes, of {frames.MAX_ANSWER} that fit",
+            remedy="Ask for fewer addresses and routes",
+        )
+    return output
 
 
 async def _receive(connection: socket.socket, descriptors: list[int]) -> _Request | None:
-    """The request; None when it is none, or ends early. Descriptors are the caller's to close."""
+    """The begin of a request; None when it is none, or ends early.
+
+    Descriptors are the caller's to close.
+    """
     head = await _bytes(connection, frames.REQUEST_HEADER, descriptors)
     announced = frames.request_head(head) if head is not None else None
     if announced is None:
         return None
-    rest = await _bytes(connection, announced.environment + announced.input, descriptors)
-    if rest is None:
+    environment = await _bytes(connection, announced.environment, descriptors)
+    if environment is None:
         return None
-    cut = announced.environment
-    return _Request(rest[:cut], rest[cut:], descriptors)
+    return _Request(connection, environment, announced.input, descriptors)
 
 
 async def _bytes(connection: socket.socket, count: int, descriptors: list[int]) -> bytes | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import select
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -101,13 +102,13 @@ class Caller:
 
     @property
     def hung_up(self) -> bool:
-        """Whether nobody would hear of a result any more."""
+        """Whether nobody would hear of a result any more; bytes of his may wait to be read."""
+        poll = select.poll()
         try:
-            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
+            poll.register(self._connection, select.POLLRDHUP)
+        except (OSError, ValueError):
+            return True  # it is closed
+        return bool(poll.poll(0))
 
 
 CALLER: ContextVar[Caller | None] = ContextVar("CALLER", default=None)

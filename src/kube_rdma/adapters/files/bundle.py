@@ -13,6 +13,7 @@ import msgspec
 
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.observation import VERSION, Observation
 
 _LONGEST = 64 << 20  # bytes; a node with a thousand functions has one
@@ -27,13 +28,13 @@ def decode(data: bytes, where: str) -> Observation:
     """The Observation that was encoded so; raise Refused for anything else."""
     remedy = "Write one with kube-rdma doctor --collect FILE"
     try:
-        version = msgspec.json.decode(data, type=_Head).document
+        version = decoded(data, _Head, most=_LONGEST).document
         if version > VERSION:
             remedy = "Read it with the release that wrote it, or a newer one"
             raise Refused(f"the bundle has format {version}", remedy=remedy, where=where)
-        return msgspec.json.decode(data, type=Observation, dec_hook=_of_text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refused(f"this is no bundle ({error})", remedy=remedy, where=where) from None
+        return decoded(data, Observation, most=_LONGEST, hook=_of_text)
+    except Undecodable as error:
+        raise Refused(f"this is no bundle ({error.why})", remedy=remedy, where=where) from None
 
 
 def write(seen: Observation, path: Path) -> None:

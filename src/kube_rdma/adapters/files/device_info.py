@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.pool import DeviceInfo, ShareId
 
 FOLDER = Path("/var/run/k8s.cni.cncf.io/devinfo/dp")
@@ -54,7 +55,7 @@ class DeviceInfoFolder:
                 f"{path} is not in the folder devinfo/{_PLUGINS} of the device information."
             )
         target = self._path.parent / _PLUGINS / plugin_path.name
-        wanted = json.loads(document(info))
+        wanted = decoded(document(info))
         current = _read(target)
         if current is not None:
             pci = current.get("pci")
@@ -97,8 +98,8 @@ def _prefix(resource: str) -> str:
 
 def _read(path: Path) -> dict[str, Any] | None:
     """What is there; None for no file, and for one that says nothing."""
-    with suppress(OSError, ValueError, RecursionError):
-        device_info = json.loads(path.read_bytes())
+    with suppress(OSError, Undecodable):
+        device_info = decoded(path.read_bytes())
         return device_info if isinstance(device_info, dict) else None
     return None
 

@@ -7,7 +7,6 @@ rules/attach/repair.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from kube_rdma.adapters.runtime.proto import cri_v1_pb2 as pb
 from kube_rdma.adapters.runtime.proto.cri_v1_grpc import RuntimeServiceStub
 from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.runtime import PodSandbox, Runtime
 
 _SECONDS = 10.0
@@ -110,8 +110,8 @@ def _unavailable(socket: Path, reason: str) -> Unavailable:
 def _document(info: Mapping[str, str], key: str) -> dict[str, Any]:
     """What it prints under a key; every runtime may print there what it likes."""
     try:
-        document = json.loads(info.get(key, ""))
-    except (ValueError, RecursionError):
+        document = decoded(info.get(key, ""))
+    except Undecodable:
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -1,18 +1,23 @@
 """HTTPS for webhooks: bytes of a request in, bytes of an answer out.
 
 h11 knows the protocol, asyncio the sockets. Callers are few and trusted by the network alone, so
-what one connection may cost is bounded: its silence, the size of a request, and how many there are.
+what one may cost is bounded: its silence, the size of a request and the time that it takes, how
+many of its requests are read at once, and how many connections there are. Answers are made in one
+thread: the loop goes on meanwhile, and renews the lead of this copy.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
 
 import h11
 
+from kube_rdma.adapters.bulkhead import contained
+from kube_rdma.adapters.webhook.bodies import Body, PeerTurns
 from kube_rdma.adapters.webhook.held_identity import HeldIdentity
 from kube_rdma.adapters.webhook.identity import ServerIdentity
 from kube_rdma.model.errors import Refused
@@ -35,6 +40,14 @@ class ReviewCall(Frozen):
     body: bytes | None
 
 
+class WebhookLimits(Frozen):
+    """Bodies in memory, of `one_peer` and of `all_peers`; seconds in which one has to come."""
+
+    one_peer: int = 4
+    all_peers: int = 32
+    body_seconds: float = 10.0  # the API server waits for an answer as long as this at most
+
+
 class WebhookServer:
     """Answers POST by path. An answer that raises Refused is status 400 with its sentence."""
 
@@ -43,8 +56,12 @@ class WebhookServer:
         identity: ServerIdentity | HeldIdentity,
         answers: Mapping[str, Answer],
         most_bytes: int,
+        limits: WebhookLimits | None = None,
     ) -> None:
         self._identity, self._answers, self._most = identity, answers, most_bytes
+        self._limits = limits or WebhookLimits()
+        self._turns = PeerTurns(self._limits.one_peer, self._limits.all_peers)
+        self._judge = ThreadPoolExecutor(1, "admission")
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
         self._server: asyncio.Server | None = None
 
@@ -80,48 +97,49 @@ class WebhookServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = asyncio.current_task()
-        state = h11.Connection(h11.SERVER)
         try:
-            while len(self._open) <= _CONNECTIONS:
-                async with asyncio.timeout(_IDLE_SECONDS):
-                    call = await self._next_call(state, reader)
-                if call is None:
-                    break
-                writer.write(_sent(state, *self._answered(call)))
-                await writer.drain()
-                if state.our_state is not h11.DONE or state.their_state is not h11.DONE:
-                    break
-                state.start_next_cycle()
-        except (h11.ProtocolError, OSError, TimeoutError):
-            pass  # nobody is left to hear an answer
+            with contained("admission connection"):
+                await self._exchange(reader, writer)
         finally:
             writer.close()
             with suppress(OSError, TimeoutError):
                 await writer.wait_closed()
             del self._open[writer]
 
-    async def _next_call(
-        self, state: h11.Connection, reader: asyncio.StreamReader
-    ) -> ReviewCall | None:
-        """The next request, None where no other comes."""
-        head: h11.Request | None = None
-        body: list[bytes] = []
-        while True:
-            event = state.next_event()
-            if event is h11.NEED_DATA:
-                state.receive_data(await reader.read(_CHUNK))
-            elif isinstance(event, h11.Request):
-                head = event
-            elif isinstance(event, h11.Data):
-                body.append(bytes(event.data))
-                if sum(map(len, body)) > self._most:
-                    return _call(head, None)
-            elif isinstance(event, h11.EndOfMessage):
-                return _call(head, b"".join(body))
-            else:
-                return None
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Requests of one connection, one after the other."""
+        state = h11.Connection(h11.SERVER)
+        peer = str(writer.get_extra_info("peername", ("",))[0])
+        try:
+            while len(self._open) <= _CONNECTIONS:
+                async with asyncio.timeout(_IDLE_SECONDS):
+                    head = await _next_event(state, reader)
+                if not isinstance(head, h11.Request):
+                    break
+                async with self._turns.turn(peer):
+                    async with asyncio.timeout(self._limits.body_seconds):
+                        body = await self._body(state, reader)
+                    answer = await self._answered(_call(head, body))
+                writer.write(_sent(state, *answer))
+                async with asyncio.timeout(self._limits.body_seconds):
+                    await writer.drain()
+                if state.our_state is not h11.DONE or state.their_state is not h11.DONE:
+                    break
+                state.start_next_cycle()
+        except (h11.ProtocolError, OSError, TimeoutError):
+            pass  # nobody is left to hear an answer
 
-    def _answered(self, call: ReviewCall) -> tuple[HTTPStatus, bytes]:
+    async def _body(self, state: h11.Connection, reader: asyncio.StreamReader) -> bytes | None:
+        """The rest of a request; None where it is too large, and not read to its end."""
+        body = Body(self._most)
+        while isinstance(event := await _next_event(state, reader), h11.Data):
+            if not body.take(event.data):
+                return None
+        if not isinstance(event, h11.EndOfMessage):
+            raise ConnectionError("it hung up")
+        return body.whole()
+
+    async def _answered(self, call: ReviewCall) -> tuple[HTTPStatus, bytes]:
         """What a request is answered; the connection ends where a body is not read to its end."""
         if call.path == HEALTH and call.method == "GET":
             return HTTPStatus.OK, b"ok"
@@ -132,14 +150,20 @@ class WebhookServer:
             return HTTPStatus.METHOD_NOT_ALLOWED, b"send a POST"
         if call.body is None:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"the request is too large"
+        loop = asyncio.get_running_loop()
         try:
-            return HTTPStatus.OK, answer(call.body)
+            return HTTPStatus.OK, await loop.run_in_executor(self._judge, answer, call.body)
         except Refused as error:
             return HTTPStatus.BAD_REQUEST, str(error).encode()
 
 
-def _call(head: h11.Request | None, body: bytes | None) -> ReviewCall:
-    assert head
+async def _next_event(state: h11.Connection, reader: asyncio.StreamReader) -> object:
+    while (event := state.next_event()) is h11.NEED_DATA:
+        state.receive_data(await reader.read(_CHUNK))
+    return event
+
+
+def _call(head: h11.Request, body: bytes | None) -> ReviewCall:
     target = head.target.decode("ascii", "replace")
     return ReviewCall(head.method.decode("ascii"), target.partition("?")[0], body)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import CardId, Use
@@ -139,9 +140,14 @@ class VirtualFunctions:
 
     async def _run(self, due: Sequence[SetFunctions], adopted: Iterable[PciAddress]) -> None:
         """Do what is due, card beside card, and answer for all of it from now on."""
-        for physical in adopted:
-            await self._answer_for(physical)
-        await asyncio.gather(*map(self._make, due))
+        done = False
+        with contained("virtual functions"):
+            for physical in adopted:
+                await self._answer_for(physical)
+            await asyncio.gather(*map(self._make, due))
+            done = True
+        if not done:
+            await asyncio.sleep(RETRY_SECONDS)
         self._changed()
 
     async def _make(self, act: SetFunctions) -> None:

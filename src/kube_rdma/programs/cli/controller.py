@@ -106,35 +106,12 @@ async def _run(
     from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.adapters.cluster.election import ElectionLease
     from kube_rdma.adapters.cluster.events import Events
-    from kube_rdma.programs.admission_server import AdmissionServer, SecretPlace
-    from kube_rdma.programs.bandwidth_checks import BandwidthChecks
-    from kube_rdma.programs.evictions import Evictions
-    from kube_rdma.programs.ipam.gc import run_patrol
-    from kube_rdma.programs.ipam.report import Reporter
+    from kube_rdma.programs.controller import ControllerOptions, always, leading, run_controller
     from kube_rdma.programs.leadership import Leadership, own_identity
-    from kube_rdma.programs.operator.reconcile import Operator
-    from kube_rdma.programs.policy_status import PolicyStatuses
 
-    async with connect(kubeconfig) as cluster, asyncio.TaskGroup() as tasks:
+    async with connect(kubeconfig) as cluster:
         events = Events(cluster, socket.gethostname())
-        tasks.create_task(events.run())
-
-        async def work() -> None:
-            async with asyncio.TaskGroup() as leading:
-                leading.create_task(run_patrol(cluster, namespace))
-                leading.create_task(Reporter(cluster, events).run())
-                leading.create_task(Evictions(cluster, events).run())
-                leading.create_task(PolicyStatuses(cluster).run())
-                leading.create_task(BandwidthChecks(cluster, events).run())
-                if webhook and isinstance(webhook[0], SecretPlace):
-                    from kube_rdma.programs.certificate_keeper import CertificateKeeper
-
-                    keeper = CertificateKeeper(cluster, events, namespace)
-                    leading.create_task(keeper.run())
-                if policies:
-                    leading.create_task(Operator(cluster, namespace, events).run())
-
-        if webhook:
-            tasks.create_task(AdmissionServer(cluster, *webhook).run())
-        lease = ElectionLease(cluster, LEASE, namespace)
-        await Leadership(lease, own_identity()).run(work)
+        options = ControllerOptions(namespace, policies=policies, webhook=webhook)
+        lead = Leadership(ElectionLease(cluster, LEASE, namespace), own_identity())
+        beside = always(cluster, events, options)
+        await run_controller(lead, beside, leading(cluster, events, options))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import keep, page_size, writable
@@ -206,8 +207,8 @@ def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
     if options.against is None:
         return {}
     try:
-        document = json.loads(options.against.read_text())
-    except (ValueError, RecursionError):
+        document = decoded(options.against.read_bytes())
+    except Undecodable:
         document = None
     return earlier_figures(document, options.run, str(options.against))
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import structlog
 
+from kube_rdma.adapters.bulkhead import Part, kept
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.kinds import Stored
 from kube_rdma.adapters.cluster.objects import Cluster
@@ -107,14 +109,12 @@ class NodeAddresses:
             door = ipam_objects.IpamObjects(self._doors.cluster, self._doors.namespace)
             self._runner = Runner(door, self._pace, own)
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            loops = [
-                self._tasks.create_task(loop)
-                for loop in (
-                    self._pools.follow(self._doors.cluster, self._pace.pause),
-                    self._keep_right(),
-                    self._keep_order(),
-                )
-            ]
+            parts: dict[str, Part] = {
+                "IP pools": partial(self._pools.follow, self._doors.cluster, self._pace.pause),
+                "node lease": self._keep_right,
+                "address upkeep": self._keep_order,
+            }
+            loops = [self._tasks.create_task(kept(*part)) for part in parts.items()]
             stack.push_async_callback(self._end, loops)
             self._stack = stack.pop_all()
         return self
@@ -250,8 +250,8 @@ class NodeAddresses:
         if self._watching:
             self._watching.cancel()
         blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block, self._block_changed)
-        follow = blocks.follow(self._doors.cluster, self._pace.pause)
-        self._watching = self._tasks.create_task(follow)
+        follow = partial(blocks.follow, self._doors.cluster, self._pace.pause)
+        self._watching = self._tasks.create_task(kept("IP blocks", follow))
         await blocks.tried.wait()
         if blocks.trouble:
             raise Unavailable(blocks.trouble)

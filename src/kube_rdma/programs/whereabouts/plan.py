@@ -16,8 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_interface
 
-import msgspec
-
 from kube_rdma.adapters.cluster.kinds import Stored
 from kube_rdma.adapters.cluster.whereabouts import (
     AttachmentSpec,
@@ -29,6 +27,7 @@ from kube_rdma.api.document import Value
 from kube_rdma.api.ip_words import address as read_address
 from kube_rdma.api.object_document import of_value
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.ip import (
     Address,
@@ -186,9 +185,9 @@ def _attachments(
     for attachment in attachments:
         source = f"NetworkAttachmentDefinition {attachment.namespace}/{attachment.name}"
         try:
-            conf = msgspec.json.decode(attachment.spec.config or "{}")
-        except msgspec.DecodeError as error:
-            faults.append(f"{source}: spec.config is not JSON: {error}")
+            conf = decoded(attachment.spec.config or "{}")
+        except Undecodable as error:
+            faults.append(f"{source}: spec.config is not JSON: {error.why}")
             continue
         for plugin in _plugins(conf):
             if not _is_whereabouts(plugin):

@@ -20,6 +20,7 @@ from kube_rdma.model.admission import (
     PodFinding,
     Severity,
 )
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pod_template import ContainerTemplate, FieldPath, PodTemplate
 from kube_rdma.rules.admission.networks import BLOCKS
@@ -149,7 +150,7 @@ def _pod_networks(template: PodTemplate, settings: AdmissionSettings) -> Iterato
 def _plain(text: str) -> list[dict[str, object]]:
     """The blocks of a list that is JSON to the letter, none of one with YAML's liberties."""
     try:
-        blocks: list[dict[str, object]] = json.loads(text)
-    except ValueError:
+        blocks: list[dict[str, object]] = decoded(text)
+    except Undecodable:
         return []
     return blocks

@@ -29,6 +29,7 @@ from kube_rdma.model.card import Card
 from kube_rdma.model.cni_conf import CHAINED, PLUGIN
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Broken, Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.pod_view import PodView
 from kube_rdma.model.step import AddRoute, CallPlugin, PluginConf
 from kube_rdma.rules.attach.requests import POD_NETWORKS, refused
@@ -228,7 +229,7 @@ def _plugin_configuration(plugin: Json, common: Json, asked: Json, wish: Wish) -
     runtime = {key: value for key, value in asked.items() if declared.get(key)}
     if runtime:
         plugin["runtimeConfig"] = _object(plugin, "runtimeConfig") | runtime
-    if arguments := json.loads(wish.ask.arguments):
+    if arguments := decoded(wish.ask.arguments):
         args = _object(plugin, "args")
         plugin["args"] = args | {"cni": _object(args, "cni") | arguments}
     return json.dumps(plugin, sort_keys=True).encode()
@@ -245,7 +246,7 @@ def _asked(wish: Wish) -> Json:
         "ips": ips,
         "mac": ask.mac,
         "infiniband-guid": ask.guid,
-        **{name: json.loads(value) for name, value in ask.capabilities},
+        **{name: decoded(value) for name, value in ask.capabilities},
     }
     return {_CAPABILITIES[field]: value for field, value in wanted.items() if value}
 
@@ -310,8 +311,8 @@ def _types(wish: Wish) -> tuple[str, ...]:
 
 def _document(wish: Wish) -> Json:
     try:
-        document = json.loads(wish.network.config)
-    except ValueError:
+        document = decoded(wish.network.config)
+    except Undecodable:
         document = None
     if not isinstance(document, dict):
         problem = (

@@ -9,7 +9,6 @@ one comes out; `now` is of a monotonic clock, in seconds.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from typing import TypeVar
 
 from kube_rdma.model.attachment import Attachment
 from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.runtime import PodSandbox
@@ -163,8 +163,8 @@ def is_others(pod: PodState) -> bool:
     if OWN_STATUS in annotations:
         return False
     try:
-        entries = json.loads(annotations.get(STATUS, ""))
-    except (ValueError, RecursionError):
+        entries = decoded(annotations.get(STATUS, ""))
+    except Undecodable:
         return False
     if not isinstance(entries, list):
         return False

@@ -23,6 +23,7 @@ from kube_rdma.model.attachment import (
     Wish,
 )
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import decoded
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach import guids
 from kube_rdma.rules.phrases import listed
@@ -179,7 +180,7 @@ def _with_argued(wish: Wish) -> Wish:
     """With the addresses of its cni-args, where the entry has no others; raise Refused."""
     if wish.ask.addresses:
         return _in_place(wish, "ips")
-    ips = json.loads(wish.ask.arguments).get("ips")
+    ips = decoded(wish.ask.arguments).get("ips")
     if not ips:
         return wish
     try:

@@ -19,6 +19,7 @@ from typing import Any
 
 from kube_rdma.model.cni_conf import ANNOTATIONS, CHAINED, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import decoded
 from kube_rdma.rules.attach.requests import POD_NETWORKS
 from kube_rdma.rules.cni_conf.edit import appended, removed
 from kube_rdma.rules.cni_conf.exclusive import guard
@@ -155,7 +156,7 @@ def chained(text: str) -> str:
 
     Where it is just to be put in, all else stays as it is written.
     """
-    document = json.loads(text)
+    document = decoded(text)
     listed = document["plugins"]
     places = [place for place, plugin in enumerate(listed) if _is_entry(plugin)]
     if not places:
@@ -175,7 +176,7 @@ def without(text: str) -> str:
 
     Where it stands in the file's own list alone, all else stays as it is written.
     """
-    document = json.loads(text)
+    document = decoded(text)
     lists = [plugin_list for plugin_list in (document, *kept(document)) if is_list(plugin_list)]
     left = [(plugin_list, _others(plugin_list["plugins"])) for plugin_list in lists]
     changed = [

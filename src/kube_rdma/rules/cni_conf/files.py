@@ -6,11 +6,11 @@ meta_plugins, which says who reads the annotations of pods.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
 from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.model.foreign_json import Undecodable, decoded
 
 ENDINGS = (".conf", ".conflist", ".json")
 
@@ -25,8 +25,8 @@ def documents(files: Iterable[ConfFile]) -> list[Network]:
         if not file.name.endswith(ENDINGS):
             continue
         try:
-            document = json.loads(file.text)
-        except (ValueError, RecursionError):
+            document = decoded(file.text)
+        except Undecodable:
             continue
         if isinstance(document, dict):
             readable.append((file, document))

@@ -138,4 +138,12 @@ def _agents() -> tuple[Json, ...]:
             "Files of counters cannot be read or understood. | "
             "Their series are missing; the kernel's log may name the driver.",
         ),
+        _alert(
+            "PartFails",
+            f"increase({families.PART_FAILURES.name}[15m]) > 3",
+            0,
+            "warning",
+            "A part of the agent fails again and again; the others go on. | "
+            "Its log says why: look for `part of the program failed`.",
+        ),
     )

@@ -295,6 +295,12 @@ HOLDERS_KNOWN = _gauge(
     "1 when the kubelet said who holds what, else 0: then series of pods are missing.",
     "the kubelet's pod resources",
 )
+PART_FAILURES = _counter(
+    f"{OWN}part_failures",
+    ("part",),
+    "How often a part of the agent failed and was begun anew, such as `CNI call`; its log has why.",
+    "the agent",
+)
 CPU = _counter("process_cpu_seconds", (), "CPU time of the agent.", "/proc")
 MEMORY = _gauge("process_resident_memory_bytes", (), "Resident memory of the agent.", "/proc")
 VIRTUAL = _gauge("process_virtual_memory_bytes", (), "Virtual memory of the agent.", "/proc")
@@ -313,7 +319,7 @@ POD_FAMILIES = (
 RESOURCE_FAMILIES = (SHARES, HEALTHY_SHARES, USED_SHARES, POOL_DEVICE, CARD_HEALTHY, HEALTH_CHANGES)
 DURATION_FAMILIES = (ATTACH, IPAM, LATE_BINDING)
 SELF_FAMILIES = (
-    *(BUILD, SCRAPE_SECONDS, UNREAD, UNENTERED, HOLDERS_KNOWN),
+    *(BUILD, SCRAPE_SECONDS, UNREAD, UNENTERED, HOLDERS_KNOWN, PART_FAILURES),
     *(CPU, MEMORY, VIRTUAL, START, OPEN_FILES, MOST_FILES),
 )
 FAMILIES = (

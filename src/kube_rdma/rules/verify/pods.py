@@ -7,7 +7,6 @@ what comes back is looked at like any word of a stranger.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any
 
 from kube_rdma.model.bandwidth import PairedPod, PodDevice
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.rules.verify.copies import LABEL
 
 MOST_DEVICES = 64  # of a pod; its own word for them decides how long it is measured
@@ -118,10 +118,10 @@ def _word(value: object) -> str:
 
 def _objects(text: str) -> Sequence[Mapping[str, Any]]:
     try:
-        decoded = json.loads(text)
-    except (ValueError, RecursionError):
+        listed = decoded(text)
+    except Undecodable:
         return []
-    entries = decoded if isinstance(decoded, list) else []
+    entries = listed if isinstance(listed, list) else []
     return [entry for entry in entries if isinstance(entry, dict)]
 
 

@@ -5,8 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK, seen_check
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.nodes import NODE, NodeObjectSpec, whole
+from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
+from kube_rdma.model.errors import Unavailable
 from tests.kit.api_server import TRIAL, Spec
 
 
@@ -51,3 +54,31 @@ def test_a_kind_that_is_only_read_is_not_written():
     """A Node decoded in part must not be written back in part."""
     with pytest.raises(TypeError, match="only reads"):
         wire.document(NODE, Wanted("node-1", spec=NodeObjectSpec()))
+
+
+def test_an_object_that_is_nested_too_deeply_is_named_and_its_neighbours_are_read():
+    """Whoever may create one object of a kind must not blind the controller to all others."""
+    deep = b"[" * 1100 + b"]" * 1100
+    good = wire.document(TRIAL, Wanted("good", spec=Spec()))
+    bad = b'{"metadata": {"name": "bad", "namespace": "b"}, "spec": {"template": %s}}' % deep
+    listed = b'{"metadata": {"resourceVersion": "7"}, "items": [%s, %s]}' % (bad, good)
+    version, (first, second) = wire.items(listed)
+    assert version == "7"
+    assert wire.stored(TRIAL, second).name == "good"
+    assert wire.identity(bad).key == wire.identity(first).key == ("b", "bad")
+    change, item = wire.line(b'{"type": "MODIFIED", "object": %s}' % bad)
+    assert change == "MODIFIED"
+    for document in (bad, first, item):
+        assert "nested deeper" in seen_check(wire.stored(BANDWIDTH_CHECK, document)).refusal
+        with pytest.raises(wire.Unreadable, match=r"DaemonSet b/bad: .* nested deeper"):
+            wire.stored(DAEMON_SET, document)
+
+
+TEXTLESS = b'{"metadata": {"name": "\xff", "resourceVersion": "\xff"}, "type": "\xff"}'
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[" * 5000, b"\xff", TEXTLESS])
+def test_what_is_no_object_is_no_answer_of_an_api_server(data):
+    for read in (wire.items, wire.line, wire.identity):
+        with pytest.raises(Unavailable, match="does not speak its protocol"):
+            read(data)

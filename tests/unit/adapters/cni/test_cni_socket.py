@@ -8,6 +8,7 @@ import struct
 import sys
 import tempfile
 from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -15,14 +16,15 @@ import pytest
 from kube_rdma.adapters.cni import frames
 from kube_rdma.adapters.cni.socket import CniSocket, Limits
 from kube_rdma.adapters.cni.turns import CALLER, refuse_hung_up
-from kube_rdma.model.cni import CniResult, Verb
-from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.cni import CniResult, LinkRoute, Verb
+from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.programs.logs import recorded
 from kube_rdma_testing.cni.shim import FakeShim
 
 # Not the checkout's own Python: that may lie below a home that only root may enter.
 PYTHON = Path(sys.executable).resolve()
 
+ROUTE = LinkRoute(ip_network("10.0.0.0/8"))
 CONFIG = json.dumps({"cniVersion": "1.0.0", "name": "pods"}).encode()
 DELETE = {"CNI_COMMAND": "DEL", "CNI_CONTAINERID": "c", "CNI_IFNAME": "eth0"}
 
@@ -255,6 +257,84 @@ async def test_who_hangs_up_is_known_to_the_work_for_him(root):
     refuse_hung_up()
 
 
+class Hostile:
+    """A connection's work that fails outside of every call."""
+
+    def __init__(self):
+        self.left = 1
+
+    async def __call__(self, call):
+        if self.left:
+            self.left -= 1
+            raise ExceptionGroup("nobody thought of it", [RecursionError(), OverflowError()])
+        return CniResult()
+
+
+async def test_a_connection_that_fails_ends_no_other(root):
+    """Whoever is served beside it stays, and the next one is taken."""
+    gate = Gate()
+
+    async def handler(call):
+        return await (gate(call) if call.container == "slow" else hostile(call))
+
+    hostile = Hostile()
+    with recorded() as log:
+        async with serving(root, handler):
+            slow = {**DELETE, "CNI_CONTAINERID": "slow"}
+            beside = asyncio.create_task(FakeShim(root).run(slow, CONFIG))
+            await gate.until(1)
+            assert (await FakeShim(root).run(DELETE, CONFIG)).code == 1
+            assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
+            gate.open.set()
+            assert (await beside).code == 0
+    assert len(log.of("part of the program failed")) == 1
+
+
+async def test_the_configuration_of_a_call_that_waits_stays_outside(root):
+    """A pod's author makes it megabytes long; it is taken when its turn comes, and not before."""
+    gate = Gate()
+    large = json.dumps({"cniVersion": "1.0.0", "name": "pods", "x": "y" * (1 << 20)}).encode()
+    async with serving(root, gate, Limits(running=1)):
+        first = asyncio.create_task(FakeShim(root).run(DELETE, CONFIG))
+        await gate.until(1)
+        waiting = await connected(root)
+        loop = asyncio.get_running_loop()
+        environment = b"CNI_COMMAND=DEL\0CNI_CONTAINERID=d\0CNI_IFNAME=eth0\0"
+        sending = asyncio.create_task(
+            loop.sock_sendall(waiting, frames.request(environment, large))
+        )
+        assert (await asyncio.wait((sending, first), timeout=0.2))[0] == set()
+        gate.open.set()
+        await sending
+        assert (await first).code == 0
+        head = await loop.sock_recv(waiting, frames.ANSWER_HEADER)
+        assert frames.answer_head(head) == (0, 0)
+        waiting.close()
+    assert gate.total == 2
+
+
+async def test_an_answer_has_an_end_and_says_so(root):
+    """A refusal may have thousands of faults; the shim takes it, and a runtime can read it."""
+    many = [Refused(f"fault {n} " + "x" * 500, remedy="mend it") for n in range(5000)]
+    results = {
+        "refused": Refused.all(many),
+        "long": Refused("x" * 200_000, remedy="\U0001f600" * 9000),
+    }
+
+    async def handler(call):
+        if call.container in results:
+            raise results[call.container]
+        return CniResult(routes=tuple(ROUTE for _ in range(60_000)))
+
+    async with serving(root, handler):
+        for container in results:
+            done = await FakeShim(root).run({**DELETE, "CNI_CONTAINERID": container}, CONFIG)
+            assert len(done.out) <= 1 << 16
+            assert "characters are cut" in done.document["msg"] + done.document["details"]
+        done = await FakeShim(root).run(ADD, CONFIG)
+        assert "bytes, of 1048576 that fit" in done.document["msg"]
+
+
 async def test_a_fault_of_ours_fails_one_call_alone(root):
     """The caller is pointed to the log, which has the cause; the next call is served."""
 
@@ -268,7 +348,17 @@ async def test_a_fault_of_ours_fails_one_call_alone(root):
             done = await FakeShim(root).run({**DELETE, "CNI_CONTAINERID": "bad"}, CONFIG)
             assert (done.code, done.document["code"]) == (1, 101)
             assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
-    assert log.events == ["CNI call failed"]
+    assert [line["part"] for line in log.of("part of the program failed")] == ["CNI call"]
+
+
+@pytest.mark.parametrize("more", [b"[" * 2000 + b"]" * 2000, b"1e999", b"9" * 5000, b'"\xff"'])
+async def test_what_a_pod_brings_into_a_configuration_harms_its_call_alone(root, more):
+    """A meta-plugin copies the pod's cni-args into it; whoever calls beside it is served."""
+    config = b'{"cniVersion": "1.0.0", "name": "pods", "args": {"cni": {"x": %s}}}' % more
+    async with serving(root, quick):
+        done = await FakeShim(root).run(DELETE, config)
+        assert done.code == 0 or done.document["code"] == 6
+        assert (await FakeShim(root).run(DELETE, CONFIG)).code == 0
 
 
 def open_netns():

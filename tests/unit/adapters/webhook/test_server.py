@@ -3,13 +3,16 @@
 import asyncio
 import http.client
 import ssl
-from contextlib import asynccontextmanager
+import threading
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from kube_rdma.adapters.webhook.bodies import MOST_PIECES, Body, PeerTurns
 from kube_rdma.adapters.webhook.identity import ServerIdentity
-from kube_rdma.adapters.webhook.server import WebhookServer
+from kube_rdma.adapters.webhook.server import WebhookLimits, WebhookServer
 from kube_rdma.model.errors import Refused
+from kube_rdma.programs.logs import recorded
 from kube_rdma_lab.pki import Authority
 
 HOST = "127.0.0.1"
@@ -35,8 +38,8 @@ def folder(tmp_path, authority):
 
 
 @asynccontextmanager
-async def serving(folder, unusable=lambda text: None):
-    server = WebhookServer(ServerIdentity(folder, unusable), ANSWERS, MOST)
+async def serving(folder, unusable=lambda text: None, limits=None, answers=ANSWERS):
+    server = WebhookServer(ServerIdentity(folder, unusable), answers, MOST, limits)
     await server.listen("127.0.0.1", 0)
     try:
         yield server
@@ -164,3 +167,91 @@ async def test_a_port_that_is_taken_is_refused(folder):
         second = WebhookServer(ServerIdentity(folder, print), ANSWERS, MOST)
         with pytest.raises(Refused):
             await second.listen("127.0.0.1", server.port)
+
+
+class Counted(bytearray):
+    """A piece that counts how often its bytes are asked for."""
+
+    looks = 0
+
+    def __len__(self):
+        Counted.looks += 1
+        return super().__len__()
+
+
+def test_the_work_for_a_body_grows_with_its_pieces_and_no_faster():
+    """Each piece is measured once, however many came before; and they have an end."""
+    Counted.looks = 0
+    body = Body(10 * MOST_PIECES)
+    assert all(body.take(Counted(b"x")) for _ in range(MOST_PIECES))
+    assert Counted.looks == MOST_PIECES
+    assert body.whole() == b"x" * MOST_PIECES
+    assert not body.take(b"x")
+    assert body.whole() == b""
+    assert not Body(9).take(b"x" * 10)
+
+
+async def test_a_body_of_many_pieces_is_refused_and_others_are_served(folder, authority):
+    """A client that sends bytes one by one is told so, long before the largest body."""
+    many = (b"x" for _ in range(10 * MOST_PIECES))
+    async with serving(folder, answers={"/echo": lambda body: body}) as server:
+        client, other = Client(server, authority), Client(server, authority)
+        server._most = 1 << 20
+        with suppress(OSError):  # it goes on sending to whoever has hung up
+            status, _ = await client.ask("POST", "/echo", many)
+            assert status == 413
+        assert await other.ask("POST", "/echo", b"ab") == (200, b"ab")
+        client.close()
+        other.close()
+
+
+async def test_a_body_that_drips_is_hung_up_on(folder, authority):
+    """Its time begins with its head, and does not begin anew with each byte."""
+    limits = WebhookLimits(body_seconds=0.05)
+    async with serving(folder, limits=limits) as server:
+        context = trusting(authority)
+        reader, writer = await asyncio.open_connection(HOST, server.port, ssl=context)
+        writer.write(b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n")
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_few_bodies_of_one_peer_are_read_at_once():
+    """The next one waits, another peer's does not, and nobody is remembered afterwards."""
+    turns, entered = PeerTurns(2, 3), []
+
+    async def body(peer, gate):
+        async with turns.turn(peer):
+            entered.append(peer)
+            await gate.wait()
+
+    gate = asyncio.Event()
+    tasks = [asyncio.create_task(body(peer, gate)) for peer in ("a", "a", "a", "b", "b")]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert entered == ["a", "a", "b"]
+    gate.set()
+    await asyncio.gather(*tasks)
+    assert sorted(entered) == ["a", "a", "a", "b", "b"]
+    assert turns._peers == {}
+
+
+async def test_a_fault_of_ours_ends_one_connection_alone(folder, authority):
+    """And answers are made beside the loop, which goes on."""
+    threads = []
+
+    def fail(body):
+        threads.append(threading.current_thread())
+        raise RecursionError("nobody thought of it")
+
+    with recorded() as log:
+        async with serving(folder, answers={**ANSWERS, "/fail": fail}) as server:
+            client, other = Client(server, authority), Client(server, authority)
+            with pytest.raises((http.client.HTTPException, OSError)):
+                await client.ask("POST", "/fail", b"x")
+            assert await other.ask("POST", "/echo", b"ab") == (200, b"ba")
+            client.close()
+            other.close()
+    assert threads != [threading.main_thread()]
+    (line,) = log.of("part of the program failed")
+    assert line["part"] == "admission connection"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -23,6 +22,7 @@ from kube_rdma.adapters.cni.exec.process import (
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.cni import Code, Verb
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.ip import InterfaceName
 from kube_rdma.model.step import PluginConf
 
@@ -75,14 +75,14 @@ def config(plugin: PluginConf, previous: bytes | None) -> bytes:
     """The configuration with the result of the plugins before."""
     if previous is None:
         return plugin.config
-    return json.dumps(json.loads(plugin.config) | {"prevResult": json.loads(previous)}).encode()
+    return json.dumps(decoded(plugin.config) | {"prevResult": decoded(previous)}).encode()
 
 
 def result(kind: str, answer: bytes) -> bytes:
     """The result of an ADD, checked to be an object; raise Unavailable for anything else."""
     try:
-        document: Any = json.loads(answer)
-    except ValueError:
+        document = decoded(answer)
+    except Undecodable:
         document = None
     if not isinstance(document, dict):
         raise Unavailable(
@@ -106,7 +106,7 @@ def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) ->
         ) from error
     if not is_given:
         raise Unavailable(f"The IPAM plugin {kind} answered ADD without an address.")
-    document = json.loads(answer)
+    document = decoded(answer)
     place = {"interfaces": [{"name": interface, "sandbox": netns}]}
     ips = [{**ip, "interface": 0} for ip in document["ips"]]
     return json.dumps(document | place | {"ips": ips}).encode()
@@ -115,8 +115,8 @@ def addresses(kind: str, answer: bytes, interface: InterfaceName, netns: str) ->
 def failure(kind: str, verb: Verb, outcome: ProcessOutcome, root: str) -> KubeRdmaError:
     """What a plugin that did not end with 0 says, and who has to act."""
     try:
-        error = msgspec.json.decode(outcome.out, type=_Error)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        error = decoded(outcome.out, _Error)
+    except Undecodable:
         return _unformed(kind, verb, outcome, root)
     reason = ": ".join(filter(None, (_line(error.msg), _line(error.details)))) or "no reason"
     act = f"CNI plugin {kind} refuses {verb} with code {error.code}: {reason}"

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from kube_rdma.adapters.kernel.netlink.rdma_read import LinkDevice, LinkPort, LinkView
 from kube_rdma.model.device import PciAddress, PhysicalState, PortState
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.foreign_json import decoded
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.survey import Fault, NamespaceMode
 
@@ -146,12 +147,12 @@ def recorded_routes(sysfs: Path) -> tuple[str, ...] | None:
 def _recorded(path: Path, read: Callable[[dict[str, Any]], _Answer]) -> _Answer | None:
     try:
         with path.open("rb") as file:
-            document = dict(json.loads(file.read(_MOST)))
+            document = decoded(file.read(_MOST), dict[str, Any], most=_MOST)
         if "unavailable" not in document:
             return read(document)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise Refused(
             f"it is not what --record writes ({type(error).__name__}: {error})",
             remedy="Record the node again, or remove the file to read the tree alone",

@@ -12,14 +12,16 @@ again, and a pool that is the same reaches nobody.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Protocol
 
 import structlog
 from msgspec import Struct, field
 
 from kube_rdma import __version__
+from kube_rdma.adapters.bulkhead import Part, kept, start
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
@@ -134,27 +136,45 @@ class _Plugin:
                 if self._doors.functions:
                     sources, node = self._doors.functions, self._doors.node
                     self._functions = VirtualFunctions(sources, tasks, node, self._changes.touch)
-                for stream in announcements:
-                    hear = kernel_events.hear(stream, self._changes, self._relevance.concern)
-                    tasks.create_task(hear)
-                tasks.create_task(self._wishes.follow())
-                tasks.create_task(self._doors.node.follow(self._node_seen))
-                tasks.create_task(self._kubelet.compare(offers))
-                tasks.create_task(self._kubelet.report(offers))
-                tasks.create_task(self._doors.late.sweep())
-                tasks.create_task(self._doors.late.follow(self._changes.touch))
-                if self._doors.networks:
-                    tasks.create_task(self._doors.networks.run(self._doors.late))
-                doors = self._doors
-                beside: tuple[_Beside | None, ...] = (
-                    *(doors.startup, doors.condition, doors.labels, doors.report, doors.metrics),
-                )
-                for program in filter(None, beside):
-                    tasks.create_task(program.run())
-                if self._doors.policies:
-                    tasks.create_task(self._doors.policies.follow(self._policies_seen))
+                start(tasks, self._kernel_parts(announcements), ends=KubeRdmaError)
+                start(tasks, self._parts(offers))
                 deaf = len(announcements) < len(self._doors.kernel.announcements)
-                await self._follow(offers, deaf=deaf)
+                look = partial(self._follow, offers, deaf=deaf)
+                await kept("device plugin", look, ends=KubeRdmaError)
+
+    def _kernel_parts(self, announcements: Iterable[AsyncIterator[object]]) -> Mapping[str, Part]:
+        """Where one breaks off the agent ends: its container is made anew, and hears again."""
+        return {
+            f"kernel events {number}": partial(
+                kernel_events.hear, stream, self._changes, self._relevance.concern
+            )
+            for number, stream in enumerate(announcements)
+        }
+
+    def _parts(self, offers: Offers) -> Mapping[str, Part]:
+        """What runs beside the loop, by name."""
+        doors = self._doors
+        parts: dict[str, Part] = {
+            "configuration": self._wishes.follow,
+            "node": partial(doors.node.follow, self._node_seen),
+            "kubelet's view": partial(self._kubelet.compare, offers),
+            "distances of GPUs": partial(self._kubelet.report, offers),
+            "stale bindings": doors.late.sweep,
+            "late binding": partial(doors.late.follow, self._changes.touch),
+        }
+        beside: Mapping[str, _Beside | None] = {
+            "startup taint": doors.startup,
+            "node condition": doors.condition,
+            "node labels": doors.labels,
+            "node report": doors.report,
+            "metrics": doors.metrics,
+        }
+        parts |= {name: program.run for name, program in beside.items() if program}
+        if doors.networks:
+            parts["networks"] = partial(doors.networks.run, doors.late)
+        if doors.policies:
+            parts["node policies"] = partial(doors.policies.follow, self._policies_seen)
+        return parts
 
     async def _follow(self, offers: Offers, *, deaf: bool) -> None:
         """Look, and look again whenever something happened."""

@@ -13,7 +13,9 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from kube_rdma.adapters.bulkhead import kept
 from kube_rdma.adapters.kubelet.resource_server import Served
+from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.pool import Offer, Pool
 from kube_rdma.programs.agent.device_plugin import log_lines
 from kube_rdma.programs.logs import write
@@ -62,7 +64,10 @@ class Offers:
                 server.plugin.publish(offer(pool))
             else:
                 plugin = self._serve(offer(pool), partial(self._pool, resource))
-                task = self._tasks.create_task(plugin.run())
+                server_of = f"server of {resource}"
+                # Without the kubelet's folder the container has to be made anew.
+                run = kept(server_of, plugin.run, ends=KubeRdmaError)
+                task = self._tasks.create_task(run)
                 self._servers[resource] = _Server(plugin, pool, task)
 
     def tell_again(self, resource: str) -> None:

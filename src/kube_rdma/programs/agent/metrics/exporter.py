@@ -4,8 +4,9 @@
     kubelet: who holds what ─┐
     kernel: counters ────────┴ rules/metrics ─► series ─► adapters/metrics/exposition
 
-Every scrape is read anew, so a series ends with its device. Reading is a thread's of its own: a
-card that does not answer holds up the next scrape and nothing else.
+Every scrape is read anew, so a series ends with its device; whoever asks within a second of another
+gets the same answer, so no client can keep a core busy. Reading is a thread's of its own: a card
+that does not answer holds up the next scrape and nothing else.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 import structlog
 
 from kube_rdma import __version__
+from kube_rdma.adapters import bulkhead
 from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles
 from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
 from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE, exposition
@@ -52,6 +54,7 @@ from kube_rdma.rules.metrics.resources import (
     still,
 )
 
+FRESH_SECONDS = 1.0  # for which an answer is given again
 READING_SECONDS = 30.0  # a scrape of Prometheus gives up after 10, if nobody said otherwise
 SYSFS = Path("/sys")
 
@@ -75,6 +78,7 @@ class MetricsSources(Frozen):
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     sysfs: Path = SYSFS
     read_inside: ReadInside = read_inside
+    clock: Callable[[], float] = time.monotonic
 
 
 class _Offered(Frozen):
@@ -94,6 +98,7 @@ class Exporter:
         self._look = _Offered()
         self._health: HealthCounts = {}
         self._turn = asyncio.Lock()
+        self._kept: tuple[float, bytes] | None = None  # the last answer, and when it was made
         self._thread = ThreadPoolExecutor(1, "metrics")
         self.server = MetricsServer(self.answer, CONTENT_TYPE)
 
@@ -116,17 +121,21 @@ class Exporter:
             await asyncio.Event().wait()
         finally:
             await self.server.close()
-            self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def answer(self) -> bytes:
         """The text of one scrape; raise Unavailable when the kernel does not answer in time."""
         try:
             async with asyncio.timeout(READING_SECONDS), self._turn:
+                clock = self._from.clock
+                if self._kept and clock() - self._kept[0] < FRESH_SECONDS:
+                    return self._kept[1]
                 holdings = await self._from.kubelet.holdings()
                 look, attachments = self._look, tuple(self._from.attachments())
                 scrape = _Scrape(look, holdings, attachments, self._site.names)
                 loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._thread, self._text, scrape)
+                text = await loop.run_in_executor(self._thread, self._text, scrape)
+                self._kept = clock(), text
+                return text
         except TimeoutError:
             raise Unavailable(
                 f"the counters were not read within {READING_SECONDS:.0f} s: does a card hang?"
@@ -177,6 +186,8 @@ def _own(scrape: _Scrape, unread: int, failures: int, seconds: float) -> Iterato
     yield MetricSeries(families.UNREAD, (), unread)
     yield MetricSeries(families.UNENTERED, (), failures)
     yield MetricSeries(families.HOLDERS_KNOWN, (), scrape.holdings is not None)
+    for part, count in sorted(bulkhead.failures.items()):
+        yield MetricSeries(families.PART_FAILURES, (part,), count)
     figures = read_process()
     if figures is None:
         return

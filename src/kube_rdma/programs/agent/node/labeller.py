@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 
 import structlog
 
 from kube_rdma import __version__
+from kube_rdma.adapters.bulkhead import start
+from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.programs.agent.node import kernel_events
 from kube_rdma.programs.agent.node.debounce import Debounce
@@ -47,10 +50,15 @@ async def run_labeller(sources: LabelSources) -> None:
         # Listening begins before the first look, so that nothing falls between the two.
         announcements = await kernel_events.listen(sources.kernel, stack)
         async with asyncio.TaskGroup() as tasks:
-            for stream in announcements:
-                tasks.create_task(kernel_events.hear(stream, changes, relevance.concern))
-            tasks.create_task(sources.node.follow(labels.seen))
-            tasks.create_task(labels.run())
+            heard = {
+                f"kernel events {number}": partial(
+                    kernel_events.hear, stream, changes, relevance.concern
+                )
+                for number, stream in enumerate(announcements)
+            }
+            start(tasks, heard, ends=KubeRdmaError)
+            follow = partial(sources.node.follow, labels.seen)
+            start(tasks, {"node": follow, "node labels": labels.run})
             while True:
                 survey = await asyncio.to_thread(sources.kernel.survey)
                 relevance.surveyed(survey)

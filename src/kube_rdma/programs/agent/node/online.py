@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from kube_rdma.adapters.bulkhead import start
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
@@ -35,7 +36,7 @@ class Online:
     async def follow(self, seen: Callable[[NodeState], None]) -> None:
         """Watch the node and write events, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._events.run())
+            start(tasks, {"events": self._events.run})
             async for notice in Nodes(self._cluster).watch(self._node):
                 match notice:
                     case NodeState():

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 import structlog
 
 from kube_rdma.adapters.backoff import full_jitter
+from kube_rdma.adapters.bulkhead import start
 from kube_rdma.adapters.cluster.errors import Conflict, NotInstalled
 from kube_rdma.adapters.cluster.report_objects import NodeReports, StoredReport, is_owned
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
@@ -92,8 +93,7 @@ class NodeReporter:
     async def run(self) -> None:
         """Write whenever the object says something else, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow())
-            tasks.create_task(self._write())
+            start(tasks, {"node report read": self._follow, "node report written": self._write})
 
     async def _follow(self) -> None:
         """Watch the object; begin anew when its kind was not served."""

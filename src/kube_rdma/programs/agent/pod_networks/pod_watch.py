@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
+from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.cluster.kinds import Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
@@ -91,6 +92,8 @@ class NodePods:
         The list on the disk is changed only when all pods are listed: until then that of an earlier
         life is truer.
         """
+        self._asking.clear()  # of an earlier watch: some may be gone
+        self._on_host.clear()
         kept: frozenset[PodName] | None = None
         synced = False
         where = Where(fields=f"spec.nodeName={self._to.node}")
@@ -98,7 +101,8 @@ class NodePods:
             async for notice in notices:
                 match notice:
                     case Changed(document):
-                        self._note(pod_state(document), wake)
+                        with contained("pods of the node"):  # of one pod, whatever is in it
+                            self._note(pod_state(document), wake)
                     case Deleted(name, namespace, uid):
                         self._forget(namespace, name)
                         self._notices.over(uid)

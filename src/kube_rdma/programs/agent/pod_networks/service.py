@@ -17,6 +17,7 @@ from pathlib import Path
 
 import structlog
 
+from kube_rdma.adapters.bulkhead import Part, start
 from kube_rdma.adapters.cluster.events import About, Events
 from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cluster.objects import Cluster
@@ -202,12 +203,17 @@ class NodeNetworks:
             pods = self._node_pods()
             rounds = self._rounds(calls.pods, pods)
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(socket.serve())
-                tasks.create_task(self._keep(self._keeper(pods, rounds)))
-                tasks.create_task(pods.follow(rounds.wake))
-                tasks.create_task(self._go_round(rounds))
-                tasks.create_task(calls.run())
-                tasks.create_task(tell_trouble(to.giver.check, self._tell, self._machine.look))
+                parts: dict[str, Part] = {
+                    "CNI socket": socket.serve,
+                    "CNI configuration": partial(self._keep, self._keeper(pods, rounds)),
+                    "pods of the node": partial(pods.follow, rounds.wake),
+                    "sandboxes": partial(self._go_round, rounds),
+                    "unfinished attachments": calls.run,
+                    "address trouble": partial(
+                        tell_trouble, to.giver.check, self._tell, self._machine.look
+                    ),
+                }
+                start(tasks, parts)
 
     async def _keep(self, keeper: Keeper) -> None:
         """Write the host's CNI configuration, from when the node has a card.

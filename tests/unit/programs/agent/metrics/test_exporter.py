@@ -1,12 +1,15 @@
 """A scrape of a whole agent: kubelet, pools, counters and calls, over HTTP as Prometheus asks."""
 
 import asyncio
+import itertools
 import urllib.request
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.attachment import Attachment, Plan, Sandbox
 from kube_rdma.model.binding import ContainerId, PodName
@@ -18,6 +21,7 @@ from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.metrics.exporter import Exporter, MetricsSite, MetricsSources
 from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
+from kube_rdma.programs.logs import recorded
 from kube_rdma.rules.metrics import families
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
@@ -80,8 +84,13 @@ def tree(tmp_path):
 def exporting(world, tree, names=EVERY, **further):
     """The agent's doors with an exporter on any port."""
     doors = world.doors()
-    sources = MetricsSources(doors.kubelet, sysfs=tree, **further)
+    sources = MetricsSources(doors.kubelet, sysfs=tree, clock=seconds(), **further)
     return replace(doors, metrics=Exporter(MetricsSite("127.0.0.1", 0, names), sources))
+
+
+def seconds():
+    """A clock by which a second goes by whenever it is looked at."""
+    return partial(next, itertools.count())
 
 
 async def scrape(exporter):
@@ -124,6 +133,8 @@ async def test_every_family_of_the_table_is_exported_and_no_other(world, tree):
     ):
         with stopwatch.timed(family, *words):
             pass
+    with recorded(), contained("trial of metrics"):
+        raise RuntimeError("x")
     doors = exporting(world, tree, stopwatch=stopwatch)
     async with world.serving(doors):
         await world.kubelet.until(lambda: world.kubelet.healthy(VKE) == 2)
@@ -194,7 +205,11 @@ async def test_only_namespaces_with_devices_that_moved_are_entered(tree):
     moved = Attachment(place, (Plan("net1", "n", None, (MoveRdma("mlx5_7", None),)),))
     other = Attachment(replace(place, netns_inode=6), ())
     sources = MetricsSources(
-        KubeletView(None), lambda: [moved, other], sysfs=tree, read_inside=read_inside
+        KubeletView(None),
+        lambda: [moved, other],
+        sysfs=tree,
+        read_inside=read_inside,
+        clock=seconds(),
     )
     exporter = Exporter(MetricsSite(None, 1), sources)
     exporter.looked({}, (), NamespaceMode.SHARED)
@@ -215,3 +230,33 @@ def test_a_stopwatch_counts_what_fails_too():
         raise Unavailable("busy")
     by_outcome = {one.labels: one.total for one in stopwatch.durations}
     assert by_outcome == {("add", "ok"): 0.2, ("add", "unavailable"): 4.0}
+
+
+async def test_whoever_asks_again_within_a_second_costs_nothing(tree):
+    """The kernel is read once for many clients; afterwards it is read anew."""
+    now, reads = 10.0, []
+
+    def read_inside(sandboxes):
+        reads.append(now)
+        return (), 0
+
+    sources = MetricsSources(
+        KubeletView(None), sysfs=tree, read_inside=read_inside, clock=lambda: now
+    )
+    exporter = Exporter(MetricsSite(None, 1), sources)
+    answers = await asyncio.gather(*(exporter.answer() for _ in range(5)))
+    now = 10.9
+    answers.append(await exporter.answer())
+    assert reads == [10.0]
+    assert set(answers) == {answers[0]}
+    now = 11.0
+    await exporter.answer()
+    assert reads == [10.0, 11.0]
+
+
+async def test_failures_of_parts_are_counted(tree):
+    with recorded(), contained("failure of metrics"):
+        raise RuntimeError("x")
+    exporter = Exporter(MetricsSite(None, 1), MetricsSources(KubeletView(None), sysfs=tree))
+    seen = Scraped((await exporter.answer()).decode())
+    assert seen.of("kube_rdma_part_failures_total", part="failure of metrics") == [1]
