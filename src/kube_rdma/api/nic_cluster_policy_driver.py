@@ -203,7 +203,7 @@ def driver(section: DriverSection, image: ComponentImage) -> Driver:
 
 def upgrades(section: UpgradeSection | None) -> UpgradePolicy:
     """What a section means; left out it is what its defaults say."""
-    section = section or UpgradeSection()
+    section = section or UpgradeSection.model_validate({})
     wait, drain = section.wait_for_completion, section.drain
     return UpgradePolicy(
         section.auto_upgrade,
@@ -231,7 +231,7 @@ def driver_notes(section: DriverSection, image: ComponentImage) -> Iterator[Poli
             f"spec.ofedDriver.image {image.image} has other tags than 0.1.0, whose are asked for: "
             f"{image.repository}/{image.image}-{image.version}:ARCHITECTURE-SYSTEM-kverKERNEL",
         )
-    policy = section.upgrade_policy or UpgradeSection()
+    policy = section.upgrade_policy or UpgradeSection.model_validate({})
     base: Path = ("ofedDriver", "upgradePolicy")
     if policy.drain and policy.drain.enable and not policy.auto_upgrade:
         yield note((*base, "drain"), "has no effect while autoUpgrade is false")
