@@ -1,21 +1,35 @@
 """The object ``kind: NicClusterPolicy`` (mellanox.com/v1alpha1), as NVIDIA's operator has it.
 
 Both spellings are read: those of 0.1.0, which seed S3 shows, and those of later releases. What a
-later release can say and kube-rdma does not do is named in the policy's notes, never dropped.
+later release can say and kube-rdma does not do is named in the policy's notes, never dropped; what
+would narrow what is done to nodes is done (api/nic_cluster_policy_driver).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from kube_rdma.api import config
 from kube_rdma.api.dialect import Many, Typed
-from kube_rdma.api.document import Document, Path, name, shown
-from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.document import Document, Path
+from kube_rdma.api.faults import validate
+from kube_rdma.api.nic_cluster_policy_driver import (
+    DriverSection,
+    ImageSection,
+    NodeAffinity,
+    Open,
+    Repository,
+    Version,
+    affinity,
+    driver,
+    driver_notes,
+    image_of,
+    note,
+    upgrades,
+)
 from kube_rdma.api.nic_cluster_policy_status import NicClusterPolicyStatus
 from kube_rdma.api.object_document import of_json
 from kube_rdma.model.cluster_policy import (
@@ -23,71 +37,11 @@ from kube_rdma.model.cluster_policy import (
     ComponentImage,
     DevicePluginSection,
     PeerDriverSection,
+    PolicyNote,
 )
-from kube_rdma.model.driver_upgrade import UpgradePolicy
 from kube_rdma.model.errors import Refused
 
 _PLUGIN_SPELLINGS = ("devicePlugin", "rdmaSharedDevicePlugin")
-
-
-def _matching(pattern: str, what: str) -> AfterValidator:
-    """A text of these characters alone; the original's patterns also match a part of a text."""
-    whole = re.compile(pattern)
-
-    def check(text: str) -> str:
-        if not whole.fullmatch(text):
-            raise slips(Slip(f"{shown(text)} is no {what}", f"Allowed characters: {pattern}"))
-        return text
-
-    return AfterValidator(check)
-
-
-ImageName = Annotated[str, _matching(r"[a-zA-Z0-9\-_]+", "name of an image")]
-Repository = Annotated[str, _matching(r"[a-zA-Z0-9._:\-/]+", "repository of images")]
-Version = Annotated[str, _matching(r"[a-zA-Z0-9._\-]+", "version of an image")]
-
-
-class _Open(Typed):
-    """An object whose fields beyond these are kept, to be named in the notes."""
-
-    model_config = ConfigDict(extra="allow", defer_build=False)
-
-
-class ImageSection(_Open):
-    """Which image; repository and version may stand in `global` instead."""
-
-    image: ImageName = Field(examples=["ofed-driver"])
-    repository: Repository | None = Field(None, examples=["mellanox"])
-    version: Version | None = Field(None, examples=["5.0-2.1.8.0"])
-    image_pull_secrets: Many[str] = ()
-
-
-class DrainSection(_Open):
-    """Whether nodes are emptied of the pods that hold their cards."""
-
-    enable: bool = Field(
-        True,
-        description="Close a node and evict the pods that hold its RDMA shares, before its driver "
-        "is exchanged. Without this section the end of such pods is waited for.",
-    )
-
-
-class UpgradeSection(_Open):
-    """How a driver of another image comes to the nodes."""
-
-    auto_upgrade: bool = Field(
-        True, description="False: a driver is exchanged when somebody deletes its pod."
-    )
-    max_parallel_upgrades: int = Field(
-        1, ge=0, le=10_000, description="How many nodes at a time; 0: all of them."
-    )
-    drain: DrainSection | None = None
-
-
-class DriverSection(ImageSection):
-    """The driver of the cards."""
-
-    upgrade_policy: UpgradeSection | None = None
 
 
 class PluginSection(ImageSection):
@@ -106,7 +60,7 @@ class PeerSection(ImageSection):
     gpu_driver_source_path: str | None = Field(None, examples=["/run/nvidia/driver"])
 
 
-class SecondaryNetworkSection(_Open):
+class SecondaryNetworkSection(Open):
     """What puts networks into pods, as later releases have it."""
 
     cni_plugins: ImageSection | None = Field(
@@ -116,7 +70,7 @@ class SecondaryNetworkSection(_Open):
     )
 
 
-class GlobalSection(_Open):
+class GlobalSection(Open):
     """What sections leave out."""
 
     repository: Repository | None = None
@@ -124,7 +78,7 @@ class GlobalSection(_Open):
     image_pull_secrets: Many[str] = ()
 
 
-class NicClusterPolicySpec(_Open):
+class NicClusterPolicySpec(Open):
     """What runs on the nodes with NVIDIA's cards; a section that is missing is not deployed."""
 
     ofed_driver: DriverSection | None = None
@@ -134,6 +88,7 @@ class NicClusterPolicySpec(_Open):
     )
     nv_peer_driver: PeerSection | None = None
     secondary_network: SecondaryNetworkSection | None = None
+    node_affinity: NodeAffinity | None = None
     global_: GlobalSection = Field(default_factory=GlobalSection, alias="global")
     tolerations: Many[dict[str, Any]] = ()
 
@@ -173,20 +128,17 @@ def of_spec(document: Document) -> ClusterPolicy:
 
 def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
     """What a spec without faults means."""
-    common, driver, peer = spec.global_, spec.ofed_driver, spec.nv_peer_driver
+    common, ofed, peer = spec.global_, spec.ofed_driver, spec.nv_peer_driver
     plugin = spec.device_plugin or spec.rdma_shared_device_plugin
     networks = _networks(spec, plugin)
-    notes = [f"{name(('spec', *path))} has no effect" for path in _unknown(spec, ())]
-    if networks is False:
-        notes.append("spec.secondaryNetwork.cniPlugins has no effect: no device plugin's image")
     secrets = [*common.image_pull_secrets]
-    for section in (driver, plugin, peer):
+    for section in (ofed, plugin, peer):
         secrets += section.image_pull_secrets if section else ()
     return ClusterPolicy(
         name="",
         namespace="",
         uid="",
-        driver=_image(driver, common) if driver else None,
+        driver=driver(ofed, _image(ofed, common)) if ofed else None,
         device_plugin=DevicePluginSection(
             _image(plugin, common),
             plugin.config or "",
@@ -198,19 +150,24 @@ def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
         peer_driver=PeerDriverSection(_image(peer, common), peer.gpu_driver_source_path or "")
         if peer
         else None,
-        upgrades=_upgrades(driver.upgrade_policy if driver else None),
+        upgrades=upgrades(ofed.upgrade_policy if ofed else None),
         pull_secrets=tuple(dict.fromkeys(secrets)),
         tolerations=spec.tolerations,
-        notes=tuple(notes),
+        affinity=affinity(spec.node_affinity),
+        notes=tuple(_notes(spec, networks)),
     )
 
 
-def _upgrades(section: UpgradeSection | None) -> UpgradePolicy:
-    """What a section means; without one idle nodes are upgraded, one at a time."""
-    if section is None:
-        return UpgradePolicy()
-    drain = section.drain is not None and section.drain.enable
-    return UpgradePolicy(section.auto_upgrade, section.max_parallel_upgrades, drain)
+def _notes(spec: NicClusterPolicySpec, networks: bool | None) -> Iterator[PolicyNote]:
+    """What a policy says and kube-rdma does not do."""
+    yield from (note(path, "has no effect") for path in _unknown(spec, ()))
+    if networks is False:
+        yield note(
+            ("secondaryNetwork", "cniPlugins"),
+            "has no effect: only the image that rdmaSharedDevicePlugin names serves networks",
+        )
+    if spec.ofed_driver:
+        yield from driver_notes(spec.ofed_driver, _image(spec.ofed_driver, spec.global_))
 
 
 def _networks(spec: NicClusterPolicySpec, plugin: PluginSection | None) -> bool | None:
@@ -239,11 +196,7 @@ def _unsaid(section: ImageSection | None, common: GlobalSection) -> Iterator[str
 
 
 def _image(section: ImageSection, common: GlobalSection) -> ComponentImage:
-    return ComponentImage(
-        section.repository or common.repository or "",
-        section.image,
-        section.version or common.version or "",
-    )
+    return image_of(section, common.repository, common.version)
 
 
 def _config_faults(text: str, where: str) -> Iterator[Refused]:

@@ -7,6 +7,7 @@ programs/operator writes what came of it.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 from kube_rdma.model.driver_upgrade import UpgradePolicy
 from kube_rdma.model.frozen import Frozen
@@ -30,11 +31,27 @@ class AppliedState(StrEnum):
 
 
 class ComponentImage(Frozen):
-    """An image as a policy names it: the three parts of which each component makes its tag."""
+    """An image as a policy names it: the three parts of which each component makes its tag.
+
+    A version may be a digest, ``sha256:`` with 64 digits: it names one image, whatever its tag.
+    """
 
     repository: str
     image: str
     version: str
+
+    @property
+    def digest(self) -> str:
+        """The version, where it is one."""
+        return self.version if ":" in self.version else ""
+
+
+class DriverSection(Frozen):
+    """The driver of the cards; `env` are entries of its container, as in a pod."""
+
+    image: ComponentImage
+    env: tuple[dict[str, object], ...] = ()
+    grace_seconds: int = 300  # until a driver that ends is killed
 
 
 class DevicePluginSection(Frozen):
@@ -56,6 +73,20 @@ class PeerDriverSection(Frozen):
     gpu_driver_path: str = ""
 
 
+class PolicyNote(Frozen):
+    """A sentence about a field that has no effect, or another than people may think.
+
+    The sentence names the field.
+    """
+
+    path: tuple[str | int, ...]  # below spec
+    sentence: str
+
+    def __str__(self) -> str:
+        """As people read it."""
+        return self.sentence
+
+
 class ClusterPolicy(Frozen):
     """One policy. A section that is None is not wanted; `notes` name fields without effect."""
 
@@ -63,13 +94,14 @@ class ClusterPolicy(Frozen):
     namespace: str
     uid: str
     created: str = ""  # RFC 3339
-    driver: ComponentImage | None = None
+    driver: DriverSection | None = None
     device_plugin: DevicePluginSection | None = None
     peer_driver: PeerDriverSection | None = None
     upgrades: UpgradePolicy = UpgradePolicy()
     pull_secrets: tuple[str, ...] = ()
     tolerations: tuple[dict[str, object], ...] = ()
-    notes: tuple[str, ...] = ()
+    affinity: dict[str, Any] | None = None  # to nodes, as in a pod; only what is required counts
+    notes: tuple[PolicyNote, ...] = ()
 
 
 class PolicyNode(Frozen):
@@ -83,7 +115,11 @@ class PolicyNode(Frozen):
     has_cards: bool = False
     has_gpus: bool = False
     closed: bool = False  # it takes no pods
-    ours: bool = False  # the operator closed it for an upgrade of its driver
+    ours: bool = False  # the operator closed it
+    changing: bool = False  # for a change of its drivers
+    closed_since: str = ""  # RFC 3339, of a change
+    away: bool = False  # it is not ready
+    labels: tuple[tuple[str, str], ...] = ()
     addresses: tuple[str, ...] = ()  # those by which the API server knows it
 
 

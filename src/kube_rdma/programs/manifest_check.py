@@ -178,9 +178,13 @@ class _Checker:
         if not isinstance(spec.value, dict):
             raise no_fields(spec, "Write spec with devicePlugin or ofedDriver")
         policy = nic_cluster_policy.of_spec(spec)
-        self.warnings += (Remark(spec.where(()), note) for note in policy.notes)
+        self.warnings += (
+            Remark(spec.where(note.path, key=True), note.sentence) for note in policy.notes
+        )
+        drivers = ["drivers"] if policy.driver or policy.peer_driver else []
         plugin = policy.device_plugin
-        return f"offers {listed(plugin.resources)}" if plugin else "drivers"
+        parts = [*drivers, *([f"offers {listed(plugin.resources)}"] if plugin else [])]
+        return " and ".join(parts) or "nothing that kube-rdma deploys"
 
     def of_storage(self, manifest: Manifest) -> str:
         """Claims, volumes and classes: only what says whose driver a volume has."""

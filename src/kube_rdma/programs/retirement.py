@@ -3,21 +3,25 @@
     pods ─► rules/install/retirement ─► DaemonSet deleted ─► its pods are gone
 
 An agent that ends takes back what it wrote at its node, and needs its rights for that. So this
-comes before whatever takes them: Helm's hook, or a person who deletes manifests.
+comes before whatever takes them: Helm's hook, or a person who deletes manifests. An operator's end
+is refused while its drivers run, which it alone unloads node by node.
 """
 
 from __future__ import annotations
 
 from contextlib import aclosing
 
+from kube_rdma.adapters.cluster.driver_objects import USING_POD
 from kube_rdma.adapters.cluster.kinds import Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET, progress_of
 from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
 from kube_rdma.api.network_status import OWN_ANNOTATION
+from kube_rdma.model.cluster_policy import ComponentName
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.rules.install.retirement import still_needed
+from kube_rdma.rules.install.retirement import drivers_run, still_needed
+from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
 
 
 class Retirement(Frozen):
@@ -59,6 +63,17 @@ class Retirement(Frozen):
                         synced = True
                 if synced and not uids:
                     return
+
+
+async def retire_drivers(cluster: Cluster, namespace: str) -> None:
+    """Raise Refused while the namespace has drivers of a policy; needs the verb list of both."""
+    names = f"{ComponentName.DRIVER},{ComponentName.PEER_DRIVER}"
+    where = Where(namespace=namespace, labels=f"{COMPONENT_LABEL} in ({names})")
+    daemon_sets = await cluster.list(DAEMON_SET, where)
+    pods = await cluster.list(USING_POD, where)
+    nodes = (pod.spec.node_name for pod in pods if pod.spec.node_name)
+    if refusal := drivers_run(nodes, (each.name for each in daemon_sets)):
+        raise refusal
 
 
 async def available(cluster: Cluster, namespace: str, daemon_set: str) -> None:

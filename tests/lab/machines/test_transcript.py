@@ -94,10 +94,9 @@ def look_at_what_runs(lab):
     ):
         assert len(re.findall(pattern, names)) == len(nodes(lab))
     drivers = pods_of(lab, "state-OFED")
-    loaded = max(map(ready_at, drivers.values()))
     for part in ("state-RDMA-device-plugin", "state-NV-Peer"):
-        for pod in pods_of(lab, part).values():
-            assert pod["metadata"]["creationTimestamp"] >= loaded
+        for node, pod in pods_of(lab, part).items():
+            assert pod["metadata"]["creationTimestamp"] >= ready_at(drivers[node])
     for node, pod in drivers.items():
         shown = cluster.shell(lab, node, "lsmod | grep nv_peer_mem")
         assert re.search(r"^nv_peer_mem +\d+ +0 *$", shown, re.MULTILINE)
@@ -110,7 +109,7 @@ def look_at_what_runs(lab):
 def upgrade(lab):
     """Another driver in the policy waits for the two pods, and comes node by node behind them."""
     before = {node: pod["metadata"]["uid"] for node, pod in pods_of(lab, "state-OFED").items()}
-    patch = '{"spec": {"ofedDriver": {"version": "2"}}}'
+    patch = '{"spec": {"ofedDriver": {"version": "2", "upgradePolicy": {"autoUpgrade": true}}}}'
     say(lab, *SPACE, "patch", POLICY, "--type=merge", "-p", patch)
     waiting.until(lab, "the pods' names", lambda: "default/rdma-test-pod-" in upgrade_message(lab))
     now = {node: pod["metadata"]["uid"] for node, pod in pods_of(lab, "state-OFED").items()}

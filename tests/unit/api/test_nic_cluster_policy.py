@@ -6,7 +6,7 @@ import pytest
 
 from kube_rdma.api.nic_cluster_policy import load
 from kube_rdma.model.cluster_policy import ComponentImage
-from kube_rdma.model.driver_upgrade import UpgradePolicy
+from kube_rdma.model.driver_upgrade import DrainPolicy, UpgradePolicy
 from kube_rdma.model.errors import Refused
 
 CONFIG = """{
@@ -46,9 +46,13 @@ def refusal(spec):
     return str(caught.value)
 
 
+def notes(spec):
+    return {note.path: note.sentence for note in read(spec).notes}
+
+
 def test_the_seed_s_policy_is_read_as_it_stands():
     policy = read(SEED)
-    assert policy.driver == ComponentImage("mellanox", "ofed-driver", "5.0-2.1.8.0")
+    assert policy.driver.image == ComponentImage("mellanox", "ofed-driver", "5.0-2.1.8.0")
     assert policy.device_plugin.config == CONFIG
     assert policy.peer_driver.gpu_driver_path == "/run/nvidia/driver"
     assert policy.notes == ()
@@ -84,22 +88,42 @@ def test_later_releases_say_repository_and_version_once():
 
 def test_what_is_not_deployed_is_named():
     spec = {**SEED, "nvIpam": {"image": "x"}, "secondaryNetwork": {"multus": {"image": "y"}}}
-    spec["ofedDriver"] = {**SEED["ofedDriver"], "upgradePolicy": {"safeLoad": True}}
-    assert read(spec).notes == (
-        "spec.nvIpam has no effect",
-        "spec.ofedDriver.upgradePolicy.safeLoad has no effect",
-        "spec.secondaryNetwork.multus has no effect",
-    )
+    spec["ofedDriver"] = {**SEED["ofedDriver"], "forcePrecompiled": True}
+    assert notes(spec) == {
+        ("nvIpam",): "spec.nvIpam has no effect",
+        ("ofedDriver", "forcePrecompiled"): "spec.ofedDriver.forcePrecompiled has no effect",
+        ("secondaryNetwork", "multus"): "spec.secondaryNetwork.multus has no effect",
+    }
 
 
 @pytest.mark.parametrize(
     ("section", "meant"),
     [
-        (None, UpgradePolicy(automatic=True, parallel=1, drain=False)),
+        (None, UpgradePolicy(automatic=False, parallel=1, drain=None)),
         ({}, UpgradePolicy()),
-        ({"autoUpgrade": False}, UpgradePolicy(automatic=False)),
-        ({"maxParallelUpgrades": 0, "drain": {}}, UpgradePolicy(parallel=0, drain=True)),
+        ({"autoUpgrade": True}, UpgradePolicy(automatic=True)),
+        ({"maxParallelUpgrades": 0, "drain": {}}, UpgradePolicy(parallel=0, drain=DrainPolicy())),
         ({"drain": {"enable": False}}, UpgradePolicy()),
+        (
+            {
+                "autoUpgrade": True,
+                "maxParallelUpgrades": 1,
+                "safeLoad": False,
+                "waitForCompletion": {"podSelector": "app=training"},
+                "drain": {
+                    "enable": True,
+                    "force": True,
+                    "podSelector": "a in (b, c),!d",
+                    "timeoutSeconds": 60,
+                    "deleteEmptyDir": True,
+                },
+            },
+            UpgradePolicy(
+                automatic=True,
+                drain=DrainPolicy("a in (b, c),!d", force=True, delete_empty_dir=True, seconds=60),
+                wait_for="app=training",
+            ),
+        ),
     ],
 )
 def test_drivers_are_upgraded_as_the_policy_says(section, meant):
@@ -121,9 +145,101 @@ def test_another_image_for_networks_has_no_effect_and_is_named(others):
     section = {"image": "plugins", "repository": "nvcr.io", "version": "1"}
     policy = read({**others, "secondaryNetwork": {"cniPlugins": section}})
     assert not (policy.device_plugin and policy.device_plugin.networks)
-    assert policy.notes == (
-        "spec.secondaryNetwork.cniPlugins has no effect: no device plugin's image",
+    (note,) = policy.notes
+    assert note.path == ("secondaryNetwork", "cniPlugins")
+    assert "only the image that rdmaSharedDevicePlugin names" in note.sentence
+
+
+DIGEST = f"sha256:{'9f' * 32}"
+
+
+def test_a_digest_is_a_version():
+    policy = read({"devicePlugin": {**SEED["devicePlugin"], "version": DIGEST}})
+    assert policy.device_plugin.image.digest == DIGEST
+
+
+@pytest.mark.parametrize("version", [DIGEST[:-1], DIGEST + "0", "sha256:", "sha1:9f", "v1:2"])
+def test_a_digest_of_another_length_is_refused(version):
+    text = refusal({"devicePlugin": {**SEED["devicePlugin"], "version": version}})
+    assert "spec.devicePlugin.version" in text
+    assert "is no digest of an image. Write sha256: and the 64 hexadecimal digits" in text
+
+
+def test_what_narrows_the_driver_is_kept():
+    env = [{"name": "UNLOAD_STORAGE_MODULES", "value": "true"}]
+    policy = read(
+        {
+            "ofedDriver": {**SEED["ofedDriver"], "env": env, "terminationGracePeriodSeconds": 60},
+            "nodeAffinity": AFFINITY,
+        }
     )
+    assert policy.driver.env == tuple(env)
+    assert policy.driver.grace_seconds == 60
+    assert policy.affinity == AFFINITY
+    assert policy.notes == ()
+
+
+AFFINITY = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+        ]
+    }
+}
+
+
+def test_a_preference_for_nodes_has_no_effect_and_is_named():
+    field = "preferredDuringSchedulingIgnoredDuringExecution"
+    assert notes({"nodeAffinity": {**AFFINITY, field: []}}) == {
+        ("nodeAffinity", field): f"spec.nodeAffinity.{field} has no effect"
+    }
+
+
+def ofed(**changes):
+    return {"ofedDriver": {**SEED["ofedDriver"], **changes}}
+
+
+def required(*terms):
+    return {"nodeAffinity": {next(iter(AFFINITY)): {"nodeSelectorTerms": list(terms)}}}
+
+
+def selecting(section, text):
+    return ofed(upgradePolicy={section: {"podSelector": text}})
+
+
+REFUSED = {
+    "spec.ofedDriver.upgradePolicy.drain.podSelector": selecting("drain", "a=b c"),
+    "spec.ofedDriver.upgradePolicy.waitForCompletion.podSelector": selecting(
+        "waitForCompletion", "a in b"
+    ),
+    "spec.ofedDriver.env[0].secret": ofed(env=[{"name": "A", "secret": "b"}]),
+    "spec.ofedDriver.terminationGracePeriodSeconds": ofed(terminationGracePeriodSeconds=-1),
+    "nodeSelectorTerms[0].matchExpressions[0].operator": required(
+        {"matchExpressions": [{"key": "a", "operator": "Is"}]}
+    ),
+    "nodeSelectorTerms[0].matchFeelings": required({"matchFeelings": []}),
+    "nodeSelectorTerms": required(),
+}
+
+
+@pytest.mark.parametrize(("where", "spec"), REFUSED.items(), ids=REFUSED)
+def test_what_would_narrow_and_is_not_understood_is_refused_at_its_place(where, spec):
+    assert f"{where}: " in refusal(spec)
+
+
+@pytest.mark.parametrize("image", ["doca-driver", "mofed"])
+def test_images_of_later_releases_are_told_of_for_their_tags_differ(image):
+    (sentence,) = notes(ofed(image=image)).values()
+    assert f"mellanox/{image}-5.0-2.1.8.0:ARCHITECTURE-SYSTEM-kverKERNEL" in sentence
+    assert notes(ofed(image=image, version=DIGEST)) == {}
+
+
+def test_a_drain_that_nothing_asks_for_is_named():
+    """Left out, autoUpgrade is false as in NVIDIA's operator."""
+    path = ("ofedDriver", "upgradePolicy", "drain")
+    assert notes(ofed(upgradePolicy={"drain": {"enable": True}})) == {
+        path: "spec.ofedDriver.upgradePolicy.drain has no effect while autoUpgrade is false"
+    }
 
 
 def test_both_spellings_at_once_are_refused():

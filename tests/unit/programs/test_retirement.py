@@ -9,7 +9,7 @@ from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
 from kube_rdma.api.network_status import OWN_ANNOTATION
 from kube_rdma.model.errors import Refused
-from kube_rdma.programs.retirement import Retirement, available
+from kube_rdma.programs.retirement import Retirement, available, retire_drivers
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import until
 
@@ -100,3 +100,18 @@ async def test_every_node_is_waited_for(world):
 async def test_no_node_is_soon_left(world):
     count(world, 0, 0)
     await available(Cluster(world.line), NAMESPACE, NAME)
+
+
+async def test_an_operator_stays_while_its_drivers_run(world):
+    """Device plugins may go at once."""
+    cluster = Cluster(world.line)
+    await retire_drivers(cluster, NAMESPACE)
+    labels = {"kube-rdma.io/component": "state-OFED"}
+    meta = {"name": "driver", "namespace": NAMESPACE, "labels": labels}
+    world.server.put(DAEMON_SET, {"metadata": meta, "spec": {}})
+    with pytest.raises(Refused, match="run by DaemonSet driver, and would all be unloaded"):
+        await retire_drivers(cluster, NAMESPACE)
+    pod = {"metadata": {**meta, "name": "p"}, "spec": {"nodeName": "node-1"}}
+    world.server.put(POD, pod)
+    with pytest.raises(Refused, match=r"run on nodes node-1, .*Delete the policy"):
+        await retire_drivers(cluster, NAMESPACE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,7 @@ from kube_rdma.adapters.cluster.nodes import whole
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.api.node_report import node_report
-from kube_rdma.model.driver_upgrade import DriverPod, ShareHolder
+from kube_rdma.model.driver_upgrade import DRIVER_FIELDS, DrainPolicy, DriverPod, ShareHolder
 from kube_rdma.model.node_report import NodeReport
 from kube_rdma.model.pod import MIRROR
 
@@ -28,6 +29,11 @@ class _UsingContainer(msgspec.Struct, frozen=True):
     resources: _Amounts = msgspec.field(default_factory=_Amounts)
 
 
+class _UsingVolume(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    empty_dir: dict[str, object] | None = None
+
+
 class _PodCondition(msgspec.Struct, frozen=True):
     type: str
     status: str
@@ -39,6 +45,8 @@ class UsingSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
     containers: tuple[_UsingContainer, ...] = ()
     init_containers: tuple[_UsingContainer, ...] = ()
+    volumes: tuple[_UsingVolume, ...] = ()
+    resource_claims: tuple[dict[str, object], ...] = ()
 
 
 class UsingStatus(msgspec.Struct, frozen=True):
@@ -60,34 +68,68 @@ USING_POD = ObjectKind(
 StoredPod = Stored[UsingSpec, UsingStatus]
 
 
-def driver_pod(pod: StoredPod, image: str, *, unloads: bool) -> DriverPod:
-    """A driver's pod, of which `image` is what its DaemonSet has by now."""
-    conditions = pod.status.conditions if pod.status else ()
+CLAIM = "resource.k8s.io/claim"  # stands for a pod's ResourceClaims, whatever driver they are for
+
+
+def driver_pod(
+    pod: StoredPod, template: Mapping[str, Any], *, unloads: bool, placed: bool
+) -> DriverPod:
+    """A driver's pod, of which `template` is what its DaemonSet has by now.
+
+    One that is not `placed` any more is about to be deleted by its DaemonSet's controller.
+    """
+    images = [container["image"] for container in template["spec"]["containers"]]
+    fields = template["metadata"].get("annotations", {}).get(DRIVER_FIELDS)
     return DriverPod(
         name=pod.name,
         uid=pod.uid,
-        current=[container.image for container in pod.spec.containers] == [image],
-        ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
-        deleting=pod.deleting,
+        current=[container.image for container in pod.spec.containers] == images
+        and pod.annotation(DRIVER_FIELDS) == fields,
+        ready=is_ready(pod),
+        deleting=pod.deleting or not placed,
         unloads=unloads,
     )
 
 
-async def using_pods(cluster: Cluster) -> tuple[tuple[str, frozenset[str], ShareHolder], ...]:
+def is_ready(pod: StoredPod) -> bool:
+    """Whether its probes say that it works."""
+    conditions = pod.status.conditions if pod.status else ()
+    return any(each.type == "Ready" and each.status == "True" for each in conditions)
+
+
+async def using_pods(
+    cluster: Cluster, drain: DrainPolicy | None, wait_for: str
+) -> tuple[tuple[str, frozenset[str], ShareHolder], ...]:
     """All pods that run or will: their node, the resources that they have, who they are.
 
-    Needs the verb list of pods.
+    Those that `drain` leaves alone stay. A pod that the selector `wait_for` chooses stays and has
+    the resource ``""``. Needs the verb list of pods; Refused for a selector that is none.
     """
     pods = await cluster.list(USING_POD)
+    drained = await _chosen(cluster, drain.selector) if drain and drain.selector else None
+    awaited = await _chosen(cluster, wait_for) if wait_for else frozenset()
     return tuple(
         (
             pod.spec.node_name,
-            frozenset(_resources(pod.spec)),
-            ShareHolder(pod.namespace, pod.name, pod.uid, pod.deleting, stays=_stays(pod)),
+            frozenset([*_resources(pod.spec), *([""] if pod.uid in awaited else [])]),
+            ShareHolder(
+                pod.namespace,
+                pod.name,
+                pod.uid,
+                pod.deleting,
+                stays=pod.uid in awaited
+                or (drained is not None and pod.uid not in drained)
+                or _stays(pod, drain or DrainPolicy()),
+            ),
         )
         for pod in pods
         if pod.spec.node_name and not (pod.status and pod.status.phase in _ENDED)
     )
+
+
+async def _chosen(cluster: Cluster, selector: str) -> frozenset[str]:
+    """The uids of the pods that a label selector chooses; the API server reads it."""
+    return frozenset(pod.uid for pod in await cluster.list(USING_POD, Where(labels=selector)))
 
 
 async def all_reports(cluster: Cluster, nodes: Collection[str]) -> dict[str, NodeReport]:
@@ -103,11 +145,14 @@ async def all_reports(cluster: Cluster, nodes: Collection[str]) -> dict[str, Nod
     }
 
 
-def _stays(pod: StoredPod) -> bool:
-    """Whether an eviction would be in vain, as kubectl's drain has it."""
-    return (
-        any(owner.kind == "DaemonSet" for owner in pod.owners) or pod.annotation(MIRROR) is not None
-    )
+def _stays(pod: StoredPod, drain: DrainPolicy) -> bool:
+    """Whether an eviction would be in vain, or is not allowed, as kubectl's drain has both."""
+    daemon = any(owner.kind == "DaemonSet" for owner in pod.owners)
+    if daemon or pod.annotation(MIRROR) is not None:
+        return True
+    bare = not any(owner.controller for owner in pod.owners)
+    local = any(volume.empty_dir is not None for volume in pod.spec.volumes)
+    return (bare and not drain.force) or (local and not drain.delete_empty_dir)
 
 
 def _resources(spec: UsingSpec) -> Iterator[str]:
@@ -115,3 +160,5 @@ def _resources(spec: UsingSpec) -> Iterator[str]:
         for name, amount in container.resources.limits.items():
             if "/" in name and whole(amount):
                 yield name
+    if spec.resource_claims:
+        yield CLAIM

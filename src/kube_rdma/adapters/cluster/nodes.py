@@ -7,7 +7,7 @@ change single labels.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -163,15 +163,23 @@ class Nodes:
         )
         return change
 
-    async def close(self, name: str, mark: str, *, closed: bool) -> None:
-        """Let a node take no pods, with an annotation `mark` that says by whom; or pods again.
+    async def close(self, name: str, mark: str, why: str) -> None:
+        """Let a node take no pods, with an annotation `mark` that says since when or why.
 
-        Needs the verb patch of nodes. Conflict(GONE) without the node.
+        Without `why` it takes pods again. Needs the verb patch of nodes. Conflict(GONE) without
+        the node.
         """
-        meta = {"annotations": {mark: "true" if closed else None}}
-        body = msgspec.json.encode({"metadata": meta, "spec": {"unschedulable": closed or None}})
-        request = replace(make("patch", NODE, name, ""), query=MANAGED, body=body)
-        await self._cluster.write(replace(request, content_type=wire.MERGE))
+        meta = {"annotations": {mark: why or None}}
+        await self._merge(name, {"metadata": meta, "spec": {"unschedulable": bool(why) or None}})
+
+    async def label(self, name: str, labels: Mapping[str, str | None]) -> None:
+        """Write labels that are the caller's alone; None takes one away. Else as `close`."""
+        await self._merge(name, {"metadata": {"labels": labels}})
+
+    async def _merge(self, name: str, patch: Mapping[str, object]) -> None:
+        request = replace(make("patch", NODE, name, ""), query=MANAGED)
+        body = msgspec.json.encode(patch)
+        await self._cluster.write(replace(request, body=body, content_type=wire.MERGE))
 
     async def set_cards(self, node: NodeState, condition: NodeCondition | None) -> None:
         """Write the condition CARDS_HEALTHY of a node as it was seen; None takes it away.

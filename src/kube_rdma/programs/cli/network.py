@@ -130,6 +130,37 @@ def retire(daemonset: str, namespace: str, kubeconfig: Path | None, *, force: bo
 
 
 @network.command()
+@click.option(
+    "--namespace",
+    envvar="POD_NAMESPACE",
+    required=True,
+    help="That of the operator.  [env: POD_NAMESPACE]",
+)
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Access to the API server outside of a pod.",
+)
+def retire_drivers(namespace: str, kubeconfig: Path | None) -> None:
+    """Say whether an operator of NicClusterPolicies may be removed.
+
+    Exits with 3 while drivers of a policy run, which would all be unloaded at once.
+    """
+    import asyncio
+
+    from kube_rdma.adapters.cluster.connect import connect
+    from kube_rdma.programs import retirement
+
+    async def run() -> None:
+        async with connect(kubeconfig) as cluster:
+            await retirement.retire_drivers(cluster, namespace)
+
+    asyncio.run(run())
+    click.echo(f"No driver of a NicClusterPolicy runs in {namespace}.")
+
+
+@network.command()
 @click.argument("daemonset")
 @click.option(
     "--namespace",

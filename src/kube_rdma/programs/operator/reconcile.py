@@ -10,7 +10,7 @@ the same documents.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -35,16 +35,25 @@ from kube_rdma.adapters.cluster.policy_objects import (
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.conditions import moment
 from kube_rdma.api.nic_cluster_policy_status import PolicyVerdict, policy_status
-from kube_rdma.model.cluster_policy import AppliedState, ClusterPolicy, ComponentStatus
-from kube_rdma.model.driver_upgrade import UpgradeState
+from kube_rdma.model.cluster_policy import AppliedState, ClusterPolicy, ComponentName
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.programs.mirror import Mirror
-from kube_rdma.programs.operator.upgrades import CLOSED_MARK, DRIVERS, Upgrades
-from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
+from kube_rdma.programs.operator.upgrades import (
+    CLOSED_MARK,
+    DRIVERS,
+    STARTING,
+    Upgraded,
+    Upgrades,
+    adopted,
+    is_used,
+    ready_marks,
+    waiting,
+)
+from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL, MANAGED_LABEL, MANAGER
 from kube_rdma.rules.operator.drift import holds
 from kube_rdma.rules.operator.node_groups import policy_node
-from kube_rdma.rules.operator.sync import FIRST, Component, components, gate, judged, overall
+from kube_rdma.rules.operator.sync import Component, components, judged, overall
 from kube_rdma.rules.operator.upgrade import upgrade_state
 
 log = structlog.get_logger()
@@ -113,8 +122,8 @@ class Operator:
         first = next((p for p in policies if not p.deleting), None)
         self._upgrading = False
         well = all([await self._reconcile(stored, first, now) for stored in policies])
-        if first is None:  # what an upgrade closed is opened
-            await self._upgrades.look(None, tuple(self._nodes.values.values()), (), {})
+        if first is None:  # its drivers go node by node, and what was closed is opened
+            await self._upgrade(None, None, now)
         return well
 
     async def _reconcile(
@@ -124,7 +133,7 @@ class Operator:
         refused: Refused | None = None
         try:
             try:
-                verdict = await self._verdict(stored, first)
+                verdict = await self._verdict(stored, first, now)
             except Refused as refusal:  # by the API server, or for somebody else's object
                 refused, verdict = refusal, PolicyVerdict(AppliedState.ERROR, str(refusal))
             await self._tell(stored, verdict, now)
@@ -135,50 +144,73 @@ class Operator:
         self._notices.over(stored.uid)
         return refused is None
 
-    async def _verdict(self, stored: StoredPolicy, first: StoredPolicy | None) -> PolicyVerdict:
+    async def _verdict(
+        self, stored: StoredPolicy, first: StoredPolicy | None, now: datetime
+    ) -> PolicyVerdict:
         """Write what a policy wants, and say how far it is."""
+        if stored.deleting:
+            return PolicyVerdict(AppliedState.NOT_READY, "The policy is being deleted")
         if first is not None and stored.uid != first.uid:
             why = f"Policy {first.name} is older and counts; delete one of them"
             return PolicyVerdict(AppliedState.ERROR, why)
         policy = policy_of(stored)
         if policy is None:
             return PolicyVerdict(AppliedState.ERROR, str(stored.spec.refusal))
-        parts = components(policy, tuple(self._nodes.values.values()))
-        statuses: list[ComponentStatus] = []
-        for part in parts:
-            if part.name not in FIRST and not gate(statuses[: len(FIRST)]):
-                continue
-            await self._write(policy, part)
-            statuses.append(judged(part, self._progress(policy)))
-        upgrade = await self._upgrade(policy, stored)
-        return PolicyVerdict(*overall(statuses), tuple(statuses), policy.notes, upgrade)
-
-    async def _upgrade(self, policy: ClusterPolicy, stored: StoredPolicy) -> UpgradeState | None:
-        """Exchange drivers of an older image as far as that may be; None where no driver is."""
-        drivers = [
-            daemon_set
-            for daemon_set in self._daemon_sets.values.values()
-            if daemon_set.label(COMPONENT_LABEL) in DRIVERS
-            and _owned(daemon_set, policy)
-            and not daemon_set.deleting
-        ]
         nodes = tuple(self._nodes.values.values())
-        upgraded = await self._upgrades.look(policy, nodes, drivers, self._pods.values)
-        for sentence in upgraded.done:
-            self._events.tell(_about(stored), "DriverUpgrade", sentence)
-        if not drivers:
-            return None
+        parts = components(policy, nodes)
+        await self._upgrades.label(ready_marks(policy, nodes, self._pods.values))
+        for part in parts:
+            await self._write(policy, part)
+        upgraded = await self._upgrade(policy, stored, now)
+        waits = waiting(policy, nodes, upgraded)
+        progress = self._progress(policy)
+        statuses = tuple(judged(part, progress, waits.get(part.name, "")) for part in parts)
+        state = upgrade_state(upgraded.plan.stages) if self._drivers() else None
+        notes = tuple(map(str, policy.notes))
+        return PolicyVerdict(*overall(statuses), statuses, notes, state)
+
+    async def _upgrade(
+        self, policy: ClusterPolicy | None, stored: StoredPolicy | None, now: datetime
+    ) -> Upgraded:
+        """Bring drivers nearer to the policy as far as that may be, and tell of it."""
+        nodes, drivers = tuple(self._nodes.values.values()), self._drivers()
+        upgraded = await self._upgrades.look(policy, nodes, drivers, self._pods.values, now)
+        about = _about(stored) if stored else _about_daemon_set(drivers)
+        if about:
+            for sentence in upgraded.done:
+                self._events.tell(about, "DriverUpgrade", sentence)
         state = upgrade_state(upgraded.plan.stages)
         self._upgrading = self._upgrading or not state.current
-        if state.reason == "UpgradeRefused":
-            for why in self._notices.news(("upgrade", stored.uid), state.message):
-                self._events.tell(_about(stored), state.reason, why, warning=True)
+        uid = ("upgrade", stored.uid if stored else "")
+        if state.reason == "UpgradeRefused" and about:
+            for why in self._notices.news(uid, state.message):
+                log.warning("driver not touched", why=why)
+                self._events.tell(about, state.reason, why, warning=True)
         else:
-            self._notices.over(("upgrade", stored.uid))
-        return state
+            self._notices.over(uid)
+        for each in drivers if policy is None else ():
+            await self._prune(DAEMON_SET, each)
+        return upgraded
+
+    def _drivers(self) -> list[Stored[Any, Any]]:
+        """The DaemonSets of drivers, of whatever policy."""
+        return [
+            each
+            for each in self._daemon_sets.values.values()
+            if _is_driver(each) and not each.deleting
+        ]
 
     async def _write(self, policy: ClusterPolicy, part: Component) -> None:
-        """Apply what differs of a part, and delete its objects that nobody wants any more."""
+        """Apply what differs of a part, and delete its objects that nobody wants any more.
+
+        DaemonSets of drivers that an earlier release wrote stay until their nodes have labels.
+        """
+        if part.name in DRIVERS:
+            nodes = tuple(self._nodes.values.values())
+            lacking = adopted(nodes, self._of(part.name), self._pods.values)
+            if lacking:
+                await self._upgrades.label(lacking)
+                return
         config_maps = [part.objects.config_map] if part.objects.config_map else []
         # The configuration first: a plugin that starts finds it.
         await self._bring(policy, part, CONFIG_MAP, self._config_maps, config_maps)
@@ -210,8 +242,18 @@ class Operator:
         for name, stored in list(mirror.values.items()):
             mine = stored.label(COMPONENT_LABEL) == part.name and _owned(stored, policy)
             if mine and name not in names and not stored.deleting:
-                await self._cluster.delete(kind, stored, unchanged=False)
-                log.info("object deleted", kind=kind.kind, name=name, part=part.name)
+                await self._prune(kind, stored)
+
+    async def _prune(self, kind: ObjectKind[Json, Any], stored: Stored[Json, Any]) -> None:
+        """Delete an object that nobody wants; a driver's, when no node is left that has it."""
+        nodes = tuple(self._nodes.values.values())
+        if kind is DAEMON_SET and _is_driver(stored) and is_used(stored, nodes, self._pods.values):
+            return
+        await self._cluster.delete(kind, stored, unchanged=False)
+        log.info("object deleted", kind=kind.kind, name=stored.name)
+
+    def _of(self, component: ComponentName) -> list[Stored[Any, Any]]:
+        return [one for one in self._drivers() if one.label(COMPONENT_LABEL) == component]
 
     def _progress(self, policy: ClusterPolicy) -> Mapping[str, Any]:
         return {
@@ -262,10 +304,16 @@ def _itself(stored: Stored[Any, Any]) -> Stored[Any, Any]:
 
 def _node(stored: Stored[Any, Any]) -> Any:
     addresses = stored.status.addresses if stored.status else ()
+    conditions = stored.status.conditions if stored.status else ()
+    mark = stored.annotation(CLOSED_MARK)
+    changing = mark not in (None, STARTING)
     return replace(
         policy_node(stored.name, dict(stored.labels)),
         closed=stored.spec.unschedulable,
-        ours=stored.annotation(CLOSED_MARK) is not None,
+        ours=mark is not None,
+        changing=changing,
+        closed_since=mark or "" if changing else "",
+        away=any(one.type == "Ready" and one.status != "True" for one in conditions),
         addresses=tuple(each.address for each in addresses if each.type.endswith("IP")),
     )
 
@@ -280,8 +328,24 @@ def _about(stored: StoredPolicy) -> About:
     )
 
 
+def _about_daemon_set(drivers: Sequence[Stored[Any, Any]]) -> About | None:
+    """What is told of where no policy is left: the first of the DaemonSets."""
+    for one in drivers:
+        return About("DaemonSet", one.name, one.namespace, one.uid, DAEMON_SET.api_version)
+    return None
+
+
+def _is_driver(stored: Stored[Any, Any]) -> bool:
+    """Whether a DaemonSet is one of drivers that the operator wrote, in this release or earlier."""
+    own = stored.label(MANAGED_LABEL) == MANAGER or any(
+        owner.kind == "NicClusterPolicy" for owner in stored.owners
+    )
+    return own and stored.label(COMPONENT_LABEL) in DRIVERS
+
+
 def _owned(stored: Stored[Any, Any], policy: ClusterPolicy) -> bool:
-    return any(owner.uid == policy.uid for owner in stored.owners)
+    """Whether an object is the policy's; drivers outlive the one that brought them."""
+    return _is_driver(stored) or any(owner.uid == policy.uid for owner in stored.owners)
 
 
 def _says(stored: Stored[Json, Any], document: Json, kind: ObjectKind[Json, Any]) -> bool:

@@ -1,15 +1,16 @@
-"""Exchanges drivers' pods of an older image, node by node, as rules/operator/upgrade decides.
+"""Has drivers come, go and be exchanged node by node, as rules/operator/upgrade decides.
 
     reconcile: policy, DaemonSets, nodes ─► one look here: pods, holders, reports ─ upgrade_plan ─►
-      nodes closed, holders evicted, drivers' pods deleted ─► the condition DriversCurrent
+      nodes closed and labelled, holders evicted, drivers' pods deleted ─► condition DriversCurrent
 
-Holders and reports are read only while some driver is of an older image.
+Holders and reports are read only while some node has other drivers than it should have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -19,41 +20,57 @@ from kube_rdma.adapters.cluster.driver_objects import (
     StoredPod,
     all_reports,
     driver_pod,
+    is_ready,
     using_pods,
 )
 from kube_rdma.adapters.cluster.kinds import Stored
 from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
+from kube_rdma.api.conditions import moment
 from kube_rdma.model.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
 from kube_rdma.model.driver_upgrade import (
     Close,
+    DriverPlace,
     DriverPod,
     EndDrivers,
     Evict,
     Open,
+    Place,
     ShareHolder,
     UpgradeAct,
     UpgradeNode,
     UpgradePlan,
+    UpgradePolicy,
 )
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
-from kube_rdma.rules.operator.node_groups import selected_by
-from kube_rdma.rules.operator.upgrade import is_outdated, is_share, needs, upgrade_plan
+from kube_rdma.rules.operator.holders import is_share, needs
+from kube_rdma.rules.operator.placement import (
+    PLACE_LABELS,
+    READY_LABEL,
+    allowed,
+    place_of,
+    places,
+)
+from kube_rdma.rules.operator.upgrade import is_outdated, upgrade_plan
 
 CLOSED_MARK = "kube-rdma.io/closed-for-upgrade"
+STARTING = "driver-not-ready"  # what the mark says where nothing is changed; else since when
 DRIVERS = (ComponentName.DRIVER, ComponentName.PEER_DRIVER)
 
 log = structlog.get_logger()
 
+DaemonSets = Sequence[Stored[Any, Any]]
+
 
 class Upgraded(Frozen):
-    """What a look came to: what was planned, and sentences about what was done."""
+    """What a look came to: what was planned for which nodes, and sentences about what was done."""
 
     plan: UpgradePlan
+    nodes: tuple[UpgradeNode, ...] = ()
     done: tuple[str, ...] = ()
 
 
@@ -68,27 +85,40 @@ class Upgrades:
         self,
         policy: ClusterPolicy | None,
         nodes: Sequence[PolicyNode],
-        daemon_sets: Sequence[Stored[Any, Any]],
+        daemon_sets: DaemonSets,
         pods: Mapping[str, StoredPod],
+        now: datetime,
     ) -> Upgraded:
-        """Bring the nodes nearer to the images of `daemon_sets`, which are the policy's."""
-        seen = _nodes(nodes, daemon_sets, pods)
-        if policy is not None and any(map(is_outdated, seen)):
+        """Bring the nodes nearer to what a policy wants; `daemon_sets` are those of drivers."""
+        seen = _seen(policy, nodes, daemon_sets, pods, now)
+        if any(map(is_outdated, seen)):
             seen = await self._with_uses(policy, seen, {node.name: node for node in nodes})
-        plan = upgrade_plan(policy.upgrades if policy else None, seen)
-        done = [sentence for act in plan.acts if (sentence := await self._do(act, pods))]
-        return Upgraded(plan, tuple(done))
+        plan = upgrade_plan(policy.upgrades if policy else UpgradePolicy(), seen)
+        done = [sentence for act in plan.acts if (sentence := await self._do(act, pods, now))]
+        return Upgraded(plan, tuple(seen), tuple(done))
+
+    async def label(self, labels: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Write labels of nodes that say what is so; what fails is done at the next look."""
+        for node, wanted in labels.items():
+            try:
+                await self._nodes.label(node, wanted)
+            except KubeRdmaError as error:
+                log.warning("node not labelled", node=node, why=str(error))
 
     async def _with_uses(
-        self, policy: ClusterPolicy, seen: list[UpgradeNode], nodes: Mapping[str, PolicyNode]
+        self, policy: ClusterPolicy | None, seen: list[UpgradeNode], nodes: Mapping[str, PolicyNode]
     ) -> list[UpgradeNode]:
         """The same with who holds shares, and what the nodes need their cards for."""
+        upgrades = policy.upgrades if policy else UpgradePolicy()
         reports = await all_reports(self._cluster, nodes)
         offered = {pool.resource for report in reports.values() for pool in report.pools}
-        offered |= set(policy.device_plugin.resources) if policy.device_plugin else set()
+        if policy and policy.device_plugin:
+            offered |= set(policy.device_plugin.resources)
         holders: dict[str, tuple[ShareHolder, ...]] = {}
-        for name, resources, holder in await using_pods(self._cluster):
-            if any(is_share(resource, offered) for resource in resources):
+        for name, resources, holder in await using_pods(
+            self._cluster, upgrades.drains, upgrades.wait_for
+        ):
+            if any(resource == "" or is_share(resource, offered) for resource in resources):
                 holders[name] = (*holders.get(name, ()), holder)
         return [
             replace(
@@ -101,15 +131,15 @@ class Upgrades:
             for node in seen
         ]
 
-    async def _do(self, act: UpgradeAct, pods: Mapping[str, StoredPod]) -> str:
+    async def _do(self, act: UpgradeAct, pods: Mapping[str, StoredPod], now: datetime) -> str:
         """Carry an act out; a sentence about it, "" where it could not be done now."""
         try:
             match act:
-                case Close(node):
-                    await self._nodes.close(node, CLOSED_MARK, closed=True)
-                    sentence = f"node {node} takes no pods until its driver is exchanged"
+                case Close(node, change):
+                    await self._nodes.close(node, CLOSED_MARK, moment(now) if change else STARTING)
+                    sentence = f"node {node} takes no pods until its driver runs"
                 case Open(node):
-                    await self._nodes.close(node, CLOSED_MARK, closed=False)
+                    await self._nodes.close(node, CLOSED_MARK, "")
                     sentence = f"node {node} takes pods again"
                 case Evict(node, pod):
                     await self._pods.evict(PodState(pod.namespace, pod.name, pod.uid, node=node))
@@ -119,6 +149,9 @@ class Upgrades:
                         await self._cluster.delete(USING_POD, pods[driver.name], unchanged=False)
                     names = ", ".join(driver.name for driver in ended)
                     sentence = f"node {node}: ended {names}"
+                case Place(node, labels):
+                    await self._nodes.label(node, dict(labels))
+                    sentence = f"node {node}: {', '.join(map(_placed, labels))}"
         except KubeRdmaError as error:
             log.warning("upgrade held up", node=act.node, why=str(error))
             return ""
@@ -126,33 +159,152 @@ class Upgrades:
         return sentence
 
 
-def _nodes(
+def adopted(
+    nodes: Sequence[PolicyNode], daemon_sets: DaemonSets, pods: Mapping[str, StoredPod]
+) -> Mapping[str, Mapping[str, str]]:
+    """The labels that nodes lack on which drivers of an earlier release run, by node.
+
+    Its DaemonSets selected other labels. They are rewritten when no node lacks its own any more.
+    """
+    has = {node.name: dict(node.labels) for node in nodes}
+    lacking: dict[str, dict[str, str]] = {}
+    for stored in daemon_sets:
+        value, placed = _place(stored)
+        key = PLACE_LABELS[ComponentName(stored.label(COMPONENT_LABEL) or "")]
+        for pod in () if placed else _pods_of(stored, pods):
+            if key not in has.get(pod.spec.node_name, {key: ""}):
+                lacking.setdefault(pod.spec.node_name, {})[key] = value
+    return lacking
+
+
+def is_used(
+    stored: Stored[Any, Any], nodes: Sequence[PolicyNode], pods: Mapping[str, StoredPod]
+) -> bool:
+    """Whether a driver's DaemonSet has pods, or a node that it is for."""
+    value, _ = _place(stored)
+    key = PLACE_LABELS[ComponentName(stored.label(COMPONENT_LABEL) or "")]
+    return bool(_pods_of(stored, pods)) or any(
+        dict(node.labels).get(key) == value for node in nodes
+    )
+
+
+def ready_marks(
+    policy: ClusterPolicy, nodes: Sequence[PolicyNode], pods: Mapping[str, StoredPod]
+) -> Mapping[str, Mapping[str, str | None]]:
+    """The labels by which device plugins start behind the driver of their node, by node.
+
+    A node that has a device plugin keeps it, whatever becomes of its driver.
+    """
+    if policy.driver is None:
+        return {}
+    begun = {
+        pod.spec.node_name
+        for pod in pods.values()
+        if pod.label(COMPONENT_LABEL) == ComponentName.DEVICE_PLUGIN
+        or (pod.label(COMPONENT_LABEL) == ComponentName.DRIVER and is_ready(pod))
+    }
+    return {
+        node.name: {READY_LABEL: "true"}
+        for node in nodes
+        if node.name in begun and READY_LABEL not in dict(node.labels)
+    }
+
+
+def waiting(
+    policy: ClusterPolicy, nodes: Sequence[PolicyNode], upgraded: Upgraded
+) -> Mapping[ComponentName, str]:
+    """Why parts of a policy are not on all of their nodes yet; a part that is has no entry."""
+    sentences = {stage.node: stage.sentence for stage in upgraded.plan.stages}
+    reasons: dict[ComponentName, str] = {}
+    for component, key in PLACE_LABELS.items():
+        wanted = [
+            (node.name, place)
+            for node in upgraded.nodes
+            for place in node.places
+            if place.key == key and place.wants
+        ]
+        lacking = [name for name, place in wanted if place.has != place.wants]
+        if lacking:
+            why = next((text for name in lacking if (text := sentences[name])), "")
+            count = f"{len(lacking)} of {len(wanted)} nodes have no driver yet"
+            reasons[component] = f"{count}: {why}" if why else count
+    if policy.driver:
+        cards = [node for node in allowed(policy, nodes) if node.has_cards]
+        behind = [node for node in cards if READY_LABEL not in dict(node.labels)]
+        if behind:
+            count = f"{len(behind)} of {len(cards)} nodes wait for their driver"
+            reasons[ComponentName.DEVICE_PLUGIN] = count
+    return reasons
+
+
+def _place(stored: Stored[Any, Any]) -> tuple[str, bool]:
+    pod = stored.spec["template"]["spec"]
+    return place_of(pod, stored.label(COMPONENT_LABEL) or "")
+
+
+def _pods_of(stored: Stored[Any, Any], pods: Mapping[str, StoredPod]) -> list[StoredPod]:
+    name = stored.spec["template"]["metadata"]["labels"]["name"]
+    return [pod for pod in pods.values() if pod.label("name") == name and pod.spec.node_name]
+
+
+def _placed(label: tuple[str, str | None]) -> str:
+    key, value = label
+    return f"label {key}={value}" if value else f"label {key} taken away"
+
+
+def _seen(
+    policy: ClusterPolicy | None,
     nodes: Sequence[PolicyNode],
-    daemon_sets: Sequence[Stored[Any, Any]],
+    daemon_sets: DaemonSets,
     pods: Mapping[str, StoredPod],
+    now: datetime,
 ) -> list[UpgradeNode]:
     """The nodes with their drivers' pods; who uses them is not looked up yet."""
-    placed: dict[tuple[str, str | None], list[StoredPod]] = {}
-    for pod in pods.values():
-        placed.setdefault((pod.spec.node_name, pod.label("name")), []).append(pod)
-    return [_node(node, daemon_sets, placed) for node in nodes if node.has_cards or node.ours]
+    by_node: dict[str, list[tuple[Stored[Any, Any], StoredPod]]] = {}
+    for stored in daemon_sets:
+        for pod in _pods_of(stored, pods):
+            by_node.setdefault(pod.spec.node_name, []).append((stored, pod))
+    seen = []
+    for node in nodes:
+        own, wanted = by_node.get(node.name, []), places(policy, node)
+        if node.ours or own or any(place.has or place.wants for place in wanted):
+            seen.append(_node(node, wanted, own, now))
+    return seen
 
 
 def _node(
     node: PolicyNode,
-    daemon_sets: Sequence[Stored[Any, Any]],
-    placed: Mapping[tuple[str, str | None], Sequence[StoredPod]],
+    wanted: Sequence[DriverPlace],
+    own: Sequence[tuple[Stored[Any, Any], StoredPod]],
+    now: datetime,
 ) -> UpgradeNode:
+    has = {place.key: place.has for place in wanted}
     drivers: list[DriverPod] = []
-    missing = False
-    labels = selected_by(node).items()
-    for stored in daemon_sets:
-        template = stored.spec["template"]
-        own = placed.get((node.name, template["metadata"]["labels"]["name"]), ())
-        image = template["spec"]["containers"][0]["image"]
-        unloads = stored.label(COMPONENT_LABEL) == ComponentName.DRIVER
-        drivers += (driver_pod(pod, image, unloads=unloads) for pod in own)
-        missing |= not own and template["spec"]["nodeSelector"].items() <= labels
+    running: set[str] = set()
+    for stored, pod in own:
+        component = ComponentName(stored.label(COMPONENT_LABEL) or "")
+        key = PLACE_LABELS[component]
+        value, by_label = _place(stored)
+        placed = not by_label or has[key] == value
+        unloads = component is ComponentName.DRIVER
+        drivers.append(driver_pod(pod, stored.spec["template"], unloads=unloads, placed=placed))
+        running |= {key} if placed else set()
     return UpgradeNode(
-        node.name, tuple(drivers), missing=missing, closed=node.closed, ours=node.ours
+        node.name,
+        tuple(drivers),
+        missing=any(value and key not in running for key, value in has.items()),
+        closed=node.closed,
+        ours=node.ours,
+        changing=node.changing,
+        places=tuple(wanted),
+        away=node.away,
+        closed_seconds=_age(node.closed_since, now),
     )
+
+
+def _age(since: str, now: datetime) -> float:
+    """Seconds since a moment, 0 for none; what nobody wrote here counts as none."""
+    try:
+        return (now - datetime.fromisoformat(since)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0

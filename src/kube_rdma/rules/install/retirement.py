@@ -2,7 +2,9 @@
 
 An agent cannot tell an uninstall from an update, and Helm takes its rights while it still puts
 things back. So a hook ends the agents first, and refuses while pods have networks that only an
-agent can take back. Plain manifests have no hook: who deletes them runs `kube-rdma network retire`.
+agent can take back. Of an operator it refuses while drivers run: Helm would take their namespace,
+and with it all of them at once. Plain manifests have no hook: who deletes them runs `kube-rdma
+network retire`, or `retire-drivers`.
 """
 
 from __future__ import annotations
@@ -20,10 +22,13 @@ from kube_rdma.rules.install.workloads import (
     leaving_mounts,
     leaving_pod,
 )
+from kube_rdma.rules.phrases import listed
 
 NAME, LEAVING = "kube-rdma-retirement", "kube-rdma-leaving"
 _ENDED = frozenset(("Succeeded", "Failed"))
 _CONDITIONS = ("agent.enabled", "seed.networks")
+_OPERATOR = ("seed.operator",)
+DRIVERS_NAME = f"{NAME}-drivers"
 
 
 def _hook(weight: int, **more: str) -> Mapping[str, str]:
@@ -49,6 +54,19 @@ def still_needed(pods: Iterable[PodState], annotation: str) -> Refused | None:
     return Refused(
         f"pods have networks that only an agent can take back: {shown}",
         remedy="End them first; to leave them to themselves, write --force (helm: --no-hooks)",
+    )
+
+
+def drivers_run(nodes: Iterable[str], daemon_sets: Iterable[str]) -> Refused | None:
+    """Why an operator may not go yet: its drivers, on these nodes, by these DaemonSets."""
+    names, sets = sorted(set(nodes)), sorted(daemon_sets)
+    if not sets:
+        return None
+    where = f"on nodes {listed(names)}" if names else f"by DaemonSet {listed(sets)}"
+    return Refused(
+        f"drivers of a NicClusterPolicy run {where}, and would all be unloaded at once",
+        remedy="Delete the policy and wait until the operator has unloaded them node by node "
+        "(docs/drivers.md); to end them all the same: helm uninstall --no-hooks",
     )
 
 
@@ -80,10 +98,26 @@ def retirement() -> tuple[Blueprint, ...]:
     return (
         *(Blueprint(body, _CONDITIONS, notes=_hook(-1), for_helm=True) for body in rights),
         *(Blueprint(body, _CONDITIONS, notes=notes, for_helm=True) for body, notes in steps),
+        *_drivers(loud),
     )
 
 
-def _job(name: str, arguments: list[Node]) -> Json:
+def _drivers(loud: Mapping[str, str]) -> tuple[Blueprint, ...]:
+    """The operator's part of the hook, which looks and touches nothing."""
+    own: Node = [rule("apps", "daemonsets", "list"), rule("", "pods", "list")]
+    rights = (
+        account(DRIVERS_NAME),
+        role("Role", DRIVERS_NAME, own),
+        binding("Role", DRIVERS_NAME, DRIVERS_NAME),
+    )
+    job = _job(DRIVERS_NAME, ["network", "retire-drivers"], DRIVERS_NAME)
+    return (
+        *(Blueprint(body, _OPERATOR, notes=_hook(-1), for_helm=True) for body in rights),
+        Blueprint(job, _OPERATOR, notes=_hook(0, **loud), for_helm=True),
+    )
+
+
+def _job(name: str, arguments: list[Node], who: str = NAME) -> Json:
     container = {
         "image": IMAGE,
         "name": "retirement",
@@ -99,7 +133,7 @@ def _job(name: str, arguments: list[Node]) -> Json:
         "securityContext": UNPRIVILEGED,
     }
     pod = {
-        "serviceAccountName": NAME,
+        "serviceAccountName": who,
         "imagePullSecrets": SECRETS,
         "restartPolicy": "Never",
         "containers": [container],

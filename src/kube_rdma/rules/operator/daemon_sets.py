@@ -1,11 +1,13 @@
 """The objects of a policy as documents: a DaemonSet for each image, and the plugin's ConfigMap.
 
-Names, images, selectors and host folders are those of the Network Operator 0.1.0, so that scripts
-and people find what they know; what differs stands beside the line.
+Names, images and host folders are those of the Network Operator 0.1.0, so that scripts and people
+find what they know; what differs stands beside the line. Drivers select a label of the operator
+(rules/operator/placement), and belong to no policy: what goes with its owner goes at once.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -14,14 +16,17 @@ from kube_rdma.model.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
     ComponentName,
+    DriverSection,
     PeerDriverSection,
 )
+from kube_rdma.model.driver_upgrade import DRIVER_FIELDS
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import merged
 from kube_rdma.rules.install.workloads import workloads
 from kube_rdma.rules.operator.names import label_value, legal_names
-from kube_rdma.rules.operator.node_groups import CARDS_LABEL, GPUS_LABEL, NodeGroup
+from kube_rdma.rules.operator.node_groups import CARDS_LABEL, NodeGroup
+from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL, value_of
 
 Json: TypeAlias = dict[str, Any]
 
@@ -32,6 +37,12 @@ PLUGIN_CONTAINER = "k8s-rdma-shared-dp-ds"
 CONFIG_FOLDER = "/k8s-rdma-shared-dev-plugin"
 DRIVER_READY = "/.driver-ready"  # a driver's image makes this file when its modules are loaded
 DRIVER_FILES = "/run/mellanox/drivers"  # headers and modules, for the peer-memory driver
+GPU_FILES = "/run/nvidia/drivers"  # where the peer-memory driver's image looks, wherever they lie
+NETWORK_FILES = "/etc/network"  # which the driver's image writes
+MANAGED_LABEL, MANAGER = "app.kubernetes.io/managed-by", "kube-rdma"
+# Later images leave the modules where they are when their pod ends; earlier ones do not know it.
+_STAY_LOADED = {"name": "RESTORE_DRIVER_ON_POD_TERMINATION", "value": "false"}
+_PEER_GRACE = 300  # seconds
 
 
 class WantedObjects(Frozen):
@@ -52,10 +63,13 @@ def plugin_objects(policy: ClusterPolicy) -> WantedObjects:
         "metadata": _metadata(policy, CONFIG_MAP, ComponentName.DEVICE_PLUGIN),
         "data": {"config.json": section.config},
     }
-    made = _daemon_set(
-        policy, ComponentName.DEVICE_PLUGIN, "rdma-shared-dp-ds", {CARDS_LABEL: "true"}
-    )
+    # Node by node behind its driver: one that is away holds no other back.
+    behind = {READY_LABEL: "true"} if policy.driver else {}
+    selector = {CARDS_LABEL: "true", **behind}
+    made = _daemon_set(policy, ComponentName.DEVICE_PLUGIN, "rdma-shared-dp-ds", selector)
     template = made["spec"]["template"]
+    if policy.affinity:
+        template["spec"]["affinity"] = {"nodeAffinity": policy.affinity}
     # The vendor's plugin reads its configuration once; a changed one has to start it anew.
     template["metadata"]["annotations"] = {
         CONFIG_HASH: sha256(section.config.encode()).hexdigest()[:16]
@@ -72,7 +86,7 @@ def _plugin_pod(image: ComponentImage) -> Json:
     """The pod of any device plugin, as v0.1.0 has it."""
     container = {
         "name": PLUGIN_CONTAINER,
-        "image": f"{image.repository}/{image.image}:{image.version}",
+        "image": _named(image, f"{image.repository}/{image.image}:{image.version}"),
         "imagePullPolicy": "IfNotPresent",
         "securityContext": {"privileged": True},
         "volumeMounts": [
@@ -93,7 +107,11 @@ def _agent_pod(image: ComponentImage) -> Json:
     """The pod of kube-rdma's agent with networks, as the preset `nvidia` installs it."""
     values = {
         "preset": "nvidia",
-        "image": {"repository": f"{image.repository}/{image.image}", "tag": image.version},
+        "image": {
+            "repository": f"{image.repository}/{image.image}",
+            "tag": image.version,
+            "digest": image.digest,
+        },
         "seed": {"container": PLUGIN_CONTAINER, "configMap": CONFIG_MAP},
     }
     objects = filled(workloads(), merged(values))
@@ -104,32 +122,16 @@ def _agent_pod(image: ComponentImage) -> Json:
 
 def driver_objects(policy: ClusterPolicy, groups: Sequence[NodeGroup]) -> WantedObjects:
     """A driver DaemonSet for each group of nodes."""
-    if policy.driver is None:
+    section = policy.driver
+    if section is None:
         return WantedObjects()
     names = legal_names(f"ofed-driver-{group.tag}-ds" for group in groups)
-    made = []
-    for group in groups:
-        document = _daemon_set(
-            policy,
-            ComponentName.DRIVER,
-            names[f"ofed-driver-{group.tag}-ds"],
-            {CARDS_LABEL: "true", **group.selector},
+    return WantedObjects(
+        tuple(
+            _ofed_daemon_set(policy, section, names[f"ofed-driver-{group.tag}-ds"], group)
+            for group in groups
         )
-        # A new image unloads what pods use: rules/operator/upgrade says when.
-        document["spec"]["updateStrategy"] = {"type": "OnDelete"}
-        document["spec"]["template"]["spec"] |= {
-            "containers": [
-                _driver(
-                    "ofed-driver-container",
-                    _driver_image(policy.driver, group),
-                    "lsmod | grep mlx5_core",
-                    [(DRIVER_FILES, "run-mofed")],
-                )
-            ],
-            "volumes": [_folder("run-mofed", DRIVER_FILES)],
-        }
-        made.append(document)
-    return WantedObjects(tuple(made))
+    )
 
 
 def peer_objects(policy: ClusterPolicy, groups: Sequence[NodeGroup]) -> WantedObjects:
@@ -146,32 +148,83 @@ def peer_objects(policy: ClusterPolicy, groups: Sequence[NodeGroup]) -> WantedOb
     )
 
 
+def _ofed_daemon_set(
+    policy: ClusterPolicy, section: DriverSection, name: str, group: NodeGroup
+) -> Json:
+    container = _driver(
+        "ofed-driver-container",
+        _driver_image(section.image, group),
+        "lsmod | grep mlx5_core",
+        [
+            _mount("run-mofed", DRIVER_FILES, "Bidirectional"),
+            _mount("etc-network", NETWORK_FILES),
+        ],
+    )
+    own = {entry["name"] for entry in section.env}
+    container["env"] = [
+        *([_STAY_LOADED] if _STAY_LOADED["name"] not in own else []),
+        *section.env,
+    ]
+    volumes = [_folder("run-mofed", DRIVER_FILES), _folder("etc-network", NETWORK_FILES)]
+    document = _driver_daemon_set(policy, ComponentName.DRIVER, name, group)
+    template = document["spec"]["template"]
+    template["spec"] |= {
+        "containers": [container],
+        "volumes": volumes,
+        "terminationGracePeriodSeconds": section.grace_seconds,
+    }
+    if section.env:  # its pods are outdated when it changes, as by another image
+        text = json.dumps(section.env, sort_keys=True)
+        template["metadata"]["annotations"] = {
+            DRIVER_FIELDS: sha256(text.encode()).hexdigest()[:16]
+        }
+    return document
+
+
 def _peer_daemon_set(
     policy: ClusterPolicy, section: PeerDriverSection, name: str, group: NodeGroup
 ) -> Json:
-    selector = {CARDS_LABEL: "true", GPUS_LABEL: "true", **group.selector}
-    document = _daemon_set(policy, ComponentName.PEER_DRIVER, name, selector)
-    folders = [(DRIVER_FILES, "run-mofed")]
+    mounts = [_mount("run-mofed", DRIVER_FILES, "HostToContainer")]
     volumes = [_folder("run-mofed", DRIVER_FILES)]
     if section.gpu_driver_path:
-        folders.append((section.gpu_driver_path, "run-nvidia"))
+        mounts.append(_mount("run-nvidia", GPU_FILES, "HostToContainer"))
         volumes.append(_folder("run-nvidia", section.gpu_driver_path))
     container = _driver(
         "nv-peer-mem-driver-container",
         _driver_image(section.image, group),
         "lsmod | grep nv_peer_mem",
-        folders,
+        mounts,
     )
+    document = _driver_daemon_set(policy, ComponentName.PEER_DRIVER, name, group)
+    document["spec"]["template"]["spec"] |= {
+        "containers": [container],
+        "volumes": volumes,
+        "terminationGracePeriodSeconds": _PEER_GRACE,
+    }
+    return document
+
+
+def _driver_daemon_set(
+    policy: ClusterPolicy, component: ComponentName, name: str, group: NodeGroup
+) -> Json:
+    """What both drivers' have in common: their pods come and go by rules/operator/upgrade alone."""
+    document = _daemon_set(policy, component, name, {PLACE_LABELS[component]: value_of(group)})
     document["spec"]["updateStrategy"] = {"type": "OnDelete"}
-    document["spec"]["template"]["spec"] |= {"containers": [container], "volumes": volumes}
+    document["metadata"]["labels"][MANAGED_LABEL] = MANAGER
+    document["metadata"]["ownerReferences"] = []
     return document
 
 
 def _driver_image(image: ComponentImage, group: NodeGroup) -> str:
-    return f"{image.repository}/{image.image}-{image.version}:{group.tag}"
+    return _named(image, f"{image.repository}/{image.image}-{image.version}:{group.tag}")
 
 
-def _driver(name: str, image: str, loaded: str, folders: Sequence[tuple[str, str]]) -> Json:
+def _named(image: ComponentImage, by_tag: str) -> str:
+    """The image by its digest, where the policy has one; a digest stands for all kernels."""
+    return f"{image.repository}/{image.image}@{image.digest}" if image.digest else by_tag
+
+
+def _driver(name: str, image: str, loaded: str, mounts: Sequence[Json]) -> Json:
     """The container of a driver, by the contract of the vendor's images."""
     # 0.1.0 gives a look one second and ends the driver, and so all verbs of the node, at the first
     # one that is late: a busy node is late.
@@ -191,11 +244,13 @@ def _driver(name: str, image: str, loaded: str, folders: Sequence[tuple[str, str
         },
         "livenessProbe": check,
         "readinessProbe": check,
-        "volumeMounts": [
-            {"name": volume, "mountPath": path, "mountPropagation": "Bidirectional"}
-            for path, volume in folders
-        ],
+        "volumeMounts": list(mounts),
     }
+
+
+def _mount(name: str, path: str, propagation: str = "") -> Json:
+    mount = {"name": name, "mountPath": path}
+    return mount | ({"mountPropagation": propagation} if propagation else {})
 
 
 def _folder(name: str, path: str) -> Json:

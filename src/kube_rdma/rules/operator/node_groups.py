@@ -62,14 +62,8 @@ def policy_node(name: str, labels: Mapping[str, str]) -> PolicyNode:
         kernel=labels.get(KERNEL_LABEL, ""),
         has_cards=labels.get(CARDS_LABEL) == "true",
         has_gpus=labels.get(GPUS_LABEL) == "true",
+        labels=tuple(sorted(labels.items())),
     )
-
-
-def selected_by(node: PolicyNode) -> Mapping[str, str]:
-    """The labels of a node that drivers' DaemonSets select by."""
-    group = NodeGroup(node.architecture, node.distribution, node.release, node.kernel)
-    has = {CARDS_LABEL: node.has_cards, GPUS_LABEL: node.has_gpus}
-    return {**group.selector, **{label: "true" for label, holds in has.items() if holds}}
 
 
 def driver_groups(nodes: Iterable[PolicyNode]) -> Grouping:

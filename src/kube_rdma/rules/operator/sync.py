@@ -3,13 +3,13 @@
     policy, nodes ─► components ─► daemon_sets ─► programs/operator (apply, prune)
     DaemonSets' progress ─► judged ─► the status
 
-The driver goes first: the device plugin and the peer-memory driver are not touched until it is
-ready, or nobody wants it. Their objects of before stay meanwhile.
+All objects are there from the beginning; on each node the driver goes first, for the others select
+labels that the node has behind it (rules/operator/placement).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kube_rdma.model.cluster_policy import (
     AppliedState,
@@ -34,8 +34,7 @@ from kube_rdma.rules.operator.node_groups import (
     driver_groups,
     peer_groups,
 )
-
-FIRST = (ComponentName.DRIVER,)
+from kube_rdma.rules.operator.placement import allowed
 
 
 class Component(Frozen):
@@ -50,6 +49,7 @@ class Component(Frozen):
 
 def components(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[Component, ...]:
     """All parts of a policy, in the order of the status."""
+    nodes = allowed(policy, nodes)
     drivers, peers = driver_groups(nodes), peer_groups(nodes)
     no_cards = "" if any(node.has_cards for node in nodes) else f"{CARDS_LABEL}=true"
     both = any(node.has_cards and node.has_gpus for node in nodes)
@@ -82,17 +82,22 @@ def _grouped(
     return Component(name, sections[name] is not None, objects, grouping.problem, no_nodes)
 
 
-def judged(component: Component, progress: Mapping[str, DaemonSetProgress]) -> ComponentStatus:
-    """How far a part is; `progress` of its DaemonSets by name, as far as they exist."""
+def judged(
+    component: Component, progress: Mapping[str, DaemonSetProgress], waits: str = ""
+) -> ComponentStatus:
+    """How far a part is; `progress` of its DaemonSets by name, as far as they exist.
+
+    `waits` says why it is not on all of its nodes yet, "" where it is.
+    """
     if not component.wanted:
         return ComponentStatus(component.name, AppliedState.IGNORE, "NotConfigured")
     if component.no_nodes:
         message = f"No node has the label {component.no_nodes}"
         return ComponentStatus(component.name, AppliedState.NOT_READY, "NoMatchingNodes", message)
-    lacking = [component.problem] if component.problem else []
+    lacking = [why for why in (component.problem, waits) if why]
     for document in component.objects.daemon_sets:
         name = document["metadata"]["name"]
-        if why := _behind(progress.get(name)):
+        if why := _behind(progress.get(name), empty=bool(waits)):
             lacking.append(f"DaemonSet {name}: {why}")
     if lacking:
         message = "; ".join(lacking)
@@ -103,28 +108,24 @@ def judged(component: Component, progress: Mapping[str, DaemonSetProgress]) -> C
     return ComponentStatus(component.name, AppliedState.READY, "PodsReady")
 
 
-def gate(statuses: Iterable[ComponentStatus]) -> bool:
-    """Whether the second group may be written, as the first group's statuses are."""
-    return all(each.state in (AppliedState.READY, AppliedState.IGNORE) for each in statuses)
-
-
 def overall(statuses: Sequence[ComponentStatus]) -> tuple[AppliedState, str]:
-    """The state of the whole policy and its reason; the parts that were not written are not in."""
+    """The state of the whole policy and its reason."""
     for state in (AppliedState.ERROR, AppliedState.NOT_READY):
         reasons = [f"{each.component}: {each.message}" for each in statuses if each.state is state]
         if reasons:
             return state, "; ".join(reasons)
-    if {each.component for each in statuses} != set(ComponentName):
-        return AppliedState.NOT_READY, "Parts of the policy wait for the driver"
     return AppliedState.READY, ""
 
 
-def _behind(progress: DaemonSetProgress | None) -> str:
-    """Why a DaemonSet is not ready, "" when it is: every pod runs that should."""
+def _behind(progress: DaemonSetProgress | None, *, empty: bool) -> str:
+    """Why a DaemonSet is not ready, "" when it is: every pod runs that should.
+
+    One that may be `empty` has no pods for a reason that is told already.
+    """
     if progress is None or not progress.current:
         return "not looked at by its controller yet"
     if progress.desired == 0:
-        return "no node takes its pods"
+        return "" if empty else "no node takes its pods"
     if progress.available < progress.desired:
         return f"{progress.available} of {progress.desired} pods are available"
     return ""

@@ -1,23 +1,27 @@
-"""Which drivers may be exchanged now: at no time under a pod that holds shares of the node.
+"""Which drivers may come, go or be exchanged now: at no time under a pod that holds shares.
 
-    driver pods, holders, reports ─► upgrade_plan ─► programs/operator/upgrades
+    driver pods, places, holders, reports ─► upgrade_plan ─► programs/operator/upgrades
 
-DaemonSets of drivers are OnDelete, so an upgrade is the end of a pod. A node is exchanged as a
-whole, a few at a time; one whose cards the node itself needs is not. Only a policy that says so
-has nodes closed and holders evicted. All of it is decided anew from what is there: a look that
-was cut off leaves nothing but an annotation on nodes that were closed.
+A driver's DaemonSet runs where a label of the node says so, and only the acts of this plan write
+that label; its pods are OnDelete. So the first load, another image and the end of a driver are one
+matter: a node is closed, looked at again, changed as a whole, and opened when its drivers run, a
+few nodes at a time. One whose cards the node itself needs is left as it is. Only a policy that says
+so has holders evicted. All of it is decided anew from what is there: a look that was cut off leaves
+nothing but an annotation on nodes that were closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from kube_rdma.model.driver_upgrade import (
     Close,
+    DriverPlace,
     EndDrivers,
     Evict,
     NodeStage,
     Open,
+    Place,
     UpgradeAct,
     UpgradeNode,
     UpgradePlan,
@@ -26,7 +30,7 @@ from kube_rdma.model.driver_upgrade import (
     UpgradeState,
 )
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.node_report import NodeReport
+from kube_rdma.rules.operator.placement import READY_LABEL
 from kube_rdma.rules.phrases import listed
 
 _REASONS = {
@@ -36,6 +40,7 @@ _REASONS = {
     UpgradeStage.MANUAL: "UpgradeByHand",
     UpgradeStage.STARTING: "Upgrading",
     UpgradeStage.WAITING_FOR_OTHERS: "Upgrading",
+    UpgradeStage.AWAY: "NodesAway",
 }
 
 
@@ -46,11 +51,9 @@ class _UpgradeTurn(Frozen):
     ahead: tuple[str, ...] = ()
 
 
-def upgrade_plan(policy: UpgradePolicy | None, nodes: Sequence[UpgradeNode]) -> UpgradePlan:
-    """Acts and stages; without a policy only what an upgrade closed is opened again."""
+def upgrade_plan(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> UpgradePlan:
+    """Acts and stages of all nodes, by name."""
     by_name = sorted(nodes, key=lambda node: node.name)
-    if policy is None:
-        return UpgradePlan(tuple(Open(node.name) for node in by_name if node.ours))
     turn = _turn(policy, by_name)
     stages = tuple(_stage(policy, node, turn) for node in by_name)
     acts = [
@@ -74,72 +77,97 @@ def upgrade_state(stages: Sequence[NodeStage]) -> UpgradeState:
     return UpgradeState(current=True, reason="DriversCurrent")
 
 
-def needs(report: NodeReport, addresses: Collection[str]) -> tuple[str, ...]:
-    """What a node needs its RDMA cards for; `addresses` are those by which it is known.
-
-    Traffic of kubelet and pods with the API server has such an address.
-    """
-    return tuple(
-        f"{card.name}: {what}"
-        for card in (*report.cards, *report.rejected)
-        for what in (
-            *card.carries,
-            *(f"the node's address {a} is on it" for a in card.addresses if a in addresses),
-        )
-    )
-
-
-def is_share(resource: str, offered: Collection[str]) -> bool:
-    """Whether a resource stands for RDMA cards: one that is offered, or of the usual prefix."""
-    return resource in offered or resource.startswith("rdma/")
+def is_misplaced(node: UpgradeNode) -> bool:
+    """Whether a driver is to come or to go."""
+    return any(place.has != place.wants for place in node.places)
 
 
 def is_outdated(node: UpgradeNode) -> bool:
-    """Whether a driver of the node is of an older template and nobody has ended it yet."""
-    return any(not pod.current and not pod.deleting for pod in node.pods)
+    """Whether the drivers of a node are not those that it should have, and nobody ends them yet."""
+    return is_misplaced(node) or _is_aged(node)
 
 
 def is_between(node: UpgradeNode) -> bool:
     """Whether a driver of the node ends or begins."""
     if any(pod.deleting for pod in node.pods):
         return True
-    return not is_outdated(node) and (node.missing or any(not pod.ready for pod in node.pods))
+    if _is_aged(node) or any(_leaves(place) for place in node.places):
+        return False
+    return node.missing or any(not pod.ready for pod in node.pods)
 
 
 def refusal(node: UpgradeNode) -> str:
-    """Why the driver of a node may not be unloaded, "" where it may."""
+    """Why the driver of the cards may not come or go on a node, "" where it may.
+
+    Its first load takes the driver of before away, too.
+    """
     unloads = any(pod.unloads and not pod.current for pod in node.pods)
+    unloads |= any(place.unloads and place.has != place.wants for place in node.places)
     if not (unloads and node.carries):
         return ""
     return f"node {node.name} needs its cards: {listed(node.carries)}"
 
 
+def _is_aged(node: UpgradeNode) -> bool:
+    return any(not pod.current and not pod.deleting for pod in node.pods)
+
+
+def _leaves(place: DriverPlace) -> bool:
+    return place.has not in ("", place.wants)
+
+
+def _is_exchanged(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+    """Whether drivers of an older image are ended by the operator."""
+    return policy.automatic and _is_aged(node)
+
+
+def _disturbs(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+    """Whether the change of a node takes a module from those who use it.
+
+    A driver on top that is loaded for the first time takes none.
+    """
+    return _is_exchanged(policy, node) or any(
+        _leaves(place) or (place.unloads and place.has != place.wants) for place in node.places
+    )
+
+
 def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
     """The outdated nodes whose turn it is: those that were begun, then those without holders.
 
-    Where a policy has become narrower, also of those that were begun only as many as it allows.
+    Where a policy has become narrower, also of those that were begun only as many as it allows. A
+    node that is away takes no turn, but for one that went while it was changed: its image may be
+    why.
     """
-    if not policy.automatic:
-        return _UpgradeTurn()
     able = [
         node
         for node in nodes
-        if is_outdated(node) and not (is_between(node) or refusal(node) or _must_wait(policy, node))
+        if is_outdated(node)
+        and not (node.away or is_between(node) or refusal(node) or _must_wait(policy, node))
+        and not _by_hand(policy, node)
     ]
-    begun = [node for node in able if node.ours and policy.drain]
-    between = [*filter(is_between, nodes)]
+    between = [node for node in nodes if is_between(node) and (node.changing or not node.away)]
     room = len(nodes) if policy.parallel == 0 else max(policy.parallel - len(between), 0)
-    fresh = [node for node in able if node not in begun]
-    fresh.sort(key=lambda node: bool(node.holders))
-    chosen = [*begun, *fresh][:room]
+    able.sort(key=lambda node: (not node.ours, bool(node.holders)))
+    chosen = able[:room]
     on_the_way = dict.fromkeys(node.name for node in (*between, *chosen))
     return _UpgradeTurn(frozenset(node.name for node in chosen), tuple(on_the_way))
 
 
+def _by_hand(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+    """Whether people end the drivers of this node: those that only have another image by now."""
+    return not policy.automatic and not is_misplaced(node)
+
+
 def _stage(policy: UpgradePolicy, node: UpgradeNode, turn: _UpgradeTurn) -> NodeStage:
     stage, sentence = UpgradeStage.CURRENT, ""
-    if is_between(node):
+    if node.away and not (node.changing and is_between(node)):
+        if is_outdated(node):
+            stage = UpgradeStage.AWAY
+            sentence = f"node {node.name} is not ready, and keeps what it has"
+    elif is_between(node):
         stage = UpgradeStage.STARTING
+        if node.away:
+            sentence = f"node {node.name} is not ready since its driver was changed"
     elif is_outdated(node):
         stage, sentence = _outdated(policy, node, turn)
     return NodeStage(node.name, stage, sentence)
@@ -150,12 +178,11 @@ def _outdated(
 ) -> tuple[UpgradeStage, str]:
     if why := refusal(node):
         return UpgradeStage.REFUSED, why
-    if not policy.automatic:
+    if _by_hand(policy, node):
         return UpgradeStage.MANUAL, f"node {node.name}: delete its driver's pod to upgrade it"
-    chosen = node.name in turn.chosen
-    if chosen and policy.drain and (node.holders or not node.closed):
-        return UpgradeStage.CLOSED, f"node {node.name} is being emptied of {_names(node)}"
-    if chosen:
+    if node.name in turn.chosen:
+        if _disturbs(policy, node) and (node.holders or _is_open(node)):
+            return UpgradeStage.CLOSED, _emptied(policy, node)
         return UpgradeStage.STARTING, ""
     if _must_wait(policy, node):
         return (
@@ -165,25 +192,61 @@ def _outdated(
     return UpgradeStage.WAITING_FOR_OTHERS, f"node {node.name} waits for {listed(turn.ahead)}"
 
 
+def _is_open(node: UpgradeNode) -> bool:
+    """Whether pods may come to a node; one that was closed for less is closed for the change."""
+    return not node.closed or (node.ours and not node.changing)
+
+
 def _must_wait(policy: UpgradePolicy, node: UpgradeNode) -> bool:
     """Whether only its holders themselves can end: nobody evicts them, or it would be in vain."""
-    return any(holder.stays or not policy.drain for holder in node.holders)
+    evicts = policy.drains is not None
+    return _disturbs(policy, node) and any(holder.stays or not evicts for holder in node.holders)
+
+
+def _emptied(policy: UpgradePolicy, node: UpgradeNode) -> str:
+    if not node.holders:
+        return f"node {node.name} is closed while its driver is changed"
+    if _is_over(policy, node):
+        return f"node {node.name} was not emptied in time, end {_names(node)}"
+    return f"node {node.name} is being emptied of {_names(node)}"
+
+
+def _is_over(policy: UpgradePolicy, node: UpgradeNode) -> bool:
+    """Whether the time for evictions is over."""
+    seconds = policy.drains.seconds if policy.drains else 0
+    return 0 < seconds < node.closed_seconds
 
 
 def _names(node: UpgradeNode) -> str:
-    return listed(list(map(str, node.holders))) or "pods"
+    return listed(list(map(str, node.holders)))
 
 
 def _acts(policy: UpgradePolicy, node: UpgradeNode, stage: UpgradeStage) -> Iterator[UpgradeAct]:
-    """What is done at a node in a stage. A closed node is emptied in the look after its closing."""
+    """What is done at a node in a stage. A closed node is looked at again before it is changed."""
     if stage is UpgradeStage.CLOSED:
-        if not node.closed:
+        if _is_open(node):
             yield Close(node.name)
-            return
-        yield from (Evict(node.name, pod) for pod in node.holders if not pod.deleting)
-    elif stage is UpgradeStage.STARTING and is_outdated(node) and not is_between(node):
+        elif not _is_over(policy, node):
+            yield from (Evict(node.name, pod) for pod in node.holders if not pod.deleting)
+    elif stage is UpgradeStage.STARTING and is_between(node):
+        if not (node.closed or node.away):  # a reboot, or somebody ended its driver
+            yield Close(node.name, change=False)
+    elif stage is UpgradeStage.STARTING:
+        yield _change(policy, node)
+    elif node.ours and stage is not UpgradeStage.AWAY:
+        yield Open(node.name)
+
+
+def _change(policy: UpgradePolicy, node: UpgradeNode) -> UpgradeAct:
+    """The next step of a node's change: what has to go goes before anything comes."""
+    below = any(place.unloads and place.has != place.wants for place in node.places)
+    leaving = [place for place in node.places if place.has and (below or _leaves(place))]
+    if leaving:
+        gone = (*(place.key for place in leaving), *((READY_LABEL,) if below else ()))
+        return Place(node.name, tuple((key, None) for key in gone))
+    if _is_exchanged(policy, node):
         unloads = any(pod.unloads and not pod.current for pod in node.pods)
         ended = [pod for pod in node.pods if unloads or not pod.current]
-        yield EndDrivers(node.name, tuple(sorted(ended, key=lambda pod: pod.unloads)))
-    elif node.ours and stage is not UpgradeStage.STARTING:
-        yield Open(node.name)
+        return EndDrivers(node.name, tuple(sorted(ended, key=lambda pod: pod.unloads)))
+    place = next(place for place in node.places if place.has != place.wants)
+    return Place(node.name, ((place.key, place.wants),))

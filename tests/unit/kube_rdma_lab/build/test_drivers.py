@@ -1,12 +1,13 @@
 """A kernel module under another name: made of a small ELF file with what the kernel looks at."""
 
 import struct
+import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma_lab.build.drivers import FILES, LOADED, OFED, renamed
+from kube_rdma_lab.build.drivers import FILES, LOADED, OFED, PEER, renamed
 
 NAMES = b"\0.shstrtab\0.gnu.linkonce.this_module\0"
 SIGNED = b"~Module signature appended~\n"
@@ -52,3 +53,23 @@ def test_the_container_loads_and_unloads_the_modules_that_lie_in_its_image():
     text = (FILES / OFED / "usr/local/bin/driver").read_text()
     assert f'MODULES="{" ".join(LOADED)}"' in text
     assert f"for module in {' '.join(LOADED[:0:-1])} {LOADED[0]}; do" in text
+
+
+@pytest.mark.parametrize(
+    ("image", "folder"), [(OFED, "/etc/network"), (PEER, "/run/nvidia/drivers")]
+)
+def test_a_container_without_the_folders_of_the_vendor_s_does_not_start(tmp_path, image, folder):
+    """The only program that it finds says that nothing is mounted; it gets no further."""
+    program = tmp_path / "mountpoint"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    ended = subprocess.run(
+        ["/bin/bash", FILES / image / "usr/local/bin/driver"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert folder in ended.stdout
+    assert ended.stderr == ""

@@ -45,12 +45,12 @@ async def test_ten_minutes_without_an_api_server_leave_no_trace():
         world.server.put(DAEMON_SET, document)
         world.server.compact()
         world.line.mend()
-        await until(lambda: set(world.stored("daemonsets")) == {PLUGIN})
+        await world.until(lambda: set(world.stored("daemonsets")) == {PLUGIN})
 
         def pod():
             return world.stored("daemonsets")[PLUGIN]["spec"]["template"]["spec"]
 
-        await until(lambda: pod()["priorityClassName"] == "system-node-critical")
-        await until(lambda: world.states().get("state-OFED") == "ignore")
+        await world.until(lambda: pod()["priorityClassName"] == "system-node-critical")
+        await world.until(lambda: world.states().get("state-OFED") == "ignore")
         await until(lambda: world.line.watching == STREAMS)
     assert {DRIVER, PEER}.isdisjoint(world.stored("daemonsets"))

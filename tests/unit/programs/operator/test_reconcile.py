@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from kube_rdma.adapters.cluster.driver_objects import USING_POD
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_objects import CONFIG_MAP, DAEMON_SET, NIC_CLUSTER_POLICY
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.programs.operator.reconcile import Operator, OperatorTiming
+from kube_rdma_testing.cluster.daemon_sets import FakeDaemonSets
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.api.test_nic_cluster_policy import CONFIG, SEED
 from tests.unit.programs.agent.world import until
@@ -31,16 +33,18 @@ LABELS = {
     f"{FEATURE}/system-os_release.VERSION_ID": "18.04",
 }
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
-QUICK = OperatorTiming(gather=0.0, every=5.0, pause=lambda _: 0.01)
+PARALLEL = {"upgradePolicy": {"maxParallelUpgrades": 0}}
+QUICK = OperatorTiming(gather=0.0, every=5.0, upgrade=0.05, pause=lambda _: 0.01)
 
 
 class ClusterWorld:
-    """A cluster with a node and the controller of DaemonSets in the test's hands."""
+    """A cluster with a node and the controller of DaemonSets, which goes on in `until`."""
 
     def __init__(self, pace=None):
         self.pace = pace
         self.server = FakeServer([NIC_CLUSTER_POLICY, DAEMON_SET, CONFIG_MAP, NODE_REPORT])
         self.line = self.server.line()
+        self.controller = FakeDaemonSets(self.server, USING_POD, DAEMON_SET)
         self.node("ubuntu00")
 
     @asynccontextmanager
@@ -76,29 +80,33 @@ class ClusterWorld:
     def states(self):
         return {one["name"]: one["state"] for one in self.status().get("appliedStates", ())}
 
-    def roll_out(self, name, *, desired=1, available=1):
-        """The controller of DaemonSets did its work."""
-        document = self.stored("daemonsets")[name]
-        counts = {
-            "desiredNumberScheduled": desired,
-            "updatedNumberScheduled": available,
-            "numberAvailable": available,
-            "observedGeneration": document["metadata"].get("generation", 0),
-        }
-        self.server.put(DAEMON_SET, {**document, "status": counts})
+    async def until(self, condition):
+        """Wait for a condition while pods come and go."""
+        await until(lambda: self.controller.step() and condition())
+
+    async def looks(self, operator):
+        """Let the operator see what has changed, and look a few times more."""
+        for _ in range(100):
+            await asyncio.sleep(0)
+        for _ in range(4):
+            await operator.look(NOW)
+            self.controller.step()
 
     async def all_ready(self):
         """Wait for the driver, then for what waits for it."""
-        await until(lambda: DRIVER in self.stored("daemonsets"))
-        self.roll_out(DRIVER)
-        await until(lambda: {PLUGIN, PEER} <= set(self.stored("daemonsets")))
-        self.roll_out(PLUGIN)
-        self.roll_out(PEER)
-        await until(lambda: self.status().get("state") == "ready")
+        await self.until(lambda: self.status().get("state") == "ready")
 
     @property
     def writes(self):
         return [str(r) for r in self.line.requests if r.verb not in ("get", "list", "watch")]
+
+    def relabel(self, node, **changes):
+        """Somebody changes labels of a node that is there; None takes one away."""
+        document = self.stored("nodes")[node]
+        labels = {**document["metadata"]["labels"], **changes}
+        kept = {key: value for key, value in labels.items() if value is not None}
+        meta = {**document["metadata"], "labels": kept}
+        self.server.put(NODE, {**document, "metadata": meta})
 
     def condition(self, kind):
         return next(c for c in self.status()["conditions"] if c["type"] == kind)
@@ -109,13 +117,17 @@ def world():
     return ClusterWorld()
 
 
-async def test_the_driver_comes_first_and_the_others_when_it_is_ready(world):
-    world.policy(SEED)
+async def test_on_each_node_the_driver_comes_first_and_the_others_when_it_is_ready(world):
+    world.node("ubuntu01")
+    world.controller.fails = {"ubuntu00"}
+    world.policy(SEED | {"ofedDriver": SEED["ofedDriver"] | PARALLEL})
     async with world.operator():
-        await until(lambda: world.states() == {"state-OFED": "notReady"})
-        assert set(world.stored("daemonsets")) == {DRIVER}
-        assert world.status()["state"] == "notReady"
-        assert "not looked at by its controller yet" in world.status()["reason"]
+        await world.until(lambda: "ubuntu01" in world.controller.pods(PEER))
+        assert set(world.controller.pods(PLUGIN)) == {"ubuntu01"}
+        assert set(world.controller.pods(DRIVER)) == {"ubuntu00", "ubuntu01"}
+        await world.until(lambda: world.states().get("state-RDMA-device-plugin") == "notReady")
+        await world.until(lambda: "1 of 2 nodes wait for their driver" in world.status()["reason"])
+        world.controller.fails = set()
         await world.all_ready()
     assert world.states() == dict.fromkeys(
         ("state-OFED", "state-RDMA-device-plugin", "state-NV-Peer"), "ready"
@@ -173,21 +185,21 @@ async def test_objects_of_a_section_that_is_removed_go_away(world):
     async with world.operator():
         await world.all_ready()
         world.policy({"ofedDriver": SEED["ofedDriver"]})
-        await until(lambda: set(world.stored("daemonsets")) == {DRIVER})
-        await until(lambda: not world.stored("configmaps"))
-        await until(lambda: world.states()["state-RDMA-device-plugin"] == "ignore")
-        await until(lambda: world.status()["state"] == "ready")
+        await world.until(lambda: set(world.stored("daemonsets")) == {DRIVER})
+        await world.until(lambda: not world.stored("configmaps"))
+        await world.until(lambda: world.states()["state-RDMA-device-plugin"] == "ignore")
+        await world.until(lambda: world.status()["state"] == "ready")
 
 
 async def test_each_kernel_gets_a_driver_of_its_own_and_a_kernel_that_is_gone_loses_it(world):
     world.policy({"ofedDriver": SEED["ofedDriver"]})
     second = "ofed-driver-amd64-ubuntu18.04-kver5.4.0-ds"
     async with world.operator():
-        await until(lambda: set(world.stored("daemonsets")) == {DRIVER})
+        await world.until(lambda: world.controller.pods(DRIVER))
         world.node("newer", **{f"{FEATURE}/kernel-version.full": "5.4.0"})
-        await until(lambda: set(world.stored("daemonsets")) == {DRIVER, second})
+        await world.until(lambda: world.controller.pods(second))
         world.server.remove(NODE, "newer")
-        await until(lambda: set(world.stored("daemonsets")) == {DRIVER})
+        await world.until(lambda: set(world.stored("daemonsets")) == {DRIVER})
 
 
 async def test_a_cluster_without_cards_says_so(world):
@@ -222,7 +234,7 @@ async def test_of_two_policies_the_older_one_counts(world):
         assert world.status("b")["reason"] == ("Policy a is older and counts; delete one of them")
         assert set(world.stored("daemonsets")) <= {PLUGIN}
         world.server.remove(NIC_CLUSTER_POLICY, "a", NAMESPACE)
-        await until(lambda: DRIVER in world.stored("daemonsets"))
+        await world.until(lambda: DRIVER in world.stored("daemonsets"))
 
 
 @pytest.mark.parametrize("labels", [{}, {"kube-rdma.io/component": "state-RDMA-device-plugin"}])

@@ -1,15 +1,39 @@
-"""The operator exchanges drivers of an older image: when, in which order, and what it says."""
+"""The operator has drivers come, go and be exchanged: when, in which order, and what it says."""
+
+import copy
 
 import pytest
 
 from kube_rdma.adapters.cluster.driver_objects import USING_POD
 from kube_rdma.adapters.cluster.nodes import NODE
+from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET, NIC_CLUSTER_POLICY
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.programs.operator.upgrades import CLOSED_MARK
+from kube_rdma.rules.operator.placement import DRIVER_LABEL
 from tests.unit.api.test_nic_cluster_policy import SEED
 from tests.unit.programs.agent.world import until
-from tests.unit.programs.operator.test_reconcile import DRIVER, LABELS, NAMESPACE, ClusterWorld
+from tests.unit.programs.operator.test_reconcile import (
+    DRIVER,
+    FEATURE,
+    LABELS,
+    NAMESPACE,
+    PEER,
+    PLUGIN,
+    ClusterWorld,
+)
 
+CONTROLLER = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "name": "r",
+    "uid": "7",
+    "controller": True,
+}
+EXCLUDING = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "Exists"}]}]
+    }
+}
 FIRST_NODE, SECOND_NODE = "ubuntu00", "ubuntu01"
 RESOURCE = "rdma/hca_shared_devices_a"
 
@@ -22,54 +46,46 @@ class UpgradeWorld(ClusterWorld):
         self.node(SECOND_NODE)
 
     def spec(self, version, **upgrade):
-        section = {**SEED["ofedDriver"], "version": version}
-        return {"ofedDriver": section | ({"upgradePolicy": upgrade} if upgrade else {})}
+        policy = {"autoUpgrade": True, **upgrade}
+        return {"ofedDriver": {**SEED["ofedDriver"], "version": version, "upgradePolicy": policy}}
 
-    def image(self):
-        template = self.stored("daemonsets")[DRIVER]["spec"]["template"]
-        return template["spec"]["containers"][0]["image"], template["metadata"]["labels"]
-
-    def start_driver(self, node, *, ready=True):
-        """The controller of DaemonSets makes a pod, whose driver comes up or does not."""
-        image, labels = self.image()
-        state = "True" if ready else "False"
-        meta = {"name": f"driver-{node}", "namespace": NAMESPACE, "labels": labels}
-        spec = {"nodeName": node, "containers": [{"name": "c", "image": image}]}
-        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": state}]}
-        self.server.put(USING_POD, {"metadata": meta, "spec": spec, "status": status})
-
-    def start_holder(self, node, name="training", **more):
-        container = {"name": "c", "resources": {"limits": {RESOURCE: "1", "cpu": "1"}}}
-        meta = {"name": name, "namespace": "default", **more}
+    def start_holder(self, node, name="training", resource=RESOURCE, **more):
+        container = {"name": "c", "resources": {"limits": {resource: "1", "cpu": "1"}}}
+        meta = {"name": name, "namespace": "default", "ownerReferences": [CONTROLLER], **more}
         spec = {"nodeName": node, "containers": [container]}
         self.server.put(USING_POD, {"metadata": meta, "spec": spec, "status": {"phase": "Running"}})
 
     def drivers(self):
-        """The driver's image on each node that has one."""
+        """The version of the driver on each node that has one."""
         return {
-            pod["spec"]["nodeName"]: pod["spec"]["containers"][0]["image"]
-            for pod in self.server.documents("pods")
-            if pod["metadata"]["namespace"] == NAMESPACE
+            node: pod["spec"]["containers"][0]["image"].partition(":")[0].rpartition("-")[2]
+            for node, pod in self.controller.pods(DRIVER).items()
         }
 
     def holders(self):
         pods = self.server.documents("pods")
         return {p["metadata"]["name"] for p in pods if p["metadata"]["namespace"] == "default"}
 
+    def unschedulable(self, node):
+        return self.stored("nodes")[node]["spec"].get("unschedulable", False)
+
+    def needs_its_cards(self, node, **facts):
+        """The node's agent reports what it needs its card for."""
+        card = {"id": "0000:17:00.0", "name": "mlx5_0", **facts}
+        status = {"agentVersion": "1", "summary": {"cards": 1, "healthy": 1}, "cards": [card]}
+        self.server.put(NODE_REPORT, {"metadata": {"name": node}, "status": status})
+
     async def installed(self):
         """Version 1 runs on both nodes."""
-        await until(lambda: DRIVER in self.stored("daemonsets"))
-        self.roll_out(DRIVER, desired=2, available=2)
-        for node in (FIRST_NODE, SECOND_NODE):
-            self.start_driver(node)
-        await until(lambda: self.reason() == "DriversCurrent")
+        both = {FIRST_NODE: "1", SECOND_NODE: "1"}
+        await self.until(lambda: self.reason() == "DriversCurrent" and self.drivers() == both)
+        await self.until(lambda: not any(map(self.unschedulable, both)))
 
-    async def next_version(self, **upgrade):
-        """The policy asks for version 2, and the DaemonSet has it."""
-        before = self.image()
-        self.policy(self.spec("2", **upgrade))
-        await until(lambda: self.image() != before)
-        self.roll_out(DRIVER, desired=2, available=2)
+    async def stays(self, operator, reason):
+        """The operator gives this reason, and has ended no driver."""
+        await self.until(lambda: self.reason() == reason)
+        await self.looks(operator)
+        assert self.controller.ended == []
 
     def reason(self):
         conditions = self.status().get("conditions", ())
@@ -89,32 +105,158 @@ def world():
 async def test_idle_nodes_get_the_next_driver_one_after_the_other(world):
     async with world.operator():
         await world.installed()
-        await world.next_version()
-        await until(lambda: set(world.drivers()) == {SECOND_NODE})
-        await until(lambda: world.reason() != "DriversCurrent")
-        world.start_driver(FIRST_NODE, ready=False)
-        await until(lambda: world.reason() == "Upgrading")
-        assert SECOND_NODE in world.drivers()  # until the first one is ready
-        world.start_driver(FIRST_NODE)
-        await until(lambda: set(world.drivers()) == {FIRST_NODE})
-        world.start_driver(SECOND_NODE)
-        await until(lambda: world.reason() == "DriversCurrent")
-        await until(lambda: "node ubuntu00: ended driver-ubuntu00" in world.notes())
+        world.policy(world.spec("2"))
+        world.controller.fails = {FIRST_NODE}
+        await world.until(lambda: world.drivers()[FIRST_NODE] == "2")
+        await world.until(lambda: world.reason() == "Upgrading")
+        assert world.drivers()[SECOND_NODE] == "1"  # until the first one is ready
+        assert world.unschedulable(FIRST_NODE)
+        world.controller.fails = set()
+        await world.until(lambda: set(world.drivers().values()) == {"2"})
+        await world.until(lambda: world.reason() == "DriversCurrent")
+        await until(lambda: any(f"node {FIRST_NODE}: ended" in one for one in world.notes()))
 
 
 async def test_pods_that_hold_shares_are_waited_for_and_named(world):
-    for node in (FIRST_NODE, SECOND_NODE):
-        world.start_holder(node, f"on-{node}")
-    async with world.operator():
+    async with world.operator() as operator:
         await world.installed()
-        await world.next_version()
-        await until(lambda: world.reason() == "WaitingForPods")
+        for node in (FIRST_NODE, SECOND_NODE):
+            world.start_holder(node, f"on-{node}")
+        world.policy(world.spec("2"))
+        await world.stays(operator, "WaitingForPods")
         message = world.condition("DriversCurrent")["message"]
         assert message == (
             "node ubuntu00 waits for the end of default/on-ubuntu00, and 1 more nodes"
         )
-        assert set(world.drivers()) == {FIRST_NODE, SECOND_NODE}
-        await until(lambda: world.states()["state-OFED"] == "ready")  # the older one serves them
+        await world.until(lambda: world.states()["state-OFED"] == "ready")  # the older one serves
+
+
+@pytest.mark.parametrize(
+    "resource", ["openshift.io/mlxnics", "nvidia.com/hostdev", "intel.com/sriov_rdma", "a.b/c"]
+)
+async def test_shares_of_another_plugin_are_waited_for_too(world, resource):
+    """No report says whose they are."""
+    world.server.remove(NODE, SECOND_NODE)
+    world.start_holder(FIRST_NODE, resource=resource)
+    async with world.operator():
+        await world.until(lambda: world.reason() == "WaitingForPods")
+        assert world.drivers() == {}
+
+
+async def test_a_first_load_is_closed_to_pods_and_waits_for_those_that_are_there(world):
+    world.policy(world.spec("1", autoUpgrade=False))
+    world.start_holder(FIRST_NODE)
+    async with world.operator():
+        await world.until(lambda: world.drivers() == {SECOND_NODE: "1"})
+        await world.until(lambda: world.reason() == "WaitingForPods")
+        lacks = (
+            "1 of 2 nodes have no driver yet: node ubuntu00 waits for the end of default/training"
+        )
+        await world.until(lambda: lacks in world.condition("OFEDDriverReady")["message"])
+        world.server.remove(USING_POD, "training", "default")
+        await world.installed()
+
+
+@pytest.mark.parametrize(
+    "facts", [{"carries": ["the default route leads through ens2f0"]}, {"addresses": ["10.0.0.2"]}]
+)
+async def test_a_node_that_needs_its_cards_gets_no_driver_and_says_why(world, facts):
+    """A report says what leads through a card; an address of the node counts too."""
+    address = {"type": "InternalIP", "address": "10.0.0.2"}
+    meta = {"name": FIRST_NODE, "labels": LABELS}
+    world.server.put(NODE, {"metadata": meta, "spec": {}, "status": {"addresses": [address]}})
+    world.needs_its_cards(FIRST_NODE, **facts)
+    async with world.operator():
+        await world.until(lambda: world.drivers() == {SECOND_NODE: "1"})
+        await world.until(lambda: world.reason() == "UpgradeRefused")
+        why = "node ubuntu00 needs its cards: mlx5_0: "
+        assert world.condition("DriversCurrent")["message"].startswith(why)
+        await world.until(lambda: why in world.status()["reason"])
+        events = world.server.documents
+        await until(lambda: "UpgradeRefused" in {one["reason"] for one in events("events")})
+
+
+LEAVING = {
+    "the policy is deleted": lambda world: world.server.remove(
+        NIC_CLUSTER_POLICY, "example-nicclusterpolicy", NAMESPACE
+    ),
+    "the section is removed": lambda world: world.policy({}),
+    "an affinity excludes it": lambda world: world.policy(
+        {**world.spec("1"), "nodeAffinity": EXCLUDING}
+    ),
+    "its kernel is another": lambda world: world.relabel(
+        FIRST_NODE, **{f"{FEATURE}/kernel-version.full": "6.8.0"}
+    ),
+}
+
+
+@pytest.mark.parametrize("leave", LEAVING.values(), ids=LEAVING)
+@pytest.mark.parametrize("needed", [False, True])
+async def test_a_driver_goes_when_nobody_needs_it_and_never_before(world, leave, needed):
+    """Whatever the reason: pods that hold shares are waited for, a node's own routes refuse it."""
+    world.server.remove(NODE, SECOND_NODE)
+    async with world.operator() as operator:
+        await world.until(lambda: world.reason() == "DriversCurrent" and world.drivers())
+        world.start_holder(FIRST_NODE)
+        if needed:
+            world.needs_its_cards(FIRST_NODE, carries=["the default route leads through ens2f0"])
+        leave(world)
+        await world.looks(operator)
+        assert (world.controller.ended, world.drivers()) == ([], {FIRST_NODE: "1"})
+        world.server.remove(USING_POD, "training", "default")
+        if needed:
+            await world.looks(operator)
+            assert world.controller.ended == []
+            world.server.remove(NODE_REPORT, FIRST_NODE)
+        await world.until(lambda: (FIRST_NODE, DRIVER) in world.controller.ended)
+        await world.until(lambda: DRIVER not in world.stored("daemonsets"))
+        await world.until(lambda: not world.unschedulable(FIRST_NODE))
+
+
+async def test_labels_that_vanish_unload_no_driver(world):
+    """Node Feature Discovery that is uninstalled takes all of them at once."""
+    async with world.operator() as operator:
+        await world.installed()
+        for node in (FIRST_NODE, SECOND_NODE):
+            world.relabel(node, **dict.fromkeys(LABELS))
+        await world.looks(operator)
+        assert world.controller.ended == []
+        assert world.drivers() == {FIRST_NODE: "1", SECOND_NODE: "1"}
+
+
+async def test_drivers_of_an_earlier_release_run_on(world):
+    """Their DaemonSet selected labels of Node Feature Discovery, and belonged to the policy."""
+    async with world.operator():
+        await world.installed()
+    document = world.stored("daemonsets")[DRIVER]
+    uid = world.stored("nicclusterpolicies")["example-nicclusterpolicy"]["metadata"]["uid"]
+    owner = {"kind": "NicClusterPolicy", "apiVersion": "mellanox.com/v1alpha1", "uid": uid}
+    meta = {
+        "name": DRIVER,
+        "namespace": NAMESPACE,
+        "labels": {"kube-rdma.io/component": "state-OFED"},
+        "ownerReferences": [{**owner, "name": "example-nicclusterpolicy"}],
+    }
+    template = copy.deepcopy(document["spec"]["template"])
+    template["spec"]["nodeSelector"] = dict(LABELS)
+    world.server.put(
+        DAEMON_SET, {"metadata": meta, "spec": {**document["spec"], "template": template}}
+    )
+    for node in (FIRST_NODE, SECOND_NODE):
+        world.start_holder(node, f"on-{node}")
+        world.relabel(node, **{DRIVER_LABEL: None})
+    world.controller.step()
+    assert world.controller.ended == []
+    async with world.operator() as operator:
+        await world.until(
+            lambda: (
+                DRIVER_LABEL
+                in world.stored("daemonsets")[DRIVER]["spec"]["template"]["spec"]["nodeSelector"]
+            )
+        )
+        await world.looks(operator)
+        assert world.controller.ended == []
+        assert world.reason() == "DriversCurrent"
 
 
 async def test_a_policy_that_drains_closes_the_node_and_opens_it_again(world):
@@ -122,67 +264,81 @@ async def test_a_policy_that_drains_closes_the_node_and_opens_it_again(world):
         await world.installed()
         for node in (FIRST_NODE, SECOND_NODE):
             world.start_holder(node, f"on-{node}")
-        await world.next_version(drain={"enable": True})
-        await until(lambda: world.holders() == {f"on-{SECOND_NODE}"})
-        await until(lambda: set(world.drivers()) == {SECOND_NODE})
-        assert world.stored("nodes")[FIRST_NODE]["spec"]["unschedulable"]
-        world.start_driver(FIRST_NODE)
-        await until(lambda: not world.stored("nodes")[FIRST_NODE]["spec"].get("unschedulable"))
+        world.policy(world.spec("2", drain={"enable": True}))
+        world.controller.fails = {FIRST_NODE}
+        await world.until(lambda: world.holders() == {f"on-{SECOND_NODE}"})
+        await world.until(lambda: world.drivers()[FIRST_NODE] == "2")
+        assert world.unschedulable(FIRST_NODE)
+        world.controller.fails = set()
+        await world.until(lambda: not world.unschedulable(FIRST_NODE))
         meta = world.stored("nodes")[FIRST_NODE]["metadata"]
         assert CLOSED_MARK not in meta.get("annotations", {})
 
 
-async def test_a_daemon_set_s_pod_is_not_evicted_for_it_would_be_back(world):
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "exporter", "uid": "7"}
-    async with world.operator():
+NOT_EVICTED = {
+    "of a DaemonSet": ({}, {"ownerReferences": [{**CONTROLLER, "kind": "DaemonSet"}]}),
+    "of nobody": ({}, {"ownerReferences": []}),
+    "of other labels": ({"podSelector": "app=web"}, {"labels": {"app": "training"}}),
+}
+
+
+@pytest.mark.parametrize(("drain", "pod"), NOT_EVICTED.values(), ids=NOT_EVICTED)
+async def test_a_pod_that_the_drain_leaves_alone_is_waited_for(world, drain, pod):
+    """One of a DaemonSet would be back; the others the policy does not let be evicted."""
+    async with world.operator() as operator:
         await world.installed()
         for node in (FIRST_NODE, SECOND_NODE):
-            world.start_holder(node, f"on-{node}", ownerReferences=[owner])
-        await world.next_version(drain={"enable": True})
-        await until(lambda: world.reason() == "WaitingForPods")
+            world.start_holder(node, f"on-{node}", **pod)
+        world.policy(world.spec("2", drain={"enable": True, **drain}))
+        await world.stays(operator, "WaitingForPods")
         assert world.holders() == {f"on-{FIRST_NODE}", f"on-{SECOND_NODE}"}
-        assert not world.stored("nodes")[FIRST_NODE]["spec"].get("unschedulable")
+        assert not world.unschedulable(FIRST_NODE)
 
 
-async def test_the_driver_of_a_card_that_the_node_needs_stays_with_its_reason(world):
-    """A report says what leads through a card; an address of the node counts too."""
-    address = {"type": "InternalIP", "address": "10.0.0.2"}
-    meta = {"name": SECOND_NODE, "labels": LABELS}
-    world.server.put(NODE, {"metadata": meta, "spec": {}, "status": {"addresses": [address]}})
-    needed = {
-        FIRST_NODE: {"carries": ["the default route leads through ens2f0"]},
-        SECOND_NODE: {"addresses": ["10.0.0.2"]},
-    }
-    for node, facts in needed.items():
-        card = {"id": "0000:17:00.0", "name": "mlx5_0", **facts}
-        status = {"agentVersion": "1", "summary": {"cards": 1, "healthy": 1}, "cards": [card]}
-        world.server.put(NODE_REPORT, {"metadata": {"name": node}, "status": status})
-    async with world.operator():
+async def test_pods_whose_completion_the_policy_waits_for_hold_up_their_node(world):
+    """Whatever they ask for."""
+    async with world.operator() as operator:
         await world.installed()
-        await world.next_version(drain={"enable": True})
-        await until(lambda: world.reason() == "UpgradeRefused")
-        assert world.condition("DriversCurrent")["message"] == (
-            "node ubuntu00 needs its cards: mlx5_0: the default route leads through ens2f0,"
-            " and 1 more nodes"
-        )
-        assert set(world.drivers()) == {FIRST_NODE, SECOND_NODE}
-        events = world.server.documents
-        await until(lambda: "UpgradeRefused" in {one["reason"] for one in events("events")})
+        for node in (FIRST_NODE, SECOND_NODE):
+            world.start_holder(node, f"on-{node}", "example.com/gpu", labels={"app": "training"})
+        wait = {"podSelector": "app in (training, web)"}
+        world.policy(world.spec("2", waitForCompletion=wait, drain={"force": True}))
+        await world.stays(operator, "WaitingForPods")
 
 
 async def test_a_policy_by_hand_touches_no_pod(world):
+    async with world.operator() as operator:
+        await world.installed()
+        world.policy(world.spec("2", autoUpgrade=False))
+        await world.stays(operator, "UpgradeByHand")
+
+
+async def test_a_changed_environment_is_another_driver(world):
     async with world.operator():
         await world.installed()
-        await world.next_version(autoUpgrade=False)
-        await until(lambda: world.reason() == "UpgradeByHand")
-        assert set(world.drivers()) == {FIRST_NODE, SECOND_NODE}
+        spec = world.spec("1")
+        spec["ofedDriver"]["env"] = [{"name": "UNLOAD_STORAGE_MODULES", "value": "false"}]
+        world.policy(spec)
+        await world.until(lambda: len(world.controller.ended) == 2)
+        await world.installed()
 
 
 async def test_what_was_closed_is_opened_where_nothing_is_to_be_upgraded(world):
     meta = {"name": FIRST_NODE, "labels": LABELS, "annotations": {CLOSED_MARK: "true"}}
     world.server.put(NODE, {"metadata": meta, "spec": {"unschedulable": True}})
     async with world.operator():
-        await until(lambda: DRIVER in world.stored("daemonsets"))
-        for node in (FIRST_NODE, SECOND_NODE):
-            world.start_driver(node)
-        await until(lambda: not world.stored("nodes")[FIRST_NODE]["spec"].get("unschedulable"))
+        await world.installed()
+
+
+async def test_a_node_that_is_away_holds_up_no_other(world):
+    """It is the first by name, and would be the first to get its driver."""
+    gone = {"type": "Ready", "status": "Unknown"}
+    meta = {"name": FIRST_NODE, "labels": LABELS}
+    world.server.put(NODE, {"metadata": meta, "spec": {}, "status": {"conditions": [gone]}})
+    world.controller.away = {FIRST_NODE}
+    world.policy(SEED)
+    async with world.operator():
+        await world.until(lambda: SECOND_NODE in world.controller.pods(PLUGIN))
+        await world.until(lambda: SECOND_NODE in world.controller.pods(PEER))
+        assert world.drivers().keys() == {SECOND_NODE}
+        await world.until(lambda: world.reason() == "NodesAway")

@@ -6,6 +6,7 @@ from kube_rdma.model.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
     DevicePluginSection,
+    DriverSection,
     PeerDriverSection,
 )
 from kube_rdma.rules.install.fill import filled
@@ -18,10 +19,13 @@ IMAGE = ComponentImage("registry.example.com/rdma", "kube-rdma", "1.0")
 GROUP = NodeGroup("amd64", "debian", "12", "7.3.4_deb13-amd64")
 
 
-def policy(*, networks=False):
-    plugin = DevicePluginSection(IMAGE, "{}", networks)
-    peer = PeerDriverSection(IMAGE, "/run/nvidia/driver")
-    return ClusterPolicy("a", "b", "c", driver=IMAGE, device_plugin=plugin, peer_driver=peer)
+def policy(*, networks=False, image=IMAGE, env=(), **more):
+    plugin = DevicePluginSection(image, "{}", networks)
+    peer = PeerDriverSection(image, "/run/nvidia/driver")
+    driver = DriverSection(image, env)
+    return ClusterPolicy(
+        "a", "b", "c", driver=driver, device_plugin=plugin, peer_driver=peer, **more
+    )
 
 
 def pod(made):
@@ -57,3 +61,59 @@ def test_a_driver_ends_by_the_upgrade_alone_and_never_by_a_late_probe(make):
     assert container["livenessProbe"]["timeoutSeconds"] > 1
     assert container["livenessProbe"]["failureThreshold"] > 1
     assert container["startupProbe"]["exec"]["command"][-1] == "ls /.driver-ready"
+    assert pod(made)["terminationGracePeriodSeconds"] == 300
+    assert made.daemon_sets[0]["metadata"]["ownerReferences"] == []
+    (key,) = pod(made)["nodeSelector"]
+    assert key.startswith("kube-rdma.io/")  # nobody else writes it
+
+
+def folders(spec):
+    """The host's folders by where the container has them."""
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"]}
+    return {
+        mount["mountPath"]: (paths[mount["name"]], mount.get("mountPropagation", ""))
+        for mount in spec["containers"][0]["volumeMounts"]
+    }
+
+
+def test_the_folders_are_those_of_0_1_0():
+    """Its manifests of stage-ofed-driver and stage-nv-peer-mem-driver, volumeMounts and volumes."""
+    assert folders(pod(driver_objects(policy(), [GROUP]))) == {
+        "/run/mellanox/drivers": ("/run/mellanox/drivers", "Bidirectional"),
+        "/etc/network": ("/etc/network", ""),
+    }
+    assert folders(pod(peer_objects(policy(), [GROUP]))) == {
+        "/run/mellanox/drivers": ("/run/mellanox/drivers", "HostToContainer"),
+        "/run/nvidia/drivers": ("/run/nvidia/driver", "HostToContainer"),
+    }
+
+
+def test_images_that_can_leave_the_modules_loaded_are_told_to():
+    """Unless the policy says otherwise itself."""
+    name = "RESTORE_DRIVER_ON_POD_TERMINATION"
+    (container,) = pod(driver_objects(policy(), [GROUP]))["containers"]
+    assert container["env"] == [{"name": name, "value": "false"}]
+    own = ({"name": name, "value": "true"},)
+    (container,) = pod(driver_objects(policy(env=own), [GROUP]))["containers"]
+    assert container["env"] == list(own)
+
+
+def test_a_digest_names_the_image_of_all_kernels():
+    digest = f"sha256:{'0' * 64}"
+    by_digest = ComponentImage("registry.example.com/rdma", "kube-rdma", digest)
+    given = policy(image=by_digest)
+    for made in (
+        driver_objects(given, [GROUP]),
+        peer_objects(given, [GROUP]),
+        plugin_objects(given),
+        plugin_objects(policy(image=by_digest, networks=True)),
+    ):
+        (container,) = pod(made)["containers"]
+        assert container["image"] == f"registry.example.com/rdma/kube-rdma@{digest}"
+
+
+def test_the_device_plugin_goes_behind_its_node_s_driver_and_where_the_policy_lets_it():
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    plugin = pod(plugin_objects(policy(affinity=affinity)))
+    assert plugin["nodeSelector"]["kube-rdma.io/driver-ready"] == "true"
+    assert plugin["affinity"] == {"nodeAffinity": affinity}
