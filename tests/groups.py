@@ -1,8 +1,8 @@
 """Which tests of the lab run in one process: a run has several such processes side by side.
 
 All that needs the machines is one group, and so is all that runs in the bare VM. Native nodes wait
-more than they work: where a run has two processes left for them, each file that uses them may run in
-either, which has a lab of its own; in a short run (`make test`) they are one group with one lab.
+more than they work: where a run has two processes left for them, each file that uses them may run
+in either, which has a lab of its own; in a short run (`make test`) they are one group and one lab.
 For pytest-xdist's `--dist loadscope`; without it all runs in one row, in the same order.
 """
 

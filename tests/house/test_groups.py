@@ -27,4 +27,3 @@ def test_the_short_run_has_a_process_for_each_kind_of_lab() -> None:
     """So each boots once; the number stands in the Makefile."""
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.findall(r"(?m)^SHORT := .* -n (\d+)$", text) == [f"{len(LABS)}"]
-

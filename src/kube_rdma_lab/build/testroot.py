@@ -59,8 +59,8 @@ class BareParts:
 def build(store: Store, checkout: Path, *, selinux: bool = False) -> BareParts:
     """Return the parts, building what is missing; the locks of `checkout` name the packages.
 
-    `selinux`: the root with the policy. They are safe from pruning while `store` is open. Raises Refused without root or without locks,
-    Unavailable when a program of the build fails.
+    `selinux`: the root with the policy. They are safe from pruning while `store` is open. Raises
+    Refused without root or without locks, Unavailable when a program of the build fails.
     """
     need_root()
     stamp = resolution.stamp(update=False)

@@ -28,7 +28,8 @@ def objects(lab: Lab) -> frozenset[str]:
     What another object owns (a Deployment's pods, a Node's report) is that object's.
     """
     kinds = ",".join(kubectl(lab, "api-resources", "--verbs=list", "-o", "name").split())
-    lines = kubectl(lab, "get", kinds, "-A", "-o", f"jsonpath={{range .items[*]}}{COLUMNS}\n{{end}}")
+    rows = f"jsonpath={{range .items[*]}}{COLUMNS}\n{{end}}"
+    lines = kubectl(lab, "get", kinds, "-A", "-o", rows)
     return frozenset(_names(lines.splitlines()))
 
 

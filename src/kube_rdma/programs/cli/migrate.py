@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kube_rdma.programs.cli.ip import KUBECONFIG
+from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 
 if TYPE_CHECKING:
     from kube_rdma.model.migration import MigrationOptions, TakeoverPlan
-    from kube_rdma.programs.cli.ip import Opener
+    from kube_rdma.programs.cli.options import Opener
 
 
 @click.group()
@@ -43,7 +42,7 @@ def migrate() -> None:
     default="",
     help="More values of the installation; named in the commands, not read.",
 )
-@KUBECONFIG
+@cluster_options()
 @click.option(
     "-o",
     "--output",
@@ -58,7 +57,7 @@ def plan(
     daemonset: str,
     image: str,
     values: str,
-    kubeconfig: Path | None,
+    cluster: ClusterOptions,
     output: str,
 ) -> None:
     """Print the commands that move this cluster to kube-rdma, node by node, and the way back.
@@ -69,7 +68,7 @@ def plan(
     from kube_rdma.model.migration import MigrationOptions
     from kube_rdma.views.migrate import plan_document, plan_text
 
-    made = asyncio.run(_plan(opener, kubeconfig, MigrationOptions(daemonset, image, values)))
+    made = asyncio.run(_plan(opener, cluster, MigrationOptions(daemonset, image, values)))
     if output == "json":
         click.echo(json.dumps(plan_document(made), indent=2))
     else:
@@ -77,11 +76,10 @@ def plan(
 
 
 async def _plan(
-    opener: Opener | None, kubeconfig: Path | None, options: MigrationOptions
+    opener: Opener | None, where: ClusterOptions, options: MigrationOptions
 ) -> TakeoverPlan:
-    from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.programs.migration import look
     from kube_rdma.rules.migrate.plan import plan as planned
 
-    async with (opener or connect)(kubeconfig) as cluster:
+    async with where.open(opener) as cluster:
         return planned(await look(cluster, options), options)
