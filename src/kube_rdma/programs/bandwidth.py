@@ -123,7 +123,7 @@ class BandwidthProof:
         """The pods that can take part, and why others cannot, after those that are `left_out`."""
         some_at_once = asyncio.Semaphore(_PROBES)
 
-        async def one(document: dict[str, Any]) -> PairedPod | tuple[str, str]:
+        async def answered(document: dict[str, Any]) -> PairedPod | tuple[str, str]:
             async with some_at_once:
                 try:
                     return await self.probed(document)
@@ -131,7 +131,7 @@ class BandwidthProof:
                     return document["metadata"]["name"], str(error)
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(document)) for document in documents]
+            tasks = [group.create_task(answered(document)) for document in documents]
         answers = [task.result() for task in tasks]
         silent = tuple(answer for answer in answers if isinstance(answer, tuple))
         return [pod for pod in answers if isinstance(pod, PairedPod)], (*left_out, *silent)
@@ -149,7 +149,7 @@ class BandwidthProof:
         """
         outcomes: list[PairOutcome] = []
 
-        async def one(client: PairedPod, server: PairedPod, rail: int) -> None:
+        async def measured(client: PairedPod, server: PairedPod, rail: int) -> None:
             outcome = await self._outcome(client, server, rail)
             outcomes.append(outcome)
             show(outcome)
@@ -161,7 +161,7 @@ class BandwidthProof:
                 began = self._pacing.clock()
                 async with asyncio.TaskGroup() as group:
                     for client, server, rail in trio:
-                        group.create_task(one(client, server, rail))
+                        group.create_task(measured(client, server, rail))
                 self._spent += self._pacing.clock() - began
         return outcomes
 

@@ -50,5 +50,5 @@ def turns(
 def measurements(pods: Sequence[PairedPod], *, both_ways: bool = False) -> int:
     """How many all turns have, without making them: a pod shares a rail with those that have it."""
     counts = sorted(len(pod.devices) for pod in pods)
-    each = sum(count * (len(counts) - 1 - place) for place, count in enumerate(counts))
-    return 2 * each if both_ways else each
+    total = sum(count * (len(counts) - 1 - place) for place, count in enumerate(counts))
+    return 2 * total if both_ways else total

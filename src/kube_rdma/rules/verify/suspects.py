@@ -30,19 +30,19 @@ def suspects(rated: Sequence[RatedPair]) -> tuple[Suspect, ...]:
     """Cards, nodes, rails and then pairs; of each kind the one with the most bad pairs first."""
     if all(_is_bad(pair) for pair in rated):
         return ()  # what all share, or what was asked for
-    found: list[Suspect] = []
+    named: list[Suspect] = []
     rails, left = _rails(rated)
-    found += [_suspect(SuspectKind.RAIL, pairs, rail=rail) for rail, pairs in rails]
+    named += [_suspect(SuspectKind.RAIL, pairs, rail=rail) for rail, pairs in rails]
     nodes, left = _guilty(left, lambda pair: tuple((node,) for node in _titles(pair)), _is_wide)
-    found += [_suspect(SuspectKind.NODE, pairs, node=cause[0]) for cause, pairs in nodes]
+    named += [_suspect(SuspectKind.NODE, pairs, node=cause[0]) for cause, pairs in nodes]
     cards, left = _guilty(left, _cards, lambda _: True)
-    found += [
+    named += [
         _suspect(SuspectKind.CARD, pairs, node=node, device=device)
         for (node, device), pairs in cards
     ]
-    found += _between(left)
+    named += _between(left)
     kinds = list(SuspectKind)
-    return tuple(sorted(found, key=lambda each: (kinds.index(each.kind), -each.pairs)))
+    return tuple(sorted(named, key=lambda each: (kinds.index(each.kind), -each.pairs)))
 
 
 def _is_bad(pair: RatedPair) -> bool:
@@ -119,7 +119,7 @@ class Tally:
     ) -> None:
         self._rated = rated
         self._causes = [causes(pair) for pair in rated]
-        self._there = [True] * len(rated)
+        self._unexplained = [True] * len(rated)
         self._of: defaultdict[Cause, list[int]] = defaultdict(list)
         for place, ends in enumerate(self._causes):
             for cause in ends:
@@ -147,15 +147,15 @@ class Tally:
 
     def pairs(self, cause: Cause) -> Pairs:
         """What is left of it."""
-        return [self._rated[place] for place in self._of[cause] if self._there[place]]
+        return [self._rated[place] for place in self._of[cause] if self._unexplained[place]]
 
     def take_out(self, cause: Cause) -> None:
         """All of it is explained, for the causes at the other ends too."""
         changed: set[Cause] = set()
         for place in self._of[cause]:
-            if not self._there[place]:
+            if not self._unexplained[place]:
                 continue
-            self._there[place] = False
+            self._unexplained[place] = False
             for end in self._causes[place]:
                 self._count_out(end, is_bad=_is_bad(self._rated[place]))
                 changed.add(end)
@@ -165,7 +165,9 @@ class Tally:
 
     def left(self) -> Pairs:
         """The pairs that nothing explains."""
-        return [pair for pair, there in zip(self._rated, self._there, strict=True) if there]
+        return [
+            pair for pair, is_left in zip(self._rated, self._unexplained, strict=True) if is_left
+        ]
 
     def _count_out(self, cause: Cause, *, is_bad: bool) -> None:
         was_mixed = self._bad[cause] < self._every[cause]
