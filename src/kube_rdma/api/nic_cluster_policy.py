@@ -19,8 +19,8 @@ from kube_rdma.api.faults import validate
 from kube_rdma.api.nic_cluster_policy_driver import (
     DriverSection,
     ImageSection,
-    NodeAffinity,
-    Open,
+    OpenSection,
+    PolicyAffinity,
     Repository,
     Version,
     affinity,
@@ -60,7 +60,7 @@ class PeerSection(ImageSection):
     gpu_driver_source_path: str | None = Field(None, examples=["/run/nvidia/driver"])
 
 
-class SecondaryNetworkSection(Open):
+class SecondaryNetworkSection(OpenSection):
     """What puts networks into pods, as later releases have it."""
 
     cni_plugins: ImageSection | None = Field(
@@ -70,7 +70,7 @@ class SecondaryNetworkSection(Open):
     )
 
 
-class GlobalSection(Open):
+class GlobalSection(OpenSection):
     """What sections leave out."""
 
     repository: Repository | None = None
@@ -78,7 +78,7 @@ class GlobalSection(Open):
     image_pull_secrets: Many[str] = ()
 
 
-class NicClusterPolicySpec(Open):
+class NicClusterPolicySpec(OpenSection):
     """What runs on the nodes with NVIDIA's cards; a section that is missing is not deployed."""
 
     ofed_driver: DriverSection | None = None
@@ -88,7 +88,7 @@ class NicClusterPolicySpec(Open):
     )
     nv_peer_driver: PeerSection | None = None
     secondary_network: SecondaryNetworkSection | None = None
-    node_affinity: NodeAffinity | None = None
+    node_affinity: PolicyAffinity | None = None
     global_: GlobalSection = Field(default_factory=GlobalSection, alias="global")
     tolerations: Many[dict[str, Any]] = ()
 

@@ -15,13 +15,13 @@ from pydantic import AfterValidator, ConfigDict, Field
 from kube_rdma.api.dialect import Many, Typed
 from kube_rdma.api.document import Path, name, shown
 from kube_rdma.api.faults import Slip, slips
-from kube_rdma.model.cluster_policy import ComponentImage, PolicyNote
-from kube_rdma.model.cluster_policy import DriverSection as Driver
+from kube_rdma.model.cluster_policy import ComponentImage, PolicyDriver, PolicyNote
 from kube_rdma.model.driver_upgrade import DrainPolicy, UpgradePolicy
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LATER_IMAGES = ("doca-driver", "mofed")  # of releases behind 0.1.0, which tag them otherwise
 _COMMA = re.compile(r",(?![^(]*\))")  # not those inside of brackets
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _KEY = r"[\w./-]+"
 _REQUIREMENT = re.compile(
     rf"\s*(!?{_KEY}|{_KEY}\s*(=|==|!=)\s*[\w.-]*|{_KEY}\s+(in|notin)\s+\([^()]*\))\s*"
@@ -66,13 +66,13 @@ Version = Annotated[
 Selector = Annotated[str, AfterValidator(_selector)]
 
 
-class Open(Typed):
+class OpenSection(Typed):
     """An object whose fields beyond these are kept, to be named in the notes."""
 
     model_config = ConfigDict(extra="allow", defer_build=False)
 
 
-class ImageSection(Open):
+class ImageSection(OpenSection):
     """Which image; repository and version may stand in `global` instead."""
 
     image: ImageName = Field(examples=["ofed-driver"])
@@ -83,7 +83,7 @@ class ImageSection(Open):
     image_pull_secrets: Many[str] = ()
 
 
-class DrainSection(Open):
+class DrainSection(OpenSection):
     """Which pods are evicted before the driver of their node is exchanged.
 
     Those that hold RDMA shares of it; a pod that may not be evicted is waited for.
@@ -109,14 +109,14 @@ class DrainSection(Open):
     )
 
 
-class WaitSection(Open):
+class WaitSection(OpenSection):
     """Pods whose end is waited for besides, on each node."""
 
     pod_selector: Selector = Field("", description="Pods with these labels, such as app=training.")
     timeout_seconds: int = Field(0, ge=0, description="Has no effect: the wait has no end.")
 
 
-class UpgradeSection(Open):
+class UpgradeSection(OpenSection):
     """How a driver of another image comes to the nodes."""
 
     auto_upgrade: bool = Field(
@@ -152,7 +152,7 @@ class DriverSection(ImageSection):
     upgrade_policy: UpgradeSection | None = None
 
 
-class Requirement(Typed):
+class PolicyRequirement(Typed):
     """What a label of a node has to be."""
 
     key: str = Field(examples=["kubernetes.io/os"])
@@ -160,30 +160,32 @@ class Requirement(Typed):
     values: Many[str] = ()
 
 
-class NodeTerm(Typed):
+class PolicyTerm(Typed):
     """Requirements that all have to hold."""
 
-    match_expressions: Many[Requirement] = ()
-    match_fields: Many[Requirement] = ()
+    match_expressions: Many[PolicyRequirement] = ()
+    match_fields: Many[PolicyRequirement] = ()
 
 
-def _terms(terms: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
+def _terms(terms: tuple[PolicyTerm, ...]) -> tuple[PolicyTerm, ...]:
     """At least one, as the API server has it for pods."""
     if not terms:
         raise slips(Slip("the list is empty", "Add a term, or leave out nodeAffinity"))
     return terms
 
 
-class NodeTerms(Typed):
+class PolicyTerms(Typed):
     """Terms of which one has to hold."""
 
-    node_selector_terms: Annotated[Many[NodeTerm], AfterValidator(_terms)]
+    node_selector_terms: Annotated[Many[PolicyTerm], AfterValidator(_terms)]
 
 
-class NodeAffinity(Open):
+class PolicyAffinity(OpenSection):
     """On which nodes anything runs, as in a pod. What is only preferred has no effect."""
 
-    required: NodeTerms | None = Field(None, alias="requiredDuringSchedulingIgnoredDuringExecution")
+    required: PolicyTerms | None = Field(
+        None, alias="requiredDuringSchedulingIgnoredDuringExecution"
+    )
 
 
 def image_of(
@@ -195,10 +197,10 @@ def image_of(
     )
 
 
-def driver(section: DriverSection, image: ComponentImage) -> Driver:
+def driver(section: DriverSection, image: ComponentImage) -> PolicyDriver:
     """What the section of the driver means, with its image."""
     entries = (each.model_dump(by_alias=True, exclude_none=True) for each in section.env)
-    return Driver(image, tuple(entries), section.termination_grace_period_seconds)
+    return PolicyDriver(image, tuple(entries), section.termination_grace_period_seconds)
 
 
 def upgrades(section: UpgradeSection | None) -> UpgradePolicy:
@@ -215,12 +217,12 @@ def upgrades(section: UpgradeSection | None) -> UpgradePolicy:
     )
 
 
-def affinity(section: NodeAffinity | None) -> dict[str, Any] | None:
+def affinity(section: PolicyAffinity | None) -> dict[str, Any] | None:
     """The part of it that has to hold, as in a pod; None without one."""
     if section is None or section.required is None:
         return None
     required = section.required.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    return {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    return {_REQUIRED: required}
 
 
 def driver_notes(section: DriverSection, image: ComponentImage) -> Iterator[PolicyNote]:

@@ -46,7 +46,7 @@ class ComponentImage(Frozen):
         return self.version if ":" in self.version else ""
 
 
-class DriverSection(Frozen):
+class PolicyDriver(Frozen):
     """The driver of the cards; `env` are entries of its container, as in a pod."""
 
     image: ComponentImage
@@ -94,7 +94,7 @@ class ClusterPolicy(Frozen):
     namespace: str
     uid: str
     created: str = ""  # RFC 3339
-    driver: DriverSection | None = None
+    driver: PolicyDriver | None = None
     device_plugin: DevicePluginSection | None = None
     peer_driver: PeerDriverSection | None = None
     upgrades: UpgradePolicy = UpgradePolicy()

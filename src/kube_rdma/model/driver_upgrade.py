@@ -154,14 +154,14 @@ class EndDrivers(Frozen):
     pods: tuple[DriverPod, ...]
 
 
-class Place(Frozen):
+class LabelDrivers(Frozen):
     """Write labels of a node, by which drivers' DaemonSets choose it; None takes one away."""
 
     node: str
     labels: tuple[tuple[str, str | None], ...]
 
 
-UpgradeAct = Close | Open | Evict | EndDrivers | Place
+UpgradeAct = Close | Open | Evict | EndDrivers | LabelDrivers
 
 
 class UpgradePlan(Frozen):

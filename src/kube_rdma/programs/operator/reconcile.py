@@ -188,8 +188,8 @@ class Operator:
                 self._events.tell(about, state.reason, why, warning=True)
         else:
             self._notices.over(uid)
-        for each in drivers if policy is None else ():
-            await self._prune(DAEMON_SET, each)
+        for daemon_set in drivers if policy is None else ():
+            await self._prune(DAEMON_SET, daemon_set)
         return upgraded
 
     def _drivers(self) -> list[Stored[Any, Any]]:
@@ -330,9 +330,10 @@ def _about(stored: StoredPolicy) -> About:
 
 def _about_daemon_set(drivers: Sequence[Stored[Any, Any]]) -> About | None:
     """What is told of where no policy is left: the first of the DaemonSets."""
-    for one in drivers:
-        return About("DaemonSet", one.name, one.namespace, one.uid, DAEMON_SET.api_version)
-    return None
+    if not drivers:
+        return None
+    first = drivers[0]
+    return About("DaemonSet", first.name, first.namespace, first.uid, DAEMON_SET.api_version)
 
 
 def _is_driver(stored: Stored[Any, Any]) -> bool:

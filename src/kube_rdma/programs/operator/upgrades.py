@@ -35,8 +35,8 @@ from kube_rdma.model.driver_upgrade import (
     DriverPod,
     EndDrivers,
     Evict,
+    LabelDrivers,
     Open,
-    Place,
     ShareHolder,
     UpgradeAct,
     UpgradeNode,
@@ -149,7 +149,7 @@ class Upgrades:
                         await self._cluster.delete(USING_POD, pods[driver.name], unchanged=False)
                     names = ", ".join(driver.name for driver in ended)
                     sentence = f"node {node}: ended {names}"
-                case Place(node, labels):
+                case LabelDrivers(node, labels):
                     await self._nodes.label(node, dict(labels))
                     sentence = f"node {node}: {', '.join(map(_placed, labels))}"
         except KubeRdmaError as error:

@@ -16,8 +16,8 @@ from kube_rdma.model.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
     ComponentName,
-    DriverSection,
     PeerDriverSection,
+    PolicyDriver,
 )
 from kube_rdma.model.driver_upgrade import DRIVER_FIELDS
 from kube_rdma.model.frozen import Frozen
@@ -149,7 +149,7 @@ def peer_objects(policy: ClusterPolicy, groups: Sequence[NodeGroup]) -> WantedOb
 
 
 def _ofed_daemon_set(
-    policy: ClusterPolicy, section: DriverSection, name: str, group: NodeGroup
+    policy: ClusterPolicy, section: PolicyDriver, name: str, group: NodeGroup
 ) -> Json:
     container = _driver(
         "ofed-driver-container",

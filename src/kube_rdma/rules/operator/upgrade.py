@@ -19,9 +19,9 @@ from kube_rdma.model.driver_upgrade import (
     DriverPlace,
     EndDrivers,
     Evict,
+    LabelDrivers,
     NodeStage,
     Open,
-    Place,
     UpgradeAct,
     UpgradeNode,
     UpgradePlan,
@@ -243,10 +243,10 @@ def _change(policy: UpgradePolicy, node: UpgradeNode) -> UpgradeAct:
     leaving = [place for place in node.places if place.has and (below or _leaves(place))]
     if leaving:
         gone = (*(place.key for place in leaving), *((READY_LABEL,) if below else ()))
-        return Place(node.name, tuple((key, None) for key in gone))
+        return LabelDrivers(node.name, tuple((key, None) for key in gone))
     if _is_exchanged(policy, node):
         unloads = any(pod.unloads and not pod.current for pod in node.pods)
         ended = [pod for pod in node.pods if unloads or not pod.current]
         return EndDrivers(node.name, tuple(sorted(ended, key=lambda pod: pod.unloads)))
     place = next(place for place in node.places if place.has != place.wants)
-    return Place(node.name, ((place.key, place.wants),))
+    return LabelDrivers(node.name, ((place.key, place.wants),))

@@ -6,8 +6,8 @@ from kube_rdma.model.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
     DevicePluginSection,
-    DriverSection,
     PeerDriverSection,
+    PolicyDriver,
 )
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import merged
@@ -22,7 +22,7 @@ GROUP = NodeGroup("amd64", "debian", "12", "7.3.4_deb13-amd64")
 def policy(*, networks=False, image=IMAGE, env=(), **more):
     plugin = DevicePluginSection(image, "{}", networks)
     peer = PeerDriverSection(image, "/run/nvidia/driver")
-    driver = DriverSection(image, env)
+    driver = PolicyDriver(image, env)
     return ClusterPolicy(
         "a", "b", "c", driver=driver, device_plugin=plugin, peer_driver=peer, **more
     )

@@ -11,8 +11,8 @@ from kube_rdma.model.driver_upgrade import (
     DriverPod,
     EndDrivers,
     Evict,
+    LabelDrivers,
     Open,
-    Place,
     ShareHolder,
     UpgradeNode,
     UpgradePolicy,
@@ -94,7 +94,7 @@ def test_a_first_load_waits_for_the_pods_that_have_the_driver_of_before():
     told = stages(UpgradePolicy(), replace(node, holders=(POD,)))
     assert told["a"].stage is UpgradeStage.WAITING_FOR_PODS
     loads = upgrade_plan(UpgradePolicy(), [replace(node, **CLOSED)])
-    assert loads.acts == (Place("a", (("driver", "x"),)),)
+    assert loads.acts == (LabelDrivers("a", (("driver", "x"),)),)
 
 
 def test_a_node_that_is_away_holds_up_nobody_and_one_that_went_in_its_change_does():

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kube_rdma.model.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
-    DriverSection,
     PeerDriverSection,
+    PolicyDriver,
     PolicyNode,
 )
 from kube_rdma.model.driver_upgrade import (
@@ -24,8 +24,8 @@ from kube_rdma.model.driver_upgrade import (
     DriverPod,
     EndDrivers,
     Evict,
+    LabelDrivers,
     Open,
-    Place,
     ShareHolder,
     UpgradeNode,
     UpgradePolicy,
@@ -48,7 +48,7 @@ FOUND = {
 }
 IMAGE = ComponentImage("r", "ofed-driver", "1")
 POLICY = ClusterPolicy(
-    "p", "n", "u", driver=DriverSection(IMAGE), peer_driver=PeerDriverSection(IMAGE)
+    "p", "n", "u", driver=PolicyDriver(IMAGE), peer_driver=PeerDriverSection(IMAGE)
 )
 EXCLUDING = {
     REQUIRED: {
@@ -126,7 +126,7 @@ class World(RuleBasedStateMachine):
         between = [n for n in before if is_between(n) and (n.changing or not n.away)]
         plan = upgrade_plan(self.upgrades, before)
         assert [stage.node for stage in plan.stages] == list(NAMES)
-        begun = {a.node for a in plan.acts if isinstance(a, EndDrivers | Place)}
+        begun = {a.node for a in plan.acts if isinstance(a, EndDrivers | LabelDrivers)}
         if begun and self.upgrades.parallel:
             assert len(between) + len(begun) <= self.upgrades.parallel
         for act in plan.acts:
@@ -144,7 +144,7 @@ class World(RuleBasedStateMachine):
         match act:
             case EndDrivers(pods=pods):
                 self.end(node, pods, seen)
-            case Place(labels=labels):
+            case LabelDrivers(labels=labels):
                 self.place(node, dict(labels), seen)
             case Evict(pod=pod):
                 assert self.upgrades.drains
@@ -308,4 +308,4 @@ def test_labels_that_vanish_leave_a_driver_where_it_is():
 def test_a_driver_that_goes_takes_the_mark_of_a_ready_node_along():
     node = UpgradeNode("a", places=places(None, labelled(driver="x")), closed=True)
     (act,) = upgrade_plan(UpgradePolicy(), [node]).acts
-    assert act == Place("a", ((DRIVER_LABEL, None), (READY_LABEL, None)))
+    assert act == LabelDrivers("a", ((DRIVER_LABEL, None), (READY_LABEL, None)))
