@@ -87,7 +87,7 @@ def _tell(part: str, error: Exception, notices: Notices) -> None:
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            yield from _leaves(one)
+        for inner in error.exceptions:
+            yield from _leaves(inner)
     else:
         yield error

@@ -20,14 +20,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from kube_rdma.api.document import Document, Path, TextPosition, shown
-from kube_rdma.model.errors import Refused
+from kube_rdma.model.errors import MOST_FAULTS, Refused
 from kube_rdma.model.frozen import Frozen
 
 Dialect = TypeVar("Dialect", bound=BaseModel)
 Sentences = tuple[str, str]  # what is wrong, what to do about it
 
 _SLIPS = "slips"
-_MOST_REPORTED = 25  # faults, with their place and remedy
+_MOST_REPORTED = MOST_FAULTS - 1  # and a sentence with the count of the others
 
 
 class Slip(Frozen):

@@ -73,5 +73,5 @@ class Broken(KubeRdmaError):
 def _alone(fault: Refused) -> Iterator[Refused]:
     """A fault and those that it carries, each without others."""
     yield Refused(fault.problem, remedy=fault.remedy, where=fault.where) if fault.more else fault
-    for one in fault.more:
-        yield from _alone(one)
+    for inner in fault.more:
+        yield from _alone(inner)

@@ -98,12 +98,12 @@ def _refuse_excess(value: object) -> None:
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         inside: list[object] = []
-        for one in level:
-            if isinstance(one, dict):
-                inside += one.values()
-            elif isinstance(one, list):
-                inside += one
-            elif isinstance(one, int) and one not in _WHOLE:
+        for entry in level:
+            if isinstance(entry, dict):
+                inside += entry.values()
+            elif isinstance(entry, list):
+                inside += entry
+            elif isinstance(entry, int) and entry not in _WHOLE:
                 raise Undecodable("a whole number in it needs more than 64 bits")
         if not inside:
             return

@@ -27,7 +27,7 @@ MODULES = PACKAGE / "modules"
 # minutes of Kubernetes. A folder of ready-made binaries must hold all of them.
 BINARIES = {
     "cni": ("cni/bridge", "cni/loopback", "cni/host-local", "cni/portmap"),
-    "etcd": ("etcd",),
+    "etcd": ("etcd", "etcdutl"),
     "coredns": ("coredns",),
     "containerd": ("containerd", "ctr", "containerd-shim-runc-v2"),
     "kubernetes": (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.api.document import unreadable
-from kube_rdma.model.errors import Refused
+from kube_rdma.model.errors import MOST_FAULTS, Refused
 from kube_rdma.programs.config import parse_config
 
 from .bad_dialects import DIALECTS
@@ -77,8 +77,10 @@ def test_of_very_many_faults_the_first_are_told_and_their_number():
     """The others would hide them."""
     fields = ",".join(f'"f{n}": 1' for n in range(40_000))
     lines = str(refusal(f'{{"mode": "hca",\n{fields}}}'.encode())).splitlines()
-    assert len(lines) == 26
-    assert lines[-1].endswith("there are 39975 more faults. Mend these first.")
+    assert len(lines) == MOST_FAULTS
+    assert lines[-1].endswith(
+        f"there are {40_000 - MOST_FAULTS + 1} more faults. Mend these first."
+    )
 
 
 def test_the_nearest_field_is_proposed():

@@ -28,7 +28,7 @@ def decode(data: bytes, where: str) -> Observation:
     """The Observation that was encoded so; raise Refused for anything else."""
     remedy = "Write one with kube-rdma doctor --collect FILE"
     try:
-        version = decoded(data, _Head, most=_LONGEST).document
+        version = decoded(data, _BundleHead, most=_LONGEST).document
         if version > VERSION:
             remedy = "Read it with the release that wrote it, or a newer one"
             raise Refused(f"the bundle has format {version}", remedy=remedy, where=where)
@@ -65,7 +65,7 @@ def read(path: Path) -> Observation:
     return decode(data, str(path))
 
 
-class _Head(msgspec.Struct):
+class _BundleHead(msgspec.Struct):
     document: int
 
 
