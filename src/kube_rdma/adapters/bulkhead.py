@@ -55,7 +55,7 @@ async def kept(
         try:
             await run()
         except Exception as error:
-            if ends and any(isinstance(one, ends) for one in _leaves(error)):
+            if ends and any(isinstance(leaf, ends) for leaf in _leaves(error)):
                 raise
             _tell(part, error, notices)
         else:
@@ -78,7 +78,7 @@ def _tell(part: str, error: Exception, notices: Notices) -> None:
     """What the product raises on purpose is one line while it stands; all else shows its cause."""
     failures[part] += 1
     count = failures[part]
-    if all(isinstance(one, KubeRdmaError) for one in _leaves(error)):
+    if all(isinstance(leaf, KubeRdmaError) for leaf in _leaves(error)):
         for why in notices.news(part, *map(str, _leaves(error))):
             log.warning("part of the program failed", part=part, failures=count, why=why)
     else:

@@ -27,7 +27,6 @@ Dialect = TypeVar("Dialect", bound=BaseModel)
 Sentences = tuple[str, str]  # what is wrong, what to do about it
 
 _SLIPS = "slips"
-_MOST_REPORTED = MOST_FAULTS - 1  # and a sentence with the count of the others
 
 
 class Slip(Frozen):
@@ -53,13 +52,13 @@ def validate(model: type[Dialect], document: Document) -> Dialect:
         errors = error.errors(include_url=False)
         every = (fault for one in errors for fault in _faults(one, model, document))
         faults = sorted(
-            islice(every, _MOST_REPORTED), key=lambda fault: (fault[0].line, fault[0].column)
+            islice(every, MOST_FAULTS), key=lambda fault: (fault[0].line, fault[0].column)
         )
         refusals = [refused for _, refused in faults]
         if (
             count := sum(len(one.get("ctx", {}).get(_SLIPS, (0,))) for one in errors)
-        ) > _MOST_REPORTED:
-            problem = f"there are {count - _MOST_REPORTED} more faults"
+        ) > MOST_FAULTS:
+            problem = f"there are {count - MOST_FAULTS} more faults"
             refusals.append(Refused(problem, remedy="Mend these first", where=document.where(())))
         raise Refused.all(refusals) from None
 

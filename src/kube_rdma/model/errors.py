@@ -47,10 +47,11 @@ class Refused(KubeRdmaError):
         Whoever writes a document decides how many it has, and each becomes a line of logs, Events
         and answers.
         """
-        first, *others = (one for fault in faults for one in _alone(fault))
-        more = others[: MOST_FAULTS - 1]
-        if hidden := len(others) - len(more):
-            more.append(Refused(f"there are {hidden} more faults", remedy="Correct these first"))
+        first, *more = (single for fault in faults for single in _alone(fault))
+        if len(more) > MOST_FAULTS:  # one beyond them may be the count of somebody below
+            hidden = len(more) - MOST_FAULTS + 1
+            count = Refused(f"there are {hidden} more faults", remedy="Mend these first")
+            more[MOST_FAULTS - 1 :] = [count]
         return cls(first.problem, remedy=first.remedy, where=first.where, more=tuple(more))
 
 
@@ -73,5 +74,5 @@ class Broken(KubeRdmaError):
 def _alone(fault: Refused) -> Iterator[Refused]:
     """A fault and those that it carries, each without others."""
     yield Refused(fault.problem, remedy=fault.remedy, where=fault.where) if fault.more else fault
-    for inner in fault.more:
-        yield from _alone(inner)
+    for carried in fault.more:
+        yield from _alone(carried)

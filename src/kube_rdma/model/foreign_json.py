@@ -93,17 +93,17 @@ def _decoder(what: Any, hook: Hook | None) -> Callable[[bytes | str], Any]:
     return msgspec.json.Decoder(what, dec_hook=hook).decode
 
 
-def _refuse_excess(value: object) -> None:
+def _refuse_excess(whole: object) -> None:
     """Level by level: whoever recurses here would be what the check is against."""
-    level = [value]
+    level = [whole]
     for _ in range(MAX_DEPTH + 1):
         inside: list[object] = []
-        for entry in level:
-            if isinstance(entry, dict):
-                inside += entry.values()
-            elif isinstance(entry, list):
-                inside += entry
-            elif isinstance(entry, int) and entry not in _WHOLE:
+        for value in level:
+            if isinstance(value, dict):
+                inside += value.values()
+            elif isinstance(value, list):
+                inside += value
+            elif isinstance(value, int) and value not in _WHOLE:
                 raise Undecodable("a whole number in it needs more than 64 bits")
         if not inside:
             return

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.api.document import unreadable
-from kube_rdma.model.errors import MOST_FAULTS, Refused
+from kube_rdma.model.errors import Refused
 from kube_rdma.programs.config import parse_config
 
 from .bad_dialects import DIALECTS
@@ -77,13 +77,20 @@ def test_of_very_many_faults_the_first_are_told_and_their_number():
     """The others would hide them."""
     fields = ",".join(f'"f{n}": 1' for n in range(40_000))
     lines = str(refusal(f'{{"mode": "hca",\n{fields}}}'.encode())).splitlines()
-    assert len(lines) == MOST_FAULTS
-    assert lines[-1].endswith(
-        f"there are {40_000 - MOST_FAULTS + 1} more faults. Mend these first."
-    )
+    assert len(lines) == 21
+    assert lines[-1].endswith("there are 39980 more faults. Mend these first.")
 
 
 def test_the_nearest_field_is_proposed():
     """A slip is corrected; a foreign word is not guessed at."""
     assert 'Did you mean "mode"' in str(refusal(b'{"mode": "hca", "mod": 1}'))
     assert "Did you mean" not in str(refusal(b'{"mode": "hca", "xyz": 1}'))
+
+
+def test_faults_of_several_documents_have_an_end_too():
+    """Each may carry its own; twenty and a count are told, of all of them together."""
+    document = Refused.all([Refused(f"fault {n}", remedy="mend it") for n in range(15)])
+    lines = str(Refused.all([document] * 1000)).splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == "there are 14980 more faults. Mend these first."
+    assert str(Refused.all([document])) == str(document)

@@ -57,7 +57,7 @@ class _Runtime(msgspec.Struct):
     )
 
 
-class _Head(msgspec.Struct):
+class _OnlyVersion(msgspec.Struct):
     cniVersion: str = ""  # noqa: N815
 
 
@@ -165,7 +165,7 @@ def _cut(text: str, most: int) -> str:
 def version_of(config: bytes) -> str:
     """The version that an answer to this configuration is written in, whatever else is wrong."""
     try:
-        return decoded(config, _Head).cniVersion
+        return decoded(config, _OnlyVersion).cniVersion
     except Undecodable:
         return ""
 
