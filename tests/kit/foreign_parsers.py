@@ -1,0 +1,211 @@
+"""All that reads JSON of others, each with a document that it takes, and a source of broken ones.
+
+A new reader of foreign bytes gets a line in PARSERS; tests/unit/test_foreign_parsers.py gives each
+of them documents that are nested, long, numeric, textless or cut, and lets nothing out of it but
+the product's own errors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from random import Random
+
+from kube_rdma.adapters.cluster import wire
+from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK, seen_check
+from kube_rdma.adapters.cluster.errors import failure
+from kube_rdma.adapters.cluster.ipam_objects import IP_POOL, pool
+from kube_rdma.adapters.cluster.kinds import ObjectKind
+from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY, policy_of
+from kube_rdma.adapters.cluster.restarts import request_of
+from kube_rdma.adapters.cni import protocol, results
+from kube_rdma.api import called_conf
+from kube_rdma.api.object_document import of_json
+from kube_rdma.model.cni import CniResult
+from kube_rdma.model.pod import PodState
+from kube_rdma.model.restart import RESTART
+from kube_rdma.programs.admission_review import completed, validated
+from kube_rdma.rules.attach.restarts import evictable
+
+Parser = Callable[[bytes], object]
+
+ENVIRONMENT = b"\0".join(
+    (
+        *(b"CNI_COMMAND=ADD", b"CNI_CONTAINERID=c", b"CNI_IFNAME=eth0", b"CNI_NETNS=/run/netns/a"),
+        b"CNI_ARGS=K8S_POD_NAME=a;K8S_POD_NAMESPACE=b",
+    )
+)
+META = {
+    "metadata": {
+        "name": "a",
+        "namespace": "b",
+        "uid": "u",
+        "resourceVersion": "1",
+        "generation": 3,
+        "labels": {"a": "b"},
+        "annotations": {"c": "d"},
+        "ownerReferences": [{"kind": "x", "name": "y", "uid": "z"}],
+    }
+}
+CONTAINER = {"name": "c", "image": "i", "resources": {"limits": {"rdma/hca": "1"}}}
+POD_OBJECT = META | {
+    "spec": {"nodeName": "n", "hostNetwork": True, "containers": [CONTAINER]},
+    "status": {"phase": "Running"},
+}
+CHECK_OBJECT = META | {
+    "spec": {
+        "selector": {"a": "b"},
+        "everySeconds": 60,
+        "startSeconds": 3,
+        "template": {"spec": {"containers": [CONTAINER]}},
+    }
+}
+POLICY_OBJECT = META | {
+    "spec": {
+        "priority": 3,
+        "nodeSelector": {"a": "b"},
+        "pools": [{"resource": "rdma/hca", "mode": "hca", "shares": 10}],
+    }
+}
+RESULT = {
+    "cniVersion": "1.0.0",
+    "interfaces": [{"name": "e", "mtu": 1500}],
+    "ips": [{"address": "10.0.0.1/24", "interface": 0}],
+    "routes": [{"dst": "0.0.0.0/0", "table": 3}],
+    "dns": {"nameservers": ["1.1.1.1"]},
+}
+CONF = {
+    "cniVersion": "1.0.0",
+    "name": "n",
+    "type": "kube-rdma",
+    "kube-rdma-chained": True,
+    "master": "eth0",
+    "deviceID": "0000:01:00.0",
+    "args": {"cni": {"ips": ["10.0.0.1/24"], "guid": "x"}},
+    "runtimeConfig": {
+        "ips": ["10.0.0.1/24"],
+        "mac": "0e:00:00:00:00:01",
+        "deviceID": "x",
+        "io.kubernetes.cri.pod-annotations": {"a": "b"},
+    },
+    "ipam": {"type": "whereabouts", "range": "10.0.0.0/24", "exclude": ["10.0.0.1/32"]},
+    "prevResult": RESULT,
+}
+REVIEW = {
+    "request": {
+        "uid": "u",
+        "namespace": "n",
+        "operation": "CREATE",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "object": POD_OBJECT | {"apiVersion": "v1", "kind": "Pod"},
+    }
+}
+STATUS = {
+    "status": "Failure",
+    "message": "x",
+    "reason": "y",
+    "code": 403,
+    "details": {"name": "a", "causes": [{"reason": "x", "message": "y", "field": "z"}]},
+}
+BLOCKS = [{"cniConf": {"name": "rdma"}, "deviceConf": {"ifName": "eth1"}, "master": True}]
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _restart(data: bytes) -> None:
+    pod = PodState("b", "a", "u", annotations=((RESTART, _text(data)),), node="n", phase="Running")
+    if request := request_of(pod):
+        evictable([(pod, request)], 1e6, {})
+
+
+def _of(kind: ObjectKind, read: Callable[..., object]) -> Parser:
+    return lambda data: read(wire.stored(kind, data))
+
+
+def _call(data: bytes) -> None:
+    protocol.version_of(data)
+    call = protocol.decode(ENVIRONMENT, data, 3)
+    protocol.encode(call, CniResult())
+    for read in (called_conf.plugin_type, called_conf.resource, called_conf.network_name):
+        read(call.config)
+    called_conf.addresses(call)
+
+
+def _network(data: bytes) -> None:
+    called_conf.network(protocol.decode(ENVIRONMENT, data, 3), "default/x", None)
+
+
+def _result(data: bytes) -> object:
+    try:
+        return results.decoded(data)
+    except ValueError as error:
+        if type(error) is ValueError:  # its contract
+            return None
+        raise
+
+
+PARSERS: Mapping[str, tuple[object, Parser]] = {
+    "request to restart a pod": (
+        {"node": "n", "at": 1_000_000, "why": "x"},
+        _restart,
+    ),
+    "list": ({"metadata": {"resourceVersion": "1"}, "items": [POD_OBJECT] * 2}, wire.items),
+    "line of a watch": ({"type": "ADDED", "object": POD_OBJECT}, wire.line),
+    "identity": (POD_OBJECT, wire.identity),
+    "Pod": (POD_OBJECT, _of(POD, pod_state)),
+    "BandwidthCheck": (CHECK_OBJECT, _of(BANDWIDTH_CHECK, seen_check)),
+    "NodePolicy": (POLICY_OBJECT, _of(NODE_POLICY, policy_of)),
+    "IPPool": (META | {"spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}, _of(IP_POOL, pool)),
+    "refusal of the API server": (
+        STATUS,
+        lambda data: failure(
+            wire.ApiRequest("get", "", "v1", "pods", "a", "b"), wire.Answer(422, data)
+        ),
+    ),
+    "CNI call": (CONF, _call),
+    "network of a CNI call": (CONF, _network),
+    "result of a CNI plugin": (RESULT, _result),
+    "review, validated": (REVIEW, validated),
+    "review, completed": (REVIEW, completed),
+    "blocks of pod-networks": (BLOCKS, lambda data: called_conf.blocks(_text(data))),
+    "object": (POD_OBJECT, of_json),
+}
+
+_HOSTILE = (
+    *(b"[" * 1200 + b"]" * 1200, b'{"a":' * 900 + b"1" + b"}" * 900, b"[[[]]]"),
+    *(b"1e999", b"9" * 400, b"9" * 5000, b"-1", b"1.5", b"99999999999999999999", b"NaN"),
+    *(b'"\xff"', b'"\\ud800"', b'"\\u0000"', b'""', b'"x"', b"null", b"true", b"[]", b"{}"),
+)
+
+
+def broken(document: object, count: int, seed: int = 0) -> Iterator[bytes]:
+    """The document with one to three faults, `count` times; the same ones for a seed."""
+    random = Random(seed)  # noqa: S311  the same for everybody
+    whole = json.dumps(document).encode()
+    for _ in range(count):
+        data = bytearray(whole)
+        for _ in range(random.randint(1, 3)):
+            _break(data, random)
+        yield bytes(data)
+
+
+def _break(data: bytearray, random: Random) -> None:
+    """A value exchanged, bytes taken out, put in or changed, or the end cut off."""
+    kind, at = random.random(), random.randrange(len(data) + 1)
+    colons = [place for place, sign in enumerate(data) if sign == ord(":")]
+    if kind < 0.5 and colons:
+        begin = end = random.choice(colons) + 1
+        while end < len(data) and data[end] not in b",}]":
+            end += 1
+        data[begin:end] = random.choice(_HOSTILE)
+    elif kind < 0.65:
+        del data[at : at + random.randint(1, 9)]
+    elif kind < 0.8:
+        data[at:at] = random.choice(_HOSTILE)
+    elif kind < 0.9 and data:
+        data[at % len(data)] = random.randrange(256)
+    else:
+        del data[at:]

@@ -1,0 +1,38 @@
+"""No reader of others' JSON lets anything out but the product's own errors, whatever it gets."""
+
+import json
+
+import pytest
+
+from kube_rdma.model.errors import KubeRdmaError
+from tests.kit.foreign_parsers import PARSERS, broken
+
+
+def survives(name, count, seed):
+    document, parse = PARSERS[name]
+    for data in broken(document, count, seed):
+        try:
+            parse(data)
+        except KubeRdmaError:
+            continue
+        except Exception as error:
+            error.add_note(f"{name}: {data[:500]!r}")
+            raise
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_each_takes_its_sample(name):
+    """Else broken ones would fail at the first field, and show nothing."""
+    document, parse = PARSERS[name]
+    parse(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_slice_of_broken_documents(name):
+    survives(name, 150, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_hundred_thousand_broken_documents(name):
+    survives(name, 100_000, seed=2)
