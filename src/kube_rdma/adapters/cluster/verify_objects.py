@@ -57,5 +57,5 @@ class VerifyObjects:
                     raise
 
     async def _list(self, request: ApiRequest) -> list[dict[str, Any]]:
-        _, documents = wire.items(await self._cluster.write(request))
+        documents = wire.page(await self._cluster.write(request)).items
         return [msgspec.json.decode(document) for document in documents]

@@ -40,6 +40,7 @@ from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Handler, Runner
 from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.ipam import agent, effects
+from kube_rdma.rules.ipam.blocks import went_back
 from kube_rdma.rules.ipam.cells import Zone, zones, zones_for
 from kube_rdma.rules.ipam.grant import Granted, describe_loss
 from kube_rdma.rules.ipam.node_state import load, lost, spare
@@ -98,6 +99,8 @@ class NodeAddresses:
             self._desk = effects.IpamAgentState(mine, state, self._pace.timing)
             self._boards: dict[PoolName, Board] = {}
             self._desk.boards = self._boards
+            self._doors.cluster.listeners.append(self._store_went_back)
+            stack.callback(self._doors.cluster.listeners.remove, self._store_went_back)
             self._pools = Mirror(ipam_objects.IP_POOL, _pool, self._pool_changed)
             own: dict[type[effects.Act], Handler] = {
                 effects.Put: ledger.put,
@@ -203,7 +206,7 @@ class NodeAddresses:
         await self._pools.synced.wait()
         failures, due = 0, self.now()
         while True:
-            if self.now() >= due:
+            if self.now() >= due or (self._desk.is_back and not failures):
                 done = await self._renew()
                 failures = 0 if done else failures + 1
                 third = self._pace.timing.contact / 3
@@ -227,6 +230,14 @@ class NodeAddresses:
             return False
         self._trouble = None
         self._notices.over("right")
+        recalls = self._desk.recall_until - self.now()
+        if recalls <= 0:
+            self._notices.over("recall")
+            return True
+        for why in self._notices.news(
+            "recall", "the API server shows an earlier state than before"
+        ):
+            log.warning("addresses recalled", node=self._node, why=why, seconds=round(recalls))
         return True
 
     async def _keep_order(self) -> None:
@@ -249,7 +260,9 @@ class NodeAddresses:
         """Begin to watch the blocks again: the watch's own list is the one that is asked for."""
         if self._watching:
             self._watching.cancel()
-        blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block, self._block_changed)
+        blocks = self._blocks = Mirror(
+            ipam_objects.IP_BLOCK, ipam_objects.block, self._block_changed
+        )
         follow = blocks.follow(self._doors.cluster, self._pace.pause)
         self._watching = self._tasks.create_task(follow)
         await blocks.tried.wait()
@@ -257,9 +270,15 @@ class NodeAddresses:
             raise Unavailable(blocks.trouble)
         return {block.cell: block for block in blocks.values.values()}
 
+    def _store_went_back(self) -> None:
+        """Whatever shows it: grant nothing more, and enter anew at the next look."""
+        self._desk.go_back(self.now())
+
     def _block_changed(self, old: Block | None, new: Block | None) -> None:
         block = new or old
         assert block
+        if went_back(old, new) and block.cell.name not in self._blocks.faults:
+            self._store_went_back()
         self._desk.saw(block.cell, new)
         self._runner.wake()
 
@@ -281,6 +300,8 @@ class NodeAddresses:
         return any(spare(self._desk.state, zone) < zone.block_size // 2 for zone in pool_zones)
 
     def _lost(self) -> tuple[Broken, ...]:
+        if self.now() < self._desk.recall_until:
+            return ()  # who has them now may be about to give them back
         state = self._desk.state
         return tuple(Broken(describe_loss(state, booking, lease)) for booking, lease in lost(state))
 

@@ -34,6 +34,7 @@ from kube_rdma.rules.ipam.reclaim import (
     outside,
     reclaimed,
     stale_wants,
+    strangers,
     usage,
 )
 
@@ -104,7 +105,16 @@ def test_only_a_node_that_is_gone_and_silent_is_fenced():
     assert ended(back, TIMING, 60, 699) == ()
     assert ended(watched((0, lease(duration=900.0), ())), TIMING, 60, 959) == ()
     assert ended(watched((0, lease(fenced=True), ())), TIMING, 60, 1e9) == ()
-    assert ended(watched((0, None, ())), TIMING, 60, 660) == ("n1",)
+
+
+def test_a_holder_that_never_had_a_lease_here_is_not_fenced():
+    """It is another release's; one whose lease was deleted is still the controller's own."""
+    foreign = watched((0, None, {"n1"}), (1, None, ()))
+    assert ended(foreign, TIMING, 60, 1e9) == ()
+    assert strangers(foreign) == ("n1",)
+    deleted = watched((0, lease(), {"n1"}), (1, None, ()))
+    assert ended(deleted, TIMING, 60, 661) == ("n1",)
+    assert strangers(deleted) == ()
 
 
 def test_reclaiming_leaves_the_others():
