@@ -125,7 +125,7 @@ def pod_of(node):
 
 def annotate(node):
     """The words by which an agent tells a pod of a node something."""
-    return ("annotate", "--overwrite", "pod", f"agent-of-{node}", "kube-rdma.io/test=yes")
+    return ("annotate", "--overwrite", "pod", f"agent-of-{node}", "kube-rdma.io/network-status=[]")
 
 
 def lease(node):
