@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma_lab import cluster, waiting
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.native.replay import Replay
@@ -236,6 +237,6 @@ def test_who_may_see_nothing_is_told_which_rights_to_ask_for(lab, tmp_path):
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(json.dumps(config))
     text, code = status(lab, kubeconfig, output="table")
-    assert code == 2
+    assert code == ExitCode.UNKNOWN
     for what in ("nodes", "nodereports", "ippools", "daemonsets", "events"):
         assert f'resources: ["{what}"]' in " ".join(text.split())
