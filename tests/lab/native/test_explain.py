@@ -71,12 +71,23 @@ def explained(lab, *words):
 
 
 def in_agent(lab, *words):
-    """The same in the agent's container on the pod's node."""
+    """The same in the agent's container on the pod's node, whose own namespace is another."""
     chosen = ("pods", "-n", NAMESPACE, f"--field-selector=spec.nodeName={NODE}")
     (agent,) = cluster.get(lab, *chosen)["items"]
     name = agent["metadata"]["name"]
     text = cluster.kubectl(
-        lab, "exec", "-n", NAMESPACE, name, "--", "kube-rdma", "explain", "--json", *words
+        lab,
+        "exec",
+        "-n",
+        NAMESPACE,
+        name,
+        "--",
+        "kube-rdma",
+        "explain",
+        "--json",
+        "-n",
+        "default",
+        *words,
     )
     return json.loads(text)
 
