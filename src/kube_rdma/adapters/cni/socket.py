@@ -185,11 +185,14 @@ class CniSocket:
                     config = await _bytes(request.connection, request.input, request.descriptors)
                 if config is None:
                     return None
-                version = wire.version_of(config)
-                netns = _network_namespace(request.descriptors)
-                call = wire.decode(request.environment, config, netns)
+                try:
+                    netns = _network_namespace(request.descriptors)
+                    call = wire.decode(request.environment, config, netns)
+                except Exception:
+                    version = wire.version_of(config)
+                    raise
                 del config  # the call has what is needed of it
-            verb = call.verb
+            verb, version = call.verb, call.version
             result = await self._handler(call)
             return 0, _fitting(wire.encode(call, result)) if verb is Verb.ADD else b""
         except KubeRdmaError as error:
