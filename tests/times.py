@@ -74,7 +74,7 @@ class Times:
     def pytest_runtest_logreport(self, report):
         """A part of a test."""
         properties = dict(report.user_properties)
-        self._lab |= properties[LAB]
+        self._lab |= properties.get(LAB, False)
         shared = properties.get(SHARED, {})
         seconds = report.duration - sum(shared.values())
         self._phases.update(shared)
@@ -95,8 +95,8 @@ class Times:
 
 
 def phase(report):
-    """What the time of a part of a test is counted to."""
-    if not dict(report.user_properties)[LAB]:
+    """What the time of a part of a test is counted to; xdist's report of a crash has no mark."""
+    if not dict(report.user_properties).get(LAB):
         return UNIT
     path = Path(report.nodeid.partition("::")[0])
     return "bare machine" if "guest" in path.parts else path.stem

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.times import FILE, shown, slowest, table
+from tests.times import FILE, UNIT, Times, phase, shown, slowest, table
 
 from .tree import ROOT
 
@@ -53,6 +53,18 @@ def test_the_second_run_shows_what_both_took(run):
     names = re.findall(r"(?m)^  (\S.*?)  +\S+ s", told)
     assert {"without a lab", "all"} <= set(names)
     assert "test_some.py::test_on_the_lab" in told
+
+
+def test_the_report_of_a_process_that_died_is_counted(tmp_path):
+    """It has no properties of ours, and names the test in which it died."""
+    before = tmp_path / "before"
+    before.touch()
+    report = pytest.TestReport(
+        "tests/test_a.py::test_b", ("tests/test_a.py", 1, "test_b"), {}, "failed", "died", "call"
+    )
+    times = Times(before)
+    times.pytest_runtest_logreport(report)
+    assert phase(report) == UNIT
 
 
 def test_long_phases_come_first_and_short_ones_share_a_line():

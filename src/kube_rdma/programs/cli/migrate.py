@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.output import TEXT_OUTPUT
 
 if TYPE_CHECKING:
     from kube_rdma.model.migration import MigrationOptions, TakeoverPlan
@@ -43,14 +44,7 @@ def migrate() -> None:
     help="More values of the installation; named in the commands, not read.",
 )
 @cluster_options()
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Text for people or JSON for programs.",
-)
+@TEXT_OUTPUT
 @click.pass_obj
 def plan(
     opener: Opener | None,

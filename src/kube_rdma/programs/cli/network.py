@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 AGENT = PurePosixPath("/run/kube-rdma/agent.sock")
 STATE = PurePosixPath("/var/lib/kube-rdma")
+KUBECONFIG = click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Access to the API server outside of a pod.",
+)
 
 
 @click.group()
@@ -104,12 +110,7 @@ def _forgotten(host: Path) -> Iterator[str]:
     required=True,
     help="That of the DaemonSet.  [env: POD_NAMESPACE]",
 )
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Access to the API server outside of a pod.",
-)
+@KUBECONFIG
 @click.option("--force", is_flag=True, help="Also while pods have networks of kube-rdma.")
 def retire(daemonset: str, namespace: str, kubeconfig: Path | None, *, force: bool) -> None:
     """End the agents of DAEMONSET and wait for them, before anybody takes their rights.
@@ -136,12 +137,7 @@ def retire(daemonset: str, namespace: str, kubeconfig: Path | None, *, force: bo
     required=True,
     help="That of the operator.  [env: POD_NAMESPACE]",
 )
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Access to the API server outside of a pod.",
-)
+@KUBECONFIG
 def retire_drivers(namespace: str, kubeconfig: Path | None) -> None:
     """Say whether an operator of NicClusterPolicies may be removed.
 

@@ -10,12 +10,16 @@ import errno
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 PAGE_WIDTH, PAGE_HEIGHT = 100, 24  # where the output is not a terminal
 META = "kube_rdma.output"  # in the context of a command: the format that was asked for
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _asked(context: click.Context, _: click.Parameter, value: str) -> str:
@@ -24,24 +28,21 @@ def _asked(context: click.Context, _: click.Parameter, value: str) -> str:
     return value
 
 
-OUTPUT = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    callback=_asked,
-    help="A table for people or JSON for programs.",
-)
-TEXT_OUTPUT = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    callback=_asked,
-    help="Text for people or JSON for programs.",
-)
+def _output(usual: str, meaning: str) -> Callable[[Command], Command]:
+    """The option -o of a command: `usual` for people, or JSON."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([usual, "json"]),
+        default=usual,
+        show_default=True,
+        callback=_asked,
+        help=f"{meaning} for people or JSON for programs.",
+    )
+
+
+OUTPUT = _output("table", "A table")
+TEXT_OUTPUT = _output("text", "Text")
 
 
 def is_terminal() -> bool:
