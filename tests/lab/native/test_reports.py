@@ -69,7 +69,7 @@ def status(lab, kubeconfig=None, output="json"):
     words = ("status", f"--kubeconfig={kubeconfig or lab.kubeconfig}", "-o", output)
     command = (sys.executable, "-m", "kube_rdma.programs.cli.main", *words)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode in {0, 1, 2}, done.stderr
+    assert done.returncode in {ExitCode.OK, ExitCode.PROBLEM, ExitCode.UNKNOWN}, done.stderr
     return done.stdout, done.returncode
 
 
