@@ -93,11 +93,18 @@ def native():
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def recorded(native):
-    """The native lab with seed S2's device plugin, unchanged, on its recorded cards."""
+    """The native lab with seed S2's device plugin, unchanged, on its recorded cards.
+
+    For one file: others install plugins whose ConfigMap has the same name, which this one would
+    follow.
+    """
+    folder = f"{scc.examples()}/s2-scc"
     scc.install(native, "daemonset-preset.yaml")
-    return native
+    yield native
+    files = ("-f", f"{folder}/daemonset-preset.yaml", "-f", f"{folder}/config.yaml")
+    cluster.kubectl(native, "delete", *files, "--cascade=foreground", "--wait")
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,7 @@ def udevd():
     until(lambda: Path("/run/udev/control").exists())
     settle()
     yield
-    run("udevadm", "control", "--exit")
+    ask("control", "--exit")
     assert daemon.wait(PATIENCE) == 0
     shutil.rmtree("/run/udev")
     MACHINE_ID.unlink()
@@ -91,7 +91,16 @@ def back(step):
 
 def settle():
     """Wait until the daemon has done with every event of the kernel."""
-    run("udevadm", "settle")
+    ask("settle")
+
+
+def ask(*words):
+    """Tell the daemon something until it has heard it.
+
+    It drops a message that comes between its accept() and its SO_PASSCRED, for such a one has no
+    sender ("Invalid sender uid 65534"; src/udev/udev-ctrl.c).
+    """
+    until(lambda: subprocess.run(("udevadm", *words), check=False).returncode == 0)
 
 
 def state(name):
