@@ -7,6 +7,7 @@ waiting.py says when a wait is in vain.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from kube_rdma.model.errors import Unavailable
@@ -16,6 +17,7 @@ from kube_rdma_lab.native.offers import until_offered
 
 # kubectl's own deadline is switched off: a negative time means a week.
 ENDLESS = "--timeout=-1s"
+CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 # Where seed S3's DaemonSets run; its document labels the nodes by hand too.
 CARDS_LABEL = "feature.node.kubernetes.io/pci-15b3.present"
 
@@ -71,13 +73,25 @@ def wait_for_resource(
 ) -> None:
     """Wait until a node's allocatable (None: every node's) shows `quantity` of a resource.
 
-    `quantity` is as the API server writes it, ``1k`` for a thousand. Native kubelets are asked too.
+    `quantity` is as the API server writes it, ``1k`` for a thousand. The kubelets are asked too,
+    for what the API server shows is seconds old.
     """
     path = "{.status.allocatable." + resource.replace(".", "\\.").replace("/", "\\/") + "}"
     which = (f"node/{node}",) if node else ("node", "--all")
     wait(lab, *which, f"--for=jsonpath={path}={quantity}")
+    count = int(str(quantity).replace("k", "000"))
     natives = [spec for spec in lab.topology.natives if node in {None, spec.name}]
-    until_offered(lab, natives, resource, int(str(quantity).replace("k", "000")))
+    until_offered(lab, natives, resource, count)
+    machines = [spec.name for spec in lab.topology.machines if node in {None, spec.name}]
+    if count and machines:  # a kubelet does not write it down when a plugin ends
+        purpose = f"{count} of {resource} at the kubelets"
+        waiting.until(lab, purpose, lambda: _written_down(lab, machines, resource) == {count})
+
+
+def _written_down(lab: Lab, nodes: Collection[str], resource: str) -> set[int]:
+    """How many healthy shares kubelets have written down (pkg/kubelet/cm/devicemanager)."""
+    data = (json.loads(shell(lab, node, "cat", CHECKPOINT))["Data"] for node in nodes)
+    return {len((each["RegisteredDevices"] or {}).get(resource) or ()) for each in data}
 
 
 def until_on_node(lab: Lab, node: str, condition: str) -> None:

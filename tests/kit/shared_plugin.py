@@ -150,9 +150,7 @@ def put_program(lab, nodes):
 
 def held(lab, node, resource=RESOURCE):
     """By pod's UID the share ids that the kubelet's own checkpoint has of it."""
-    text = cluster.shell(
-        lab, node, "cat", "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
-    )
+    text = cluster.shell(lab, node, "cat", cluster.CHECKPOINT)
     entries = json.loads(text)["Data"]["PodDeviceEntries"] or []
     return {
         entry["PodUID"]: sorted(share for ids in entry["DeviceIDs"].values() for share in ids)
