@@ -78,6 +78,8 @@ def within(seconds: float) -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
     before = signal.signal(signal.SIGALRM, end)
+    # A shell without job control has what it puts into the background ignore this one.
+    interrupts = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds)
         yield
@@ -87,4 +89,5 @@ def within(seconds: float) -> Iterator[None]:
         raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGINT, interrupts)
         signal.signal(signal.SIGALRM, before)
