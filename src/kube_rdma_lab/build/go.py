@@ -184,9 +184,8 @@ def build_all(store: Store, release: Release = Release.NEWEST) -> GoBinaries:
             for binary in binaries:
                 os.link(modules[name] / Path(binary).name, folder / binary)
 
-    folder = store.get(
-        release.shelf("bin"), {name: path.name for name, path in modules.items()}, make
-    )
+    inputs = {name: f"{path.name} {BINARIES[name]}" for name, path in modules.items()}
+    folder = store.get(release.shelf("bin"), inputs, make)
     return GoBinaries(
         folder, {each: modules[name].name for name in BINARIES for each in BINARIES[name]}
     )
