@@ -50,6 +50,8 @@ class Program:
         self._farewell = farewell
         self._argv = tuple(map(str, argv))
         self._prepare = prepare
+        self._is_wanted = asyncio.Event()
+        self._is_wanted.set()
 
     async def start(self) -> None:
         """Start the program."""
@@ -66,6 +68,17 @@ class Program:
             print(f"\n{self.name}: started anew: {why}", file=log)
         await self.start()
 
+    async def pause(self) -> None:
+        """End the program until `resume`: that is no loss."""
+        self._is_wanted.clear()
+        await self.stop()
+
+    async def resume(self) -> None:
+        """Start a program that was paused; nothing to do for one that runs."""
+        if not self.running:
+            await self.start()
+        self._is_wanted.set()
+
     @property
     def pid(self) -> int:
         """Its process number in our PID namespace."""
@@ -77,8 +90,11 @@ class Program:
         return self._process.returncode is None
 
     async def ended(self) -> Unavailable:
-        """Wait until the program ends and return what to tell about it."""
+        """Wait until the program ends by itself and return what to tell about it."""
         code = await self._process.wait()
+        while not self._is_wanted.is_set():
+            await self._is_wanted.wait()
+            code = await self._process.wait()
         return Unavailable(f"{self.name} ended with code {code}; {self.log}:\n{tail(self.log)}")
 
     async def until(

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
-from kube_rdma_lab import accelerator, network, node_files, pace, signs, state, watchdog
+from kube_rdma_lab import accelerator, network, node_files, pace, signs, state, switch, watchdog
 from kube_rdma_lab.api_client import ApiClient
 from kube_rdma_lab.build.parts import Parts
 from kube_rdma_lab.console import Console
@@ -79,6 +79,7 @@ class Supervisor:
                     group.create_task(self._follow(node, program))
             if boot:
                 self._report(Event(pace.describe(self._slowness, "machines"), Phase.DONE))
+            await stack.enter_async_context(switch.listening(self._home, plane.programs))
             state.update(self._home, phase="up", pace=self._slowness)
             self.ready = True
             self._report(Event("lab", Phase.READY))

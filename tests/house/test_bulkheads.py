@@ -10,6 +10,7 @@ from .tree import is_generated, texts
 
 # Tasks of these are no parts: their failure reaches who started them, who is `kept`.
 INSIDE = {
+    "adapters/cluster/calls.py": "the next line of one stream; who reads it waits for it",
     "adapters/cluster/pod_commands.py": "one command; who runs it waits for it",
     "adapters/cni/socket.py": "one connection, `contained`",
     "adapters/grpc_calls.py": "one call; who makes it waits for it",

@@ -120,7 +120,7 @@ async def door(server):
 @pytest.fixture
 async def brisk(server):
     """A door whose watches last for about a second."""
-    pace = replace(QUICK, resync=1.0)
+    pace = replace(QUICK, stream=1.0)
     if not REAL:
         yield Cluster(server.line(), pace)
         return

@@ -152,7 +152,7 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
         {"node": "n", "at": 1_000_000, "why": "x"},
         _restart,
     ),
-    "list": ({"metadata": {"resourceVersion": "1"}, "items": [POD_OBJECT] * 2}, wire.items),
+    "list": ({"metadata": {"resourceVersion": "1"}, "items": [POD_OBJECT] * 2}, wire.page),
     "line of a watch": ({"type": "ADDED", "object": POD_OBJECT}, wire.line),
     "identity": (POD_OBJECT, wire.identity),
     "Pod": (POD_OBJECT, _of(POD, pod_state)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.ip import Booking, BootId, ContainerId, JournalId, NodeName
+from kube_rdma.model.ip import Block, Booking, BootId, Cell, ContainerId, JournalId, NodeName
 from kube_rdma.rules.ipam.effects import Act, IpamAgentState, Talk
 
 NOTHING = object()
@@ -73,6 +73,13 @@ class Machine:
     entered: bool = False
     next_renew: float = 0.0
     next_tick: float = 0.0
+    shown: dict[Cell, Block] = field(default_factory=dict)  # what its watch showed
+    heard: int = 0  # how much of the store's log
+    era: int = 0  # of the store that it watches
+    high: int = 0  # the highest version that it saw
+    unaware: bool = False  # the store or the machine went back, and its agent does not know
+    reconnects: float = 0.0  # when its watch hears of that, unless it is cut off
+    rewound: bool = False  # it was restored with its memory, and its agent does not know
 
     def crash(self) -> None:
         """The agent is gone: what it had in memory, too."""
@@ -80,6 +87,7 @@ class Machine:
         self.tasks = []
         self.cache = {}
         self.entered = False
+        self.unaware = self.rewound = False
 
     def running(self, what: str) -> bool:
         """A task of this name is under way."""

@@ -15,6 +15,8 @@ from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.ip import Block, Board, Cell, NodeLease, NodeName, PoolName
 from kube_rdma.rules.ipam import effects as talk
 
+_OTHERS = 1000  # versions at most that others use up between two writes here
+
 Stored = Block | NodeLease | Board
 Write = talk.WriteBlock | talk.WriteLease | talk.WriteBoard | talk.DropBlock | talk.DropLease
 Key = Cell | NodeName | PoolName
@@ -30,9 +32,23 @@ class Fate(StrEnum):
     HELD_UP = "held up"
 
 
+@dataclass(frozen=True)
+class Backup:
+    """The objects at one moment."""
+
+    blocks: dict[Cell, Block]
+    leases: dict[NodeName, NodeLease]
+    boards: dict[PoolName, Board]
+    version: int
+
+
 @dataclass
 class Store:
-    """The objects, and requests that are still on their way."""
+    """The objects, and requests that are still on their way.
+
+    `log` is what a watch of the blocks tells, with versions; `era` counts how often the server was
+    restored, which ends all watches.
+    """
 
     random: Random
     checks: bool = True  # False: the lost compare-and-swap
@@ -41,6 +57,9 @@ class Store:
     boards: dict[PoolName, Board] = field(default_factory=dict)
     on_their_way: list[Write] = field(default_factory=list)
     version: int = 0
+    writes: int = 0
+    log: list[tuple[int, Cell, Block | None]] = field(default_factory=list)
+    era: int = 0
     fenced: Callable[[NodeName], None] = lambda _: None  # told when a fence stands
 
     def apply(self, act: Write) -> Stored | None:
@@ -54,7 +73,7 @@ class Store:
                 return self._swap(self.boards, board.pool, board)
             case talk.DropBlock(block):
                 if self.blocks.get(block.cell) == block:
-                    del self.blocks[block.cell]
+                    self.delete(block.cell)
             case talk.DropLease(lease):
                 if self.leases.get(lease.node) == lease:
                     del self.leases[lease.node]
@@ -66,11 +85,39 @@ class Store:
             return None
         if there == value:
             return there  # the API server does not write an equal object
-        self.version += 1
+        self._count()
         kind[key] = replace(value, version=str(self.version))
+        if isinstance(value, Block):
+            self.log.append((self.version, key, kind[key]))
         if isinstance(value, NodeLease) and value.fenced:
             self.fenced(value.node)
         return kind[key]
+
+    def delete(self, cell: Cell) -> None:
+        """A block goes, whoever wants it."""
+        del self.blocks[cell]
+        self._count()
+        self.log.append((self.version, cell, None))
+
+    def _count(self) -> None:
+        """The next version: the store has other objects too, so hardly one comes twice."""
+        self.writes += 1
+        self.version += self.random.randrange(1, _OTHERS)
+
+    def backup(self) -> Backup:
+        """The objects as they are."""
+        return Backup(dict(self.blocks), dict(self.leases), dict(self.boards), self.version)
+
+    def restore(self, backup: Backup, *, bumped: bool) -> None:
+        """Go back; requests that were on their way are lost with the server that was stopped.
+
+        `bumped`: versions go on from above all that were (etcdutl --bump-revision).
+        """
+        self.blocks, self.leases = dict(backup.blocks), dict(backup.leases)
+        self.boards = dict(backup.boards)
+        self.version = self.version + 1_000_000 if bumped else backup.version
+        self.on_their_way = []
+        self.era += 1
 
     def read(self, act: talk.Act):
         """The answer to a read that arrives."""

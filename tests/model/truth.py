@@ -53,19 +53,23 @@ class Truth:
     places: dict[Place, ContainerId] = field(default_factory=dict)
     left: dict[Place, tuple[float, Owner | None]] = field(default_factory=dict)
     granted: int = 0
+    recalling: Store | None = None  # in the minute after it went back
 
-    def lives(self, ask: Ask, node: NodeName, leases: tuple[Lease, ...], now: float) -> None:
-        """A pod starts with what it was granted."""
+    def lives(
+        self, ask: Ask, node: NodeName, leases: tuple[Lease, ...], now: float, *, risky: bool
+    ) -> None:
+        """A pod starts with what it was granted; `risky`: by a node that could not know better."""
         known = self.pods.get(ask.container)
         if known:
             if known.leases != leases:
                 raise Breach(f"{ask.container} asked again and got {leases}, not {known.leases}")
             return
-        for lease in leases:
+        for lease in () if risky else leases:
             self._check(ask, node, lease, now)
         for lease in leases:
-            self.places[lease.network, lease.address] = ask.container
-        self.pods[ask.container] = Pod(ask, node, leases)
+            if not risky:
+                self.places[lease.network, lease.address] = ask.container
+        self.pods[ask.container] = Pod(ask, node, leases, at_risk=risky)
         self.granted += len(leases)
 
     def _check(self, ask: Ask, node: NodeName, lease: Lease, now: float) -> None:
@@ -89,10 +93,17 @@ class Truth:
         pod = self.pods.pop(container, None)
         for lease in pod.leases if pod else ():
             place = (lease.network, lease.address)
-            if pod and not pod.at_risk:
+            if pod and not pod.at_risk and self._is_held(lease, pod):
                 self.left[place] = (now, lease.owner)
             if self.places.get(place) == container:
                 del self.places[place]
+
+    def _is_held(self, lease: Lease, pod: Pod) -> bool:
+        """The node has it, or can still ask it back: in the minute of a recall only the former."""
+        if self.recalling is None:
+            return True
+        cell, bit = cell_of(lease.network, lease.address)
+        return bool(holds_of(self.recalling.blocks.get(cell), pod.node) & bit)
 
     def of(self, node: NodeName) -> list[ContainerId]:
         """The node's living containers."""
@@ -106,6 +117,20 @@ class Truth:
         """The node was declared dead; what lives there from before is at risk."""
         for container in self.of(node):
             self.pods[container].at_risk = True
+
+    def recalled(self, store: Store, *, strict: bool) -> None:
+        """The minute is over in which all nodes ask back what they have.
+
+        Strict: each could do it. Else what a node could not ask back is at risk from now on.
+        """
+        for pod in self.pods.values():
+            for lease in pod.leases:
+                cell, bit = cell_of(lease.network, lease.address)
+                if pod.at_risk or holds_of(store.blocks.get(cell), pod.node) & bit:
+                    continue
+                if strict:
+                    raise Breach(f"{pod.node} did not ask back {lease.address}")
+                pod.at_risk = True
 
     def audit(self, store: Store) -> None:
         """Every block has one holder for each address, and each living pod's node is it."""

@@ -1,13 +1,14 @@
 """The walk: a seed, a world, and at each step one thing that may happen; `calm` asks for the rest.
 
 Most steps are one act of one program. The others are people, hardware and time: pods come and go,
-agents crash, nodes lose power, contact or their disk, watches lag. Every so often the world calms
+agents crash, nodes lose power, contact or their disk, watches lag, the store goes back to an
+earlier hour. Every so often the world calms
 down, and then nothing may be lost: every address of a pool can be given, to the last one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from random import Random
@@ -31,7 +32,7 @@ from kube_rdma.rules.ipam.node_state import lost
 
 from .machine import Machine
 from .truth import Breach
-from .world import TIMING, Flaw, World
+from .world import TIMING, Flaw, Past, World
 
 REST = 5.0
 NODES = [NodeName(f"node-{n}") for n in range(5)]
@@ -78,6 +79,8 @@ class Walk:
         self.random = Random(self.seed)  # noqa: S311 - a walk that can be repeated
         self.world = World(self.random, POOLS, self.flaw, faults=0.08)
         self.asks: list[tuple[NodeName, Ask]] = []
+        self.backups = [self.world.store.backup()]
+        self.past: list[Past] = []
         for name in NODES:
             self.world.start(self.world.machine(name))
         events = [
@@ -87,6 +90,8 @@ class Walk:
             (5, self._power_off), (5, self._boot), (2, self._rebuild),
             (12, self._declare_dead), (10, self._collect),
             (40, self._deliver), (2, self.world.post), (60, self._audit),
+            (4, self._backup), (4, self._restore), (2, self._drop_blocks),
+            (6, self._remember), (3, self._rewind),
         ]  # fmt: skip
         self.events = [event for _, event in events]
         self.weights = [weight for weight, _ in events]
@@ -104,8 +109,23 @@ class Walk:
         self.world.pass_(self.random.random() * 0.04)
         if self.random.random() < 0.8:
             self._turn()
-        else:
-            self.random.choices(self.events, self.weights)[0]()
+            return
+        event = self.random.choices(self.events, self.weights)[0]
+        if not (self.world.recalling and event in self._disturbing()):
+            event()
+
+    def _disturbing(self) -> list[Callable[[], None]]:
+        """What does not happen in the minute after the store went back, for a minute is one.
+
+        An agent that begins then, or comes back with a view older than the backup, cannot know of
+        it (docs/ip.md).
+        """
+        events = [self._start, self._heal, self._jump, self._long]
+        events += [self._restore, self._drop_blocks, self._rewind]
+        if self.world.undisturbed:
+            events += [self._crash, self._siege, self._cut, self._power_off, self._rebuild]
+            events += [self._declare_dead]
+        return events
 
     def _turn(self) -> None:
         if self.random.random() < 0.1 and self.world.patrol_turn():
@@ -256,8 +276,60 @@ class Walk:
     def _deliver(self) -> None:
         self.world.store.deliver()
 
+    def _backup(self) -> None:
+        self.backups = [*self.backups[-2:], self.world.store.backup()]
+
+    def _healed(self) -> None:
+        """Half of the times all is well before the store goes back, so nothing is at risk."""
+        if self.random.random() < 0.5:
+            return
+        for machine in self._machines():
+            machine.cut_off, machine.serving = False, True
+            if not machine.up:
+                self.world.boot(machine)
+            if machine.desk is None:
+                self.world.start(machine)
+        self._wait(6)
+
+    def _restore(self) -> None:
+        """Etcd goes back to one of the last backups, with or without a bumped revision.
+
+        Never to one of a later hour than what is there: that nobody could tell (docs/ip.md).
+        """
+        self._healed()
+        chosen = self.random.randrange(len(self.backups))
+        self.backups = self.backups[: chosen + 1]
+        self.world.restore(self.backups[chosen], bumped=self.random.random() < 0.5)
+
+    def _remember(self) -> None:
+        past = self.world.remember(self._machine())
+        if past:
+            self.past = [*self.past[-5:], past]
+
+    def _rewind(self) -> None:
+        """A virtual machine goes back to a snapshot with its memory: two renewals at least."""
+        for past in self.past:
+            machine, lease = self.world.machines[past.machine.name], past.desk.lease
+            is_same = machine.journal == past.machine.journal and machine.boot == past.machine.boot
+            newer = self.world.store.leases.get(machine.name)
+            if is_same and lease and newer and newer.beat > lease.beat + 1:
+                self.past.remove(past)
+                self.asks = [(n, ask) for n, ask in self.asks if n != machine.name]
+                self.old = [(n, container) for n, container in self.old if n != machine.name]
+                self.world.rewind(past)
+                return
+
+    def _drop_blocks(self) -> None:
+        """Somebody deletes a block, or all of them with their definition."""
+        self._healed()
+        cells = sorted(self.world.store.blocks)
+        if cells:
+            one = [self.random.choice(cells)]
+            self.world.drop_blocks(cells if self.random.random() < 0.3 else one)
+
     def _audit(self) -> None:
-        self.world.truth.audit(self.world.store)
+        if not self.world.recalling:
+            self.world.truth.audit(self.world.store)
 
     # The calm.
 
@@ -265,6 +337,8 @@ class Walk:
         """All nodes can be reached or are fenced: each pool can be given to its last address."""
         world, faults = self.world, self.world.faults
         world.faults = 0.0
+        while world.recalling:
+            self._wait(1)
         while world.store.on_their_way:
             world.store.deliver()
         dead = self._machine()

@@ -28,9 +28,7 @@ Owner = NewType("Owner", str)
 
 JournalId = NewType("JournalId", str)  # made at random with an empty journal, kept inside it
 BootId = NewType("BootId", str)  # /proc/sys/kernel/random/boot_id
-Version = NewType(
-    "Version", str
-)  # the API server's resourceVersion; only ever compared for equality
+Version = NewType("Version", str)  # the API server's resourceVersion
 Bits = NewType("Bits", int)
 """A set of addresses of one cell: bit n stands for the cell's first address plus n."""
 
@@ -200,6 +198,7 @@ class Timing(Frozen):
     contact: float = 600.0  # T: how long a node grants after the last renewal that it began
     margin: float = 60.0  # what reclaiming waits beyond T
     patience: float = 5.0  # how long a request waits for addresses that others give back
+    recall: float = 60.0  # how long a node claims nothing after the store went back
 
     @property
     def silence(self) -> float:

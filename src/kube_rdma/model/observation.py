@@ -82,6 +82,15 @@ class ObservedKubelet(Frozen):
     topology_policy: str = ""
 
 
+class ObservedFolder(Frozen):
+    """A folder of kube-rdma's state: `free` bytes, and `inodes` where they are counted."""
+
+    path: str
+    free: int
+    inodes: int | None = None
+    read_only: bool = False
+
+
 class ObservedCni(Frozen):
     """The node's CNI configuration: names of files and types of plugins, never a text.
 
@@ -171,7 +180,8 @@ class Observation(Frozen):
     None is a part that was not seen; `blanks` say why. `modules` are those of the kernel that are
     loaded or built in, `absent` paths of device nodes that are not there. `specs` are the wishes
     for pools, `refusals` sentences about a configuration that is not understood. `settings` are
-    sysctls by path, ``net/ipv4/conf/all/rp_filter``. `problems` are those of `kube-rdma status`
+    sysctls by path, ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that
+    are there. `problems` are those of `kube-rdma status`
     about this node. `uses` are the addresses of pods everywhere.
     """
 
@@ -188,6 +198,7 @@ class Observation(Frozen):
     settings: tuple[tuple[str, str], ...] | None = None
     specs: tuple[PoolSpec, ...] | None = None
     refusals: tuple[str, ...] | None = None
+    folders: tuple[ObservedFolder, ...] | None = None
     kubelet: ObservedKubelet | None = None
     runtime: Runtime | None = None
     cni: ObservedCni | None = None

@@ -22,6 +22,7 @@ from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.cni.conf.places import places as named_places
 from kube_rdma.adapters.files.host_release import read_kernel, read_os_release
+from kube_rdma.adapters.files.room import read_room
 from kube_rdma.adapters.journal.glance import glance
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.adapters.kernel.device_nodes import missing
@@ -75,6 +76,7 @@ class DoctorPlaces(Frozen):
     kubelet_root: Path | None = None
     runtime_socket: Path | None = None
     state: Path = Path("/var/lib/kube-rdma")
+    run: Path = Path("/run/kube-rdma")
     kubeconfig: Path | None = None
     pod: tuple[str, str] | None = None  # namespace and name
 
@@ -202,6 +204,7 @@ async def _of_this_machine(seen: Observation, places: DoctorPlaces, looker: _Loo
         routes=looker.part("routes", observed_routes),
         neighbours=looker.part("neighbours", proc.read_neighbours),
         settings=proc.read_settings(_settings_of(survey)),
+        folders=looker.part("folders", lambda: read_room((places.state, places.run))),
         kubelet=kubelet,
         runtime=runtime,
         cni=looker.part("cni", lambda: _cni(places, runtime)),

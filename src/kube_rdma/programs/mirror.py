@@ -30,7 +30,7 @@ class Mirror(Generic[V]):
     `values` are what is understood, `faults` say why the others are not; by name, and of a kind in
     all namespaces by ``namespace/name``. `synced` is set when all
     was told once, `tried` when the first attempt has ended, well or not. `trouble` says why nothing
-    is known now, "" while all is well.
+    is known now, "" while all is well; `outages` counts how often something was.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Mirror(Generic[V]):
         self.tried = asyncio.Event()
         self.trouble = ""
         self._unseen: set[str] = set()  # of an earlier watch
+        self.outages = 0
         self._kind, self._where = kind, where
         self._read, self._changed = read, changed
         self._notices = Notices()  # by object, and of the watch
@@ -125,6 +126,7 @@ class Mirror(Generic[V]):
 
     def _hear(self, notice: Synced | Cut) -> None:
         self.trouble = notice.why if isinstance(notice, Cut) else ""
+        self.outages += bool(self.trouble)
         for why in self._notices.news("watch", *filter(None, [self.trouble])):
             log.warning("watch interrupted", kind=self._kind.kind, why=why)
         if not self.trouble:

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar, TypeVarTuple
 import structlog
 
 from kube_rdma.adapters.journal.journal import Journal
+from kube_rdma.model.errors import Unavailable
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -98,6 +99,19 @@ class Records(Generic[T]):
         await self._run(self._journal.remove, *names)
         for name in names:
             self._values.pop(name, None)
+
+    async def forget(self, *names: str) -> None:
+        """Remove records of what is over, whatever the disk does: no pod waits for it to end.
+
+        A record that a full or read-only disk keeps is ended anew by the next process.
+        """
+        await self.refuse_foreign(*names)
+        try:
+            await self.remove(*names)
+        except Unavailable as error:
+            log.warning("journal record left", why=str(error))
+            for name in names:
+                self._values.pop(name, None)
 
     def close(self) -> None:
         """Let the next writer in."""

@@ -28,6 +28,7 @@ from kube_rdma_testing.cluster.store import (
     ObjectStore,
     Refusal,
     ServedResource,
+    StoreBackup,
     check_version,
 )
 
@@ -81,6 +82,15 @@ class FakeServer:
     def compact(self) -> None:
         """Forget the history: a watch that begins at an older version is told 410."""
         self.store.forget()
+
+    def restore(self, backup: StoreBackup, bump: int = 0) -> None:
+        """Etcd goes back to a backup, and the server is started anew: all streams break.
+
+        With `bump`, versions go on above all that were (etcdutl --bump-revision --mark-compacted).
+        """
+        self.store.restore(backup, bump)
+        for line in self.lines:
+            line.break_watches()
 
     def handle(self, request: ApiRequest) -> Answer:
         """Do what a request asks for."""
@@ -171,7 +181,17 @@ class FakeServer:
             )
             if key.resource == resource and matches(request, resource, document)
         ]
-        return {"metadata": {"resourceVersion": str(self.store.revision)}, "items": documents}
+        query = dict(request.query)
+        limit = int(query.get("limit", "0")) or len(documents)
+        revision, _, begin = query.get("continue", f"{self.store.revision}:0").partition(":")
+        if int(revision) < self.store.oldest:
+            message = "The provided continue parameter is too old to display a consistent list"
+            raise Refusal(410, "Expired", message)
+        first, last = int(begin), int(begin) + limit
+        meta = {"resourceVersion": revision}
+        if last < len(documents):
+            meta["continue"] = f"{revision}:{last}"
+        return {"metadata": meta, "items": documents[first:last]}
 
     def _key(self, kind: ObjectKind[Any, Any], name: str, namespace: str) -> Key:
         return Key(_resource(kind), namespace, name)
@@ -341,10 +361,20 @@ class ClientLine:
             if watch.broken:
                 raise Unavailable(f"The API server broke off to {request}.")
             if watch.ended:
+                if dict(request.query).get("allowWatchBookmarks") == "true":
+                    yield _bookmark(resource, revision)
                 return
             watch.woken.clear()
             if store.revision <= revision:
                 await watch.woken.wait()
+
+
+def _bookmark(resource: ServedResource, revision: int) -> bytes:
+    """Up to which version all was told."""
+    meta = {"resourceVersion": str(revision), "creationTimestamp": None}
+    return msgspec.json.encode(
+        {"type": "BOOKMARK", "object": {"kind": resource.kind, "metadata": meta}}
+    )
 
 
 def _line(request: ApiRequest, resource: ServedResource, change: ObjectChange) -> bytes | None:

@@ -74,6 +74,15 @@ class Refusal(Exception):
     details: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class StoreBackup:
+    """All objects at one version."""
+
+    revision: int
+    objects: dict[Key, Document]
+    owners: dict[Key, ff.Owners]
+
+
 class ObjectStore:
     """All objects. `changed` is called after each version."""
 
@@ -203,6 +212,17 @@ class ObjectStore:
         """Compact: no watch can begin before now."""
         self.history.clear()
         self.oldest = self.revision
+
+    def backup(self) -> StoreBackup:
+        """What there is (etcdctl snapshot save)."""
+        return StoreBackup(self.revision, dict(self.objects), dict(self._owners))
+
+    def restore(self, backup: StoreBackup, bump: int = 0) -> None:
+        """Go back (etcdutl snapshot restore); the history is lost."""
+        self.objects, self._owners = dict(backup.objects), dict(backup.owners)
+        self.revision = self.revision + bump if bump else backup.revision
+        self.history.clear()
+        self.oldest = self.revision if bump else 1
 
     def _confine(self, old: Document, new: Document, part: str) -> Document:
         """What a write may change: the status or all else, and never what the server sets."""

@@ -22,6 +22,8 @@ from kube_rdma.model.node import LabelChange, NodeCondition, NodeState, Taint
 from kube_rdma.model.pod import PodState
 from tests.kit.api_server import TRIAL, Spec, clear_all
 
+OWN = "kube-rdma.io/network-status"  # an annotation of pods that is read
+
 
 @pytest.fixture
 def name():
@@ -196,15 +198,15 @@ async def put_pod(door, name):
         "containers": [container],
         "automountServiceAccountToken": False,
     }
-    await put(door, POD, name, spec, {"phase": "Running"}, annotations={"n": "1"})
+    await put(door, POD, name, spec, {"phase": "Running"}, annotations={"n": "1", OWN: "1"})
 
 
 async def test_a_pod(door, name):
-    """One by name, and those of a node."""
+    """One by name, and those of a node; annotations that nobody here reads are left out."""
     await put_pod(door, name)
     pods = Pods(door.cluster)
     pod = await pods.read("default", name)
-    assert pod == PodState("default", name, pod.uid, (("n", "1"),), (), True, name, "Running")
+    assert pod == PodState("default", name, pod.uid, ((OWN, "1"),), (), True, name, "Running")
     assert pod.uid
     assert await pods.on_node(name) == (pod,)
     assert await pods.on_node("nobody") == ()
@@ -217,11 +219,11 @@ async def test_a_pod_is_told_its_networks_and_another_of_its_name_is_not(door, n
     pods, networks = Pods(door.cluster), NetworkObjects(door.cluster)
     pod = await pods.read("default", name)
     with pytest.raises(Conflict) as lost:
-        await networks.tell(replace(pod, uid=str(uuid.uuid4())), (("n", "2"),))
+        await networks.tell(replace(pod, uid=str(uuid.uuid4())), ((OWN, "2"),))
     assert lost.value.lost is Lost.CHANGED
     assert await pods.read("default", name) == pod
-    await networks.tell(pod, (("n", "3"),))
-    assert (await pods.read("default", name)).annotations == (("n", "3"),)
+    await networks.tell(pod, ((OWN, "3"),))
+    assert (await pods.read("default", name)).annotations == ((OWN, "3"),)
 
 
 async def test_an_evicted_pod(door, name):

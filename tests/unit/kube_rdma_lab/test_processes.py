@@ -1,8 +1,13 @@
 """Programs under the supervisor: started, waited for, ended, and honest when they fail."""
 
+import asyncio
+import os
+import signal
+
 import pytest
 
-from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma_lab import switch
 from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.processes import call, running
 
@@ -35,3 +40,23 @@ async def test_a_call_returns_the_output_and_refuses_failure():
     assert await call(("cat",), stdin="words") == "words"
     with pytest.raises(Unavailable, match="`sh -c exit 3` failed"):
         await call(("sh", "-c", "exit 3"))
+
+
+async def test_a_program_that_is_paused_is_no_loss(tmp_path):
+    """Over the switch of a lab, as a backup does it; then it runs as another process."""
+    async with running("etcd", ("sleep", "60"), tmp_path / "log") as program:
+        lost = asyncio.create_task(program.ended())
+        async with switch.listening(tmp_path, (program,)):
+            first = program.pid
+            await asyncio.to_thread(switch.turn, tmp_path, "end", "etcd")
+            assert not program.running
+            await asyncio.to_thread(switch.turn, tmp_path, "start", "etcd")
+            assert program.running
+            assert program.pid != first
+            with pytest.raises(Refused, match="no program 'etcdd'"):
+                await asyncio.to_thread(switch.turn, tmp_path, "end", "etcdd")
+        assert not lost.done()
+        os.kill(program.pid, signal.SIGKILL)
+        assert "etcd ended with code -9" in str(await lost)
+    with pytest.raises(Unavailable, match="does not answer"):
+        switch.turn(tmp_path / "other", "end", "etcd")

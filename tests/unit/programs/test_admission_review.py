@@ -125,8 +125,9 @@ KEYS = st.sampled_from(
         *("capabilities", "add", "volumes", "volumeMounts", "initContainers", "affinity"),
     ]
 )
+WHOLE = st.integers(-(2**63), 2**63 - 1)  # as Go reads them
 VALUES = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8), st.just("[{")),
+    st.one_of(st.none(), st.booleans(), WHOLE, st.text(max_size=8), st.just("[{")),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)),
     max_leaves=30,
 )

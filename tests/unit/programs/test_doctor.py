@@ -147,8 +147,12 @@ async def test_without_an_api_server_the_node_is_seen_all_the_same(tmp_path):
         raise Unavailable("nobody answers")
         yield
 
-    places = DoctorPlaces("node-1", host=tmp_path, state=tmp_path / "state")
+    (tmp_path / "state").mkdir()
+    places = DoctorPlaces("node-1", host=tmp_path, state=tmp_path / "state", run=tmp_path / "run")
     seen = await observe(places, opener)
+    (folder,) = seen.folders
+    assert (folder.path, folder.read_only) == (str(tmp_path / "state"), False)
+    assert folder.free > 0
     assert seen.problems is None
     assert "nobody answers" in {one.why for one in seen.blanks}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,12 +18,15 @@ from typing import Any
 from kube_rdma.adapters.backoff import full_jitter
 from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.errors import Conflict, failure
+from kube_rdma.adapters.cluster.horizon import Horizon
 from kube_rdma.adapters.cluster.kinds import ObjectKind, Where
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
 
 _SILENCE = 10.0  # seconds that the server may be late in ending a watch
 _BUSY = 30.0  # seconds in all that one call waits for a server that is too busy
+_PAGE_BYTES = 4 << 20  # that a page of a list may weigh, where the one before tells
+_PAGE_OBJECTS = 500
 _SPREAD = 1.25  # times what it says, at most: or all clients come back in step
 
 
@@ -31,14 +34,22 @@ class RequestTiming(Frozen):
     """The clocks of a door; tests have their own.
 
     `clock` is monotonic, in seconds. `pause` says how long to wait after so many failures, counted
-    from 0. A watch reads the whole list again after about `resync` seconds, so that a level cannot
-    stay wrong and contact is proved even where nothing changes.
+    from 0. A stream of changes lasts for about `stream` seconds. A watch reads the whole list again
+    after `resync` seconds and up to a quarter more, so that a level cannot stay wrong.
     """
 
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[int], float] = full_jitter
-    resync: float = 120.0
+    stream: float = 300.0
+    resync: float = 3600.0
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+
+
+class Changes(Frozen):
+    """A stream: its lines, and after how many seconds the server is to end it."""
+
+    lines: AsyncGenerator[bytes, None]
+    seconds: float
 
 
 class ApiRequests:
@@ -47,6 +58,7 @@ class ApiRequests:
     def __init__(self, transport: wire.Transport, pace: RequestTiming) -> None:
         self._transport = transport
         self.pace = pace
+        self.horizon = Horizon()
         self.contact: float | None = None  # when the last answered request was sent
 
     async def call(self, request: wire.ApiRequest, *, text: bool = False) -> bytes:
@@ -72,28 +84,55 @@ class ApiRequests:
             self._touch(sent)
         raise error
 
-    async def list(self, kind: ObjectKind[Any, Any], where: Where) -> tuple[str, tuple[bytes, ...]]:
-        """The version of a consistent list and its objects, not yet decoded."""
+    async def list(self, kind: ObjectKind[Any, Any], where: Where) -> AsyncIterator[wire.Page]:
+        """A consistent list, in pages; Expired when the next one is no longer to be had.
+
+        Pages are asked for by what they weigh. `resourceVersion=0` would have them from the
+        server's cache, in one piece (apiserver's cacher ignores the limit then), and as they may
+        have been an hour ago.
+        """
         request = make("list", kind, "", where.namespace)
-        return wire.items(await self.call(replace(request, query=wire.selection(where))))
+        mark, limit, following = self.horizon.mark(kind), kind.page, ""
+        while True:
+            query = (*wire.selection(where), ("limit", str(limit)))
+            if following:
+                query = (*query, ("continue", following))
+            page = wire.page(await self.call(replace(request, query=query)))
+            self.horizon.shown(kind, page.version, mark)
+            yield page
+            following = page.following
+            if not following:
+                return
+            weighed = limit * _PAGE_BYTES // max(page.size, 1)
+            limit = max(1, min(weighed, 4 * limit, _PAGE_OBJECTS))
+
+    async def confirm(self, kind: ObjectKind[Any, Any], where: Where) -> None:
+        """Ask for the store's present version, by a list of one object: the horizon judges it."""
+        request = make("list", kind, "", where.namespace)
+        query = (*wire.selection(Where(name=where.name)), ("limit", "1"))
+        mark = self.horizon.mark(kind)
+        page = wire.page(await self.call(replace(request, query=query)))
+        self.horizon.shown(kind, page.version, mark)
 
     @asynccontextmanager
     async def stream(
         self, kind: ObjectKind[Any, Any], where: Where, version: str
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The changes after a version, a line each, until the server ends it."""
+    ) -> AsyncIterator[Changes]:
+        """The changes after a version, until the server ends it or the store went back."""
         # Spread, or all nodes that lost one server come back in step forever.
-        seconds = max(1, round(self.pace.resync * random.uniform(0.75, 1.25)))  # noqa: S311
+        seconds = max(1, round(self.pace.stream * random.uniform(0.75, 1.25)))  # noqa: S311
         query = (
             *wire.selection(where),
             ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
             ("resourceVersion", version),
             ("timeoutSeconds", str(seconds)),
         )
         request = replace(make("watch", kind, "", where.namespace), query=query)
+        era = self.horizon.era
         async with self._transport.stream(request, seconds + _SILENCE) as stream:
             if stream.failure is None:
-                yield stream.lines
+                yield Changes(_until(stream.lines, era), seconds)
                 return
             refusal = stream.failure
         if pause := _busy(request, refusal, 0.0):  # the next round is not begun before
@@ -116,6 +155,27 @@ class ApiRequests:
 
     def _touch(self, sent: float) -> None:
         self.contact = sent if self.contact is None else max(sent, self.contact)
+
+
+async def _until(lines: AsyncIterator[bytes], over: asyncio.Event) -> AsyncGenerator[bytes, None]:
+    """The lines until they end, or it is over."""
+    ending = asyncio.create_task(over.wait())
+    reading = asyncio.create_task(_next(lines))
+    try:
+        while True:
+            await asyncio.wait((reading, ending), return_when=asyncio.FIRST_COMPLETED)
+            if ending.done() or (line := reading.result()) is None:
+                return
+            yield line
+            reading = asyncio.create_task(_next(lines))
+    finally:
+        ending.cancel()
+        reading.cancel()
+        await asyncio.gather(ending, reading, return_exceptions=True)
+
+
+async def _next(lines: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(lines, None)
 
 
 def _busy(request: wire.ApiRequest, answer: wire.Answer, waited: float) -> float | None:

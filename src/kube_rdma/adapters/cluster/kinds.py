@@ -56,6 +56,8 @@ class ObjectKind(Frozen, Generic[S, U]):
     spec: ObjectCodec[S]
     status: ObjectCodec[U]
     content: str = "spec"  # the field that `spec` reads and writes; a ConfigMap has data
+    page: int = 500  # objects that a list asks for at first; few, where others make them large
+    annotations: Callable[[str], bool] = lambda _: True  # which of them are read, by key
 
     @property
     def api_version(self) -> str:

@@ -6,7 +6,7 @@ means. **Unavailable after a write says nothing about whether it was done**: rea
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ import msgspec
 
 from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.calls import ApiRequests, RequestTiming, make
-from kube_rdma.adapters.cluster.errors import Conflict, Lost
+from kube_rdma.adapters.cluster.errors import Conflict, Expired, Lost
 from kube_rdma.adapters.cluster.kinds import EVERYWHERE, ObjectKind, Pairs, Stored, Wanted, Where
 from kube_rdma.adapters.cluster.watching import Level, Notice
 
@@ -24,6 +24,8 @@ U = TypeVar("U")
 
 Changes = tuple[tuple[str, str | None], ...]
 """Labels or annotations to set; None takes one away."""
+
+_LISTS = 3  # times that a list is begun whose pages came too late
 
 MANAGED: Pairs = (("fieldManager", wire.FIELD_MANAGER),)
 
@@ -45,12 +47,17 @@ class Cluster:
         self._calls = ApiRequests(transport, pace or RequestTiming())
         self.namespace = namespace
 
+    @property
+    def listeners(self) -> list[Callable[[], None]]:
+        """Whom to call at once when an answer shows that the store went back to an earlier hour."""
+        return self._calls.horizon.listeners
+
     def last_contact(self) -> float | None:
         """When the last request that the API server's store answered was *sent*, by `Pace.clock`.
 
         None before the first. Sent, not answered: what was true then is all that an answer proves,
         however long it was under way. Reads, writes and lost races count; lines of a watch do not,
-        for they may have waited in a buffer, but each new round of a watch does.
+        for they may have waited in a buffer, but its lists do.
         """
         return self._calls.contact
 
@@ -62,13 +69,16 @@ class Cluster:
         self, kind: ObjectKind[S, U], name: str, namespace: str = ""
     ) -> Stored[S, U] | None:
         """The object of a name, None when there is none. The read is consistent."""
+        mark = self._calls.horizon.mark(kind, name, namespace)
         try:
             body = await self._calls.call(make("get", kind, name, namespace))
         except Conflict as missing:
             if missing.lost is not Lost.GONE:
                 raise
             return None
-        return wire.stored(kind, body)
+        stored = wire.stored(kind, body)
+        self._calls.horizon.read(kind, stored, mark)
+        return stored
 
     async def list(
         self, kind: ObjectKind[S, U], where: Where = EVERYWHERE
@@ -77,8 +87,15 @@ class Cluster:
 
         Raise Unreadable (a Refused) when one of them is not understood: half a list is a lie.
         """
-        _, documents = await self._calls.list(kind, where)
-        objects = (wire.stored(kind, item) for item in documents)
+        for attempt in range(_LISTS):
+            objects: list[Stored[S, U]] = []
+            try:
+                async for page in self._calls.list(kind, where):
+                    objects += [wire.stored(kind, item) for item in page.items]
+                break
+            except Expired:  # the server has forgotten the version that the first page was of
+                if attempt == _LISTS - 1:
+                    raise
         return tuple(sorted(objects, key=lambda each: (each.namespace, each.name)))
 
     async def proxied(self, namespace: str, pod: str, path: str) -> str:
@@ -93,7 +110,7 @@ class Cluster:
         """Create an object; Conflict(EXISTS) when there is one of this name."""
         request = make("create", kind, "", wanted.namespace)
         body = wire.document(kind, wanted)
-        return wire.stored(kind, await self._calls.call(replace(request, query=MANAGED, body=body)))
+        return await self._written(kind, replace(request, query=MANAGED, body=body))
 
     async def replace(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
         """Write `changed`, which dataclasses.replace made of what was read; the status stays.
@@ -102,14 +119,15 @@ class Cluster:
         """
         request = make("update", kind, changed.name, changed.namespace)
         body = wire.document(kind, changed)
-        return wire.stored(kind, await self._calls.call(replace(request, query=MANAGED, body=body)))
+        request = replace(request, query=MANAGED, body=body)
+        return await self._written(kind, request, changed.version)
 
     async def replace_status(self, kind: ObjectKind[S, U], changed: Stored[S, U]) -> Stored[S, U]:
         """Write the status of `changed` and nothing else, with the same conflicts as `replace`."""
         request = make("update", kind, changed.name, changed.namespace)
         body = wire.document(kind, changed, status=_status(kind, changed.status))
         request = replace(request, subresource="status", query=MANAGED, body=body)
-        return wire.stored(kind, await self._calls.call(request))
+        return await self._written(kind, request, changed.version)
 
     async def apply(
         self, kind: ObjectKind[S, U], wanted: Wanted[S], *, force: bool = False
@@ -189,6 +207,17 @@ class Cluster:
     ) -> AbstractAsyncContextManager[wire.Websocket]:
         """A WebSocket that the API server joins to something, while it is needed."""
         return self._calls.websocket(request, protocols)
+
+    async def _written(
+        self, kind: ObjectKind[S, U], request: wire.ApiRequest, before: str = ""
+    ) -> Stored[S, U]:
+        """The object after a write; another version than `before` is the store's newest."""
+        mark = self._calls.horizon.mark(kind, request.name, request.namespace)
+        stored = wire.stored(kind, await self._calls.call(request))
+        if stored.version != before:
+            self._calls.horizon.shown(kind, stored.version, mark)
+        self._calls.horizon.read(kind, stored, mark)
+        return stored
 
     async def _apply(
         self,

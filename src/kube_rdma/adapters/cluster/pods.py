@@ -8,7 +8,8 @@ from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.pod import PodState
+from kube_rdma.model.pod import MIRROR, PodState
+from kube_rdma.model.restart import RESTART
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -24,6 +25,22 @@ class PodStatus(msgspec.Struct, frozen=True):
     phase: str = ""
 
 
+READ = frozenset(
+    (
+        "k8s.v1.cni.cncf.io/networks",
+        "k8s.v1.cni.cncf.io/network-status",
+        "k8s.volcengine.com/pod-networks",
+        "k8s.volcengine.com/pod-networks-definition",
+        "k8s.volcengine.com/network-status",
+        "v1.multus-cni.io/default-network",
+        "kube-rdma.io/network-status",
+        "kube-rdma.io/settings",
+        RESTART,
+        MIRROR,
+    )
+)
+"""The annotations of pods that anybody here reads; all others may have 256 KiB in each pod."""
+
 POD = ObjectKind(
     "",
     "v1",
@@ -32,6 +49,8 @@ POD = ObjectKind(
     namespaced=True,
     spec=ObjectCodec.of(PodSpec, writes=False),
     status=ObjectCodec.of(PodStatus, writes=False),
+    page=8,  # of 1.5 MiB each at worst: 250 KiB of "<", which Go writes as six bytes
+    annotations=READ.__contains__,
 )
 
 

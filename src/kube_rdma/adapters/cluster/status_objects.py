@@ -257,7 +257,7 @@ async def events(cluster: Cluster) -> tuple[ClusterEvent, ...]:
     every: list[ClusterEvent] = []
     for choice in _EVENTS:
         request = wire.ApiRequest("list", "", "v1", "events", query=(("fieldSelector", choice),))
-        _, documents = wire.items(await cluster.write(request))
+        documents = wire.page(await cluster.write(request)).items
         every += [_event(wire.parse(each, _Event)) for each in documents]
     return tuple(every)
 

@@ -59,5 +59,5 @@ class VerifyObjects:
                     raise
 
     async def _list(self, request: ApiRequest) -> list[dict[str, Any]]:
-        _, documents = wire.items(await self._cluster.write(request))
+        documents = wire.page(await self._cluster.write(request)).items
         return [wire.parse(document, dict[str, Any]) for document in documents]

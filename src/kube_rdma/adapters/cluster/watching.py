@@ -1,17 +1,25 @@
 """A level that heals itself: what is there, reported as changes.
 
-A round is a list and then the stream of changes after it, until the server ends the stream. Every
-round lists again and reports only what differs from what was reported before, so a broken
-connection, a forgotten version (410) and a missed change all end in the same way: the next round
-puts it right. Between two rounds lies a jittered pause, longer after each failure.
+    list ─► stream ─► stream ─► … an hour, 410, the store went back ─► list
+
+A round is a stream of changes, which begins where the one before ended. A list reports only what
+differs from what was reported before, so a missed change is put right by the next one. Where a
+stream broke off or began badly, the server may have been restored, and would go on in silence: the
+store's version is asked for before the next one (`horizon`). Whatever shows a process that the
+store went back ends all of its streams. Between two rounds lies a jittered pause, longer after each
+failure.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from math import inf
 from typing import Generic, TypeVar
+
+import msgspec
 
 from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.calls import ApiRequests
@@ -24,6 +32,8 @@ S = TypeVar("S")
 U = TypeVar("U")
 
 _HELD = 10.0  # seconds; a round that lasted so long was no failure
+_PUNCTUAL = 0.9  # of its seconds: a stream that ends earlier was broken off
+_SPREAD = 0.25  # of the time between two lists
 
 
 class Changed(Frozen, Generic[S, U]):
@@ -49,7 +59,11 @@ class Muddled(Frozen):
 
 
 class Synced(Frozen):
-    """All that was there at `contact` (Pace.clock) has been reported. Comes with every round."""
+    """All that was there at `contact` (Pace.clock) has been reported.
+
+    Comes with every list, and when the stream goes on after an outage; what changed meanwhile
+    follows.
+    """
 
     contact: float
 
@@ -75,6 +89,10 @@ class Level(Generic[S, U]):
         self._kind = kind
         self._where = where
         self._reported: dict[tuple[str, str], wire.Identity] = {}  # by namespace and name
+        self._version = ""  # up to which all was reported; none before the first list
+        self._due = inf  # when the next list is
+        self._era = calls.horizon.era
+        self._is_sure = True  # nothing happened since that may have been a restore
         self._synced = False
         self._cut = False
 
@@ -90,10 +108,11 @@ class Level(Generic[S, U]):
                     async for notice in notices:
                         yield notice
             except Expired:
-                pass  # the list is next anyway
+                self._version = ""
             except (Refused, Unavailable) as error:
                 if isinstance(error, Refused) and not self._synced:
                     raise
+                self._is_sure = False
                 cut = None if self._cut else Cut(str(error))
             if cut:
                 self._cut = True
@@ -102,43 +121,74 @@ class Level(Generic[S, U]):
             await asyncio.sleep(pace.pause(failures))
 
     async def _round(self) -> AsyncGenerator[Notice[S, U], None]:
-        began = self._calls.pace.clock()
-        version, documents = await self._calls.list(self._kind, self._where)
-        for notice in self._compare(documents):
-            yield notice
-        self._synced, self._cut = True, False
-        yield Synced(began)
-        async with self._calls.stream(self._kind, self._where, version) as lines:
-            async for data in lines:
-                change, item = wire.line(data)
-                for notice in self._follow(change, item):
-                    yield notice
+        clock = self._calls.pace.clock
+        began = clock()
+        if not self._version or began >= self._due or self._era is not self._calls.horizon.era:
+            async for notice in self._list():
+                yield notice
+            yield self._sync(began)
+        elif not self._is_sure:
+            await self._calls.confirm(self._kind, self._where)
+            if self._era is not self._calls.horizon.era:
+                return
+            if self._cut:
+                yield self._sync(began)
+        began = clock()
+        async with self._calls.stream(self._kind, self._where, self._version) as changes:
+            self._is_sure = False
+            async with aclosing(changes.lines) as lines:
+                async for data in lines:
+                    change, item = wire.line(data)
+                    for notice in self._follow(change, item):
+                        yield notice
+            self._is_sure = clock() - began >= _PUNCTUAL * changes.seconds
 
-    def _compare(self, documents: tuple[bytes, ...]) -> Iterator[Notice[S, U]]:
+    def _sync(self, began: float) -> Synced:
+        self._synced, self._cut, self._is_sure = True, False, True
+        return Synced(began)
+
+    async def _list(self) -> AsyncGenerator[Notice[S, U], None]:
         """What differs between a list and what was reported."""
-        present = {wire.identity(item).key: item for item in documents}
+        self._version = ""
+        era = self._calls.horizon.era
+        present, version = set(), ""
+        async for page in self._calls.list(self._kind, self._where):
+            version = page.version
+            for item in page.items:
+                new = wire.identity(item)
+                present.add(new.key)
+                self._judge(new, version)
+                for notice in self._show(new, item):
+                    yield notice
         for key in [key for key in self._reported if key not in present]:
             yield self._forget(self._reported[key])
-        for item in present.values():
-            yield from self._show(item)
+        self._version, self._era = version, era
+        hour = self._calls.pace.resync
+        self._due = self._calls.pace.clock() + hour * (1 + random.uniform(0, _SPREAD))  # noqa: S311
 
-    def _follow(self, change: str, item: bytes) -> Iterator[Notice[S, U]]:
+    def _judge(self, new: wire.Identity, version: str) -> None:
+        """A list is of now, so an object in it is never older than it was reported or written."""
+        if self._era is self._calls.horizon.era:
+            old = self._reported.get(new.key)
+            reported = old.version if old else ""
+            self._calls.horizon.listed(self._kind, new, version, reported)
+
+    def _follow(self, change: str, item: msgspec.Raw) -> Iterator[Notice[S, U]]:
         """What a line of the stream says."""
+        if change == "ERROR":
+            kind = self._kind
+            request = wire.ApiRequest("watch", kind.group, kind.version, kind.plural)
+            raise failure(request, wire.answer_of(item))
+        new = wire.identity(item)
         match change:
             case "ADDED" | "MODIFIED":
-                yield from self._show(item)
-            case "DELETED":
-                gone = wire.identity(item)
-                if gone.key in self._reported:
-                    yield self._forget(gone)
-            case "ERROR":
-                request = wire.ApiRequest(
-                    "watch", self._kind.group, self._kind.version, self._kind.plural
-                )
-                raise failure(request, wire.answer_of(item))
+                yield from self._show(new, item)
+            case "DELETED" if new.key in self._reported:
+                yield self._forget(new)
+        self._version = new.version
+        self._calls.horizon.shown(self._kind, new.version)
 
-    def _show(self, item: bytes) -> Iterator[Notice[S, U]]:
-        new = wire.identity(item)
+    def _show(self, new: wire.Identity, item: msgspec.Raw) -> Iterator[Notice[S, U]]:
         old = self._reported.get(new.key)
         if old == new:
             return

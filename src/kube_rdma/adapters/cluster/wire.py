@@ -155,14 +155,21 @@ class _Meta(msgspec.Struct, omit_defaults=True, rename="camel"):
     generation: int = 0
 
 
+class _ReadMeta(_Meta):
+    """Of an object that is read: annotations that nobody wants to see are never decoded."""
+
+    annotations: dict[str, msgspec.Raw] | None = None  # type: ignore[assignment]
+
+
 class _Object(msgspec.Struct):
-    metadata: _Meta
+    metadata: _ReadMeta
     spec: msgspec.Raw = msgspec.Raw(b"{}")
     status: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
 
 
 class _List(msgspec.Struct):
@@ -175,8 +182,15 @@ class _Line(msgspec.Struct):
     object: msgspec.Raw
 
 
+class _Identity(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
 class _OnlyMeta(msgspec.Struct):
-    metadata: _Meta
+    metadata: _Identity
 
 
 class _Code(msgspec.Struct):
@@ -219,7 +233,7 @@ Spec = TypeVar("Spec")
 Status = TypeVar("Status")
 
 
-def parse(data: bytes, what: type[Named]) -> Named:
+def parse(data: bytes | msgspec.Raw, what: type[Named]) -> Named:
     """Decode a document of the protocol itself; raise Unavailable when it is something else."""
     try:
         return _decoded(data, what)
@@ -239,7 +253,7 @@ def _decoded(data: bytes, what: type[Named]) -> Named:
     return decoded(pruned(data), what, most=_MOST_BYTES)
 
 
-def stored(kind: ObjectKind[Spec, Status], data: bytes) -> Stored[Spec, Status]:
+def stored(kind: ObjectKind[Spec, Status], data: bytes | msgspec.Raw) -> Stored[Spec, Status]:
     """Decode one object; raise Unreadable when the codec does not understand it."""
     document = parse(data, _Object)
     meta = document.metadata
@@ -258,7 +272,13 @@ def stored(kind: ObjectKind[Spec, Status], data: bytes) -> Stored[Spec, Status]:
         uid=meta.uid,
         version=meta.resource_version,
         labels=_pairs(meta.labels),
-        annotations=_pairs(meta.annotations),
+        annotations=_pairs(
+            {
+                key: parse(text, str)
+                for key, text in (meta.annotations or {}).items()
+                if kind.annotations(key)
+            }
+        ),
         spec=spec,
         status=state,
         owners=tuple(
@@ -272,27 +292,40 @@ def stored(kind: ObjectKind[Spec, Status], data: bytes) -> Stored[Spec, Status]:
     )
 
 
-def identity(data: bytes) -> Identity:
+def identity(data: bytes | msgspec.Raw) -> Identity:
     """Which object and state a document is of."""
     meta = parse(data, _OnlyMeta).metadata
     return Identity(meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 
-def answer_of(status: bytes) -> Answer:
+def answer_of(status: msgspec.Raw) -> Answer:
     """The answer that a Status inside of a stream stands for."""
-    return Answer(parse(status, _Code).code, status)
+    return Answer(parse(status, _Code).code, bytes(status))
 
 
-def items(data: bytes) -> tuple[str, tuple[bytes, ...]]:
-    """The version of a list and its objects, not yet decoded."""
+class Page(Frozen):
+    """A part of a list: the version of the whole, objects that are not yet decoded, what is next.
+
+    `following` says where the next page begins, empty at the end. `size` is in bytes.
+    """
+
+    version: str
+    items: tuple[msgspec.Raw, ...]
+    following: str
+    size: int
+
+
+def page(data: bytes) -> Page:
+    """A part of a list."""
     document = parse(data, _List)
-    return document.metadata.resource_version, tuple(map(bytes, document.items or ()))
+    meta = document.metadata
+    return Page(meta.resource_version, tuple(document.items or ()), meta.continue_, len(data))
 
 
-def line(data: bytes) -> tuple[str, bytes]:
+def line(data: bytes) -> tuple[str, msgspec.Raw]:
     """The type of a change (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and its object."""
     document = parse(data, _Line)
-    return document.type, bytes(document.object)
+    return document.type, document.object
 
 
 def document(

@@ -14,12 +14,14 @@ from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.kinds import Stored, Where
 from kube_rdma.adapters.cluster.nodes import NODE, node_state
 from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.ip import Board, NodeName
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Runner
 from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.ipam.gc import ClusterView, Post, patrol
+from kube_rdma.rules.ipam.reclaim import strangers
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"  # KEP-2268: nothing of the node runs any more
 
@@ -38,6 +40,7 @@ async def run_patrol(cluster: Cluster, namespace: str, pace: IpamTiming | None =
     )
     nodes = Mirror(NODE, _is_serving)
     mirrors: tuple[Mirror[Any], ...] = (pools, blocks, leases, nodes)
+    notices = Notices()
     post = Post(rest=0.0, timing=pace.timing)
     runner = Runner(ipam_objects.IpamObjects(cluster, namespace), pace)
     async with asyncio.TaskGroup() as tasks:
@@ -59,6 +62,9 @@ async def run_patrol(cluster: Cluster, namespace: str, pace: IpamTiming | None =
                     await runner.run(patrol(post, scene))
                 except KubeRdmaError as error:
                     log.warning("patrol interrupted", why=str(error))
+                for node in notices.news("strangers", *strangers(post.watch)):
+                    why = f"there was never a lease ipam.{node} in namespace {namespace}"
+                    log.warning("addresses left", node=node, why=why)
             await asyncio.sleep(pace.patrol)
 
 

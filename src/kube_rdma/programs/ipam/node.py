@@ -42,6 +42,7 @@ from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Handler, Runner
 from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.ipam import agent, effects
+from kube_rdma.rules.ipam.blocks import went_back
 from kube_rdma.rules.ipam.cells import Zone, zones, zones_for
 from kube_rdma.rules.ipam.grant import Granted, describe_loss
 from kube_rdma.rules.ipam.node_state import load, lost, spare
@@ -98,8 +99,12 @@ class NodeAddresses:
             )
             state = load(self._node, ledger.bookings, self.now())
             self._desk = effects.IpamAgentState(mine, state, self._pace.timing)
+            self._desk.is_blind = self._is_blind
+            self._blocks: Mirror[Block] | None = None
             self._boards: dict[PoolName, Board] = {}
             self._desk.boards = self._boards
+            self._doors.cluster.listeners.append(self._store_went_back)
+            stack.callback(self._doors.cluster.listeners.remove, self._store_went_back)
             self._pools = Mirror(ipam_objects.IP_POOL, _pool, self._pool_changed)
             own: dict[type[effects.Act], Handler] = {
                 effects.Put: ledger.put,
@@ -199,11 +204,16 @@ class NodeAddresses:
         self._runner.wake()
 
     async def _keep_right(self) -> None:
-        """Renew in time, by a clock that goes on while the machine sleeps."""
+        """Renew in time, by a clock that goes on while the machine sleeps.
+
+        At once after an outage: the lease shows whether the server, or this machine, was restored.
+        """
         await self._pools.synced.wait()
-        failures, due = 0, self.now()
+        failures, due, outages = 0, self.now(), 0
         while True:
-            if self.now() >= due:
+            if self._pools.outages != outages and not self._pools.trouble:
+                outages, due = self._pools.outages, self.now()
+            if self.now() >= due or (self._desk.is_back and not failures):
                 done = await self._renew()
                 failures = 0 if done else failures + 1
                 third = self._pace.timing.contact / 3
@@ -227,6 +237,14 @@ class NodeAddresses:
             return False
         self._trouble = None
         self._notices.over("right")
+        recalls = self._desk.recall_until - self.now()
+        if recalls <= 0:
+            self._notices.over("recall")
+            return True
+        for why in self._notices.news(
+            "recall", "the API server shows an earlier state than before"
+        ):
+            log.warning("addresses recalled", node=self._node, why=why, seconds=round(recalls))
         return True
 
     async def _keep_order(self) -> None:
@@ -250,6 +268,7 @@ class NodeAddresses:
         if self._watching:
             self._watching.cancel()
         blocks = Mirror(ipam_objects.IP_BLOCK, ipam_objects.block, self._block_changed)
+        self._blocks = blocks
         follow = partial(blocks.follow, self._doors.cluster, self._pace.pause)
         self._watching = self._tasks.create_task(kept("IP blocks", follow))
         await blocks.tried.wait()
@@ -257,9 +276,19 @@ class NodeAddresses:
             raise Unavailable(blocks.trouble)
         return {block.cell: block for block in blocks.values.values()}
 
+    def _store_went_back(self) -> None:
+        """Whatever shows it: grant nothing more, and enter anew at the next look."""
+        self._desk.go_back(self.now())
+
+    def _is_blind(self) -> bool:
+        return bool(self._blocks and self._blocks.trouble)
+
     def _block_changed(self, old: Block | None, new: Block | None) -> None:
         block = new or old
         assert block
+        is_garbled = bool(self._blocks and block.cell.name in self._blocks.faults)
+        if went_back(old, new) and not is_garbled:
+            self._store_went_back()
         self._desk.saw(block.cell, new)
         self._runner.wake()
 
@@ -281,6 +310,8 @@ class NodeAddresses:
         return any(spare(self._desk.state, zone) < zone.block_size // 2 for zone in pool_zones)
 
     def _lost(self) -> tuple[Broken, ...]:
+        if self.now() < self._desk.recall_until:
+            return ()  # who has them now may be about to give them back
         state = self._desk.state
         return tuple(Broken(describe_loss(state, booking, lease)) for booking, lease in lost(state))
 

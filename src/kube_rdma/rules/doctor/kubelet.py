@@ -16,6 +16,7 @@ from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.pools import offer
 
 KUBELET_SOCKET = "kubelet.sock"
+_ROOM = 1 << 20  # bytes: less is soon nothing
 
 
 def _kubelet_down(seen: Observation) -> Iterator[Symptom]:
@@ -115,6 +116,22 @@ def _no_cdi(seen: Observation) -> Iterator[Symptom]:
         )
 
 
+def _no_room(seen: Observation) -> Iterator[Symptom]:
+    """Folders of the agent's state in which nothing can be written."""
+    for folder in seen.folders or ():
+        if folder.read_only:
+            evidence = "Its file system is read-only"
+            cause = "The kernel found errors on the disk, or somebody mounted it so"
+            fix = "Look into dmesg, repair the file system, mount it for writing"
+        elif folder.free < _ROOM or folder.inodes == 0:
+            left = "no inode" if folder.inodes == 0 else f"{folder.free} bytes"
+            evidence, cause = f"Its file system has {left} left", "The disk is full"
+            fix = "Make room there; pods that end give back what they hold, but none gets networks"
+        else:
+            continue
+        yield Symptom(folder.path, evidence, cause, fix)
+
+
 def _problems(seen: Observation) -> Iterator[Symptom]:
     """What `kube-rdma status` says about this node."""
     for problem in seen.problems or ():
@@ -147,5 +164,6 @@ CHECKS = (
     Check("KR204", "allocatable", _POOLS, _allocatable, ("KR490",)),
     Check("KR205", "topology policy", ("survey", "kubelet"), _topology_policy),
     Check("KR206", "CDI", ("survey", "specs", "versions", "runtime"), _no_cdi),
+    Check("KR207", "state folders", ("folders",), _no_room, (), ("KR290", "KR490")),
     Check("KR290", "status of the cluster", ("problems",), _problems),
 )

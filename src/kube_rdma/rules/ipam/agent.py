@@ -9,10 +9,12 @@ and from the blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from enum import IntEnum
 from functools import partial
 from itertools import chain
+from math import inf
 
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ip import (
@@ -35,9 +37,12 @@ from kube_rdma.rules.ipam.blocks import (
     held,
     holds_of,
     last_of,
+    missing,
     plan,
     portion,
+    recalled,
     unsettled,
+    went_back,
 )
 from kube_rdma.rules.ipam.borrowing import gifts, is_posted, is_wanted, posted, surplus
 from kube_rdma.rules.ipam.cells import NONE, Zone, cell_of, mask
@@ -57,7 +62,7 @@ from kube_rdma.rules.ipam.effects import (
     WriteLease,
 )
 from kube_rdma.rules.ipam.grant import Granted, Short, ask
-from kube_rdma.rules.ipam.node_lease import entry, is_ours, renewal
+from kube_rdma.rules.ipam.node_lease import entry, is_back, is_ours, renewal
 from kube_rdma.rules.ipam.node_state import (
     abandoned,
     cut,
@@ -99,6 +104,8 @@ def enter(desk: IpamAgentState) -> Talk[None]:
         sent: float = yield Clock()
         if lease != seen:
             seen, since = lease, sent
+        if lease and desk.lease and lease.beat < desk.lease.beat:
+            since = -inf  # an older store: who had the right then lost it to this process
         wish = entry(desk.mine, lease, sent - since, desk.timing, desk.rest)
         if not isinstance(wish, NodeLease):
             yield Pause(wish)
@@ -109,13 +116,33 @@ def enter(desk: IpamAgentState) -> Talk[None]:
         yield Pause(_MOMENT)
     desk.lease = written
     desk.state = renewed(desk.state, sent, written.duration)
-    desk.blocks = yield ListBlocks()
+    yield from _list(desk, sent, is_kept=is_ours(lease, desk.mine.journal))
     yield from settle(desk)
+
+
+def _list(desk: IpamAgentState, sent: float, *, is_kept: bool) -> Talk[None]:
+    """Read all blocks; after the store went back, ask back and give back before all else.
+
+    `is_kept`: nobody took the node's right away, so what its pods have must stand in the blocks.
+    """
+    term = desk.state.term
+    now: float = yield Clock()
+    listed: dict[Cell, Block] = yield ListBlocks()
+    if is_kept and not desk.is_back and missing(desk.state, listed):
+        right = desk.state.right_until
+        desk.go_back(sent)
+        desk.state, term = replace(desk.state, right_until=right), desk.state.term
+    desk.blocks = listed
+    if desk.is_back and desk.state.term == term:
+        desk.state = recalled(desk.state, listed, desk.sure)
+        desk.recall_until = now + desk.timing.recall
 
 
 def renew(desk: IpamAgentState) -> Talk[None]:
     """Keep the right; where it was taken away, stop granting at once and enter again."""
     for _ in range(2):
+        if desk.is_back:
+            break
         if desk.lease:
             sent: float = yield Clock()
             written: NodeLease | None = yield WriteLease(renewal(desk.lease))
@@ -124,11 +151,19 @@ def renew(desk: IpamAgentState) -> Talk[None]:
                 desk.state = renewed(desk.state, sent, written.duration)
                 return
         current: NodeLease | None = yield ReadLease(desk.mine.node)
+        now: float = yield Clock()
+        has_right = now < desk.state.right_until
+        if desk.lease and is_back(desk.lease, current, has_right=has_right):
+            is_behind = current is not None and current.beat < desk.lease.beat
+            desk.go_back(now, alone=not is_behind)
+            break
         desk.lease = current if is_ours(current, desk.mine.journal) else None
         if desk.lease is None:
-            desk.state = cut(desk.state)
-            yield from enter(desk)
-            return
+            break
+    else:
+        return
+    desk.state = cut(desk.state)
+    yield from enter(desk)
 
 
 def add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
@@ -154,6 +189,8 @@ def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
     last = now + _QUEUE * desk.timing.patience
     wish = _with_pins(desk, request)
     while True:
+        if desk.is_back:
+            raise _recalling(desk, now)
         term = desk.state.term
         desk.state, answer = ask(desk.state, wish, desk.catalog, now)
         if isinstance(answer, Granted):
@@ -163,6 +200,8 @@ def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
             if desk.state.term != term or now >= desk.state.right_until:
                 raise Unavailable(f"node {desk.state.node} lost its contact while it granted")
             return answer
+        if not desk.may_claim(now):
+            raise _recalling(desk, now)
         if now >= deadline:
             wish, deadline = _less(desk, request, answer, now), now + desk.timing.patience
         ahead, writes = request.container not in desk.lacking, _writes_seen(desk)
@@ -182,12 +221,17 @@ def _add(desk: IpamAgentState, request: Ask) -> Talk[Granted]:
 def delete(
     desk: IpamAgentState, container: ContainerId, interface: InterfaceName | None = None
 ) -> Talk[None]:
-    """Let the container's addresses rest; a container that has none is no error."""
+    """Let the container's addresses rest; a container that has none is no error.
+
+    A full or read-only disk holds up no pod's end: they rest in memory then, and are given only
+    once the journal has it. A process that begins before finds a container that is gone.
+    """
     yield from _turn(desk, container)
     try:
         booking = release(desk.state, container, interface)
         if booking:
-            yield Put(booking)
+            with suppress(Unavailable):
+                yield Put(booking)
             now: float = yield Clock()
             desk.state = stored(desk.state, booking, now)
     finally:
@@ -202,9 +246,18 @@ def collect(desk: IpamAgentState, living: frozenset[ContainerId], since: float) 
 
 
 def tick(desk: IpamAgentState) -> Talk[None]:
-    """Everything that no request waits for: doubts, ends of rest, wants, stock."""
-    yield from settle(desk)
+    """Everything that no request waits for: doubts, ends of rest, wants, stock.
+
+    Nothing after the store went back, before the node has its lease again: a holder without a
+    lease is nobody's.
+    """
+    if desk.is_back:
+        return
     now: float = yield Clock()
+    if now >= desk.recall_until and desk.state.taken:
+        desk.state = replace(desk.state, taken={})
+    yield from settle(desk)
+    now = yield Clock()
     for container in due(desk.state, now):
         yield from _retire(desk, container)
     for pool, board in tuple(desk.boards.items()):
@@ -214,6 +267,11 @@ def tick(desk: IpamAgentState) -> Talk[None]:
             yield Pause(_MOMENT)
             for cell, bits in _gifts(desk, pool, desk.boards.get(pool, board)):
                 yield from write(desk, cell, give=bits)
+    if desk.may_claim(now):
+        yield from _keep_stock(desk)
+
+
+def _keep_stock(desk: IpamAgentState) -> Talk[None]:
     for zone in _used_zones(desk):
         if is_wanted(desk.boards.get(zone.pool), desk.state.node):
             continue
@@ -240,19 +298,22 @@ def write(
     """Write one cell until a write surely succeeds; False: it is busy, or stays in doubt.
 
     `claim` says which addresses to take of a block as it was just read; others may have been first.
+    A claim ends with its term.
     """
     if cell in desk.busy:
         return False
     desk.busy.add(cell)
+    began, latest, is_gone = desk.state.term, desk.blocks.get(cell), False
     try:
         for attempt in range(_TRIES):
             hold = desk.state.holds.get(cell)
             if attempt > 1:  # many want this cell: who tries again at once only adds to the queue
                 yield Pause(_MOMENT)
             if attempt or (hold and hold.doubt):
-                block = yield ReadBlock(cell)
-                desk.saw(cell, block)
+                is_gone = yield from _read(desk, cell, latest)
             term = desk.state.term
+            if claim is not _NOTHING and term != began:
+                return False
             add = claim(desk.blocks.get(cell))
             if attempt and not add and forgettable(desk.state, cell, desk.blocks.get(cell)):
                 desk.state = forgotten(desk.state, cell)
@@ -261,13 +322,34 @@ def write(
             block = yield WriteBlock(written)
             if block is None:
                 continue
+            if is_gone:  # it could be made, so it was not only garbled
+                desk.saw(cell, latest)
+                yield from _go_back(desk)
+            is_gone = False
             desk.saw(cell, block)
             if desk.state.term == term:
                 desk.state = confirmed(desk.state, block)
                 return True
         return False
     finally:
-        desk.busy.discard(cell)
+        desk.leave(cell, latest if is_gone else None)
+
+
+def _read(desk: IpamAgentState, cell: Cell, latest: Block | None) -> Talk[bool]:
+    """Read a block; True when there is none where there was a held one, as of a garbled one."""
+    shown = desk.blocks.get(cell)
+    block: Block | None = yield ReadBlock(cell)
+    is_back = went_back(latest, block)
+    if block and is_back:
+        yield from _go_back(desk)
+    if block or desk.blocks.get(cell) is shown:  # else a watch was faster
+        desk.saw(cell, block)
+    return is_back and block is None
+
+
+def _go_back(desk: IpamAgentState) -> Talk[None]:
+    now: float = yield Clock()
+    desk.go_back(now)
 
 
 def _turn(desk: IpamAgentState, container: ContainerId) -> Talk[None]:
@@ -396,6 +478,20 @@ def _used_zones(desk: IpamAgentState) -> tuple[Zone, ...]:
         for pool in sorted(pools & set(desk.catalog))
         for zone in desk.catalog[pool]
         if any(hold.used & mask(zone, cell) for cell, hold in desk.state.holds.items())
+    )
+
+
+def _recalling(desk: IpamAgentState, now: float) -> Unavailable:
+    """The sentence for a store that went back, or may have."""
+    if now >= desk.recall_until:
+        return Unavailable(
+            f"node {desk.state.node} takes no new addresses while its watch of the IPBlocks is "
+            "interrupted"
+        )
+    wait = "once it has asked back" if desk.is_back else f"in {desk.recall_until - now:.0f} s"
+    return Unavailable(
+        "the IPBlocks went back to an earlier state, by a restore of etcd or by hand: every node "
+        f"first asks back what its pods have, and node {desk.state.node} takes new addresses {wait}"
     )
 
 

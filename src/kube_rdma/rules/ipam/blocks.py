@@ -13,11 +13,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kube_rdma.model.ip import CELL, Address, Bits, Block, Cell, CellHolding, NodeName, Owner, Pin
+from kube_rdma.model.ip import (
+    CELL,
+    Address,
+    Bits,
+    Block,
+    Cell,
+    CellHolding,
+    NodeName,
+    Owner,
+    Pin,
+    Version,
+)
 from kube_rdma.rules.ipam.cells import NONE, Zone, cell_at, cell_of, lowest, mask, start
-from kube_rdma.rules.ipam.node_state import Hold, NodeAddressState
+from kube_rdma.rules.ipam.node_state import Hold, NodeAddressState, cut
 
 _ROOMY = 256  # blocks: as many nodes may begin at the same time, before they see each other
+_ALL = (1 << CELL) - 1
 _FIRST = 4  # addresses that a node claims first in a smaller pool; then twice what it uses
 _Tenants = Mapping[int, Owner | None]  # who lives at which place of a cell; None: not sticky
 
@@ -59,9 +71,10 @@ def plan(
     leaves what is spare.
     """
     hold = state.holds.get(cell, Hold())
-    leaving = Bits((hold.leaving | give) & ~hold.used)
+    own = state.claims(cell)
+    leaving = Bits((hold.leaving | give) & ~own)
     others = held(block) & ~holds_of(block, state.node)
-    mine = (holds_of(block, state.node) | hold.used | add) & ~others & ~leaving
+    mine = (holds_of(block, state.node) | own | add) & ~others & ~leaving
     keep = [h for h in (block.holdings if block else ()) if h.node != state.node]
     if mine:
         keep.append(CellHolding(state.node, Bits(mine)))
@@ -91,6 +104,62 @@ def confirmed(state: NodeAddressState, block: Block) -> NodeAddressState:
     return replace(state, holds=holds)
 
 
+def went_back(old: Block | None, new: Block | None) -> bool:
+    """No store that goes on shows `new` after `old`: an older one, or none where one was held.
+
+    Only a block that nobody holds is deleted. Its edition begins anew then, its version never.
+    """
+    if old is None:
+        return False
+    if new is None:
+        return bool(old.holdings)
+    if new.version == old.version:
+        return False
+    return new.edition < old.edition or is_older(new, old)
+
+
+def is_older(block: Block, other: Block) -> bool:
+    """By the API server's count, where it has one."""
+    return _number(block.version) < _number(other.version)
+
+
+def _number(version: Version | None) -> int:
+    """Versions of one resource are numbers that rise (KEP-5504); of others nothing is known."""
+    return int(version) if version and version.isdecimal() else 0
+
+
+def outdated(state: NodeAddressState, blocks: Blocks) -> NodeAddressState:
+    """The right is lost since the store went back; what others had by then is theirs."""
+    taken = {
+        cell: Bits(hold.used & held(blocks.get(cell)) & ~holds_of(blocks.get(cell), state.node))
+        for cell, hold in state.holds.items()
+    }
+    return replace(cut(state), taken=taken)
+
+
+def missing(state: NodeAddressState, blocks: Blocks) -> bool:
+    """Addresses in use stand in no block as the node's, though nobody took its right away."""
+    return any(
+        hold.used & ~holds_of(blocks.get(cell), state.node) for cell, hold in state.holds.items()
+    )
+
+
+def recalled(
+    state: NodeAddressState, blocks: Blocks, sure: Mapping[Cell, Bits]
+) -> NodeAddressState:
+    """The state after the store went back: of what blocks say, only `sure` is believed.
+
+    What has users is asked back. All else is given back, for since then it may have become
+    another node's. Writes that were planned before count no more.
+    """
+    holds = dict(state.holds)
+    for cell in {c for c, block in blocks.items() if holds_of(block, state.node)} | set(holds):
+        hold = holds.get(cell, Hold())
+        leaving = Bits(_ALL & ~sure.get(cell, NONE) & ~state.claims(cell))
+        holds[cell] = Hold(used=hold.used, leaving=leaving, doubt=True)
+    return replace(state, holds=holds, term=state.term + 1)
+
+
 def forgettable(state: NodeAddressState, cell: Cell, block: Block | None) -> bool:
     """A claim failed where the node has nothing, and the block as just read says so too.
 
@@ -112,7 +181,7 @@ def unsettled(state: NodeAddressState, blocks: Blocks) -> tuple[Cell, ...]:
     return tuple(
         cell
         for cell in sorted(owned | set(state.holds))
-        if _differs(state.holds.get(cell, Hold()), blocks.get(cell), state.node)
+        if _differs(state, cell, blocks.get(cell))
         or _mispinned(blocks.get(cell), tenants.get(cell, {}))
     )
 
@@ -197,9 +266,11 @@ def _walk(
     return tuple(claims)
 
 
-def _differs(hold: Hold, block: Block | None, node: NodeName) -> bool:
+def _differs(state: NodeAddressState, cell: Cell, block: Block | None) -> bool:
     """The block says otherwise, or an address in use could be asked back."""
-    return hold.doubt or holds_of(block, node) != hold.mine or bool(hold.used & ~held(block))
+    hold = state.holds.get(cell, Hold())
+    is_other = hold.doubt or holds_of(block, state.node) != hold.mine
+    return is_other or bool(state.claims(cell) & ~held(block))
 
 
 def _mispinned(block: Block | None, tenants: _Tenants) -> bool:

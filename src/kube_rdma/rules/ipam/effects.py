@@ -13,13 +13,15 @@ raises: its result is the object as stored, or None for everything that is not a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from math import inf
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import (
+    Bits,
     Block,
     Board,
     Booking,
@@ -31,8 +33,9 @@ from kube_rdma.model.ip import (
     PoolName,
     Timing,
 )
+from kube_rdma.rules.ipam.blocks import is_older, outdated
 from kube_rdma.rules.ipam.grant import Catalog, Lack
-from kube_rdma.rules.ipam.node_state import NodeAddressState
+from kube_rdma.rules.ipam.node_state import NodeAddressState, cut, trusted
 
 
 class Clock(Frozen):
@@ -136,7 +139,10 @@ class IpamAgentState(Struct):
     `lease` is the node lease as last written by this process; `mine` says who writes it. `busy`
     are cells with a write under way, `serving` containers with a request under way, `lacking` what
     those lack that wait for others to give back, `awaited` since when owners wait for their last
-    address.
+    address. Until `recall_until` the node claims nothing: the store went back to an earlier hour,
+    and every node first asks back what its pods have; infinite until the node has entered again.
+    `sure` is what it knew then to be its own. While `is_blind` the watch of the blocks is
+    interrupted, by a server that may come back restored: then it claims nothing either.
     """
 
     mine: NodeLease
@@ -150,15 +156,47 @@ class IpamAgentState(Struct):
     serving: set[ContainerId] = field(default_factory=set)
     lacking: dict[ContainerId, tuple[Lack, ...]] = field(default_factory=dict)
     awaited: dict[Owner, float] = field(default_factory=dict)
+    recall_until: float = -inf
+    sure: Mapping[Cell, Bits] = field(default_factory=dict)
+    is_blind: Callable[[], bool] = lambda: False
+
+    def may_claim(self, now: float) -> bool:
+        """Whether the node may take addresses that it does not hold."""
+        return now >= self.recall_until and not self.is_blind()
+
+    @property
+    def is_back(self) -> bool:
+        """The store went back, and the node has not entered since."""
+        return self.recall_until == inf
 
     @property
     def rest(self) -> float:
         """The longest rest of any pool, in seconds."""
         return max((zone.rest for pool in self.catalog.values() for zone in pool), default=0.0)
 
+    def go_back(self, now: float, *, alone: bool = False) -> None:
+        """The store went back: grant and claim nothing until the node has entered again.
+
+        `alone`: it is this machine that went back, so nothing that it believes is sure.
+        """
+        if self.is_back:
+            self.state = cut(self.state)
+            return
+        self.recall_until = inf
+        is_sure = not alone and now < self.state.right_until
+        self.sure = trusted(self.state) if is_sure else {}
+        self.state = outdated(self.state, self.blocks)
+
+    def leave(self, cell: Cell, missed: Block | None) -> None:
+        """A write of the cell is over; a later one has to know what is `missed`."""
+        if missed and cell not in self.blocks:
+            self.blocks[cell] = missed
+        self.busy.discard(cell)
+
     def saw(self, cell: Cell, block: Block | None) -> None:
-        """A block was read or written; a watch calls it too, with older news at times."""
+        """A block was read or written; a watch calls it too. Older news change nothing."""
+        latest = self.blocks.get(cell)
         if block is None:
             self.blocks.pop(cell, None)
-        else:
+        elif latest is None or self.is_back or not is_older(block, latest):
             self.blocks[cell] = block

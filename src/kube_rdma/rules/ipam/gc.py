@@ -61,10 +61,10 @@ def patrol(post: Post, scene: ClusterView) -> Talk[None]:
     """One round; the program begins one every few seconds."""
     now: float = yield Clock()
     holders = frozenset(h.node for block in scene.blocks.values() for h in block.holdings)
-    post.watch = look(post.watch, scene.leases, holders, scene.serving, now)
-    for node in ended(post.watch, post.timing, post.rest, now):
-        yield WriteLease(fence(node, post.watch.nodes[node].lease))
-    for node, seen in tuple(post.watch.nodes.items()):
+    watch = post.watch = look(post.watch, scene.leases, holders, scene.serving, now)
+    for node in ended(watch, post.timing, post.rest, now):
+        yield WriteLease(fence(node, watch.nodes[node].lease))
+    for node, seen in watch.nodes.items():
         if seen.lease and seen.lease.fenced and node not in scene.serving:
             yield from _reclaim(node, scene.blocks)
             if node not in holders:

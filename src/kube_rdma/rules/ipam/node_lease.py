@@ -24,6 +24,17 @@ def is_ours(lease: NodeLease | None, journal: JournalId) -> bool:
     return lease is not None and lease.journal == journal and not lease.fenced
 
 
+def is_back(last: NodeLease, current: NodeLease | None, *, has_right: bool) -> bool:
+    """The store or this machine went back to an earlier hour; `last` is what this process wrote.
+
+    One write may be unknown whose answer was lost. Nobody takes a right away before it has ended,
+    and whoever does raises the beat.
+    """
+    if current and is_ours(current, last.journal):
+        return current.beat not in (last.beat, last.beat + 1)
+    return has_right or (current is not None and current.beat < last.beat)
+
+
 def entry(
     mine: NodeLease, lease: NodeLease | None, unchanged: float, timing: Timing, rest: float
 ) -> NodeLease | float:

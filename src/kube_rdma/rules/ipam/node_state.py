@@ -49,7 +49,8 @@ class NodeAddressState(Frozen):
     """All that a node's agent knows of addresses.
 
     `ends` says when a container's rests are over. The right to grant ends at `right_until`; `term`
-    counts how often it was lost: what was begun in another term counts no more.
+    counts how often it was lost: what was begun in another term counts no more. `taken` are
+    addresses in use that others had when the store went back: they are not asked back first.
     """
 
     node: NodeName
@@ -58,6 +59,12 @@ class NodeAddressState(Frozen):
     ends: Mapping[ContainerId, float] = field(default_factory=dict)
     right_until: float = -inf
     term: int = 0
+    taken: Mapping[Cell, Bits] = field(default_factory=dict)
+
+    def claims(self, cell: Cell) -> Bits:
+        """What is asked back wherever nobody holds it."""
+        hold = self.holds.get(cell)
+        return Bits(hold.used & ~self.taken.get(cell, NONE)) if hold else NONE
 
 
 def load(node: NodeName, bookings: Iterable[Booking], now: float) -> NodeAddressState:
@@ -80,6 +87,11 @@ def cut(state: NodeAddressState) -> NodeAddressState:
         for cell, hold in state.holds.items()
     }
     return replace(state, holds=doubted, right_until=-inf, term=state.term + 1)
+
+
+def trusted(state: NodeAddressState) -> Mapping[Cell, Bits]:
+    """What the node surely holds, whatever an older store says, as long as it has the right."""
+    return {cell: Bits(hold.mine & ~hold.leaving) for cell, hold in state.holds.items()}
 
 
 def renewed(state: NodeAddressState, sent: float, duration: float) -> NodeAddressState:

@@ -2,7 +2,8 @@
 
 A node is fenced when it is gone (no Node object, or the out-of-service taint: whoever set it says
 that nothing runs there) and when its lease was silent for T plus a margin. Both are measured by the
-controller itself, from when it first saw them: a restart of the controller only waits longer.
+controller itself, from when it first saw them: a restart of the controller only waits longer. A
+holder that never had a lease here is another release's, whose leases lie in its own namespace.
 """
 
 from __future__ import annotations
@@ -30,11 +31,15 @@ _NEAR_DRY = 0.9  # of a pool, from which on its status warns
 
 
 class Sighting(Frozen):
-    """A node lease as last seen, since when it is so, and since when its node is gone."""
+    """A node lease as last seen, since when it is so, and since when its node is gone.
+
+    `is_own`: there was a lease, so the node is one of this controller's.
+    """
 
     lease: NodeLease | None
     since: float
     gone_since: float | None
+    is_own: bool
 
 
 class Watch(Frozen):
@@ -65,7 +70,8 @@ def look(
             gone = now
             if before and before.gone_since is not None:
                 gone = before.gone_since
-        nodes[node] = Sighting(lease, since, gone)
+        is_own = lease is not None or bool(before and before.is_own)
+        nodes[node] = Sighting(lease, since, gone, is_own)
     return replace(watch, nodes=nodes)
 
 
@@ -75,11 +81,21 @@ def ended(watch: Watch, timing: Timing, rest: float, now: float) -> tuple[NodeNa
         sorted(
             node
             for node, seen in watch.nodes.items()
-            if seen.gone_since is not None
+            if seen.is_own
+            and seen.gone_since is not None
             and now - seen.gone_since >= rest
             and now - seen.since >= _silence(seen.lease, timing)
             and not (seen.lease and seen.lease.fenced)
         )
+    )
+
+
+def strangers(watch: Watch) -> tuple[NodeName, ...]:
+    """Nodes that are gone and hold addresses, and never had a lease here."""
+    return tuple(
+        node
+        for node, seen in watch.nodes.items()
+        if not seen.is_own and seen.gone_since is not None
     )
 
 

@@ -62,8 +62,9 @@ def test_an_object_that_is_nested_too_deeply_is_named_and_its_neighbours_are_rea
     good = wire.document(TRIAL, Wanted("good", spec=Spec()))
     bad = b'{"metadata": {"name": "bad", "namespace": "b"}, "spec": {"template": %s}}' % deep
     listed = b'{"metadata": {"resourceVersion": "7"}, "items": [%s, %s]}' % (bad, good)
-    version, (first, second) = wire.items(listed)
-    assert version == "7"
+    page = wire.page(listed)
+    first, second = page.items
+    assert page.version == "7"
     assert wire.stored(TRIAL, second).name == "good"
     assert wire.identity(bad).key == wire.identity(first).key == ("b", "bad")
     change, item = wire.line(b'{"type": "MODIFIED", "object": %s}' % bad)
@@ -79,6 +80,6 @@ TEXTLESS = b'{"metadata": {"name": "\xff", "resourceVersion": "\xff"}, "type": "
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[" * 5000, b"\xff", TEXTLESS])
 def test_what_is_no_object_is_no_answer_of_an_api_server(data):
-    for read in (wire.items, wire.line, wire.identity):
+    for read in (wire.page, wire.line, wire.identity):
         with pytest.raises(Unavailable, match="does not speak its protocol"):
             read(data)

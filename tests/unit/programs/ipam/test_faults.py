@@ -116,6 +116,53 @@ async def test_a_full_disk(world):
         await addresses.add(ask("c1"))
 
 
+@pytest.mark.parametrize("fault", [{"capacity": 0}, {"read_only": True}])
+async def test_a_disk_that_takes_nothing_holds_up_no_end(world, fault):
+    """The address rests in memory; it is given once the journal could note that it is free."""
+    world.pool("one", subnet="10.1.0.0/30", rest=5)
+    disk = FakeDisk()
+    async with world.node(disk=disk) as addresses:
+        first = [texts(await addresses.add(ask(f"c{n}", pool="one"))) for n in range(2)]
+        for name, value in fault.items():
+            setattr(disk, name, value)
+        await addresses.delete("c0")
+        await addresses.delete("c0")
+        disk.capacity, disk.read_only = None, False
+        assert await refused(world, addresses, ask("d", pool="one"))
+        world.clock.time += 5
+        assert texts(await addresses.add(ask("e", pool="one"))) == first[0]
+
+
+@pytest.mark.parametrize("fault", [{"capacity": 0}, {"read_only": True}])
+async def test_a_restart_frees_what_could_not_be_noted(world, fault):
+    """The record still has the address of a container that is gone: it rests from now on."""
+    world.pool("one", subnet="10.1.0.0/30", rest=5)
+    disk = FakeDisk()
+    async with world.node(disk=disk) as addresses:
+        first = texts(await addresses.add(ask("c0", pool="one")))
+        await addresses.add(ask("c1", pool="one"))
+        for name, value in fault.items():
+            setattr(disk, name, value)
+        await addresses.delete("c0")
+    disk.capacity, disk.read_only = None, False
+    async with world.node(disk=disk) as addresses:
+        world.clock.time += 1
+        await addresses.collect(frozenset({"c1"}), addresses.now())
+        assert await refused(world, addresses, ask("d", pool="one"))
+        world.clock.time += 5
+        assert texts(await addresses.add(ask("e", pool="one"))) == first
+
+
+async def refused(world, addresses, request):
+    """Whether a request that waited for as long as requests do is told that the pool is full."""
+    waiting = asyncio.create_task(addresses.add(request))
+    await asyncio.sleep(10 * world.pace.tick)
+    world.clock.time += TIMING.patience
+    with pytest.raises(Refused, match="the pool is full"):
+        await waiting
+    return True
+
+
 async def test_a_journal_that_is_gone(world):
     """In the same boot it is Broken: pods may live that nobody knows. It says what to do."""
     async with world.node() as addresses:

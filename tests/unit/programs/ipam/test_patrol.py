@@ -64,6 +64,25 @@ async def test_a_node_that_is_only_silent_keeps_its_addresses(world):
         assert world.held("node-1") == held
 
 
+async def test_two_releases_leave_each_others_nodes_alone(world):
+    """The leases of the other lie in its own namespace, and its node may live."""
+    join(world, "node-1")
+    other = run_patrol(world.cluster("other"), "other-release", world.pace)
+    task = asyncio.create_task(other)
+    async with world.node("node-1") as one:
+        given = texts(await one.add(ask("c1")))
+        world.server.remove(NODE, "node-1")
+        for _ in range(3):
+            await _round(world)
+            world.clock.time += TIMING.silence
+        await until(lambda: gives(one))
+        assert texts(await one.add(ask("c1"))) == given
+        namespaces = {each["metadata"]["namespace"] for each in world.server.documents("leases")}
+        assert namespaces == {SPACE}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_what_is_empty_goes(world):
     """A block that nobody holds is deleted, and the lease of a node that is gone, too."""
     world.pool("p", rest=0, block=1)

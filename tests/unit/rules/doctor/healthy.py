@@ -13,6 +13,7 @@ from kube_rdma.model.observation import (
     Observation,
     ObservedCni,
     ObservedContainer,
+    ObservedFolder,
     ObservedKubelet,
     ObservedLink,
     ObservedNeighbour,
@@ -75,6 +76,7 @@ HEALTHY = Observation(
         ),
         "best-effort",
     ),
+    folders=(ObservedFolder("/var/lib/kube-rdma", 1 << 30),),
     runtime=Runtime("containerd", "v2.4.2", True),
     cni=ObservedCni(
         (("10-cilium.conflist", ("ptp", "kube-rdma")),),

@@ -9,7 +9,7 @@ import pytest
 from kube_rdma.model.admission import PodFinding, Severity
 from kube_rdma.model.cluster_health import Problem
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
-from kube_rdma.model.observation import Gravity, ObservedNeighbour, ObservedRoute
+from kube_rdma.model.observation import Gravity, ObservedFolder, ObservedNeighbour, ObservedRoute
 from kube_rdma.model.pool import Mode, Selector
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
@@ -168,6 +168,15 @@ FAULTS = {
         replace(WITH_POD, kubelet=replace(HEALTHY.kubelet, holdings=FAR)),
     ),
     "pod waits": ("KR490", with_pod(phase="Pending", why="0/3 nodes: untolerated taint")),
+    "disk full": ("KR207", replace(HEALTHY, folders=(ObservedFolder("/var/lib/kube-rdma", 0),))),
+    "no inode left": (
+        "KR207",
+        replace(HEALTHY, folders=(ObservedFolder("/var/lib/kube-rdma", 1 << 30, inodes=0),)),
+    ),
+    "disk read-only": (
+        "KR207",
+        replace(HEALTHY, folders=(ObservedFolder("/run/kube-rdma", 1 << 30, read_only=True),)),
+    ),
     "CDI off": ("KR206", replace(HEALTHY, runtime=replace(HEALTHY.runtime, version="1.6.1"))),
 }
 

@@ -18,12 +18,12 @@ from kube_rdma.model.ip import (
     Timing,
     Want,
 )
-from kube_rdma.rules.ipam.blocks import confirmed, plan
+from kube_rdma.rules.ipam.blocks import confirmed, outdated, plan, recalled, went_back
 from kube_rdma.rules.ipam.borrowing import gifts, is_posted, is_wanted, posted, surplus
 from kube_rdma.rules.ipam.cells import zones
 from kube_rdma.rules.ipam.grant import Lack
-from kube_rdma.rules.ipam.node_lease import entry, fence, is_ours, renewal
-from kube_rdma.rules.ipam.node_state import NodeAddressState
+from kube_rdma.rules.ipam.node_lease import entry, fence, is_back, is_ours, renewal
+from kube_rdma.rules.ipam.node_state import NodeAddressState, trusted
 from kube_rdma.rules.ipam.reclaim import (
     EMPTY,
     conflicts,
@@ -34,6 +34,7 @@ from kube_rdma.rules.ipam.reclaim import (
     outside,
     reclaimed,
     stale_wants,
+    strangers,
     usage,
 )
 
@@ -82,6 +83,53 @@ def test_a_fence_and_a_renewal_replace_the_same_version():
     assert fence("n1", None).version is None
 
 
+def test_a_store_or_a_machine_that_went_back_is_seen_by_the_beat():
+    """One write may be unknown; who has the right loses it to nobody before it has ended."""
+    last = lease()
+    for beat, back in ((6, True), (7, False), (8, False), (9, True)):
+        assert is_back(last, lease(beat=beat), has_right=True) is back
+    fenced, other = lease(beat=9, fenced=True), lease(beat=9, journal="other")
+    for there in (fenced, other, None):
+        assert is_back(last, there, has_right=True)
+        assert not is_back(last, there, has_right=False)
+    assert is_back(last, lease(beat=3, journal="other"), has_right=False)
+
+
+def test_a_block_that_went_back():
+    """An older edition or version of it, or none where somebody held some."""
+    held_block = Block(CELL0, (CellHolding("n2", 1),), edition=5, version="50")
+    empty = replace(held_block, holdings=(), edition=6, version="60")
+    assert went_back(held_block, replace(held_block, edition=4, version="90"))
+    assert went_back(held_block, replace(held_block, edition=9, version="40"))
+    assert went_back(held_block, None)
+    for old, new in ((held_block, empty), (empty, None), (None, held_block), (empty, empty)):
+        assert not went_back(old, new)
+
+
+def test_what_an_older_store_calls_the_nodes_is_given_back():
+    """All but what the node surely held, and what its pods have; that is asked back first."""
+    own = state(0b1110)
+    kept = replace(own, holds={CELL0: replace(own.holds[CELL0], used=0b10)})
+    older = Block(CELL0, (CellHolding("n1", 0b11111000),), edition=3, version="9")
+    back = recalled(kept, {CELL0: older}, trusted(kept))
+    _, written = plan(back, CELL0, older)
+    assert written.holdings == (CellHolding("n1", 0b1010),)
+    assert back.term != kept.term
+
+
+def test_what_another_node_had_by_then_is_not_asked_back_first():
+    """Its pod may be gone, and the other's lives."""
+    own = state(0b1110)
+    kept = replace(own, holds={CELL0: replace(own.holds[CELL0], used=0b110)})
+    newest = Block(CELL0, (CellHolding("n1", 0b1010), CellHolding("n2", 0b100)), version="90")
+    lost = outdated(kept, {CELL0: newest})
+    back = recalled(lost, {}, trusted(kept))
+    _, written = plan(back, CELL0, None)
+    assert written.holdings == (CellHolding("n1", 0b10),)
+    _, later = plan(replace(back, taken={}), CELL0, None)
+    assert later.holdings == (CellHolding("n1", 0b110),)
+
+
 def watched(*looks):
     """The watch after looks of (now, lease, nodes that serve)."""
     watch = EMPTY
@@ -104,7 +152,16 @@ def test_only_a_node_that_is_gone_and_silent_is_fenced():
     assert ended(back, TIMING, 60, 699) == ()
     assert ended(watched((0, lease(duration=900.0), ())), TIMING, 60, 959) == ()
     assert ended(watched((0, lease(fenced=True), ())), TIMING, 60, 1e9) == ()
-    assert ended(watched((0, None, ())), TIMING, 60, 660) == ("n1",)
+
+
+def test_a_holder_that_never_had_a_lease_here_is_not_fenced():
+    """It is another release's; one whose lease was deleted is still the controller's own."""
+    foreign = watched((0, None, {"n1"}), (1, None, ()))
+    assert ended(foreign, TIMING, 60, 1e9) == ()
+    assert strangers(foreign) == ("n1",)
+    deleted = watched((0, lease(), {"n1"}), (1, None, ()))
+    assert ended(deleted, TIMING, 60, 661) == ("n1",)
+    assert strangers(deleted) == ()
 
 
 def test_reclaiming_leaves_the_others():

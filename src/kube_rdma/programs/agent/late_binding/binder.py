@@ -271,7 +271,7 @@ class Binder:
         """The file goes first: without it no container starts any more."""
         await asyncio.to_thread(self._to.cdi.remove, binding.container, binding.nonce)
         await asyncio.to_thread(self._to.settings.remove, binding.container, binding.nonce)
-        await self._records.remove(_binding_name(binding))
+        await self._records.forget(_binding_name(binding))
 
     def _hooks(self, binding: Binding, given: Edits) -> tuple[RuntimeHook, ...]:
         """What the runtime runs for the container, where the host has it; for its settings, too."""

@@ -73,8 +73,8 @@ class AttachmentJournal:
         await records.rename(begun, _name(_COMPLETE, key), replace(record, complete=True))
 
     async def remove(self, key: AttachmentKey) -> None:
-        """Forget it, complete or not; raise Unavailable."""
-        await self._of(key).remove(_name(_COMPLETE, key), _name(_BEGUN, key))
+        """Forget it, complete or not; a disk that fails keeps it for the next process."""
+        await self._of(key).forget(_name(_COMPLETE, key), _name(_BEGUN, key))
 
     def _of(self, key: AttachmentKey) -> Records[Attachment]:
         return self._pods if key.interface is None else self._interfaces

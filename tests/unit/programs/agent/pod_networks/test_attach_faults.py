@@ -393,6 +393,22 @@ async def test_a_full_disk_means_no_networks(made):
     assert refused > 2
 
 
+async def test_a_disk_that_takes_nothing_holds_up_no_end(made):
+    """DEL succeeds, full or read-only; a record that stayed is ended by the next process."""
+    world = made("it")
+    for is_read_only in (False, True):
+        number = world.sandbox()
+        await world.add(number)
+        world.disk.capacity, world.disk.read_only = 0, is_read_only
+        await world.delete(number)
+        world.disk.capacity, world.disk.read_only = None, False
+        if is_read_only:
+            world.end(number)
+            world.start()
+            await world.calls.pipeline.recover()
+        world.nothing_left()
+
+
 async def test_an_add_that_fails_anywhere_gives_everything_back(made, acts):
     """Whoever of its neighbours fails, after whatever was done: the sandbox is as it was."""
     for k in acts:

@@ -1,0 +1,69 @@
+"""Ends and starts the programs of a running lab's control plane, one by one.
+
+The supervisor listens (`listening`), for it alone is in the lab's namespaces; whoever has the lab
+asks it over a socket in the lab's folder (`turn`). A program that was ended so is no loss.
+backups.py takes and restores the cluster's store with these words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma_lab.processes import Program
+
+Word = Literal["end", "start"]
+
+_DONE = b"done"
+
+
+def socket_path(home: Path) -> Path:
+    """Where the supervisor of a lab listens."""
+    return home / "switch"
+
+
+@contextlib.asynccontextmanager
+async def listening(home: Path, programs: Sequence[Program]) -> AsyncIterator[None]:
+    """Do what callers say about these programs, until the scope closes."""
+    names = {program.name: program for program in programs}
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        word, _, name = (await reader.readline()).decode().strip().partition(" ")
+        answer = _DONE
+        if name not in names or word not in {"end", "start"}:
+            answer = f"no program {name!r}, or no word {word!r}".encode()
+        elif word == "end":
+            await names[name].pause()
+        else:
+            await names[name].resume()
+        writer.write(answer)
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_unix_server(serve, socket_path(home))
+    async with server:
+        yield
+
+
+def turn(home: Path, word: Word, program: str) -> None:
+    """Have a program of a lab's control plane ended, or started anew as it was.
+
+    Raise Refused for one that there is not, Unavailable when no supervisor answers.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(str(socket_path(home)))
+            asking.sendall(f"{word} {program}\n".encode())
+            answer = asking.recv(1024)
+    except OSError as error:
+        raise Unavailable(f"the lab in {home} does not answer: {error.strerror}") from error
+    if answer != _DONE:
+        raise Refused(
+            f"the lab cannot {word} it: {answer.decode()}",
+            remedy="Name etcd, kube-apiserver, kube-controller-manager, kube-scheduler or coredns",
+        )

@@ -1,0 +1,99 @@
+"""Nodes of IPAM, running, whose API server goes back to an earlier hour."""
+
+import asyncio
+from ipaddress import ip_address
+from itertools import count
+
+import pytest
+
+from kube_rdma.adapters.cluster import ipam_objects
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.ip import NicAsk
+
+from .conftest import TIMING, ask, gives, texts, until
+
+
+async def given(node, name):
+    return texts(await node.add(ask(name)))
+
+
+async def knows(world, node):
+    """Wait until a node has noticed and entered again; then it claims nothing for a minute."""
+
+    addresses = (ip_address(f"10.9.{n // 256}.{n % 256}") for n in count(1))
+
+    async def claims_nothing():
+        wish = NicAsk("net1", "other", addresses=(next(addresses),))
+        try:
+            await node.add(ask(f"probe-{wish.addresses[0]}", wish))
+        except Unavailable as why:
+            return "takes new addresses in" in str(why)
+        return False
+
+    await until(claims_nothing)
+
+
+@pytest.mark.parametrize("bump", [0, 1000])
+async def test_a_restored_store_gives_nothing_twice(world, bump):
+    """Pods since the backup keep their addresses; new ones get others, after the minute."""
+    world.pool("other", subnet="10.9.0.0/16")
+    async with world.node("node-1") as one, world.node("node-2") as two:
+        before = [await given(one, "a0")]
+        backup = world.server.store.backup()
+        before += [await given(one, f"a{n}") for n in range(1, 40)]
+        before += [await given(two, f"b{n}") for n in range(40)]
+        world.server.restore(backup, bump)
+        await asyncio.sleep(0)  # the connections break
+        for node in (one, two):
+            await knows(world, node)
+        await until(lambda: held(world) >= {text for texts_ in before for text in texts_})
+        assert await given(one, "a1") == before[1]
+        world.clock.time += TIMING.recall
+        await until(lambda: gives(one))
+        await until(lambda: gives(two))
+        later = [await given(node, f"c{n}") for n in range(20) for node in (one, two)]
+        every = [text for texts_ in (*before, *later) for text in texts_]
+        assert len(every) == len(set(every))
+        assert await one.check() == await two.check() == ()
+
+
+async def test_blocks_that_somebody_deletes_come_back(world):
+    """All nodes ask theirs back before any of them claims."""
+    world.pool("other", subnet="10.9.0.0/16")
+    async with world.node("node-1") as one, world.node("node-2") as two:
+        before = [
+            await given(node, f"{n}-{at}") for n in range(3) for at, node in enumerate((one, two))
+        ]
+        for document in world.server.documents("ipblocks"):
+            world.server.remove(ipam_objects.IP_BLOCK, document["metadata"]["name"])
+        for node in (one, two):
+            await knows(world, node)
+        await until(lambda: held(world) >= {text for texts_ in before for text in texts_})
+        world.clock.time += TIMING.recall
+        await until(lambda: gives(two))
+        later = [await given(two, f"c{n}") for n in range(60)]
+        every = [text for texts_ in (*before, *later) for text in texts_]
+        assert len(every) == len(set(every))
+
+
+async def test_one_block_that_is_garbled_recalls_nothing(world):
+    """Somebody edited it: that is no restore, and other pools go on."""
+    world.pool("other", subnet="10.9.0.0/16")
+    async with world.node() as one:
+        await given(one, "a")
+        (document,) = world.server.documents("ipblocks")
+        spec = {**document["spec"], "first": "10.77.0.0"}
+        world.server.put(ipam_objects.IP_BLOCK, {**document, "spec": spec})
+        await asyncio.sleep(10 * world.pace.tick)
+        assert texts(await one.add(ask("b", pool="other")))[0].startswith("10.9.")
+
+
+def held(world):
+    """Every address that some node holds."""
+    return {
+        str(block.cell.address(place))
+        for block in world.blocks()
+        for holding in block.holdings
+        for place in range(64)
+        if holding.bits >> place & 1
+    }
