@@ -12,6 +12,16 @@ from kube_rdma.model.errors import Refused
 MOST = 128
 """Networks of a pod: each has a routing table of its own from 101 on, the kernel's begin at 253."""
 
+LONGEST = 64 << 10
+"""Bytes of an annotation that asks for networks, 512 for each; the API server takes 256 KiB."""
+
+MOST_VALUES = 2048
+"""Values in it, 16 for each network: each costs some microseconds, at every try of the kubelet."""
+
+
+_IN_BRACKETS = (",", "[", "{")  # what values follow in JSON
+_IN_LINES = (*_IN_BRACKETS, "\n", "- ", "? ")  # and in YAML without brackets
+
 
 class _Entries(Document):
     """The list below a field whose name is written as it is, dashes included."""
@@ -26,6 +36,7 @@ class _Entries(Document):
 
 def entries(text: str, source: str, field: str) -> Document:
     """What the text holds, below `field`; raise Refused where it is not JSON or too long."""
+    refuse_long(text, source)
     try:
         document = read(text.encode(), source)
     except Refused as error:
@@ -35,6 +46,17 @@ def entries(text: str, source: str, field: str) -> Document:
         refuse_many(len(document.value), source)
     places = {(): TextPosition(1, 1), **_below(field, document.values)}
     return _Entries(source, {field: document.value}, places, _below(field, document.keys), field)
+
+
+def refuse_long(text: str, source: str) -> None:
+    """Before it is read: whoever writes it does not pay for that."""
+    if (size := len(text.encode())) > LONGEST:
+        problem = f"the annotation has {size} bytes, of which {LONGEST} are read"
+        raise Refused(problem, remedy="Say less in each network", where=source)
+    signs = _IN_BRACKETS if text.lstrip()[:1] in {"[", "{"} else _IN_LINES
+    if (count := sum(map(text.count, signs))) > MOST_VALUES:
+        problem = f"the annotation has {count} values, of which {MOST_VALUES} are read"
+        raise Refused(problem, remedy="Say less in each network", where=source)
 
 
 def refuse_many(count: int, source: str) -> None:
