@@ -8,7 +8,10 @@ import pytest
 
 from bench.attach_vm import CHECKOUT
 
-WORDS = ("devices", "admission", "imports", "survey", "events", "scrape", "shim", "nccl-env")
+WORDS = (
+    *("devices", "admission", "imports", "survey", "events", "hostile", "scrape", "shim"),
+    "nccl-env",
+)
 WITH_NAMESPACES = ("attach", "overload")  # which root may make
 
 
