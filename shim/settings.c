@@ -4,8 +4,8 @@
  *
  * The agent has written the settings into a folder of this container's device. The runtime has made
  * all mounts of the container and not yet changed its root, so a file below the root is the image's
- * or the pod's own. It is never written: what comes of both lies beside the settings and is mounted
- * over it. Where that cannot be done the container starts with what it has.
+ * or the pod's own. It is never written: what comes of both is made beside the settings, mounted over
+ * it and has no name any more. Where that cannot be done the container starts with what it has.
  *
  * Every path below the root is the container's word, and is followed inside of the root alone
  * (openat2(2), RESOLVE_IN_ROOT; Linux 5.6).
@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #define LONGEST (1024 * 1024)
+#define TOO_LONG "it has more than 1 MiB"
 #define LABEL "security.selinux"
 
 /* NCCL keeps the first value that it reads of a variable (src/misc/param.cc), UCX the last
@@ -47,6 +48,22 @@ static const struct target {
     /* The last value counts (opal/mca/base/mca_base_parse_paramfile.c); others have no such folder. */
     {"openmpi-mca-params.conf", "etc/openmpi", OURS_FIRST, 0},
 };
+
+/* What keeps a file as it is where errno does not say it. */
+static const char *reason;
+
+static int refused(const char *why) {
+    reason = why;
+    return -1;
+}
+
+/* Closes what may not be open, and keeps errno for whoever tells it. */
+static void closed(int file) {
+    int kept = errno;
+    if (file >= 0)
+        close(file);
+    errno = kept;
+}
 
 static int open_in(int root, const char *path, int flags, mode_t mode) {
     struct open_how how = {
@@ -70,20 +87,21 @@ static int open_folder(int root, const char *path) {
     if (parent < 0)
         return -1;
     int failed = mkdirat(parent, slash ? slash + 1 : path, 0755) && errno != EEXIST;
-    close(parent);
+    closed(parent);
     return failed ? -1 : open_in(root, path, O_PATH | O_DIRECTORY, 0);
 }
 
-/* Whether it is a file of a disk. What the kernel makes up may be what this container is not to see,
- * and its masks are not there yet. */
-static int is_plain(int file, struct stat *status) {
+/* 0 if it is a file of a disk. What the kernel makes up may be what this container is not to see, and
+ * its masks are not there yet. */
+static int judge(int file, struct stat *status) {
     struct statfs system;
-    if (fstat(file, status) || !S_ISREG(status->st_mode) || status->st_size > LONGEST)
-        return 0;
-    if (fstatfs(file, &system))
-        return 0;
-    return system.f_type != PROC_SUPER_MAGIC && system.f_type != SYSFS_MAGIC &&
-           system.f_type != CGROUP_SUPER_MAGIC && system.f_type != CGROUP2_SUPER_MAGIC;
+    if (fstat(file, status) || fstatfs(file, &system))
+        return -1;
+    if (!S_ISREG(status->st_mode) || system.f_type == PROC_SUPER_MAGIC ||
+        system.f_type == SYSFS_MAGIC || system.f_type == CGROUP_SUPER_MAGIC ||
+        system.f_type == CGROUP2_SUPER_MAGIC)
+        return refused("it is no file of a disk");
+    return status->st_size > LONGEST ? refused(TOO_LONG) : 0;
 }
 
 /* Appends all of a file, and ends its last line. */
@@ -92,7 +110,9 @@ static int append(int to, int from) {
     char last = '\n';
     ssize_t got, total = 0;
     while ((got = read(from, bytes, sizeof bytes)) > 0) {
-        if ((total += got) > LONGEST || write(to, bytes, (size_t)got) != got)
+        if ((total += got) > LONGEST)
+            return refused(TOO_LONG);
+        if (write(to, bytes, (size_t)got) != got)
             return -1;
         last = bytes[got - 1];
     }
@@ -110,34 +130,41 @@ static int guard_as(int merged, int place, const struct stat *own) {
     return fchown(merged, own->st_uid, own->st_gid) || fchmod(merged, own->st_mode & 0777);
 }
 
-/* Writes what comes of `ours` and the container's own; -1 with nothing left. */
+/* Writes what comes of `ours` and the container's own. */
 static int merge(const char *path, int ours, int own, enum order order) {
     struct stat status;
     int merged = open(path, O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (merged < 0)
         return -1;
     int first = order == OURS_FIRST ? ours : own, last = order == OURS_FIRST ? own : ours;
-    int failed = !is_plain(own, &status) || append(merged, first) || append(merged, last) ||
+    int failed = judge(own, &status) || append(merged, first) || append(merged, last) ||
                  guard_as(merged, own, &status);
-    close(merged);
-    if (failed)
-        unlink(path);
+    closed(merged);
     return failed;
 }
 
-static int mount_over(int root, const char *inside, const char *merged) {
+/* Mounts it on the very file that was judged, whatever its path leads to by now: others may write
+ * to a volume. It is made read-only before, where nobody but the agent can write. */
+static int mount_over(int own, const char *merged) {
     unsigned long only_read = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV;
-    char path[64];
-    int place = open_in(root, inside, O_PATH, 0);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", place);
-    int failed = place < 0 || mount(merged, path, NULL, MS_BIND, NULL);
-    close(place);
-    if (failed)
+    char place[64];
+    if (mount(merged, merged, NULL, MS_BIND, NULL))
         return -1;
-    place = open_in(root, inside, O_PATH, 0); /* now what was mounted there */
-    snprintf(path, sizeof path, "/proc/self/fd/%d", place);
-    failed = place < 0 || mount(NULL, path, NULL, only_read, NULL);
-    close(place);
+    snprintf(place, sizeof place, "/proc/self/fd/%d", own);
+    int failed =
+        mount(NULL, merged, NULL, only_read, NULL) || mount(merged, place, NULL, MS_BIND, NULL);
+    int kept = errno;
+    umount2(merged, MNT_DETACH);
+    errno = kept;
+    return failed;
+}
+
+/* What is mounted needs no name: of a container that starts again and again nothing is left. */
+static int cover(const char *path, int ours, int own, enum order order) {
+    int failed = merge(path, ours, own, order) || mount_over(own, path);
+    int kept = errno;
+    unlink(path);
+    errno = kept;
     return failed;
 }
 
@@ -151,14 +178,17 @@ static int own_file(int root, const struct target *target, const char *inside) {
         return -1;
     int flags = O_CREAT | O_EXCL | O_RDONLY | O_NOFOLLOW | O_CLOEXEC;
     own = openat(folder, target->name, flags, target->mode);
-    close(folder);
-    return own < 0 || fchmod(own, target->mode) ? -1 : own;
+    closed(folder);
+    if (own < 0 || !fchmod(own, target->mode))
+        return own;
+    closed(own);
+    return -1;
 }
 
 static int is_left_alone(int root, const struct target *target, const char *inside) {
     int own = open_in(root, inside, O_PATH | O_NOFOLLOW, 0);
     int is_there = own >= 0;
-    close(own);
+    closed(own);
     return target->order == OWN_ALONE ? is_there : !is_there && !target->mode;
 }
 
@@ -173,10 +203,10 @@ static int inject(int root, const char *settings, const char *id, const struct t
     int failed = 0;
     if (!is_left_alone(root, target, inside)) {
         int own = own_file(root, target, inside);
-        failed = own < 0 || merge(path, ours, own, target->order) || mount_over(root, inside, path);
-        close(own);
+        failed = own < 0 || cover(path, ours, own, target->order);
+        closed(own);
     }
-    close(ours);
+    closed(ours);
     return failed;
 }
 
@@ -203,10 +233,11 @@ static int open_root(const char *bundle) {
     ssize_t got;
     while ((got = read(file, content + config.length, sizeof content - config.length)) > 0)
         config.length += (size_t)got;
-    close(file);
-    if (got < 0 || !json_member(config, "root", &member) ||
-        !text_member(member, "path", root, sizeof root))
+    closed(file);
+    if (got < 0)
         return -1;
+    if (!json_member(config, "root", &member) || !text_member(member, "path", root, sizeof root))
+        return refused("the bundle's config.json names no root");
     int is_whole = root[0] == '/';
     snprintf(path, sizeof path, "%s%s%s", is_whole ? "" : bundle, is_whole ? "" : "/", root);
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -220,10 +251,17 @@ int hook_settings(struct text state, const char *settings) {
         return 1;
     }
     int root = open_root(bundle);
-    for (size_t i = 0; i < sizeof TARGETS / sizeof *TARGETS; i++)
-        if (root < 0 || inject(root, settings, id, &TARGETS[i]))
+    if (root < 0) {
+        dprintf(STDERR_FILENO, "kube-rdma: all files stay as the container has them (%s).\n",
+                reason ? reason : strerror(errno));
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof TARGETS / sizeof *TARGETS; i++) {
+        reason = NULL;
+        if (inject(root, settings, id, &TARGETS[i]))
             dprintf(STDERR_FILENO, "kube-rdma: %s stays as the container has it (%s).\n",
-                    TARGETS[i].name, strerror(errno));
+                    TARGETS[i].name, reason ? reason : strerror(errno));
+    }
     close(root);
     return 0;
 }

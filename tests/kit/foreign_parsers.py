@@ -1,6 +1,7 @@
-"""All that reads JSON of others, each with a document that it takes, and a source of broken ones.
+"""What reads JSON of the API server, of runtimes and plugins, each with a document that it takes.
 
-A new reader of foreign bytes gets a line in PARSERS; tests/unit/test_foreign_parsers.py gives each
+A new reader of foreign bytes gets a line in PARSERS, here or in foreign_texts.py, which has what
+people and the node write; tests/unit/test_foreign_parsers.py gives each
 of them documents that are nested, long, numeric, textless or cut, and lets nothing out of it but
 the product's own errors.
 """
@@ -177,14 +178,20 @@ PARSERS: Mapping[str, tuple[object, Parser]] = {
 _HOSTILE = (
     *(b"[" * 1200 + b"]" * 1200, b'{"a":' * 900 + b"1" + b"}" * 900, b"[[[]]]"),
     *(b"1e999", b"9" * 400, b"9" * 5000, b"-1", b"1.5", b"99999999999999999999", b"NaN"),
+    *(b'"' + b"9" * 5000 + b'"', b'"1.' + b"9" * 5000 + b'.0/24"', b'"10.0.0.0/-1"', b'"::/129"'),
     *(b'"\xff"', b'"\\ud800"', b'"\\u0000"', b'""', b'"x"', b"null", b"true", b"[]", b"{}"),
 )
+
+
+def text_of(document: object) -> bytes:
+    """A text as it is, anything else as JSON."""
+    return document.encode() if isinstance(document, str) else json.dumps(document).encode()
 
 
 def broken(document: object, count: int, seed: int = 0) -> Iterator[bytes]:
     """The document with one to three faults, `count` times; the same ones for a seed."""
     random = Random(seed)  # noqa: S311  the same for everybody
-    whole = json.dumps(document).encode()
+    whole = text_of(document)
     for _ in range(count):
         data = bytearray(whole)
         for _ in range(random.randint(1, 3)):
@@ -198,7 +205,7 @@ def _break(data: bytearray, random: Random) -> None:
     colons = [place for place, sign in enumerate(data) if sign == ord(":")]
     if kind < 0.5 and colons:
         begin = end = random.choice(colons) + 1
-        while end < len(data) and data[end] not in b",}]":
+        while end < len(data) and data[end] not in b",}]\n":
             end += 1
         data[begin:end] = random.choice(_HOSTILE)
     elif kind < 0.65:

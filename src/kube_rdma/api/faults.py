@@ -94,10 +94,9 @@ def _faults(
         return
     if error["type"] == "too_short" and error["input"]:
         return  # every entry is wrong, and pydantic counts the right ones
-    if error["type"] not in _SENTENCES:
-        raise AssertionError(f"no sentence for pydantic's {error['type']}")
     key = error["type"] == "extra_forbidden"
-    problem, remedy = _SENTENCES[error["type"]](error, _model_at(model, path[:-1]))
+    words = _SENTENCES.get(error["type"], _unfit)
+    problem, remedy = words(error, _model_at(model, path[:-1]))
     where = document.where(path, key=key)
     yield document.place(path, key=key), Refused(problem, remedy=remedy, where=where)
 
@@ -144,10 +143,10 @@ def _choices(field: FieldInfo) -> list[str]:
 
 
 def _entry(model: type[BaseModel], name: str) -> str:
-    """The field with a value that it may have: ``"rdmaHcaMax": 1000``."""
+    """The field with a value that it may have, where one is known: ``"rdmaHcaMax": 1000``."""
     field = _fields(model)[name]
-    example = field.examples[0] if field.examples else _choices(field)[0]
-    return f'"{name}": {json.dumps(example)}'
+    examples = field.examples or _choices(field)
+    return f'"{name}": {json.dumps(examples[0]) if examples else "…"}'
 
 
 def _missing(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
@@ -209,6 +208,16 @@ def _empty(error: ErrorDetails, model: type[BaseModel]) -> Sentences:
     return "the list is empty", f"Write at least one entry: {_entry(model, name)}"
 
 
+def _too_many(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    most = error["ctx"]["max_length"]
+    return f"the list has more than {most} entries", f"Keep {most} or fewer"
+
+
+def _unfit(error: ErrorDetails, _: type[BaseModel]) -> Sentences:
+    """What pydantic says, of what has no sentence here."""
+    return f"{shown(error['input'])} does not fit here", error["msg"].rstrip(".")
+
+
 _SENTENCES: Mapping[str, Callable[[ErrorDetails, type[BaseModel]], Sentences]] = {
     "missing": _missing,
     "extra_forbidden": _unknown,
@@ -223,4 +232,5 @@ _SENTENCES: Mapping[str, Callable[[ErrorDetails, type[BaseModel]], Sentences]] =
     "greater_than_equal": _too_small,
     "less_than_equal": _too_large,
     "too_short": _empty,
+    "too_long": _too_many,
 }

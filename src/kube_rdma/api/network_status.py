@@ -50,7 +50,7 @@ def own_status(attached: Sequence[Attached], before: str = "", others: Collectio
 
     Of `before`, which the pod has now, only what is about the interfaces `others` stays.
     """
-    kept = [one for one in _entries(before) if one.get("interface") in others]
+    kept = [one for one in _entries(before) if _word(one.get("interface")) in others]
     return json.dumps([*kept, *map(_own, attached)], separators=(",", ":"))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_interface
 from typing import Annotated, Any, TypeAlias
@@ -21,13 +21,13 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator
 
 from kube_rdma.api.dialect import Many, Typed
 from kube_rdma.api.document import Document, Path, TextPosition, Value, shown
-from kube_rdma.api.entries import entries, refuse_many
+from kube_rdma.api.entries import entries, refuse_long, refuse_many
 from kube_rdma.api.faults import Slip, near, slips, validate
 from kube_rdma.api.go_typed import GoTyped, fields_of
 from kube_rdma.api.ip_words import IpAddress, Label, Word, address
 from kube_rdma.api.words import TextForm
 from kube_rdma.model.attachment import AskedAddress, NetworkAsk
-from kube_rdma.model.errors import Refused
+from kube_rdma.model.errors import MOST_FAULTS, Refused
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ip import InterfaceName
 
@@ -40,6 +40,7 @@ _FIELD = "networks"  # what an entry is called in messages: networks[2].ips[0]
 _TAKEN = ("lo", "eth0")  # what every pod has before its first further network
 _OCTET = "[0-9a-fA-F]{2}"
 _HARDWARE = re.compile(f"{_OCTET}(-{_OCTET})*|{_OCTET * 2}([.]{_OCTET * 2})*")
+_MOST_JUDGED = 64  # different keys, known ones with them
 _NEVER_READ = {"ipRequest": "ips", "macRequest": "mac"}
 """Keys that look as if they meant something: Multus has passed over them from its first days."""
 
@@ -180,18 +181,16 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
     """
     if not text.strip():
         return Found()
+    refuse_long(text, source)
     # What Multus looks for too: no name has one of these.
     is_json = any(each in text for each in '[{"')
     if not is_json:
         refuse_many(text.count(",") + 1, source)
     document = entries(text, source, _FIELD) if is_json else _of_names(text, source)
-    ignored: list[Path] = []
-    filtered = replace(document, value=_filtered(document.value, NetworkList, (), ignored))
+    strays = _Strays()
+    filtered = replace(document, value=_filtered(document.value, NetworkList, (), strays))
     networks = validate(NetworkList, filtered).networks
-    warnings = [
-        f"{document.where(path, key=True)}: there is no such field, it is ignored{_meant(path)}"
-        for path in ignored
-    ]
+    warnings = list(strays.warnings(document))
     for number, entry in enumerate(networks):
         if entry.ipam_claim:
             where = document.where((_FIELD, number, "ipam-claim-reference"), key=True)
@@ -200,31 +199,52 @@ def load(text: str, namespace: str, source: str = ANNOTATION) -> Found:
     return Found(asked, tuple(warnings))
 
 
-def _meant(path: Path) -> str:
-    name = _NEVER_READ.get(str(path[-1]))
-    return f"; write {name}" if name else ""
+class _Strays:
+    """Keys that are like none of their object's: passed over as in Go, and told.
 
-
-def _filtered(value: Value, model: type[BaseModel], path: Path, ignored: list[Path]) -> Value:
-    """The object as Go reads it, and without keys that are like none of its model's.
-
-    Those are added to `ignored`.
+    Of very many different keys only the first are compared with those that could be meant.
     """
+
+    def __init__(self) -> None:
+        self.paths: list[Path] = []
+        self._judged: dict[tuple[type[BaseModel], str], bool] = {}
+
+    def has(self, key: str, model: type[BaseModel], names: Sequence[str]) -> bool:
+        """Whether it is one."""
+        if (model, key) not in self._judged:
+            is_guessed = len(self._judged) < _MOST_JUDGED
+            self._judged[model, key] = key in _NEVER_READ or not (
+                key in names or (is_guessed and near(key, names))
+            )
+        return self._judged[model, key]
+
+    def warnings(self, document: Document) -> Iterator[str]:
+        """A sentence for each of the first."""
+        for path in self.paths[:MOST_FAULTS]:
+            name = _NEVER_READ.get(str(path[-1]))
+            where, meant = document.where(path, key=True), f"; write {name}" if name else ""
+            yield f"{where}: there is no such field, it is ignored{meant}"
+        if (count := len(self.paths) - MOST_FAULTS) > 0:
+            yield f"{document.source}: {count} more fields are ignored"
+
+
+def _filtered(value: Value, model: type[BaseModel], path: Path, strays: _Strays) -> Value:
+    """The object as Go reads it, without keys that are added to `strays`."""
     if not isinstance(value, dict):
         return value
     names = [one.alias or name for name, one in model.model_fields.items()]
     fields: dict[str, Value] = {}
     for key, field_value in fields_of(model, value).items():
-        if key in _NEVER_READ or (key not in names and near(key, names) is None):
-            ignored.append((*path, key))
+        if strays.has(key, model, names):
+            strays.paths.append((*path, key))
             continue
         inner = _INNER.get(key)
         if inner and isinstance(field_value, list):
             parts = enumerate(field_value)
-            fields[key] = [_filtered(one, inner, (*path, key, at), ignored) for at, one in parts]
+            fields[key] = [_filtered(one, inner, (*path, key, at), strays) for at, one in parts]
         else:
             fields[key] = (
-                _filtered(field_value, inner, (*path, key), ignored) if inner else field_value
+                _filtered(field_value, inner, (*path, key), strays) if inner else field_value
             )
     return fields
 

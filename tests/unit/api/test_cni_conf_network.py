@@ -7,6 +7,7 @@ import pytest
 from kube_rdma.api.cni_conf_network import built_in, load, names, text_of
 from kube_rdma.model.attachment import CardAddresses, NetworkKind
 from kube_rdma.model.cni_conf import ConfFile
+from kube_rdma.model.errors import Refused
 
 PLUGIN = {"type": "host-device", "capabilities": {"ipRanges": True, "deviceID": True}}
 META = {"resourceName": "vke.volcengine.com/rdma", "ipRangesSource": "netDeviceSelf"}
@@ -70,3 +71,9 @@ def test_the_network_that_needs_no_configuration():
     assert (bare.network.card_addresses, bare.ipam.pool_for(0)) == (CardAddresses.MOVE, None)
     pooled = built_in("train", pool=True)
     assert (pooled.network.card_addresses, pooled.ipam.pool_for(0)) == (CardAddresses.STAY, "rdma")
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"7", b"null"])
+def test_what_is_no_object_is_refused(text):
+    with pytest.raises(Refused, match="the document is"):
+        load("default", "x", text)

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.api.entries import MOST
+from kube_rdma.api import pod_networks
+from kube_rdma.api.entries import LONGEST, MOST, MOST_VALUES
 from kube_rdma.api.networks import asks
+from kube_rdma.api.networks import load as load_warnings
 from kube_rdma.model.attachment import AskedAddress, NetworkAsk
-from kube_rdma.model.errors import Refused
+from kube_rdma.model.errors import MOST_FAULTS, Refused
 
 from .bad_networks import NETWORKS, load
 
@@ -138,9 +140,57 @@ def test_any_text_is_read_or_refused(text):
     assert len({one.interface for one in found}) == len(found) <= MOST
 
 
-@pytest.mark.parametrize("text", ["," * 900_000, f"[{'{},' * 300_000}{{}}]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "," * 900_000,
+        f"[{'{},' * 300_000}{{}}]",
+        "[" + "1," * MOST_VALUES + "1]",
+        "[" + "[[[]]]," * (MOST_VALUES // 4) + "1]",
+        "# [\n" + "- a: b\n" * MOST_VALUES,
+        "# [\n" + "- - - 1\n" * MOST_VALUES,
+        json.dumps([{"name": "a", "deviceID": "x" * LONGEST}]),
+    ],
+)
 def test_a_flood_is_one_sentence(text):
-    """Not one for each of its entries."""
-    with pytest.raises(Refused, match="Ask for 128 or fewer") as caught:
+    """It is not read, neither as JSON nor as YAML; nor is there one for each of its entries."""
+    for read in (asks, lambda text, namespace: pod_networks.load(text, "", namespace, "cni")):
+        with pytest.raises(Refused, match=r"are read\. Say less in each network") as caught:
+            read(text, "default")
+        assert caught.value.more == ()
+
+
+@pytest.mark.parametrize("field", ["ips", "default-route", "portMappings"])
+def test_a_flood_of_addresses_is_one_sentence(field):
+    """Each would take longer than anything else."""
+    text = json.dumps([{"name": "a", field: ["x"] * 257}])
+    with pytest.raises(Refused, match="its lists have 257 entries, of which 256 are read"):
         asks(text, "default")
-    assert caught.value.more == ()
+
+
+def test_a_flood_of_routes_deep_inside_is_one_sentence():
+    """Of the other annotation."""
+    routes = {"traffic": {"routes": {"extraRoutes": [{"dst": "x"}] * 257}}}
+    with pytest.raises(Refused, match="its lists have 257 entries"):
+        pod_networks.load(json.dumps([{"cniConf": {"name": "a"}, **routes}]), "", "a", "cni")
+
+
+def test_as_many_networks_as_there_may_be_can_say_all_that_they_may():
+    """The bounds are for floods."""
+    entry = {
+        "name": "n" * 60,
+        "namespace": "s" * 60,
+        "ips": ["10.0.0.1/24", "fd00:1111:2222:3333:4444:5555:6666:7777/64"],
+        "mac": "02:00:00:00:00:01",
+    }
+    entries = [{**entry, "interface": f"net{number}"} for number in range(MOST)]
+    assert len(asks(json.dumps(entries), "default")) == MOST
+    assert len(asks(json.dumps(entries, separators=(",", ":")), "default")) == MOST
+
+
+def test_of_very_many_fields_that_nobody_knows_the_first_are_told():
+    """Each sentence is a line of the agent's log, at each try."""
+    entries = [{"name": "a", **{f"{n}{'x' * 5}": 1 for n in range(1200)}}]
+    warnings = load_warnings(json.dumps(entries), "default").warnings
+    assert len(warnings) == MOST_FAULTS + 1
+    assert warnings[-1] == "k8s.v1.cni.cncf.io/networks: 1180 more fields are ignored"

@@ -3,6 +3,8 @@
 import json
 from ipaddress import ip_address, ip_interface, ip_network
 
+import pytest
+
 from kube_rdma.api.network_status import own_attached, own_status, status
 from kube_rdma.model.attachment import Attached, InterfaceAddress
 from kube_rdma.model.cni import CniInterface, CniResult, Dns, LinkAddress, LinkRoute
@@ -154,6 +156,13 @@ def test_ours_is_read_as_it_was_written():
         ("default/b", "net2", 1500),
     ]
     assert own_status(seen) == own_status((VF, PLAIN))
+
+
+@pytest.mark.parametrize("interface", [{}, [], None, 7])
+def test_what_a_pods_author_writes_into_ours_is_not_kept(interface):
+    """Nor does it fail the ADD of what is added to it."""
+    before = json.dumps([{"name": "a", "interface": interface}, {"interface": "net1"}])
+    assert json.loads(own_status((), before, {"net1"})) == [{"interface": "net1"}]
 
 
 def test_of_ours_only_what_has_its_form_is_read():

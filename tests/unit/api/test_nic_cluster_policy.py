@@ -266,6 +266,26 @@ def test_an_image_without_a_version_is_refused():
     )
 
 
+@pytest.mark.parametrize(
+    ("field", "section", "says"),
+    [
+        (
+            "nodeAffinity",
+            {"requiredDuringSchedulingIgnoredDuringExecution": {}},
+            'nodeSelectorTerms: the field is missing. Add "nodeSelectorTerms": ….',
+        ),
+        (
+            "ofedDriver",
+            {**SEED["ofedDriver"], "env": [{"name": ""}]},
+            'env[0].name: "" does not fit here. String should have at least 1 character.',
+        ),
+    ],
+)
+def test_what_has_no_sentence_or_example_of_its_own_is_refused_too(field, section, says):
+    """The operator reads the other policies, and goes on."""
+    assert says in refusal({**SEED, field: section})
+
+
 def test_a_fault_of_the_configuration_has_its_own_line_and_field():
     wrong = CONFIG.replace("1000", "0")
     text = refusal({"devicePlugin": {**SEED["devicePlugin"], "config": wrong}})

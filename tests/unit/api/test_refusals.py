@@ -1,6 +1,7 @@
 """What is said to a bad configuration: all of its faults, each with its place and a remedy."""
 
 import errno
+import json
 import os
 import re
 from pathlib import Path
@@ -85,6 +86,14 @@ def test_the_nearest_field_is_proposed():
     """A slip is corrected; a foreign word is not guessed at."""
     assert 'Did you mean "mode"' in str(refusal(b'{"mode": "hca", "mod": 1}'))
     assert "Did you mean" not in str(refusal(b'{"mode": "hca", "xyz": 1}'))
+
+
+def test_a_list_with_too_many_entries_is_refused():
+    """As the API server refuses an object; a file comes here first."""
+    spec = {"pools": [{"resource": "rdma/a", "mode": "hca"}] * 65}
+    policy = {"apiVersion": "kube-rdma.io/v1alpha1", "kind": "NodePolicy", "spec": spec}
+    text = str(refusal(json.dumps(policy).encode()))
+    assert text.endswith("has more than 64 entries. Keep 64 or fewer.")
 
 
 def test_faults_of_several_documents_have_an_end_too():

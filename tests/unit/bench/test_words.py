@@ -7,7 +7,10 @@ from tests.kit import bench_words
 from tests.lab.machines.test_bench import WITH_MACHINES
 from tests.lab.native.test_bench import WITHOUT_MACHINES
 
-WORDS = ("devices", "admission", "imports", "survey", "events", "scrape", "shim", "nccl-env")
+WORDS = (
+    *("devices", "admission", "imports", "survey", "events", "hostile", "scrape", "shim"),
+    "nccl-env",
+)
 WITH_NAMESPACES = ("attach", "overload")  # which root may make
 WITH_ANOTHER_CHECKOUT = ("beside",)  # its rows without one: test_beside.py
 

@@ -45,17 +45,22 @@ class Container:
     def state(self, name):
         return {"ociVersion": "1.2.0", "id": name, "pid": 1, "bundle": str(self.bundle)}
 
-    def run(self, *, before="", after="", state=None):
+    def run(self, **how):
         """What `after` prints in the container's mount namespace, with the hook's complaints."""
+        with self.begin(**how) as process:
+            out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def begin(self, *, before="", after="", state=None):
+        """The same as a process that runs."""
         state = state or self.state("c1")
         (self.settings.parent / "state").write_text(json.dumps(state))
         script = (
             f"set -e; {before}\n{self._binary} hook settings {self.settings} <"
             f" {self.settings.parent}/state\ncd {self.root}; {after}"
         )
-        return subprocess.run(
-            [*OWN_NAMESPACE, "sh", "-c", script], capture_output=True, check=False
-        )
+        command = [*OWN_NAMESPACE, "sh", "-c", script]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def shown(self, name, **how):
         """What the container reads."""
@@ -124,7 +129,6 @@ def test_a_link_stays_inside_of_the_container(container):
     (container.root / "opt/own").write_text("NCCL_DEBUG=INFO\n")
     (container.root / "etc/nccl.conf").unlink()
     (container.root / "etc/nccl.conf").symlink_to("/../../opt/own")
-    container.settings.joinpath("c1-ucx.conf").unlink()
     done = container.run(after="cat opt/own")
     assert (done.stdout.decode(), done.stderr) == (f"NCCL_DEBUG=INFO\n{OURS['nccl.conf']}", b"")
     assert outside.read_text() == "of the host\n"
@@ -156,13 +160,66 @@ def make_full(container):
     return f"mount --bind -o ro {container.root} {container.root}"
 
 
-@pytest.mark.parametrize("make", [make_kernel_file, make_pipe, make_folder, make_long, make_full])
-def test_what_cannot_be_merged_stays_and_the_container_starts(container, make):
+def make_settings_full(container):
+    """No room for what comes of both."""
+    container.own("nccl.conf", "")
+    return f"mount --bind -o ro {container.settings} {container.settings}"
+
+
+NO_FILE = "it is no file of a disk"
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (make_kernel_file, NO_FILE),
+        (make_pipe, NO_FILE),
+        (make_folder, NO_FILE),
+        (make_long, "it has more than 1 MiB"),
+        (make_full, "Read-only file system"),
+        (make_settings_full, "Read-only file system"),
+    ],
+)
+def test_what_cannot_be_merged_stays_with_its_reason_and_the_container_starts(container, make, why):
     done = container.run(before=make(container), after="grep nccl /proc/self/mounts || true")
     assert done.returncode == 0
-    assert b"kube-rdma: nccl.conf " + KEPT in done.stderr
+    assert b"kube-rdma: nccl.conf " + KEPT + f" ({why}).\n".encode() in done.stderr
     assert b"nccl.conf" not in done.stdout
     assert not list(container.settings.glob("*-nccl.conf"))
+
+
+@pytest.mark.parametrize("root", ["nowhere", None])
+def test_a_root_that_is_not_there_is_told_once(container, root):
+    container.configure(root)
+    why = "No such file or directory" if root else "the bundle's config.json names no root"
+    done = container.run()
+    sentence = f"kube-rdma: all files stay as the container has them ({why}).\n"
+    assert (done.returncode, done.stderr.decode()) == (0, sentence)
+
+
+def test_a_container_that_starts_again_and_again_leaves_nothing(container):
+    """The folder is in memory, and is the agent's until the container's device goes."""
+    container.own("nccl.conf", "x" * (1 << 19))
+    for number in range(3):
+        done = container.run(after="wc -c etc/nccl.conf", state=container.state(f"c{number}"))
+        assert done.stderr == b""
+        assert int(done.stdout.split()[0]) > 1 << 19
+    assert {path.name for path in container.settings.iterdir()} == OURS.keys()
+
+
+def test_what_is_judged_is_covered_and_not_what_takes_its_place(container):
+    """Others write to a volume meanwhile; here while the hook reads the settings, a pipe's."""
+    own, ours = container.own("nccl.conf", "NCCL_DEBUG=INFO\n"), container.settings / "nccl.conf"
+    ours.unlink()
+    os.mkfifo(ours)
+    with container.begin(after="cat etc/nccl.conf; head -n 1 etc/judged") as process:
+        with ours.open("wb") as pipe:
+            pipe.write(b"#\n" * (1 << 17))  # ends when the hook has read from it, after the own
+            pipe.flush()
+            own.rename(own.with_name("judged"))
+            own.write_text("another\n")
+        out, err = process.communicate()
+    assert (process.returncode, out, err) == (0, b"another\nNCCL_DEBUG=INFO\n", b"")
 
 
 def test_a_program_is_there_that_prints_the_same(container):

@@ -235,11 +235,11 @@ def _read(path: Path) -> _KubeconfigFile:
     if not data.strip():
         return _KubeconfigFile()  # kubectl takes an empty file for one that says nothing
     try:
-        document = decoded(data)
+        document = _without_nulls(decoded(data))
     except Undecodable:
         document = _of_yaml(data, path)
     try:
-        return msgspec.convert(_without_nulls(document), _KubeconfigFile)
+        return msgspec.convert(document, _KubeconfigFile)
     except msgspec.ValidationError as error:
         why, _, field = str(error).partition(" - at ")
         field = field.strip("`").removeprefix("$").removeprefix(".")
@@ -251,7 +251,7 @@ def _of_yaml(data: bytes, path: Path) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(data)
+        return _without_nulls(yaml.safe_load(data))
     except yaml.MarkedYAMLError as error:  # its own text quotes the file, which holds secrets
         mark = error.problem_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
@@ -260,6 +260,8 @@ def _of_yaml(data: bytes, path: Path) -> Any:
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError):
         raise Refused("the kubeconfig is no text", remedy=_REMEDY, where=str(path)) from None
+    except (ValueError, RecursionError):  # no such day or number, or an anchor within itself
+        raise Refused("the kubeconfig is no YAML", remedy=_REMEDY, where=str(path)) from None
 
 
 def _without_nulls(value: Any) -> Any:

@@ -45,9 +45,13 @@ async def read_runtime(socket: Path) -> Runtime:
     with _asking(socket) as stub:
         version = await answered(stub.Version(pb.VersionRequest(), timeout=_SECONDS))
         status = await answered(stub.Status(pb.StatusRequest(verbose=True), timeout=_SECONDS))
-    cdi = _cdi(_document(status.info, "config"))
-    cni = _cni(_document(status.info, "cniconfig"))
-    return Runtime(version.runtime_name, version.runtime_version, *cdi, *cni)
+    return runtime(version.runtime_name, version.runtime_version, status.info)
+
+
+def runtime(name: str, version: str, info: Mapping[str, str]) -> Runtime:
+    """The runtime by its name, its version and what it prints of its configuration."""
+    cdi, cni = _cdi(_document(info, "config")), _cni(_document(info, "cniconfig"))
+    return Runtime(name, version, *cdi, *cni)
 
 
 async def read_sandboxes(socket: Path) -> tuple[PodSandbox, ...]:
@@ -79,11 +83,19 @@ async def read_netns(socket: Path, container: ContainerId) -> str:
     with _asking(socket) as stub:
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=container, verbose=True)
         answer = await answered(stub.PodSandboxStatus(request, timeout=_SECONDS))
-    spec = _document(answer.info, "info").get("runtimeSpec")
+    path = netns(answer.info)
+    if path is None:
+        raise _unavailable(socket, f"it does not tell the namespaces of sandbox {container}")
+    return path
+
+
+def netns(info: Mapping[str, str]) -> str | None:
+    """The path by what is printed of a sandbox; None where that has no namespaces."""
+    spec = _document(info, "info").get("runtimeSpec")
     linux = spec.get("linux") if isinstance(spec, dict) else None
     spaces = linux.get("namespaces") if isinstance(linux, dict) else None
     if not isinstance(spaces, list):
-        raise _unavailable(socket, f"it does not tell the namespaces of sandbox {container}")
+        return None
     for space in spaces:
         if isinstance(space, dict) and space.get("type") == "network":
             return str(space.get("path") or "")

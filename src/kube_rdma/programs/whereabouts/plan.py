@@ -12,6 +12,7 @@ name from a network's, so an address is kept in every network of the attachments
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_interface
@@ -44,6 +45,7 @@ from kube_rdma.rules.ipam.blocks import held
 from kube_rdma.rules.ipam.cells import cell_of, mask, zones
 
 _UNNAMED = NetworkName("default")
+_OFFSET = re.compile(r"[0-9]{1,39}")  # of an IPv6 range
 _OVER = frozenset(("Succeeded", "Failed"))
 
 
@@ -243,7 +245,7 @@ def _allocations(
     allocations = []
     for offset, allocation in pool.spec.allocations.items():
         # As whereabouts counts: from the address that is written, not from the first of its subnet.
-        number = int(first.ip) + int(offset) if offset.isdecimal() else -1
+        number = int(first.ip) + int(offset) if _OFFSET.fullmatch(offset) else -1
         if not 0 <= number - int(first.network.network_address) < first.network.num_addresses:
             faults.append(f"{source}: allocation {offset!r} lies outside of {pool.spec.range}")
             continue

@@ -346,5 +346,5 @@ def _version(document: Json) -> str:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """A version for comparison; what is not a number counts as 0."""
-    return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))
+    """A version for comparison, by nine digits of each part; what is not a number counts as 0."""
+    return tuple(int(part[:9]) if part.isdecimal() else 0 for part in version.split("."))

@@ -6,6 +6,7 @@ is judged by rules/admission; here is what its containers really have.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -27,6 +28,7 @@ from kube_rdma.rules.phrases import listed
 _ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
 _DOORS = "/dev/infiniband"
 _OVERLAY = "eth0"
+_INDEX = re.compile(r"[0-9]{1,9}")
 _RUNNING = "Running"
 _IDLE = ("Pending", "Failed")
 _REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
@@ -171,7 +173,7 @@ def _stale_index(seen: Observation) -> Iterator[Symptom]:
         places = listed([str(index) for index in right])
         for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
             word = dict(container.variables or ()).get(name, "")
-            if word.isdigit() and right and int(word) not in right:
+            if _INDEX.fullmatch(word) and right and int(word) not in right:
                 yield Symptom(
                     container.name,
                     f"{name}={word}, and {device.name} has the pod's addresses at {places}",

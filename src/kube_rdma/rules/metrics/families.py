@@ -161,7 +161,7 @@ def _counter(name: str, labels: tuple[str, ...], meaning: str, source: str) -> M
 INFO = _gauge(
     f"{NODE}info",
     ("device", "board_id", "firmware_version", "hca_type"),
-    "Always 1, for a device with what its files say of it.",
+    "The value is 1, for a device with what its files say of it.",
     "`board_id`, `fw_ver`, `hca_type`",
 )
 STATE = _gauge(
@@ -219,13 +219,13 @@ POD_SHARES = _gauge(
 POD_DEVICE = _gauge(
     f"{OWN}pod_device_info",
     (*HOLDER, "resource", "card", "device", "access"),
-    "Always 1, for a device of the container; access is own, or shared with others.",
+    "The value is 1, for a device of the container; access is own, or shared with others.",
     "pod resources, pools, attachments",
 )
 POOL_DEVICE = _gauge(
     f"{OWN}resource_device_info",
     ("resource", "card", "device"),
-    "Always 1, for a device that shares of the resource may stand for.",
+    "The value is 1, for a device that shares of the resource may stand for.",
     "pools",
 )
 SHARES = _gauge(
@@ -273,7 +273,7 @@ LATE_BINDING = MetricFamily(
     "How long it took to bind a pod's devices to what was attached.",
     "the agent",
 )
-BUILD = _gauge(f"{OWN}build_info", ("version",), "Always 1, for the agent's version.", "the agent")
+BUILD = _gauge(f"{OWN}build_info", ("version",), "The value is 1, for the agent's version.", "the agent")
 SCRAPE_SECONDS = _gauge(
     f"{OWN}scrape_duration_seconds", (), "How long reading took for this answer.", "the agent"
 )

@@ -6,17 +6,18 @@ pods. So the operator asks here where a driver belongs (rules/operator/placement
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_WHOLE = re.compile(r"[-+]?[0-9]{1,19}")
 _NAME = "metadata.name"  # the only field of a node that can be asked for
 
 
 def _number(text: str | None) -> int | None:
     """A whole number as Go's ParseInt takes it, else None."""
-    digits = (text or "").removeprefix("-").removeprefix("+")
-    return int(text or "") if digits.isascii() and digits.isdigit() else None
+    return int(text) if text and _WHOLE.fullmatch(text) else None
 
 
 def _compares(value: str | None, values: Sequence[str], sign: int) -> bool:

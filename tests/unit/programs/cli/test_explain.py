@@ -72,6 +72,21 @@ def test_the_same_is_there_for_programs():
     assert document["interfaces"][0]["steps"][0] == "make net1, macvlan (bridge) on ens1f0"
 
 
+def test_keys_are_those_of_the_page(tmp_path):
+    """docs/explain.md lists them for programs, which go on reading what they read once."""
+    pod = kit.pod("new", node="", count=2, **{kit.NETWORKS: "rail-net,rail-nett"})
+    path = written(tmp_path, pod)
+    document = json.loads(run(kit.server(), "-f", path, "--node", kit.NODE_NAME, "--json").stdout)
+    assert document.keys() >= {
+        *("pod", "node", "phase", "why", "refused", "asked", "granted", "stepsFrom"),
+        *("interfaces", "seen", "obstacles", "notes"),
+    }
+    assert document["seen"].keys() >= {"interfaces", "deviceNodes", "settings"}
+    told = {"stage", "where", "problem", "remedy", "fatal"}
+    assert document["obstacles"]
+    assert all(obstacle.keys() >= told for obstacle in document["obstacles"])
+
+
 def test_a_file_is_explained_before_its_pod_is_made(tmp_path):
     pod = kit.pod("new", node="", count=2, **{kit.NETWORKS: "rail-net,rail-net"})
     path = written(tmp_path, pod)

@@ -115,6 +115,7 @@ def test_migrate_again_frees_what_has_ended(old):
         ("10.0.0.0-24-node-1", "10.0.0.0/24", "40", "the name does not end in that of its"),
         ("10.0.0.0-25", "10.0.0.0/25", "200", "allocation '200' lies outside of 10.0.0.0/25"),
         ("10.0.0.0-25", "10.0.0.0/25", "-1", "allocation '-1' lies outside"),
+        ("10.0.0.0-25", "10.0.0.0/25", "9" * 5000, "lies outside of 10.0.0.0/25"),
         ("10.0.0.0", "10.0.0.x", "1", "is not a subnet"),
     ],
 )

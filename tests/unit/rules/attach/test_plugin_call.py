@@ -73,6 +73,7 @@ def test_a_call_and_its_end_are_told_to_people():
         ({}, "0.1.0"),
         ({"cniVersion": "1.0.0", "cniVersions": ["0.4.0", "1.1.0", "2.0.0"]}, "1.1.0"),
         ({"cniVersion": "9.0.0"}, "0.1.0"),
+        ({"cniVersion": "9" * 5000}, "0.1.0"),
     ],
 )
 def test_the_newest_version_that_we_speak_is_used(said, version):

@@ -16,7 +16,7 @@ from kube_rdma.rules.doctor.check import part_of
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
 from kube_rdma.views.doctor import doctor_document, doctor_text
 
-from .healthy import POD, WITH_POD
+from .healthy import POD, WITH_POD, with_container
 from .test_faults import FAULTS
 
 PARTS = [one.name for one in fields(Observation) if getattr(WITH_POD, one.name) is not None]
@@ -79,6 +79,13 @@ def test_a_bundle_says_what_the_node_says(name):
     again = bundle.decode(bundle.encode(seen), "x.json")
     assert again == seen
     assert diagnose(again) == diagnose(seen)
+
+
+@pytest.mark.parametrize("index", ["9" * 5000, "²", "-1", "x"])
+def test_an_index_that_is_none_ends_no_diagnosis(index):
+    """A pod's author writes its variables."""
+    seen = with_container(variables=(("NCCL_IB_GID_INDEX", index),))
+    assert "KR420" not in {one.code for one in diagnose(seen).ailments}
 
 
 def test_a_namespace_mode_that_nobody_knows_is_not_seen():

@@ -31,6 +31,7 @@ TERMS = [
     (expression("rack", "Lt", "8"), True),
     (expression("zone", "Gt", "1"), False),
     (expression("none", "Lt", "1"), False),
+    (expression("rack", "Lt", "9" * 5000), False),
     (field("In", "node-1"), True),
     (field("NotIn", "node-1"), False),
     ({}, False),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.adapters.bulkhead import contained
@@ -27,6 +28,7 @@ from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pod import PodState
+from kube_rdma.model.restart import RESTART
 from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.requests import asking
@@ -114,6 +116,8 @@ class NodePods:
                     kept = names
 
     def _note(self, pod: PodState, wake: Callable[[], None]) -> None:
+        # Labels have no end but that of an object, 1.5 MiB, and all pods of the node are kept.
+        pod = replace(pod, labels=tuple(label for label in pod.labels if label[0] == RESTART))
         key = (pod.namespace, pod.name)
         before = self._asking.get(key)
         self._forget(*key)

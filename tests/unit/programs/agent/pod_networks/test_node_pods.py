@@ -14,6 +14,7 @@ from kube_rdma.adapters.cni.state import AskingPods
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.pod import MIRROR
+from kube_rdma.model.restart import RESTART
 from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.pod_watch import NodePods, PodWatchDependencies
@@ -37,9 +38,10 @@ class Watched:
             yield await self._notices.get()
             self._notices.task_done()
 
-    async def put(self, name, annotations=None, phase="Running", **spec):
+    async def put(self, name, annotations=None, phase="Running", labels=None, **spec):
         """A pod is, or becomes, so; the object."""
         meta = {"name": name, "namespace": "default", "annotations": annotations or {}}
+        meta |= {"labels": labels} if labels else {}
         self._server.put(POD, {"metadata": meta, "spec": spec, "status": {"phase": phase}})
         found = await Cluster(self._server.line()).get(POD, name, "default")
         await self._tell(Changed(found))
@@ -102,6 +104,15 @@ def world(tmp_path):
 def sandbox(pod, created):
     name = PodName(pod.namespace, pod.name)
     return PodSandbox("c", name, pod.runtime_uid, True, created)
+
+
+async def test_of_a_pods_labels_only_what_is_read_is_kept(world):
+    """Its author may write more than a MiB of them, and the node has many pods."""
+    async with world.life() as (pods, cluster):
+        labels = {RESTART: "true", **{f"a{number}": "x" * 63 for number in range(100)}}
+        await cluster.put("a", ASKS, labels=labels)
+        (kept,) = pods.asking
+        assert kept.labels == ((RESTART, "true"),)
 
 
 async def test_an_agent_that_is_killed_during_its_first_list_leaves_the_list_as_it_was(world):
