@@ -68,6 +68,7 @@ class PodEvidence(Frozen):
     seen: ObservedPod | None = None
     blanks: tuple[Blank, ...] = ()
     offered: tuple[str, ...] | None = None  # resources of all nodes, while no node has the pod
+    other_networks: tuple[str, ...] = ()  # by namespace/name, where one that it asks for is missing
 
 
 class Stage(StrEnum):

@@ -25,7 +25,7 @@ from kube_rdma.model.pool import Pool
 from kube_rdma.rules.admission.shares import asked
 from kube_rdma.rules.explain.inside import doors, interfaces, settings
 from kube_rdma.rules.explain.obstacles import obstacles
-from kube_rdma.rules.explain.planning import Planned, is_unplannable, planned, unreported
+from kube_rdma.rules.explain.planning import Planned, is_unplannable, judged, planned, unreported
 from kube_rdma.rules.phrases import listed
 
 _OWN = "kube-rdma.io/"
@@ -43,6 +43,8 @@ def explain(evidence: PodEvidence) -> Explanation:
     understood = not evidence.misread and not evidence.unread
     if basis is not None and basis.reported and understood and not is_unplannable(evidence, basis):
         plan = planned(evidence, basis)
+    elif understood:
+        plan = judged(evidence)
     steps, source = _plans(evidence, plan)
     template = evidence.template
     return Explanation(
