@@ -6,9 +6,11 @@ hold (signs.py), or when nothing new was seen for longer than this machine needs
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shlex
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
@@ -74,24 +76,25 @@ def run(lab: Lab, argv: Sequence[str], *, stdin: str = "", concerns: Collection[
     """Run a command line to its end and return what it printed.
 
     Unavailable when it fails, when it does not end and nothing moves in the lab any more, or at
-    once when what it `concerns` can never come.
+    once when what it `concerns` can never come. The input is a file: communicate forgets what is
+    left of one that it was given when it is called again after a timeout.
     """
     shown = shlex.join(argv)
     vigil = Vigil(lab, f"`{shown}`", concerns)
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        rest: str | None = stdin
-        while True:
-            try:
-                output, errors = process.communicate(rest, timeout=LOOK_SECONDS)
-                break
-            except subprocess.TimeoutExpired:
-                rest = None  # communicate goes on with what it was given
-            try:
-                vigil.check()
-            except BaseException:
-                process.kill()
-                raise
+    with tempfile.TemporaryFile("w+") as given:
+        given.write(stdin)
+        given.seek(0)
+        with subprocess.Popen(argv, stdin=given, stdout=pipe, stderr=pipe, text=True) as process:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    output, errors = process.communicate(timeout=LOOK_SECONDS)
+                    break
+                try:
+                    vigil.check()
+                except BaseException:
+                    process.kill()
+                    raise
     if process.returncode:
         why = errors.strip() or f"it ended with {process.returncode} and said nothing"
         raise Unavailable(f"`{shown}` failed: {why}")

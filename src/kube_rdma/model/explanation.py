@@ -68,6 +68,7 @@ class PodEvidence(Frozen):
     seen: ObservedPod | None = None
     blanks: tuple[Blank, ...] = ()
     offered: tuple[str, ...] | None = None  # resources of all nodes, while no node has the pod
+    other_networks: tuple[str, ...] = ()  # by namespace/name, where one that it asks for is missing
 
 
 class Stage(StrEnum):
@@ -160,8 +161,31 @@ class SeenInterface(Frozen):
     gid_index: int | None = None
 
 
+class SeenFrom(StrEnum):
+    """How it is known what programs see."""
+
+    POD = "pod"  # its processes and its network namespace were looked at
+    STATUS = "status"  # the agent has told the pod so, in its annotation
+    RULES = "rules"  # a plan: nobody looked
+
+
+class RdmaCmAddress(Frozen):
+    """An address by which RDMA_CM takes `device`, and the interface that has it.
+
+    Not `inside`: it is the node's, and the pod has none of its own on the card.
+    """
+
+    device: str
+    interface: str
+    address: str
+    inside: bool = True
+
+
 class Explanation(Frozen):
-    """All of it. `settings` are files of the container, by path, with their lines."""
+    """All of it. `settings` are files of the container, by path, with their lines: a plan always.
+
+    `interfaces_from` and `doors_from` say how interfaces and device nodes are known.
+    """
 
     pod: str
     node: str
@@ -178,6 +202,9 @@ class Explanation(Frozen):
     settings: tuple[tuple[str, tuple[str, ...]], ...]
     obstacles: tuple[Obstacle, ...]
     notes: tuple[str, ...]
+    interfaces_from: SeenFrom = SeenFrom.RULES
+    doors_from: SeenFrom = SeenFrom.RULES
+    rdma_cm: tuple[RdmaCmAddress, ...] = ()
 
     @property
     def is_refused(self) -> bool:

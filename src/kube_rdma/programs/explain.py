@@ -120,6 +120,7 @@ class _NodeReader:
             evidence,
             asks=read.asks,
             networks=read.networks,
+            other_networks=read.others,
             ip_pools=read.ip_pools,
             unread=read.unread,
             pools_seen=read.pool_names is not None,

@@ -6,7 +6,8 @@ say; here is only where it looks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,6 +49,7 @@ class PodDocuments(Frozen):
     pool_names: tuple[PoolName, ...] | None = None
     blanks: tuple[Blank, ...] = ()
     unread: bool = False  # nobody could look for the networks
+    others: tuple[str, ...] = ()  # what else there is, where one of them is missing
 
 
 class _Documents:
@@ -78,6 +80,13 @@ class _Documents:
 
     async def configurations(self) -> tuple[str, ...]:
         return cni_conf_network.names(self._confs)
+
+    async def others(self, namespaces: Iterable[str]) -> tuple[str, ...]:
+        """All definitions that may be listed: the cluster's, else those of these namespaces."""
+        for places in (("",), tuple(namespaces)):
+            with suppress(KubeRdmaError):  # only a guess hangs on them
+                return tuple([one for place in places for one in await self._networks.names(place)])
+        return ()
 
     async def has_pool(self, name: PoolName) -> bool:
         return name in self._pools
@@ -117,7 +126,11 @@ async def read_documents(
     except Unavailable as error:
         blanks.append(Blank("the networks", _sentence(error)))
         return replace(_with(base, asks, {}, tuple(blanks)), unread=True)
-    return _with(base, asks, definitions, tuple(blanks))
+    full = _with(base, asks, definitions, tuple(blanks))
+    if all(f"{one.namespace}/{one.network}" in definitions for one in asks):
+        return full
+    others = await documents.others(dict.fromkeys(one.namespace for one in asks))
+    return replace(full, others=others)
 
 
 def _with(

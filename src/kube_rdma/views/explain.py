@@ -18,6 +18,8 @@ from kube_rdma.model.explanation import (
     ExplainedShare,
     Explanation,
     Obstacle,
+    RdmaCmAddress,
+    SeenFrom,
     SeenInterface,
     StandIn,
     StepsFrom,
@@ -48,7 +50,7 @@ def explain_text(explanation: Explanation, width: int = 100) -> str:
         *([way] if explanation.is_refused else []),
         ("GRANTED" if real else "WOULD BE GRANTED", list(_granted(explanation))),
         (_steps_title(explanation), list(_steps(explanation, width))),
-        ("WHAT PROGRAMS SEE" if real else "WHAT PROGRAMS WOULD SEE", list(_inside(explanation))),
+        (_inside_title(explanation), list(_inside(explanation))),
         *([] if explanation.is_refused else [way]),
         ("NOTES", [line for note in explanation.notes for line in _note(note, width)]),
     ]
@@ -78,6 +80,12 @@ def explain_document(explanation: Explanation) -> dict[str, object]:
             "interfaces": [_seen_document(one) for one in explanation.interfaces],
             "deviceNodes": {name: list(paths) for name, paths in explanation.doors},
             "settings": {name: list(lines) for name, lines in explanation.settings},
+            "rdmaCm": [asdict(one) for one in explanation.rdma_cm],
+            "from": {
+                "interfaces": explanation.interfaces_from,
+                "deviceNodes": explanation.doors_from,
+                "settings": SeenFrom.RULES,
+            },
         },
         "obstacles": [{**asdict(one), "stage": one.stage.value} for one in explanation.obstacles],
         "notes": list(explanation.notes),
@@ -147,13 +155,36 @@ def _steps(explanation: Explanation, width: int) -> Iterator[str]:
                 yield from wrapped(f"{_INDENT}      {word.meaning}.", width, " " * 8)
 
 
+def _inside_title(explanation: Explanation) -> str:
+    if not explanation.phase:
+        return "WHAT PROGRAMS WOULD SEE"
+    is_plan = explanation.interfaces and explanation.interfaces_from is SeenFrom.RULES
+    if is_plan or explanation.phase == "Pending":
+        return f"WHAT PROGRAMS WOULD SEE, {_SOURCES[StepsFrom.RULES]}"
+    return "WHAT PROGRAMS SEE"
+
+
 def _inside(explanation: Explanation) -> Iterator[str]:
+    """Below a title that says that it is seen, what is a plan says so itself."""
+    plan = "" if "WOULD" in _inside_title(explanation) else ", as planned"
     yield from _table([_interface_row(one) for one in explanation.interfaces])
+    for one in explanation.rdma_cm:
+        yield f"{_INDENT}{_rdma_cm(one)}"
+    doubt = plan if explanation.doors_from is SeenFrom.RULES else ""
     for container, paths in explanation.doors:
-        yield f"{_INDENT}container {container}, in /dev/infiniband: {'; '.join(paths)}"
+        yield f"{_INDENT}container {container}, in /dev/infiniband{doubt}: {'; '.join(paths)}"
     for name, lines in explanation.settings:
-        yield f"{_INDENT}{name}"
+        yield f"{_INDENT}{name}{plan}"
         yield from (f"{_INDENT * 3}{line}" for line in lines)
+
+
+def _rdma_cm(way: RdmaCmAddress) -> str:
+    if way.inside:
+        return f"RDMA_CM takes {way.device} by {way.address}, the address of {way.interface}"
+    return (
+        f"RDMA_CM takes {way.device} by {way.address}, the node's on {way.interface}, "
+        "which a pod with hostNetwork has"
+    )
 
 
 def _interface_row(interface: SeenInterface) -> tuple[str, ...]:

@@ -39,7 +39,8 @@ class FakeServer:
     """An API server that knows nodes, pods, Events and the `kinds` that a test adds.
 
     `forbidden` holds pairs of verb and resource (``("update", "ippools/status")``) that RBAC does
-    not allow; `protected` are pods, by namespace and name, that a PodDisruptionBudget holds.
+    not allow, or with ``*/`` before the resource: not of all namespaces at once. `protected` are
+    pods, by namespace and name, that a PodDisruptionBudget holds.
     """
 
     def __init__(self, kinds: Iterable[ObjectKind[Any, Any]] = ()) -> None:
@@ -106,7 +107,9 @@ class FakeServer:
         resource = self._resources.get((request.group, request.version, request.plural))
         if resource is None:
             raise Refusal(404, "", "404 page not found")
-        if (request.verb, request.resource) in self.forbidden:
+        everywhere = (request.verb, f"*/{request.resource}")
+        barred = (request.verb, request.resource) in self.forbidden
+        if barred or (not request.namespace and everywhere in self.forbidden):
             message = (
                 f'{resource.full} "{request.name}" is forbidden: User "fake" cannot {request.verb}'
                 f' resource "{request.resource}" in API group "{request.group}"'

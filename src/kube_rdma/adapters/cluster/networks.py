@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind
+from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.model.frozen import Frozen
@@ -53,6 +53,12 @@ class NetworkObjects:
         if stored is None:
             return None
         return NetworkObject(stored.spec.config.encode(), stored.annotation(RESOURCE))
+
+    async def names(self, namespace: str = "") -> tuple[str, ...]:
+        """Those of all definitions, or of a namespace's, as namespace/name."""
+        where = Where(namespace=namespace)
+        every = await self._cluster.list(DEFINITION, where)
+        return tuple(f"{one.namespace}/{one.name}" for one in every)
 
     async def tell(self, pod: PodState, annotations: tuple[tuple[str, str], ...]) -> None:
         """Write annotations of just this pod; Conflict when another one has its name by now."""

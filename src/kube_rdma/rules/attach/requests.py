@@ -115,10 +115,15 @@ def refuse_isolated(
 
 
 def wishes(
-    asks: Sequence[NetworkAsk], networks: Sequence[Network], *, holding: bool = True
+    asks: Sequence[NetworkAsk],
+    networks: Sequence[Network],
+    *,
+    holding: bool = True,
+    others: Sequence[str] = (),
 ) -> tuple[Wish, ...]:
     """Each entry with its network; raise Refused with all entries that cannot be met.
 
+    `others` are networks that no entry names: one of them may be meant by an entry without network.
     Not `holding`: the pod has no share, so what names no card is left to the plugin of that name.
     The reference plugins put such a link on the interface of the node's default route.
     """
@@ -128,7 +133,7 @@ def wishes(
     for ask in asks:
         network = by_name.get(f"{ask.namespace}/{ask.network}")
         if network is None:
-            faults.append(_unknown(ask, list(by_name)))
+            faults.append(_unknown(ask, [*by_name, *others]))
             continue
         wish = Wish(ask, _routed(network, ask))
         if not holding and network.kind in _ANYWHERE and _names_no_card(wish):
@@ -209,7 +214,8 @@ def _asked(entry: object) -> AskedAddress:
 
 def _unknown(ask: NetworkAsk, names: Sequence[str]) -> Refused:
     name = f"{ask.namespace}/{ask.network}"
-    meant = get_close_matches(name, names, n=1)
+    elsewhere = sorted(one for one in names if one.partition("/")[2] == ask.network)
+    meant = elsewhere or get_close_matches(name, names, n=1)
     guess = f"Did you mean {meant[0]}? " if meant else ""
     return Refused(
         f"there is no network {name}",

@@ -7,14 +7,32 @@ Part of the rules of `kube-rdma explain`. The settings are those that late bindi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from ipaddress import ip_interface
 
-from kube_rdma.model.attachment import Attached, GrantedShare, NetworkSeat, Plan
+from kube_rdma.model.attachment import (
+    Attached,
+    GrantedShare,
+    HostLink,
+    HostNetwork,
+    NetworkSeat,
+    Plan,
+)
 from kube_rdma.model.binding import UsedDevice
+from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind, LinkLayer
-from kube_rdma.model.explanation import ExplainedPlan, PodEvidence, SeenInterface
+from kube_rdma.model.explanation import (
+    ExplainedPlan,
+    PodEvidence,
+    RdmaCmAddress,
+    SeenFrom,
+    SeenInterface,
+)
 from kube_rdma.model.fabric import FabricProfile
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ip import Address, InterfaceName
+from kube_rdma.model.observation import ObservedLink
 from kube_rdma.rules.attach.result import rdma_names
+from kube_rdma.rules.attach.seats import link_of
 from kube_rdma.rules.explain.planning import Planned
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import MODES
@@ -27,7 +45,68 @@ _FIRST_PORT = 1
 def interfaces(
     evidence: PodEvidence, plan: Planned, shown: Sequence[ExplainedPlan]
 ) -> Iterator[SeenInterface]:
-    """As the pod was told, else as its Steps make them."""
+    """As the pod was told, else as its Steps make them; MTU and addresses as they are in it now."""
+    links = {one.name: one for one in _links(evidence)}
+    for one in _interfaces(evidence, plan, shown):
+        link = links.get(one.name)
+        yield replace(one, addresses=_routable(link), mtu=link.mtu) if link else one
+
+
+def interfaces_from(evidence: PodEvidence) -> SeenFrom:
+    """How it is known which interfaces the pod has."""
+    if _links(evidence):
+        return SeenFrom.POD
+    return SeenFrom.STATUS if evidence.attached else SeenFrom.RULES
+
+
+def missing(evidence: PodEvidence, seen: Sequence[SeenInterface]) -> tuple[str, ...]:
+    """The interfaces that a pod was told of, or that are recorded, and that are not in it."""
+    present = {one.name for one in _links(evidence)}
+    return tuple(one.name for one in seen if present and one.name not in present)
+
+
+def connections(
+    evidence: PodEvidence, plan: Planned, seen: Sequence[SeenInterface]
+) -> Iterator[RdmaCmAddress]:
+    """Which address RDMA_CM has to take for a device: the pod's own, else one of the node."""
+    own = [
+        RdmaCmAddress(one.device, one.name, address.partition("/")[0])
+        for one in seen
+        if one.device
+        for address in one.addresses
+    ]
+    yield from own
+    if own or evidence.basis is None:
+        return
+    host = evidence.basis.host
+    for card in dict.fromkeys(card for share in plan.granted for card in share.cards):
+        for device in card.devices:
+            for link, address in _of_node(card, host):
+                yield RdmaCmAddress(
+                    device.name, link.name, str(address), evidence.template.host_network
+                )
+
+
+def _of_node(card: Card, host: HostNetwork) -> Iterator[tuple[HostLink, Address]]:
+    """The node's addresses on a card; where it is in a bond, the bond has them."""
+    link = link_of(card, host)
+    if link is not None:
+        base = next((one for one in host.links if one.name == link.master), link)
+        yield from ((base, address) for address, _ in base.addresses)
+
+
+def _routable(link: ObservedLink) -> tuple[str, ...]:
+    """Its addresses without those that the kernel gives every link."""
+    return tuple(one for one in link.addresses if not ip_interface(one).is_link_local)
+
+
+def _links(evidence: PodEvidence) -> tuple[ObservedLink, ...]:
+    return (evidence.seen.links or ()) if evidence.seen else ()
+
+
+def _interfaces(
+    evidence: PodEvidence, plan: Planned, shown: Sequence[ExplainedPlan]
+) -> Iterator[SeenInterface]:
     if evidence.attached:
         yield from map(_as_told, evidence.attached)
         return
@@ -54,15 +133,23 @@ def interfaces(
 
 def doors(evidence: PodEvidence, plan: Planned) -> Iterator[tuple[str, tuple[str, ...]]]:
     """By container its device nodes: those that it has, else those that it gets."""
-    seen = evidence.seen.containers or () if evidence.seen else ()
-    present = [(one.name, one.nodes) for one in seen if one.nodes]
-    if present:
+    if present := _present_doors(evidence):
         yield from present
         return
     for container in dict.fromkeys(one.container for one in plan.granted):
         shares = [one for one in plan.granted if one.container == container]
         if texts := tuple(_doors(shares, plan)):
             yield container, texts
+
+
+def doors_from(evidence: PodEvidence) -> SeenFrom:
+    """How it is known which device nodes the containers have."""
+    return SeenFrom.POD if _present_doors(evidence) else SeenFrom.RULES
+
+
+def _present_doors(evidence: PodEvidence) -> list[tuple[str, tuple[str, ...]]]:
+    seen = evidence.seen.containers or () if evidence.seen else ()
+    return [(one.name, one.nodes) for one in seen if one.nodes]
 
 
 def settings(evidence: PodEvidence, plan: Planned) -> Iterator[tuple[str, tuple[str, ...]]]:

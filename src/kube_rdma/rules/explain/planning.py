@@ -69,7 +69,7 @@ def planned(evidence: PodEvidence, basis: NodeBasis) -> Planned:
     """Plan all networks of the pod on this node; it raises nothing."""
     granted, short = _granted(evidence, basis)
     if granted is None:
-        return replace(_without_shares(evidence), short=short)
+        return replace(judged(evidence), short=short)
     so_far = Planned()
     try:
         so_far = Planned(granted=granted)
@@ -104,10 +104,10 @@ def _granted(
     return None, short
 
 
-def _without_shares(evidence: PodEvidence) -> Planned:
-    """As far as it goes: what is wrong with the networks, whatever the pod holds."""
+def judged(evidence: PodEvidence) -> Planned:
+    """As far as it goes: what is wrong with the networks, whatever the pod holds and wherever."""
     try:
-        return Planned(wishes(evidence.asks, evidence.networks))
+        return Planned(wishes(evidence.asks, evidence.networks, others=evidence.other_networks))
     except Refused as error:
         return Planned(refused=error)
 
@@ -218,7 +218,8 @@ def _share(container: str, pool: Pool, share: ShareId) -> GrantedShare:
 
 
 def _wished(evidence: PodEvidence, granted: Sequence[GrantedShare]) -> tuple[Wish, ...]:
-    wished = wishes(evidence.asks, evidence.networks, holding=bool(granted))
+    others = evidence.other_networks
+    wished = wishes(evidence.asks, evidence.networks, holding=bool(granted), others=others)
     if any(ask.source.startswith(POD_NETWORKS.partition("/")[2]) for ask in evidence.asks):
         refuse_traffic(wished)
         refuse_count(wished, granted)

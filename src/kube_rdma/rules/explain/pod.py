@@ -6,7 +6,7 @@ and that more than what the rules would do now; each part says how it is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kube_rdma.model.admission import USUAL
 from kube_rdma.model.attachment import Network, NetworkKind
@@ -18,14 +18,23 @@ from kube_rdma.model.explanation import (
     Explanation,
     NodeBasis,
     PodEvidence,
+    SeenInterface,
     StepsFrom,
 )
 from kube_rdma.model.pod_template import PodTemplate
 from kube_rdma.model.pool import Pool
 from kube_rdma.rules.admission.shares import asked
-from kube_rdma.rules.explain.inside import doors, interfaces, settings
+from kube_rdma.rules.explain.inside import (
+    connections,
+    doors,
+    doors_from,
+    interfaces,
+    interfaces_from,
+    missing,
+    settings,
+)
 from kube_rdma.rules.explain.obstacles import obstacles
-from kube_rdma.rules.explain.planning import Planned, is_unplannable, planned, unreported
+from kube_rdma.rules.explain.planning import Planned, is_unplannable, judged, planned, unreported
 from kube_rdma.rules.phrases import listed
 
 _OWN = "kube-rdma.io/"
@@ -43,8 +52,11 @@ def explain(evidence: PodEvidence) -> Explanation:
     understood = not evidence.misread and not evidence.unread
     if basis is not None and basis.reported and understood and not is_unplannable(evidence, basis):
         plan = planned(evidence, basis)
+    elif understood:
+        plan = judged(evidence)
     steps, source = _plans(evidence, plan)
     template = evidence.template
+    seen = tuple(interfaces(evidence, plan, steps))
     return Explanation(
         pod=f"{template.namespace}/{template.name}",
         node=evidence.node,
@@ -60,11 +72,14 @@ def explain(evidence: PodEvidence) -> Explanation:
         shares=tuple(_shares(evidence, plan)),
         plans=steps,
         source=source,
-        interfaces=tuple(interfaces(evidence, plan, steps)),
+        interfaces=seen,
         doors=tuple(doors(evidence, plan)),
         settings=tuple(settings(evidence, plan)),
         obstacles=tuple(obstacles(evidence, plan)),
-        notes=tuple(_notes(evidence, plan, source)),
+        notes=(*_notes(evidence, plan, source), *_vanished(evidence, seen)),
+        interfaces_from=interfaces_from(evidence),
+        doors_from=doors_from(evidence),
+        rdma_cm=tuple(connections(evidence, plan, seen)),
     )
 
 
@@ -190,6 +205,11 @@ def _notes(evidence: PodEvidence, plan: Planned, source: StepsFrom | None) -> It
             "The Steps are in the record of the agent: run this in the agent's pod of "
             f"{evidence.node}"
         )
+
+
+def _vanished(evidence: PodEvidence, seen: Sequence[SeenInterface]) -> Iterator[str]:
+    if names := missing(evidence, seen):
+        yield f"Not in the pod any more: {listed(names)}, which the agent has made"
 
 
 def _unreported_shares(template: PodTemplate, basis: NodeBasis) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from contextlib import ExitStack, asynccontextmanager
 import pytest
 from click.testing import CliRunner
 
+from kube_rdma.adapters.cluster.networks import DEFINITION
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
@@ -396,6 +397,45 @@ def test_a_resource_that_is_nearly_one_that_exists_is_in_the_way(tmp_path):
         squeezed = " ".join(result.stdout.split())
         assert f"no node offers {kit.HCA}s; did you mean {kit.HCA}?" in squeezed
         assert "Nothing of kube-rdma is in its way" not in squeezed
+
+
+@pytest.mark.parametrize(
+    ("asked", "namespace", "meant"),
+    [
+        ("rail-nett", "default", "default/rail-net"),
+        ("rail-net", "train", "default/rail-net"),
+        ("trainn/fast", "default", "train/fast"),
+    ],
+)
+def test_a_network_that_is_nearly_one_that_exists_is_in_the_way(asked, namespace, meant, tmp_path):
+    """Of a pod on no node yet, of a file for a node, and of one for none."""
+    server = kit.server()
+    other = kit.definition("fast", type="kube-rdma")
+    other["metadata"]["namespace"] = "train"
+    server.put(DEFINITION, other)
+    pod = kit.pod(node="", phase="Pending", **{kit.NETWORKS: asked})
+    pod["metadata"]["namespace"] = namespace
+    kit.put_pod(server, pod)
+    path = written(tmp_path, pod)
+    of_file = ("-f", path, "-n", namespace)
+    for words in ((f"pod/{namespace}/worker-0",), (*of_file, "--node", kit.NODE_NAME), of_file):
+        result = run(server, *words)
+        assert result.exit_code == 1, words
+        assert f"Did you mean {meant}?" in " ".join(result.stdout.split()), words
+
+
+@pytest.mark.parametrize(
+    "barred", ["*/network-attachment-definitions", "network-attachment-definitions"]
+)
+def test_who_may_not_list_the_clusters_networks_is_helped_in_the_namespace(barred, tmp_path):
+    """And who may list none there is told that it is missing, without a guess."""
+    server = kit.server()
+    pod = kit.pod("new", node="", **{kit.NETWORKS: "rail-nett"})
+    server.forbidden = {("list", barred)}
+    result = run(server, "-f", written(tmp_path, pod), "--node", kit.NODE_NAME)
+    assert result.exit_code == 1
+    assert "there is no network default/rail-nett" in result.stdout
+    assert ("Did you mean default/rail-net?" in result.stdout) is barred.startswith("*")
 
 
 def test_a_pod_without_a_namespace_is_one_of_the_context():

@@ -16,12 +16,13 @@ from kube_rdma.model.fabric import FabricProfile
 from kube_rdma.model.function_step import FunctionSettings
 from kube_rdma.model.ip import IPPool, IPRange, PoolName
 from kube_rdma.model.node import NodeState
+from kube_rdma.model.observation import ObservedContainer, ObservedLink, ObservedPod
 from kube_rdma.model.pod_template import ContainerRole, ContainerTemplate, PodTemplate, ResourceAsk
 from kube_rdma.model.pool import Mode, PoolSpec
 from kube_rdma.rules.explain.node import basis
 from kube_rdma.rules.explain.planning import assumed_shares
 from kube_rdma.rules.explain.pod import explain
-from kube_rdma.views.explain import explain_text, step_texts
+from kube_rdma.views.explain import explain_document, explain_text, step_texts
 from tests.kit import explained as kit
 
 RAIL = PoolName("rail")
@@ -242,3 +243,62 @@ def test_without_a_node_no_step_is_planned():
     assert explanation.plans == ()
     assert any("name one with --node" in note for note in explanation.notes)
     assert "too little to plan" in explain_text(explanation)
+
+
+def running(**more):
+    """A pod that runs and was told of its interface, seen from elsewhere unless `more` says so."""
+    return evidence(phase="Running", attached=kit.statuses(), **more)
+
+
+def inside(*links):
+    """The pod as its processes show it."""
+    nodes = ("/dev/infiniband/uverbs1",)
+    return ObservedPod(
+        "default", "new", links=links, containers=(ObservedContainer("main", nodes=nodes),)
+    )
+
+
+def test_what_nobody_looked_at_is_called_a_plan():
+    """From a laptop the agent's word to the pod is known, not what is in the container."""
+    explanation = explain(running())
+    assert (explanation.interfaces_from, explanation.doors_from) == ("status", "rules")
+    text = explain_text(explanation)
+    assert "in /dev/infiniband, as planned: uverbs of mlx5_1" in text
+    assert "/etc/nccl.conf, as planned" in text
+    waits = replace(evidence(), phase="Pending")
+    assert "\nWHAT PROGRAMS WOULD SEE, as the agent's rules plan" in explain_text(explain(waits))
+
+
+def test_what_the_pod_shows_counts_more_than_what_it_was_told():
+    """An address that somebody changed in the pod; and an interface that is gone."""
+    link = ObservedLink("net1", 1500, True, addresses=("10.20.0.9/24", "fe80::1/64"))
+    explanation = explain(running(seen=inside(link)))
+    assert (explanation.interfaces_from, explanation.doors_from) == ("pod", "pod")
+    (seen,) = explanation.interfaces
+    assert (seen.addresses, seen.mtu) == (("10.20.0.9/24",), 1500)
+    assert "in /dev/infiniband: /dev/infiniband/uverbs1" in explain_text(explanation)
+    gone = explain(running(seen=inside(ObservedLink("eth0", 1500, True))))
+    assert "Not in the pod any more: net1, which the agent has made" in gone.notes
+
+
+def test_the_address_for_rdma_cm_is_the_pods_own():
+    explanation = explain(running())
+    (way,) = explanation.rdma_cm
+    assert (way.device, way.interface, way.address) == ("mlx5_1", "net1", "10.20.0.5")
+    text = explain_text(explanation)
+    assert "RDMA_CM takes mlx5_1 by 10.20.0.5, the address of net1" in text
+    document = explain_document(explain(evidence()))
+    assert [one["address"] for one in document["seen"]["rdmaCm"]] == ["ADDRESS"]
+
+
+@pytest.mark.parametrize("host_network", [False, True])
+def test_a_pod_without_an_address_on_its_card_is_told_the_nodes(host_network):
+    """RDMA_CM takes none of the overlay's; which of the node's it takes is in its report."""
+    report = kit.reported(Mode.HCA)
+    first = replace(report.cards[0], addresses=("192.168.7.1",))
+    node = basis("node-1", replace(report, cards=(first, report.cards[1])), STATE)
+    pod = replace(template(), host_network=host_network)
+    text = explain_text(explain(PodEvidence(pod, "node-1", "Running", basis=node)))
+    own = "the address of ens0f0" if host_network else "the node's on ens0f0"
+    assert f"RDMA_CM takes mlx5_0 by 192.168.7.1, {own}" in text
+    assert "RDMA_CM takes mlx5_1" not in text
