@@ -50,10 +50,15 @@ def server(mode="shared", shares=2, resource=HCA):
     report = node_report.report_status(None, reported(mode, shares, resource), NOW)
     status = json.loads(node_report.encode(report))
     made.put(NODE_REPORT, {"metadata": {"name": NODE_NAME}, "status": status})
-    pool = {"ranges": [{"subnet": "10.20.0.0/24", "gateway": "10.20.0.1"}]}
-    made.put(IP_POOL, {"metadata": {"name": "rail"}, "spec": pool})
+    add_pool(made, "rail")
     made.put(DEFINITION, definition("rail-net", type="kube-rdma"))
     return made
+
+
+def add_pool(made, name):
+    """A pool of addresses."""
+    pool = {"ranges": [{"subnet": "10.20.0.0/24", "gateway": "10.20.0.1"}]}
+    made.put(IP_POOL, {"metadata": {"name": name}, "spec": pool})
 
 
 def definition(name, **conf):

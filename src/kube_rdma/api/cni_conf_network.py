@@ -93,7 +93,7 @@ def built_in(namespace: str, *, pool: bool) -> NetworkDefinition:
     """The network that is meant where nobody configured one: a share of a card, as its mode says.
 
     `pool`: there is an IPPool of this name. Without one a card that moves takes its own addresses
-    along, and any other interface has none.
+    along; any other interface needs an address of its entry, or is refused (with_card_addresses).
     """
     pools = (PoolName(BUILT_IN),) if pool else ()
     network = Network(

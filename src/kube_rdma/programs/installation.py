@@ -30,6 +30,10 @@ from kube_rdma.views import chart
 from kube_rdma.views.manifests import manifests
 
 CONFIG = "agent.config"
+NO_POOL = (
+    "The network rdma has no addresses: set `pools`, or create an IPPool named rdma (docs/ip.md). "
+    "RoCE pods are refused until then, but those with cards that bring their own."
+)
 _POLICY = """\
 # Written by tools/chart from src/kube_rdma/rules/install/agent_cel.py; do not edit.
 #
@@ -104,6 +108,15 @@ def objects(
         if part in ("", name)
         for made in filled(listed, values)
     )
+
+
+def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
+    """What is left to do, a sentence each; `objects` has checked the layers."""
+    values = [layer.value for layer in layers if isinstance(layer.value, dict)]
+    named = preset or next((each["preset"] for each in reversed(values) if "preset" in each), "")
+    if named != "vke" or any(each.get("pools") for each in values):
+        return ()
+    return (NO_POOL,)
 
 
 def chart_files() -> dict[str, str]:

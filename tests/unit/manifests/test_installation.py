@@ -57,7 +57,9 @@ def documents(*paths):
 @pytest.mark.parametrize("preset", PRESETS)
 def test_an_example_is_what_its_preset_prints(preset):
     printed = named(objects((), preset))
-    example = named(documents(*(ROOT / "examples" / name for name in EXAMPLES[preset])))
+    listed = documents(*(ROOT / "examples" / name for name in EXAMPLES[preset]))
+    # Addresses are an example's own: a preset invents none.
+    example = named(each for each in listed if each["kind"] != "IPPool")
     assert example.items() <= printed.items()
     more = printed.keys() - example.keys()
     further = {kind for kind, _, name in more if not name.endswith(FOR_PEOPLE)}

@@ -37,7 +37,7 @@ def render(
     """Print what an installation consists of, as the Helm chart would install it.
 
     A preset has the names of a seed's document: its namespace, DaemonSet and resource. Nothing is
-    sent anywhere. Exits with 3 when a value is refused.
+    sent anywhere. Comments at the top say what is left to do. Exits with 3 when a value is refused.
     """
     from kube_rdma.programs import installation
     from kube_rdma.views.manifests import manifests
@@ -45,4 +45,7 @@ def render(
     layers = [installation.read_values(path) for path in files]
     layers += [installation.assignment(text) for text in assignments]
     made = installation.objects(layers, preset or "", part or "")
+    if not part:
+        for note in installation.notes(layers, preset or ""):
+            click.echo(f"# {note}")
     click.echo(manifests(made), nl=False)

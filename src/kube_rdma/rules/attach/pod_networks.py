@@ -97,12 +97,16 @@ def unknown(asks: Sequence[NetworkAsk], names: Sequence[str], places: Sequence[s
 def with_card_addresses(seats: Sequence[NetworkSeat], given: Sequence[Given]) -> tuple[Given, ...]:
     """What each interface gets, with the addresses that its card brings along from the node.
 
-    Raise Refused where they are required and there are none, or the card does not move.
+    Raise Refused where they are required and there are none, or the card does not move; and where
+    RDMA devices would have no GID, for neither the card nor a pool nor the pod has an address.
     """
     by_interface = {one.interface: one for one in given}
     for seat in seats:
         name = seat.wish.ask.interface
-        if brought := tuple(_of_card(seat)):
+        brought = tuple(_of_card(seat))
+        if seat.wish.network.card_addresses is CardAddresses.MOVE and not brought:
+            _refuse_bare(seat)
+        if brought:
             before = by_interface.get(name, Given(name))
             by_interface[name] = replace(before, addresses=(*before.addresses, *brought))
     return tuple(by_interface.values())
@@ -136,6 +140,16 @@ def _miscounted(resource: str, asking: Sequence[Wish], shares: int) -> Refused:
         remedy=f"{less}, or {more}",
         where=POD_NETWORKS,
     )
+
+
+def _refuse_bare(seat: NetworkSeat) -> None:
+    """The built-in network without its pool; on InfiniBand GIDs come from the fabric."""
+    if not seat.roce or seat.wish.ask.addresses:
+        return
+    _, _, pool = seat.wish.network.name.rpartition("/")
+    problem = f"no IPPool {pool} is there to give {seat.wish.ask.interface} an address"
+    remedy = f"Create the IPPool {pool} with the subnets of the cards; docs/ip.md has an example"
+    raise refused(seat.wish, "cniConf.name", problem, remedy)
 
 
 def _of_card(seat: NetworkSeat) -> Iterator[InterfaceAddress]:

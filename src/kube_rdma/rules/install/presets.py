@@ -139,7 +139,6 @@ spec:
     selectors:
     - physicalFunctions: ["ens4f0#0-3"]
 """
-_RAILS = [{"subnet": f"192.168.{120 + rail}.0/24", "rail": rail} for rail in range(4)]
 _CARDS = {"feature.node.kubernetes.io/pci-15b3.present": "true"}
 _NETWORKS: Json = {
     "controller": {"enabled": True},
@@ -171,7 +170,6 @@ PRESETS: Mapping[str, Json] = {
     "vke": {
         **_NETWORKS,
         "namespace": {"name": "kube-rdma-vke", "create": True},
-        "pools": [{"name": "rdma", "spec": {"ranges": _RAILS}}],
         "seed": {"networks": True, "labels": True, "account": True, "optOut": True},
     },
     "nvidia": {

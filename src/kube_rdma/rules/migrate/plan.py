@@ -370,8 +370,8 @@ def _notes(
         )
     if origin.start is StartingPoint.VKE:
         notes.append(
-            "The preset's addresses are examples: write your subnets as `pools` into a file, and "
-            "name it with --values. The component is removed in VKE's console, when all is done"
+            "The preset has no addresses: write your subnets as `pools` into a file, and name it "
+            "with --values. The component is removed in VKE's console, when all is done"
         )
     if origin.start is not StartingPoint.NVIDIA:
         notes.append(f"{origin.plugin.title} stays, without pods, for the way back")

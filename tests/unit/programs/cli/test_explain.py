@@ -149,6 +149,7 @@ def blocks(count, shares):
 def test_the_other_annotation_is_explained_too(tmp_path):
     """Its built-in network, of cards that the node has none of; and one block too many."""
     server = kit.server(resource="vke.volcengine.com/rdma")
+    kit.add_pool(server, "rdma")
     path = written(tmp_path, blocks(2, 2))
     result = run(server, "-f", path, "--node", kit.NODE_NAME, "--json")
     document = json.loads(result.stdout)

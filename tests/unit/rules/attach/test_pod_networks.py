@@ -8,6 +8,7 @@ from hypothesis import given as given_by
 from hypothesis import strategies as st
 
 from kube_rdma.model.attachment import (
+    AskedAddress,
     CardAddresses,
     Given,
     HostNetwork,
@@ -190,8 +191,21 @@ def test_addresses_that_are_required_and_cannot_come(mode, addresses, sentence):
         with_card_addresses(placed, ())
     assert caught.value.where == "networks[0] (default/rdma-net): meta.ipRangesSource"
     lenient = network(card_addresses=CardAddresses.MOVE)
-    placed = seated(wish(of=lenient), addresses=addresses, mode=mode)
+    placed = [replace(one, roce=False) for one in seated(wish(of=lenient), mode=mode)]
     assert with_card_addresses(placed, ()) == ()
+
+
+@pytest.mark.parametrize("mode", [Mode.SHARED, Mode.EXCLUSIVE])
+def test_roce_without_any_address_is_refused(mode):
+    """It would have no GID; an address of the entry is one."""
+    built_in = network("rdma", card_addresses=CardAddresses.MOVE)
+    (seat,) = seated(wish(of=built_in), mode=mode)
+    seat = replace(seat, roce=True)
+    with pytest.raises(Refused, match="no IPPool rdma is there to give net1 an address"):
+        with_card_addresses([seat], ())
+    asked = replace(seat.wish.ask, addresses=(AskedAddress(TEN[0], TEN[1]),))
+    own = replace(seat, wish=replace(seat.wish, ask=asked))
+    assert with_card_addresses([own], ()) == ()
 
 
 def test_a_default_route_leads_to_the_gateways_of_the_interface():

@@ -40,6 +40,7 @@ STATUS = "k8s.volcengine.com/network-status"
 OWN_STATUS = "kube-rdma.io/network-status"
 MULTUS = "k8s.v1.cni.cncf.io/networks"
 RDMA = {"cniConf": {"name": "rdma"}}
+WITH_ADDRESS = {**RDMA, "deviceConf": {"ips": ["10.9.0.9/24"]}}
 MASTER = {"cniConf": {"name": "cello-chainer"}, "master": True}
 MODES = [Mode.EXCLUSIVE, Mode.SHARED, Mode.SHARED_MULTI]
 POOL = IPPool(PoolName("rdma"), (IPRange(ip_network("10.9.0.0/24")),), rest=0.0)
@@ -106,12 +107,16 @@ async def test_the_block_that_people_repeat(tmp_path, mode, count):
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_without_any_pool_an_interface_has_no_address(tmp_path, mode):
-    """The pod starts all the same, with its card."""
+async def test_without_any_pool_an_interface_has_the_address_of_its_entry(tmp_path, mode):
+    """One without any is refused: its card would have no GID."""
     world = node(tmp_path, 1, mode)
     ask(world, RDMA)
+    with pytest.raises(Refused, match="no IPPool rdma is there to give eth1 an address"):
+        await world.add(1)
+    world.nothing_left(1)
+    ask(world, WITH_ADDRESS)
     await world.add(1)
-    assert world.inside(1)[0]["eth1"][4] == ()
+    assert world.inside(1)[0]["eth1"][4] == ((ip_address("10.9.0.9"), 24),)
     assert len(world.bound) == 1
     await world.delete(1)
     world.nothing_left(1)
@@ -220,7 +225,10 @@ async def test_the_status_is_in_the_way_of_the_pod_and_in_ours(tmp_path):
             r"pod-networks\[1\]\.cniConf\.name: there is no network rdam: .* Did you mean rdma\?",
         ),
         ([RDMA, {}], r"pod-networks\[1\]\.cniConf: the field is missing"),
-        ([{**RDMA, "traffic": {"routes": {"default": True}}}, RDMA], "no address of eth1 has a"),
+        (
+            [{**WITH_ADDRESS, "traffic": {"routes": {"default": True}}}, WITH_ADDRESS],
+            "no address of eth1 has a",
+        ),
         ([{"cniConf": {"name": "x"}}, RDMA], r"CNI configuration x:1:\d+: type: tuning changes"),
         (
             [{**RDMA, "deviceConf": {"ips": ["10.9.0.9"]}}, RDMA],
@@ -308,6 +316,7 @@ async def test_addresses_of_a_card_that_stays_are_not_the_pod_s(tmp_path):
 async def test_both_annotations_at_once_are_refused(tmp_path):
     """Each would number the interfaces of the pod."""
     world = node(tmp_path, 1)
+    with_pool(world)
     ask(world, RDMA)
     world.ask("rdma")
     with pytest.raises(Refused, match=f"the pod has the annotations {MULTUS} and {ANNOTATION}"):
@@ -319,6 +328,7 @@ async def test_both_annotations_at_once_are_refused(tmp_path):
 async def test_a_pod_is_tried_again_until_its_blocks_are_written(tmp_path):
     """The definition says that somebody will write them."""
     world = node(tmp_path, 1)
+    with_pool(world)
     world.node.annotations[DEFINITION] = '[{"name": "a", "namespace": "b"}]'
     with pytest.raises(Unavailable, match="has 0 entries"):
         await world.add(1)
