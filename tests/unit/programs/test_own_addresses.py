@@ -33,7 +33,11 @@ async def test_they_are_asked_for_once(tmp_path):
     meta = {"name": "node-1", "uid": "u", "resourceVersion": "1"}
     node = {"metadata": meta, "spec": {}, "status": {"addresses": addresses}}
     async with Server(answer(node)).running(tmp_path) as config:
-        assert set(await read_own("node-1", connect(config))) == {"10.1.0.5", "192.0.2.5", "127.0.0.1"}
+        assert set(await read_own("node-1", connect(config))) == {
+            "10.1.0.5",
+            "192.0.2.5",
+            "127.0.0.1",
+        }
 
 
 async def test_a_node_that_is_not_there_is_said(tmp_path):
