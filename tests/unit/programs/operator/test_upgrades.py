@@ -182,10 +182,10 @@ async def test_a_node_without_a_report_is_told_before_its_driver_is_changed(worl
     async with world.operator():
         await world.until(lambda: world.drivers() == {FIRST_NODE: "1", SECOND_NODE: "1"})
     notes = [note for note in world.notes() if "has no NodeReport" in note]
-    assert notes == [
-        f"node {FIRST_NODE} has no NodeReport: routes and storage over its cards are not known, "
-        "and its driver is changed"
-    ]
+    (note,) = notes
+    assert note.startswith(
+        f"node {FIRST_NODE} has no NodeReport: routes and storage over its cards"
+    )
 
 
 LEAVING = {
