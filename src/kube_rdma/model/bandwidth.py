@@ -162,7 +162,8 @@ class Suspect(Frozen):
 class PairProof(Frozen):
     """A whole run: what was measured, what it is worth, and who took no part, with the reason.
 
-    `unmeasured` counts the pairs for which the run had no time.
+    `unmeasured` counts the pairs for which the run had no time, `excused` those of `left_out` that
+    nobody asked for: nodes that are cordoned or offer nothing.
     """
 
     run: PerftestRun
@@ -170,6 +171,12 @@ class PairProof(Frozen):
     suspects: tuple[Suspect, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
     unmeasured: int = 0
+    excused: int = 0
+
+    @property
+    def unseen(self) -> int:
+        """How many had to take part and could not."""
+        return max(len(self.left_out) - self.excused, 0)
 
     @property
     def holds(self) -> bool:
@@ -179,4 +186,4 @@ class PairProof(Frozen):
     @property
     def is_well(self) -> bool:
         """Whether all was measured and all of it holds."""
-        return self.holds and not self.unmeasured
+        return self.holds and not self.unmeasured and not self.unseen

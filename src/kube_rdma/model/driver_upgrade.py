@@ -90,7 +90,8 @@ class UpgradeNode(Frozen):
 
     `missing`: a driver's pod that should be there is not. `closed` nodes take no pods, by whoever's
     will; `ours` were closed by the operator, and `changing` ones among them for a change that it
-    makes itself. `carries` says what the node needs its cards for; one that is `away` is not ready.
+    makes itself. `carries` says what the node needs its cards for, and is not known of one that is
+    not `reported`; one that is `away` is not ready.
     """
 
     name: str
@@ -104,6 +105,7 @@ class UpgradeNode(Frozen):
     places: tuple[DriverPlace, ...] = ()  # the driver of the cards first
     away: bool = False
     closed_seconds: float = 0.0  # since it was closed for a change
+    reported: bool = True
 
 
 class UpgradeStage(StrEnum):

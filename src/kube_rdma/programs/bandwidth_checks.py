@@ -45,7 +45,7 @@ from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.programs.bandwidth import BandwidthProof, Pacing
 from kube_rdma.programs.mirror import Mirror
-from kube_rdma.programs.verify_copies import CopyRequest, copies
+from kube_rdma.programs.verify_copies import Copies, CopyRequest, copies
 from kube_rdma.rules.verify.copies import CHECK_LABEL
 from kube_rdma.rules.verify.due import due
 from kube_rdma.rules.verify.rounds import measurements
@@ -201,16 +201,16 @@ class BandwidthChecks:
         pacing = replace(self._timing.pacing, turn=lambda: self._turn, run_seconds=plan.run_seconds)
         measuring = BandwidthProof(self._commands, plan.run, pacing, brief=True)
         before = seen.status.figures if seen.status and plan.against_last else {}
-        left_out: tuple[tuple[str, str], ...] = ()
         async with AsyncExitStack() as stack:
             if plan.template is None:
-                documents = await self._objects.pods(seen.namespace, selector=plan.selector)
+                pods_there = await self._objects.pods(seen.namespace, selector=plan.selector)
+                taking = Copies(tuple(pods_there))
             else:
                 # Of a run whose controller ended without a word.
                 await self._objects.delete(seen.namespace, f"{CHECK_LABEL}={seen.name}")
-                made = await stack.enter_async_context(copies(self._objects, _copies(seen, plan)))
-                documents, left_out = list(made.pods), made.left_out
-            pods, silent = await measuring.all_probed(documents, left_out)
+                asked = copies(self._objects, _copies(seen, plan))
+                taking = await stack.enter_async_context(asked)
+            pods, silent = await measuring.all_probed(taking.pods, taking.left_out)
             wanted = measurements(pods, both_ways=plan.both_ways)
             if wanted > plan.most_pairs:
                 raise Refused(
@@ -220,9 +220,10 @@ class BandwidthChecks:
                     where=f"BandwidthCheck {seen.title}",
                 )
             outcomes = await measuring.measure(pods, both_ways=plan.both_ways)
-        return await asyncio.to_thread(  # the Lease is renewed meanwhile
+        proof = await asyncio.to_thread(  # the Lease is renewed meanwhile
             measuring.proof, outcomes, plan.standard, silent, before, due=wanted
         )
+        return replace(proof, excused=taking.excused)
 
     def _changed(self, old: SeenCheck | None, new: SeenCheck | None) -> None:
         """A run ends at once when what it measures is no longer asked for."""

@@ -7,10 +7,14 @@ both. programs/survey finds the interfaces, rules/pools/selection spares their c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.node import NodeState
+
+if TYPE_CHECKING:
+    from kube_rdma.adapters.cluster.objects import Cluster
 
 _COUNTED = ("InternalIP", "ExternalIP")
 
@@ -40,13 +44,12 @@ class OwnAddresses:
         return {**way, **self._node}
 
 
-async def read_own(name: str, kubeconfig: Path | None) -> Mapping[str, str]:
+async def read_own(name: str, door: AbstractAsyncContextManager[Cluster]) -> Mapping[str, str]:
     """Those of the node of this name as the API server has it now; raise KubeRdmaError."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
-    from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.adapters.cluster.nodes import Nodes
 
-    async with connect(kubeconfig) as cluster:
+    async with door as cluster:
         node = await Nodes(cluster).read(name)
         if node is None:
             raise Unavailable(f"The API server has no node {name}.")

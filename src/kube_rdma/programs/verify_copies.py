@@ -36,10 +36,14 @@ class CopyRequest(Frozen):
 
 
 class Copies(Frozen):
-    """The pods that are Ready, as objects, and by node why others take no part."""
+    """The pods that are Ready, as objects, and by node why others take no part.
+
+    `excused` is how many of these nobody asked for.
+    """
 
     pods: tuple[dict[str, Any], ...]
-    left_out: tuple[tuple[str, str], ...]
+    left_out: tuple[tuple[str, str], ...] = ()
+    excused: int = 0
 
 
 @asynccontextmanager
@@ -56,6 +60,7 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
         )
     chosen = dict(fitting(nodes, request.nodes, asked(request.manifest)))
     left_out = {node: why for node, why in chosen.items() if why}
+    excused = 0 if request.nodes else len(left_out)
     made: list[str] = []
     selector = f"{LABEL}={run}"
     try:
@@ -70,7 +75,7 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
             except KubeRdmaError as error:  # a quota, or an admission
                 left_out[node] = str(error)
         pods, late = await _ready(objects, (namespace, selector), len(made), request.seconds)
-        yield Copies(tuple(pods), tuple(sorted((left_out | late).items())))
+        yield Copies(tuple(pods), tuple(sorted((left_out | late).items())), excused)
     finally:
         await objects.delete(namespace, selector)
 

@@ -6,7 +6,7 @@ there for those who ask. The rest is cut to the height of a terminal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -178,10 +178,9 @@ def verdict(proof: PairProof, *, details: bool = True) -> str:
     spread = f"{figures[0]:.2f} to {figures[-1]:.2f} {unit(run)}" if figures else "no figure"
     if proof.is_well:
         return f"All is well: {count}, {spread}."
-    late = f"{_pairs(proof.unmeasured)} not measured, as the time of the run was over"
+    rest = "".join(f"; {gap}" for gap in _gaps(proof))
     if proof.holds:
-        return f"Well as far as it goes: {count}, {spread}; {late}."
-    rest = f"; {late}" if proof.unmeasured else ""
+        return f"Well as far as it goes: {count}, {spread}{rest}."
     wrong = sum(pair.rating is not Rating.WELL for pair in rated)
     whose = ""
     if proof.suspects:
@@ -191,6 +190,14 @@ def verdict(proof: PairProof, *, details: bool = True) -> str:
     return f"Not well: {wrong} of {count}, {spread}{whose}{rest}."
 
 
+def _gaps(proof: PairProof) -> Iterator[str]:
+    """What was to be measured and was not."""
+    if proof.unseen:
+        yield f"{proof.unseen} could not take part"
+    if proof.unmeasured:
+        yield f"{_pairs(proof.unmeasured)} not measured, as the time of the run was over"
+
+
 def _pairs(count: int) -> str:
     return "1 pair" if count == 1 else f"{count} pairs"
 
@@ -198,7 +205,8 @@ def _pairs(count: int) -> str:
 def proof_document(proof: PairProof) -> dict[str, object]:
     """The same as JSON values. Keys are stable: they are added to, never renamed or removed.
 
-    `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs.
+    `figure`, `median` and `due` are in `unit` everywhere; `unmeasured` counts pairs,
+    `unseen` those of `leftOut` that had to take part.
     """
     return {
         "well": proof.is_well,
@@ -207,6 +215,7 @@ def proof_document(proof: PairProof) -> dict[str, object]:
         "pairs": [_pair_document(pair, proof.run) for pair in proof.rated],
         "suspects": [_suspect_document(suspect) for suspect in proof.suspects],
         "unmeasured": proof.unmeasured,
+        "unseen": proof.unseen,
         "leftOut": [{"name": name, "why": why} for name, why in proof.left_out],
     }
 

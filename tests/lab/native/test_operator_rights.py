@@ -10,6 +10,7 @@ import pytest
 
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.programs.installation import objects
+from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
@@ -94,6 +95,14 @@ def test_an_operator_closes_a_node_and_opens_it_again(lab):
     patch(lab, closed(True))
     patch(lab, closed(None))
     assert not cluster.get(lab, "node", NODE)["spec"].get("unschedulable")
+
+
+@pytest.mark.parametrize("label", [*PLACE_LABELS.values(), READY_LABEL])
+def test_an_operator_says_which_drivers_are_of_a_node(lab, label):
+    """Without these labels no driver comes, and none goes."""
+    until(lab, "the policy in force", lambda: in_force(lab))
+    patch(lab, {"metadata": {"labels": {label: "x"}}})
+    patch(lab, {"metadata": {"labels": {label: None}}})
 
 
 @pytest.mark.parametrize("harm", HARMS)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.node import NodeState
 from kube_rdma.programs.own_addresses import OwnAddresses, read_own
@@ -32,7 +33,11 @@ async def test_they_are_asked_for_once(tmp_path):
     meta = {"name": "node-1", "uid": "u", "resourceVersion": "1"}
     node = {"metadata": meta, "spec": {}, "status": {"addresses": addresses}}
     async with Server(answer(node)).running(tmp_path) as config:
-        assert set(await read_own("node-1", config)) == {"10.1.0.5", "192.0.2.5", "127.0.0.1"}
+        assert set(await read_own("node-1", connect(config))) == {
+            "10.1.0.5",
+            "192.0.2.5",
+            "127.0.0.1",
+        }
 
 
 async def test_a_node_that_is_not_there_is_said(tmp_path):
@@ -41,4 +46,4 @@ async def test_a_node_that_is_not_there_is_said(tmp_path):
     gone["details"] = {"name": "nod-1", "kind": "nodes"}
     async with Server(answer(gone, 404)).running(tmp_path) as config:
         with pytest.raises(Unavailable, match="no node nod-1"):
-            await read_own("nod-1", config)
+            await read_own("nod-1", connect(config))

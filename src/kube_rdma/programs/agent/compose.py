@@ -7,7 +7,7 @@ what it costs. Only the kubelet's folder of device plugins has to be there.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -96,7 +96,7 @@ class AgentOptions(Frozen):
 
     config: Path | None
     node: str | None  # name of this node's object; with it the API server is used
-    kubeconfig: Path | None
+    connect: Callable[[], AbstractAsyncContextManager[Cluster]]
     registry: Registry
     places: AgentPlaces
     networks: bool = False
@@ -142,14 +142,13 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
 @asynccontextmanager
 async def labelling(options: AgentOptions) -> AsyncIterator[LabelSources]:
     """The doors of role `node` alone, which labels its node."""
-    from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.programs.agent.node.labeller import LabelSources
     from kube_rdma.programs.agent.node.online import Online
 
     assert options.node
-    async with connect(options.kubeconfig) as cluster:
+    async with options.connect() as cluster:
         online = Online(cluster, options.node, Events(cluster, options.node))
         kernel = _kernel(KeptSurvey(partial(take_survey, brief=True)))
         yield LabelSources(kernel, online, _labels(options, Nodes(cluster)))
@@ -174,7 +173,6 @@ async def _with_node(
 ) -> AgentDependencies:
     """The doors of role `node` too: the API server, and late binding where it works."""
     # Imported here: role `plugin` alone needs neither the memory nor the time of the client.
-    from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.adapters.cluster.nodes import Nodes
     from kube_rdma.adapters.cluster.pods import Pods
@@ -187,7 +185,7 @@ async def _with_node(
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 
     assert options.node
-    cluster = await stack.enter_async_context(connect(options.kubeconfig))
+    cluster = await stack.enter_async_context(options.connect())
     version = await _kubelet_version(Nodes(cluster), options.node, doors.own)
     doors.own.connected(cluster.local_address)
     notices = Notices()

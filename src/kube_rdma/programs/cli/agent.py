@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_rdma.programs.cli.options import ClusterOptions, program_options
+
 if TYPE_CHECKING:
     from kube_rdma.model.metrics import MetricNames
     from kube_rdma.programs.agent.compose import AgentPlaces
@@ -44,12 +46,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     metavar="NAME",
     help="Name of this node's object, for role node.  [env: NODE_NAME]",
 )
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=FOLDER,
-    help="Access to the API server outside of a pod, for role node.",
-)
+@program_options(namespace="kube-rdma")
 @click.option(
     "--kubelet-root",
     metavar="DIR",
@@ -115,13 +112,6 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     "that an agent wrote. Needs the right to patch nodes.",
 )
 @click.option(
-    "--namespace",
-    envvar="POD_NAMESPACE",
-    default="kube-rdma",
-    show_default=True,
-    help="Where kube-rdma's own objects are, for --networks.  [env: POD_NAMESPACE]",
-)
-@click.option(
     "--metrics-address",
     metavar="HOST:PORT",
     help="Answer Prometheus here, under /metrics; without a HOST on every address of the node.  "
@@ -156,7 +146,7 @@ def agent(
     roles: tuple[str, ...],
     config: Path | None,
     node_name: str | None,
-    kubeconfig: Path | None,
+    cluster: ClusterOptions,
     **more: Any,
 ) -> None:
     """Serve this node's RDMA cards to the kubelet, until SIGTERM or SIGINT.
@@ -178,7 +168,7 @@ def agent(
     options = AgentOptions(
         config=config if config or "node" in roles else _mounted(),
         node=node_name if "node" in roles else None,
-        kubeconfig=kubeconfig,
+        connect=cluster.open,
         registry=Registry(more.pop("registry")),
         networks=more.pop("networks"),
         everybodys=_namespaces(more.pop("namespace_isolation")),
@@ -186,7 +176,7 @@ def agent(
         labels=LabelWish(more.pop("node_labels")),
         metrics=_address(more.pop("metrics_address")),
         metric_names=_names(more.pop("metrics_names")),
-        namespace=more.pop("namespace"),
+        namespace=cluster.namespace,
         places=_places(more),
     )
 

@@ -11,6 +11,7 @@ import click
 
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import page_width
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class _Place(Frozen):
     sysfs: Path | None
     node: bool
     node_name: str | None
-    kubeconfig: Path | None
+    cluster: ClusterOptions
 
 
 _STDIN = "-"
@@ -56,12 +57,7 @@ def config() -> None:
     metavar="NAME",
     help="With --node: the node's object, whose addresses keep their cards.  [default: $NODE_NAME]",
 )
-@click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="With --node-name: how to reach the API server.  [default: as kubectl does]",
-)
+@cluster_options()
 @click.option(
     "-o",
     "--output",
@@ -218,7 +214,7 @@ def _own_addresses(place: _Place) -> Mapping[str, str]:
 
     try:
         if place.node_name:
-            return asyncio.run(read_own(place.node_name, place.kubeconfig))
+            return asyncio.run(read_own(place.node_name, place.cluster.open()))
         why = "give --node-name"
     except KubeRdmaError as error:
         why = str(error)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_rdma.programs.cli.options import ClusterOptions, program_options
+
 if TYPE_CHECKING:
     from kube_rdma.model.admission import AdmissionSettings
     from kube_rdma.programs.admission_server import SecretPlace
@@ -17,19 +19,7 @@ LEASE = "kube-rdma-controller"  # of the copy that works
 
 
 @click.command()
-@click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Access to the API server outside of a pod.",
-)
-@click.option(
-    "--namespace",
-    envvar="POD_NAMESPACE",
-    default="kube-rdma",
-    show_default=True,
-    help="Where kube-rdma's own objects are.  [env: POD_NAMESPACE]",
-)
+@program_options(namespace="kube-rdma")
 @click.option(
     "--policies",
     is_flag=True,
@@ -56,8 +46,7 @@ LEASE = "kube-rdma-controller"  # of the copy that works
     help="What counts as mGPU, vePFS and so on (docs/admission.md), such as mgpuResources=a/b,c/d.",
 )
 def controller(
-    kubeconfig: Path | None,
-    namespace: str,
+    cluster: ClusterOptions,
     *,
     policies: bool,
     admission: Path | None,
@@ -88,28 +77,27 @@ def controller(
             "a certificate of a folder and one of kube-rdma's own are asked for",
             remedy="Leave out --admission DIR or --admission-own",
         )
-    own = SecretPlace(namespace, OWN_SECRET) if admission_own else None
+    own = SecretPlace(cluster.namespace, OWN_SECRET) if admission_own else None
     source = admission or own
     webhook = (source, settings) if source else None
     logs.configure()
-    asyncio.run(until_signal(_run(kubeconfig, namespace, policies=policies, webhook=webhook)))
+    asyncio.run(until_signal(_run(cluster, policies=policies, webhook=webhook)))
 
 
 async def _run(
-    kubeconfig: Path | None,
-    namespace: str,
+    access: ClusterOptions,
     *,
     policies: bool,
     webhook: tuple[Path | SecretPlace, AdmissionSettings] | None,
 ) -> None:
     """All of a controller. What writes to the cluster is done by the copy that leads."""
-    from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.adapters.cluster.election import ElectionLease
     from kube_rdma.adapters.cluster.events import Events
     from kube_rdma.programs.controller import ControllerOptions, always, leading, run_controller
     from kube_rdma.programs.leadership import Leadership, own_identity
 
-    async with connect(kubeconfig) as cluster:
+    namespace = access.namespace
+    async with access.open() as cluster:
         events = Events(cluster, socket.gethostname())
         options = ControllerOptions(namespace, policies=policies, webhook=webhook)
         lead = Leadership(ElectionLease(cluster, LEASE, namespace), own_identity())

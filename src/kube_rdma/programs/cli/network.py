@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_rdma.programs.cli.options import ClusterOptions, program_options
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 AGENT = PurePosixPath("/run/kube-rdma/agent.sock")
 STATE = PurePosixPath("/var/lib/kube-rdma")
-KUBECONFIG = click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Access to the API server outside of a pod.",
-)
 
 
 @click.group()
@@ -104,82 +100,62 @@ def _forgotten(host: Path) -> Iterator[str]:
 
 @network.command()
 @click.argument("daemonset")
-@click.option(
-    "--namespace",
-    envvar="POD_NAMESPACE",
-    required=True,
-    help="That of the DaemonSet.  [env: POD_NAMESPACE]",
-)
-@KUBECONFIG
+@program_options()
 @click.option("--force", is_flag=True, help="Also while pods have networks of kube-rdma.")
-def retire(daemonset: str, namespace: str, kubeconfig: Path | None, *, force: bool) -> None:
+def retire(daemonset: str, cluster: ClusterOptions, *, force: bool) -> None:
     """End the agents of DAEMONSET and wait for them, before anybody takes their rights.
 
     The first act of an uninstall, which Helm does itself. Exits with 3 while pods have networks.
     """
     import asyncio
 
-    from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.programs.retirement import Retirement
 
     async def run() -> None:
-        async with connect(kubeconfig) as cluster:
-            await Retirement(cluster, namespace, daemonset).run(force=force)
+        async with cluster.open() as opened:
+            await Retirement(opened, cluster.namespace, daemonset).run(force=force)
 
     asyncio.run(run())
-    click.echo(f"The agents of {namespace}/{daemonset} have ended.")
+    click.echo(f"The agents of {cluster.namespace}/{daemonset} have ended.")
 
 
 @network.command()
-@click.option(
-    "--namespace",
-    envvar="POD_NAMESPACE",
-    required=True,
-    help="That of the operator.  [env: POD_NAMESPACE]",
-)
-@KUBECONFIG
-def retire_drivers(namespace: str, kubeconfig: Path | None) -> None:
+@program_options()
+def retire_drivers(cluster: ClusterOptions) -> None:
     """Say whether an operator of NicClusterPolicies may be removed.
 
     Exits with 3 while drivers of a policy run, which would all be unloaded at once.
     """
     import asyncio
 
-    from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.programs import retirement
 
     async def run() -> None:
-        async with connect(kubeconfig) as cluster:
-            await retirement.retire_drivers(cluster, namespace)
+        async with cluster.open() as opened:
+            await retirement.retire_drivers(opened, cluster.namespace)
 
     asyncio.run(run())
-    click.echo(f"No driver of a NicClusterPolicy runs in {namespace}.")
+    click.echo(f"No driver of a NicClusterPolicy runs in {cluster.namespace}.")
 
 
 @network.command()
 @click.argument("daemonset")
-@click.option(
-    "--namespace",
-    envvar="POD_NAMESPACE",
-    required=True,
-    help="That of the DaemonSet.  [env: POD_NAMESPACE]",
-)
-def left(daemonset: str, namespace: str) -> None:
+@program_options()
+def left(daemonset: str, cluster: ClusterOptions) -> None:
     """Wait until all pods of DAEMONSET are available: those that uninstall on each node.
 
     Inside of a pod, where Helm runs it.
     """
     import asyncio
 
-    from kube_rdma.adapters.cluster.connect import connect
     from kube_rdma.programs.retirement import available
 
     async def run() -> None:
-        async with connect(None) as cluster:
-            await available(cluster, namespace, daemonset)
+        async with cluster.open() as opened:
+            await available(opened, cluster.namespace, daemonset)
 
     asyncio.run(run())
-    click.echo(f"{namespace}/{daemonset} has left every node.")
+    click.echo(f"{cluster.namespace}/{daemonset} has left every node.")
 
 
 def _refuse_agent(path: Path) -> None:

@@ -1,6 +1,8 @@
 """The options of every command that asks a cluster: named and taken as kubectl has them.
 
-A command gets them as one value, which opens the cluster. What a file, a variable or a pod says
+What people run has all of them (cluster_options), what also runs in a pod those that say which
+cluster, and the namespace of kube-rdma's own objects (program_options). Either gets them as one
+value, which opens the cluster. What a file, a variable or a pod says
 when an option is not given is adapters/cluster/kubeconfig's to know.
 """
 
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -81,7 +83,7 @@ def _duration(_: click.Context, __: click.Parameter, text: str) -> float:
     raise click.BadParameter(f"{text!r} is no time; write 30s, 2m, 1h, or 0 for no limit.")
 
 
-_ALWAYS = (
+_PROGRAM = (
     click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path),
@@ -89,6 +91,9 @@ _ALWAYS = (
         help="Of the cluster; else the files of $KUBECONFIG, ~/.kube/config, the pod's account.",
     ),
     click.option("--context", default="", metavar="NAME", help="Of the kubeconfig."),
+)
+_ALWAYS = (
+    *_PROGRAM,
     click.option("--as", "user", default="", metavar="USER", help="Ask in the name of this user."),
     click.option(
         "--request-timeout",
@@ -114,7 +119,33 @@ def cluster_options(
 
     With `namespace` also -n, with `every` also -A.
     """
-    chosen = (*_ALWAYS, *((_NAMESPACE,) if namespace else ()), *((_EVERY,) if every else ()))
+    return _taking((*_ALWAYS, *((_NAMESPACE,) if namespace else ()), *((_EVERY,) if every else ())))
+
+
+def program_options(
+    namespace: str = "",
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Those of a program that runs in a pod too, which gets them as `cluster`.
+
+    Its namespace is that of kube-rdma's own objects, else `namespace`; without that it is required,
+    for a context's would be a guess.
+    """
+    usual: dict[str, Any] = {"default": namespace, "show_default": True}
+    own = click.option(
+        "-n",
+        "--namespace",
+        envvar="POD_NAMESPACE",
+        metavar="NAME",
+        help="Of kube-rdma's own objects.  [env: POD_NAMESPACE]",
+        **(usual if namespace else {"required": True}),
+    )
+    return _taking((*_PROGRAM, own))
+
+
+def _taking(
+    chosen: Sequence[Callable[..., Any]],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options as one value."""
 
     def wrap(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)

@@ -10,7 +10,8 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.model.bandwidth import PairKey, PairOutcome, PairProof
     from kube_rdma.programs.cli.options import Opener
+    from kube_rdma.programs.verify_copies import Copies
     from kube_rdma.views.bandwidth import PairTable
 
 
@@ -45,17 +47,18 @@ def verify_pods(
     """Measure between running pods, each two of them, over their own RDMA devices.
 
     Their image needs perftest. Exits with 1 when a pair is slow or fails, with 3 when there is
-    nothing to measure, with 6 when all that was measured in time is well.
+    nothing to measure, with 6 when all that was measured is well and not all could be.
     """
     if bool(pods) == bool(selector):
         raise click.UsageError("Name pods, or say --selector: one of the two.")
     from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
+    from kube_rdma.programs.verify_copies import Copies
 
     async def run() -> PairProof:
         async with cluster.open(opener) as api:
             space = cluster.namespace or api.namespace
             documents = await VerifyObjects(api).pods(space, names=pods, selector=selector or "")
-            return await _measured(api, documents, (), options)
+            return await _measured(api, Copies(tuple(documents)), options)
 
     _before(options)
     _run(run())
@@ -106,7 +109,7 @@ def verify_nodes(
             request = CopyRequest(manifest, str(filename), where, nodes, start_seconds)
             click.echo(f"Starting a copy of {filename} on each node …", err=True)
             async with copies(VerifyObjects(api), request) as made:
-                return await _measured(api, made.pods, made.left_out, options)
+                return await _measured(api, made, options)
 
     _before(options)
     _run(run())
@@ -139,8 +142,7 @@ def _before(options: VerifyOptions) -> None:
 
 async def _measured(
     cluster: Cluster,
-    documents: Sequence[dict[str, Any]],
-    left_out: Sequence[tuple[str, str]],
+    taking: Copies,
     options: VerifyOptions,
 ) -> PairProof:
     """Measure, and show it; in JSON all at the end."""
@@ -152,12 +154,13 @@ async def _measured(
     before = _earlier(options)
     pacing = Pacing(run_seconds=options.run_seconds)
     measuring = BandwidthProof(PodCommands(cluster), options.run, pacing)
-    pods, silent = await measuring.all_probed(documents, tuple(left_out))
+    pods, silent = await measuring.all_probed(taking.pods, taking.left_out)
     due = measurements(pods, both_ways=options.both_ways)
     progress = _Progress(options, PairTable(pods, options.run), due)
     outcomes = await measuring.measure(pods, progress.show, both_ways=options.both_ways)
     progress.end()
     proof = measuring.proof(outcomes, options.standard, silent, before, due=due)
+    proof = replace(proof, excused=taking.excused)
     if options.output == "table":
         text = proof_text(proof, *page_size(), verbose=options.verbose)
     else:

@@ -95,6 +95,7 @@ class Upgrades:
             seen = await self._with_uses(policy, seen, {node.name: node for node in nodes})
         plan = upgrade_plan(policy.upgrades if policy else UpgradePolicy(), seen)
         done = [sentence for act in plan.acts if (sentence := await self._do(act, pods, now))]
+        done += _unreported(plan, seen)
         return Upgraded(plan, tuple(seen), tuple(done))
 
     async def label(self, labels: Mapping[str, Mapping[str, str | None]]) -> None:
@@ -124,6 +125,7 @@ class Upgrades:
             replace(
                 node,
                 holders=holders.get(node.name, ()),
+                reported=node.name in reports,
                 carries=needs(reports[node.name], nodes[node.name].addresses)
                 if node.name in reports
                 else (),
@@ -157,6 +159,18 @@ class Upgrades:
             return ""
         log.info("driver upgrade", what=sentence)
         return sentence
+
+
+def _unreported(plan: UpgradePlan, seen: Sequence[UpgradeNode]) -> list[str]:
+    """What is not known of nodes that are closed now: whether their own traffic needs the cards."""
+    silent = {node.name for node in seen if not node.reported}
+    closed = [act.node for act in plan.acts if isinstance(act, Close) and act.change]
+    return [
+        f"node {name} has no NodeReport: routes and storage over its cards are not known, "
+        "and its driver is changed"
+        for name in closed
+        if name in silent
+    ]
 
 
 def adopted(

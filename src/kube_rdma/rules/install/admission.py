@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from kube_rdma.model.blueprint import Blueprint, Json, Node, joined
 from kube_rdma.rules.install import agent_cel
 from kube_rdma.rules.install.rights import AGENT, CONTROLLER, NAMESPACE
+from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL
 
 AGENTS = "agents-own-node.kube-rdma.io"
 OPERATOR = "operator-closes-nodes.kube-rdma.io"
@@ -30,22 +31,28 @@ _CONCERNED = (
         "nodereports nodereports/status ipblocks ippools ippools/status",
     ),
 )
-# An operator closes nodes, and marks them as closed by it.
+# An operator closes nodes, marks them as closed by it, and says which drivers are theirs.
 _MARK = "kube-rdma.io/closed-for-upgrade"
+_LABELS = (*PLACE_LABELS.values(), READY_LABEL)
 _OPERATOR_VARIABLES = {
-    "fields": "['spec.unschedulable', 'metadata.annotations', 'metadata.generation', "
-    "'metadata.resourceVersion', 'metadata.managedFields']",
+    "fields": "['spec.unschedulable', 'metadata.labels', 'metadata.annotations', "
+    "'metadata.generation', 'metadata.resourceVersion', 'metadata.managedFields']",
     "strays": agent_cel.changed_fields("variables.fields"),
+    "labels": agent_cel.changed_keys("labels"),
     "annotations": agent_cel.changed_keys("annotations"),
 }
 _OPERATOR_VALIDATIONS = (
     (
         (
             "variables.strays.all(parts, parts.all(paths, paths.size() == 0)) && "
+            f"variables.labels.all(keys, keys.all(key, key in {list(_LABELS)!r})) && "
             f"variables.annotations.all(keys, keys.all(key, key == '{_MARK}'))"
         ),
         "message",
-        f"An operator changes nothing of a node but whether it takes pods, and {_MARK}.",
+        (
+            f"An operator changes nothing of a node but {', '.join(_LABELS)}, {_MARK}, and whether "
+            "it takes pods."
+        ),
     ),
 )
 

@@ -107,7 +107,9 @@ def test_a_pair_that_fails_does_not_stop_the_others(world):
 def test_a_pod_without_a_device_takes_no_part_and_is_told(world):
     world.cluster.without_devices = {"p4"}
     result = world.run("pods", "p1", "p2", "p4")
-    assert result.exit_code == 0
+    assert result.exit_code == 6
+    assert "? Well as far as it goes: 1 pair, " in result.stdout
+    assert "; 1 could not take part." in " ".join(result.stdout.split())
     assert "! p4 takes no part: pod/p4: it has no RDMA device of its own." in result.stdout
 
 
@@ -163,6 +165,18 @@ def test_nodes_get_copies_which_go(nodes, tmp_path):
     assert nodes.cluster.pods == []
 
 
+def test_a_node_that_was_named_is_not_excused(nodes, tmp_path):
+    """Nobody asked for a cordoned node above; here somebody does."""
+    for name in "ab":
+        nodes.cluster.node(name)
+    nodes.cluster.node("c", unschedulable=True)
+    (tmp_path / "pod.yaml").write_text(POD)
+    result = nodes.run("nodes", "-f", str(tmp_path / "pod.yaml"), "a", "b", "c", "-o", "json")
+    assert result.exit_code == 6
+    document = json.loads(result.stdout)
+    assert (document["well"], document["unseen"]) == (False, 1)
+
+
 def test_a_manifest_for_one_node_is_good_for_all():
     """Seed S3's pods name their node, and have more than one thing that a copy must not have."""
     pinned = yaml.safe_load(POD)
@@ -183,6 +197,7 @@ def test_a_node_over_quota_and_a_full_one_are_told(nodes, tmp_path):
     nodes.cluster.over_quota, nodes.cluster.full = {"a"}, {"b"}
     (tmp_path / "pod.yaml").write_text(POD)
     result = nodes.run("nodes", "-f", str(tmp_path / "pod.yaml"), "--start-seconds", "1")
+    assert result.exit_code == 6  # of two nodes nothing is known, and the other two are well
     assert "! a takes no part: " in result.stdout
     assert "exceeded quota: rdma." in result.stdout
     assert "! b takes no part: Insufficient rdma." in result.stdout

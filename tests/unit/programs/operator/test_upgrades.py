@@ -176,6 +176,18 @@ async def test_a_node_that_needs_its_cards_gets_no_driver_and_says_why(world, fa
         await until(lambda: "UpgradeRefused" in {one["reason"] for one in events("events")})
 
 
+async def test_a_node_without_a_report_is_told_before_its_driver_is_changed(world):
+    """Nobody knows what leads through its cards; of a node that reports it is known."""
+    world.needs_its_cards(SECOND_NODE)
+    async with world.operator():
+        await world.until(lambda: world.drivers() == {FIRST_NODE: "1", SECOND_NODE: "1"})
+    notes = [note for note in world.notes() if "has no NodeReport" in note]
+    (note,) = notes
+    assert note.startswith(
+        f"node {FIRST_NODE} has no NodeReport: routes and storage over its cards"
+    )
+
+
 LEAVING = {
     "the policy is deleted": lambda world: world.server.remove(
         NIC_CLUSTER_POLICY, "example-nicclusterpolicy", NAMESPACE

@@ -1,0 +1,21 @@
+"""The policy for an operator lets it write what its code writes; see test_operator_rights in the lab
+for the same at an API server."""
+
+from kube_rdma.programs.installation import objects
+from kube_rdma.programs.operator.upgrades import CLOSED_MARK
+from kube_rdma.rules.install.admission import OPERATOR
+from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL
+
+
+def test_an_operator_writes_its_labels_and_its_mark():
+    """Without them no driver comes, and none goes."""
+    (policy,) = (
+        made
+        for made in objects((), "nvidia-operator", "admission")
+        if made["kind"] == "ValidatingAdmissionPolicy" and OPERATOR in made["metadata"]["name"]
+    )
+    (validation,) = policy["spec"]["validations"]
+    for key in (*PLACE_LABELS.values(), READY_LABEL, CLOSED_MARK):
+        assert f"'{key}'" in validation["expression"]
+    fields = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}["fields"]
+    assert "'metadata.labels'" in fields
