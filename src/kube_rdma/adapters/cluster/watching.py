@@ -123,16 +123,16 @@ class Level(Generic[S, U]):
     async def _round(self) -> AsyncGenerator[Notice[S, U], None]:
         clock = self._calls.pace.clock
         began = clock()
-        if not self._version or began >= self._due or self._era is not self._calls.horizon.era:
+        if not self._version or began >= self._due or self._is_over:
             async for notice in self._list():
                 yield notice
             yield self._sync(began)
         elif not self._is_sure:
             await self._calls.confirm(self._kind, self._where)
-            if self._era is not self._calls.horizon.era:
-                return
-            if self._cut:
+            if self._cut and not self._is_over:
                 yield self._sync(began)
+        if self._is_over:  # since the list, or shown by the answer
+            return
         began = clock()
         async with self._calls.stream(self._kind, self._where, self._version) as changes:
             self._is_sure = False
@@ -142,6 +142,11 @@ class Level(Generic[S, U]):
                     for notice in self._follow(change, item):
                         yield notice
             self._is_sure = clock() - began >= _PUNCTUAL * changes.seconds
+
+    @property
+    def _is_over(self) -> bool:
+        """The store went back since the last list."""
+        return self._era is not self._calls.horizon.era
 
     def _sync(self, began: float) -> Synced:
         self._synced, self._cut, self._is_sure = True, False, True
@@ -168,7 +173,7 @@ class Level(Generic[S, U]):
 
     def _judge(self, new: wire.Identity, version: str) -> None:
         """A list is of now, so an object in it is never older than it was reported or written."""
-        if self._era is self._calls.horizon.era:
+        if not self._is_over:
             old = self._reported.get(new.key)
             reported = old.version if old else ""
             self._calls.horizon.listed(self._kind, new, version, reported)

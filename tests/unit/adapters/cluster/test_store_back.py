@@ -99,6 +99,20 @@ async def test_one_answer_ends_all_watches(cluster, line, server, other):
     assert sorted(lists) == ["nodes", "nodes", "trials", "trials"]
 
 
+async def test_a_store_that_goes_back_before_a_stream_begins(cluster, server, other):
+    """The list was of the life before: a stream from its version would be silent."""
+    kept = await make(other, "kept")
+    backup = server.store.backup()
+    changed = kept
+    for size in range(2, 6):
+        changed = await other.replace(TRIAL, replace(changed, spec=Spec(size=size)))
+    async with Told(cluster) as told:
+        assert await told.sync() == [Changed(changed)]
+        server.store.restore(backup)
+        new = await make(cluster, "new")
+        assert await news(told, 2) == [Changed(kept), Changed(new)]
+
+
 async def test_a_list_is_compared_with_what_was_written_too(cluster, server):
     """The watch that lists may have been behind: here it never told the object."""
     heard = []
