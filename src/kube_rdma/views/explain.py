@@ -167,9 +167,9 @@ def _inside_title(explanation: Explanation) -> str:
 def _inside(explanation: Explanation) -> Iterator[str]:
     """Below a title that says that it is seen, what is a plan says so itself."""
     plan = "" if "WOULD" in _inside_title(explanation) else ", as planned"
-    yield from _table([_interface_row(one) for one in explanation.interfaces])
-    for one in explanation.rdma_cm:
-        yield f"{_INDENT}{_rdma_cm(one)}"
+    yield from _table([*map(_interface_row, explanation.interfaces)])
+    for way in explanation.rdma_cm:
+        yield f"{_INDENT}{_rdma_cm(way)}"
     doubt = plan if explanation.doors_from is SeenFrom.RULES else ""
     for container, paths in explanation.doors:
         yield f"{_INDENT}container {container}, in /dev/infiniband{doubt}: {'; '.join(paths)}"

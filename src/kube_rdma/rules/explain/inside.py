@@ -46,10 +46,10 @@ def interfaces(
     evidence: PodEvidence, plan: Planned, shown: Sequence[ExplainedPlan]
 ) -> Iterator[SeenInterface]:
     """As the pod was told, else as its Steps make them; MTU and addresses as they are in it now."""
-    links = {one.name: one for one in _links(evidence)}
-    for one in _interfaces(evidence, plan, shown):
-        link = links.get(one.name)
-        yield replace(one, addresses=_routable(link), mtu=link.mtu) if link else one
+    links = {link.name: link for link in _links(evidence)}
+    for seen in _interfaces(evidence, plan, shown):
+        link = links.get(seen.name)
+        yield replace(seen, addresses=_routable(link), mtu=link.mtu) if link else seen
 
 
 def interfaces_from(evidence: PodEvidence) -> SeenFrom:
