@@ -273,7 +273,9 @@ LATE_BINDING = MetricFamily(
     "How long it took to bind a pod's devices to what was attached.",
     "the agent",
 )
-BUILD = _gauge(f"{OWN}build_info", ("version",), "The value is 1, for the agent's version.", "the agent")
+BUILD = _gauge(
+    f"{OWN}build_info", ("version",), "The value is 1, for the agent's version.", "the agent"
+)
 SCRAPE_SECONDS = _gauge(
     f"{OWN}scrape_duration_seconds", (), "How long reading took for this answer.", "the agent"
 )
