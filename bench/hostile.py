@@ -126,11 +126,11 @@ async def _measured(text: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         cluster = _Told(lambda: _pods(text))
         to = PodWatchDependencies(
-            cluster,
+            cluster,  # type: ignore[arg-type]
             "n",
             Path(folder),
             NodeContext(network="c"),
-            lambda *_: None,  # type: ignore[arg-type]
+            lambda *_: None,
         )
         node = NodePods(to)
         begin, peak = 0.0, 0.0
