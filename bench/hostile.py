@@ -124,13 +124,13 @@ def _peak() -> float:
 
 async def _measured(text: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        told = _Told(lambda: _pods(text))
+        cluster = _Told(lambda: _pods(text))
         to = PodWatchDependencies(
-            told,
+            cluster,  # type: ignore[arg-type]
             "n",
             Path(folder),
             NodeContext(network="c"),
-            lambda *_: None,  # type: ignore[arg-type]
+            lambda *_: None,
         )
         node = NodePods(to)
         begin, peak = 0.0, 0.0
@@ -144,7 +144,7 @@ async def _measured(text: str) -> dict[str, float]:
             _read(pod)
             begin += time.process_time()
         peak = _peak()
-        return {"read_s": begin, "watch_s": told.seconds, "mib": peak - rest}
+        return {"read_s": begin, "watch_s": cluster.seconds, "mib": peak - rest}
 
 
 def _read(pod: Any) -> None:
