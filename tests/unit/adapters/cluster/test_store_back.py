@@ -113,6 +113,22 @@ async def test_a_store_that_goes_back_before_a_stream_begins(cluster, server, ot
         assert await news(told, 2) == [Changed(kept), Changed(new)]
 
 
+async def test_a_bumped_store_is_seen_however_much_others_wrote(cluster, line, server, other):
+    """Without a bumped revision it has caught up then, and shows no lower version."""
+    await make(other, "kept")
+    backup = server.store.backup()
+    async with Told(cluster) as told:
+        await told.sync()
+        late = await make(other, "late")
+        assert await news(told, 1) == [Changed(late)]
+        server.store.restore(backup, 1000)
+        new = [Changed(await make(other, name)) for name in ("new-1", "new-2", "new-3")]
+        waiting = asyncio.ensure_future(news(told, 4))
+        await until_watching(line)
+        line.break_watches()
+        assert await waiting == [*new, Deleted("late", "", late.uid)]
+
+
 async def test_a_list_is_compared_with_what_was_written_too(cluster, server):
     """The watch that lists may have been behind: here it never told the object."""
     heard = []
