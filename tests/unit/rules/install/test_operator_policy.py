@@ -1,5 +1,7 @@
-"""The policy for an operator lets it write what its code writes; see test_operator_rights in the lab
-for the same at an API server."""
+"""The policy for an operator lets it write what its code writes.
+
+tests/lab/native/test_operator_rights.py has the same at an API server.
+"""
 
 from kube_rdma.programs.installation import objects
 from kube_rdma.programs.operator.upgrades import CLOSED_MARK
