@@ -1,6 +1,6 @@
 """The policy for an operator lets it write what its code writes.
 
-tests/lab/native/test_operator_rights.py tries the same at an API server.
+tests/lab/native/test_operator_rights.py has the same at an API server.
 """
 
 from kube_rdma.programs.installation import objects
