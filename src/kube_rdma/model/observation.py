@@ -109,6 +109,16 @@ class ObservedCni(Frozen):
     installed: bool = False
 
 
+class ObservedRail(Frozen):
+    """A rail of the agent's record: its number, or its entry in a policy's list, and its card.
+
+    `card` is the PCI address of the physical function, which may be gone.
+    """
+
+    rail: str
+    card: str
+
+
 class AddressUse(Frozen):
     """An address of a pod's interface on a network, as the pod's status annotation has it."""
 
@@ -179,9 +189,10 @@ class Observation(Frozen):
 
     None is a part that was not seen; `blanks` say why. `modules` are those of the kernel that are
     loaded or built in, `absent` paths of device nodes that are not there. `specs` are the wishes
-    for pools, `refusals` sentences about a configuration that is not understood. `settings` are
-    sysctls by path, ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that
-    are there. `problems` are those of `kube-rdma status`
+    for pools, `refusals` sentences about a configuration that is not understood. `rails` are those
+    that the agent has numbered, or a policy lists. `settings` are sysctls by path,
+    ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that are there.
+    `problems` are those of `kube-rdma status`
     about this node. `uses` are the addresses of pods everywhere.
     """
 
@@ -199,6 +210,7 @@ class Observation(Frozen):
     specs: tuple[PoolSpec, ...] | None = None
     refusals: tuple[str, ...] | None = None
     folders: tuple[ObservedFolder, ...] | None = None
+    rails: tuple[ObservedRail, ...] | None = None
     kubelet: ObservedKubelet | None = None
     runtime: Runtime | None = None
     cni: ObservedCni | None = None

@@ -16,9 +16,9 @@ class RailRecord(Frozen):
     Each is called by the address that it had when it was numbered; a card that is gone, or in a
     pod, keeps its place. `guids` are the node GUIDs by which a card is known at another address,
     `places` the addresses that cards have by now, where it is not that of their name. `names` are
-    the interfaces by which a policy lists cards, each with the card that had the name when it was
-    last on the node. `boot` is the node's start that this was written in: since then cards of
-    `waiting` were not seen yet, and those of `came` are new.
+    the interfaces and addresses by which a policy lists cards, each with the card that had the
+    name when it was last on the node. `boot` is the node's start that this was written in: since
+    then cards of `waiting` were not seen yet, and those of `came` are new.
     """
 
     functions: tuple[CardId, ...] = ()

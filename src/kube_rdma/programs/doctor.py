@@ -42,9 +42,11 @@ from kube_rdma.model.observation import (
     ObservedCni,
     ObservedKubelet,
     ObservedPod,
+    ObservedRail,
     SystemVersions,
 )
 from kube_rdma.model.pool import AppliedPools, PoolSpec
+from kube_rdma.model.rails import RailRecord
 from kube_rdma.model.runtime import Runtime
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.cluster_status import take
@@ -53,6 +55,7 @@ from kube_rdma.programs.doctor_pod import pod_by_api, with_processes
 from kube_rdma.programs.survey import take_survey, with_uses
 from kube_rdma.rules.cni_conf.conflist import plan
 from kube_rdma.rules.cni_conf.files import networks, plugins, type_of
+from kube_rdma.rules.pools.rails import places_of
 from kube_rdma.rules.reports.cluster import problems
 
 T = TypeVar("T")
@@ -205,6 +208,7 @@ async def _of_this_machine(seen: Observation, places: DoctorPlaces, looker: _Loo
         neighbours=looker.part("neighbours", proc.read_neighbours),
         settings=proc.read_settings(_settings_of(survey)),
         folders=looker.part("folders", lambda: read_room((places.state, places.run))),
+        rails=looker.part("rails", lambda: _rails(places.state / "rails")),
         kubelet=kubelet,
         runtime=runtime,
         cni=looker.part("cni", lambda: _cni(places, runtime)),
@@ -233,6 +237,12 @@ def _applied(folder: Path) -> AppliedPools:
             f"no agent has written to {folder} which pools it serves; name the file with --config"
         )
     return record
+
+
+def _rails(folder: Path) -> tuple[ObservedRail, ...]:
+    """None at all where no agent has numbered any."""
+    record = glance(folder, RailRecord) or RailRecord()
+    return tuple(ObservedRail(rail, card) for rail, card in places_of(record))
 
 
 async def _kubelet(places: DoctorPlaces, looker: _Looker) -> ObservedKubelet | None:

@@ -14,12 +14,23 @@ from kube_rdma.adapters.cluster.networks import DEFINITION
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.files import bundle
+from kube_rdma.adapters.journal.disk import Folder
+from kube_rdma.adapters.journal.format import RAILS
+from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel import proc
 from kube_rdma.api.network_status import ANNOTATION
+from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.observation import AddressRange, AddressUse, Observation, ObservedContainer
+from kube_rdma.model.observation import (
+    AddressRange,
+    AddressUse,
+    Observation,
+    ObservedContainer,
+    ObservedRail,
+)
 from kube_rdma.model.pod_view import SeenLink
+from kube_rdma.model.rails import RailRecord
 from kube_rdma.programs.doctor import DoctorPlaces, observe
 from kube_rdma.programs.doctor_kernel import noted
 from kube_rdma.programs.doctor_pod import pod_by_api, steering
@@ -138,6 +149,22 @@ async def test_a_node_without_anything_is_seen_as_far_as_it_goes(tmp_path, serve
     assert seen.pod.title == "default/train"
     assert len(seen.uses) == 2
     assert not list(tmp_path.iterdir())
+    assert bundle.decode(bundle.encode(seen), "x") == seen
+
+
+async def test_the_rails_are_those_of_the_agents_record(tmp_path):
+    @asynccontextmanager
+    async def opener(_):
+        raise Unavailable("nobody answers")
+        yield
+
+    places = DoctorPlaces("node-1", host=tmp_path, state=tmp_path / "state")
+    assert (await observe(places, opener)).rails == ()
+    (tmp_path / "state").mkdir()
+    with Journal(Folder(tmp_path / "state/rails"), RAILS) as journal:
+        journal.put("rails", RailRecord(functions=(CardId("0000:81:00.0"),)))
+    seen = await observe(places, opener)
+    assert seen.rails == (ObservedRail("0", "0000:81:00.0"),)
     assert bundle.decode(bundle.encode(seen), "x") == seen
 
 

@@ -19,6 +19,7 @@ from kube_rdma.rules.health.discovery import idle, judge, lasting, notes
 from kube_rdma.rules.health.evaluate import NodeFacts, NodeVerdict, evaluate, node_cards
 from kube_rdma.rules.health.membership import hidden
 from kube_rdma.rules.phrases import listed
+from kube_rdma.rules.pools.rails import physical
 from kube_rdma.rules.pools.selection import moves, why_not
 
 # A network driver and the module that makes RDMA devices on it (drivers/infiniband/hw).
@@ -293,6 +294,22 @@ def _taken_over(seen: Observation) -> Iterator[Symptom]:
         yield _symptom(sentence.partition(" ")[0], sentence, cause, Gravity.WARNING)
 
 
+def _lost_rails(seen: Observation) -> Iterator[Symptom]:
+    """Rails of which the node has no card: more are configured than there are cards."""
+    present = set(map(physical, node_cards(_survey(seen))))
+    rails = seen.rails or ()
+    gone = [one for one in rails if one.card not in present]
+    if gone:
+        named = listed([f"{one.rail} ({one.card})" for one in gone])
+        yield Symptom(
+            "rails",
+            f"{len(rails)} rails are configured, and the node has no card for {named}",
+            "A card has left the PCI bus, or was taken out or exchanged",
+            "See lspci and dmesg; for good: list the cards that remain in rails of a NodePolicy",
+            Gravity.WARNING,
+        )
+
+
 def _no_peer_memory(seen: Observation) -> Iterator[Symptom]:
     """GPUs beside RDMA cards, and no way for the one to reach the other's memory."""
     survey = _survey(seen)
@@ -378,6 +395,7 @@ CHECKS = (
     Check("KR132", "cards of pools", _POOLS, _empty_pool, ("KR203", "KR204")),
     Check("KR133", "health of cards", _POOLS, _ill_cards, (), ("KR204",)),
     Check("KR134", "uses of cards", _POOLS, _taken_over),
+    Check("KR135", "cards of rails", ("survey", "rails"), _lost_rails),
     Check("KR140", "peer memory", ("survey", "modules"), _no_peer_memory),
 )
 

@@ -9,6 +9,7 @@ and its own when the node is idle. A policy may list the cards instead.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.rails import RailRecord
 from kube_rdma.rules.phrases import listed as enumerated
 
+_ADDRESS = re.compile(r"[0-9a-fA-F]{4,}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 _NOBODY = "0000:0000:0000:0000"  # the GUID of a device that was given none
 
 
@@ -48,6 +50,7 @@ def recorded(
         for address in sorted(set(map(physical, offered)) - at.keys())
     }
     names = {name: card for name, card in before.names if name in listed}
+    names |= {entry: CardId(entry.lower()) for entry in listed if _ADDRESS.fullmatch(entry)}
     names |= {name: card for name, card in _names(node) if name in listed}
     record = replace(
         before,
@@ -78,6 +81,18 @@ def numbers(
         rails = {name: rail for name, rail in order.items() if name not in away} | moved
     parts = {card.id: rails[of] for card in node if (of := physical(card)) in rails}
     return rails | parts
+
+
+def places_of(record: RailRecord) -> tuple[tuple[str, CardId], ...]:
+    """By rail the physical card that it is of: entries of the policy's list, else numbers.
+
+    A soft device without a function is left out: it is out of sight while a pod has it.
+    """
+    if record.names:
+        return tuple((entry, card) for entry, card in record.names if "@" not in card)
+    at = {name: address for address, name in record.places}
+    numbered = enumerate(record.functions)
+    return tuple((str(rail), at.get(name, name)) for rail, name in numbered if "@" not in name)
 
 
 def without_cards(record: RailRecord, node: Iterable[Card]) -> str | None:

@@ -18,6 +18,7 @@ from kube_rdma.model.observation import (
     ObservedLink,
     ObservedNeighbour,
     ObservedPod,
+    ObservedRail,
     ObservedRoute,
     SystemVersions,
 )
@@ -67,6 +68,7 @@ HEALTHY = Observation(
     ),
     specs=(SPEC,),
     refusals=(),
+    rails=tuple(ObservedRail(str(n), one.seat.pci) for n, one in enumerate(FUNCTIONS)),
     kubelet=ObservedKubelet(
         (KUBELET_SOCKET, socket_of(RESOURCE)),
         ((RESOURCE, 2),),

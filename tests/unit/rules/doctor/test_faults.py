@@ -9,7 +9,13 @@ import pytest
 from kube_rdma.model.admission import PodFinding, Severity
 from kube_rdma.model.cluster_health import Problem
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
-from kube_rdma.model.observation import Gravity, ObservedFolder, ObservedNeighbour, ObservedRoute
+from kube_rdma.model.observation import (
+    Gravity,
+    ObservedFolder,
+    ObservedNeighbour,
+    ObservedRail,
+    ObservedRoute,
+)
 from kube_rdma.model.pool import Mode, Selector
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
@@ -110,6 +116,10 @@ FAULTS = {
     "two pools, one card": (
         "KR131",
         replace(HEALTHY, specs=(SPEC, replace(EXCLUSIVE, resource="rdma/own"))),
+    ),
+    "a card left its rail": (
+        "KR135",
+        replace(HEALTHY, rails=(*HEALTHY.rails, ObservedRail("2", "0000:83:00.0"))),
     ),
     "no peer memory": ("KR140", replace(HEALTHY, modules=("ib_uverbs",))),
     "kubelet gone": ("KR201", kubelet(sockets=(), allocatable=None)),

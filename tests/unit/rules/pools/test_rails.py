@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.rails import RailRecord
-from kube_rdma.rules.pools.rails import numbers, physical, recorded, without_cards
+from kube_rdma.rules.pools.rails import numbers, physical, places_of, recorded, without_cards
 from tests.kit.nodes import device, function, hard_card, physical_with_virtual, seat
 
 CARDS = tuple(hard_card(0x10 + number, number) for number in range(8))
@@ -179,3 +179,16 @@ def test_a_list_has_the_last_word_and_a_name_outlives_the_interface():
     inside = Card(IDS[5], (), function(seat(0x15)))
     again = recorded(record, (inside,), (inside,), listed, idle=False)
     assert rails(again, (inside,), listed)[IDS[5]] == 0
+
+
+def test_the_places_of_rails_are_those_of_the_list_or_of_the_numbers():
+    """An address in a list has its place though its card was never seen."""
+    (numbered,) = after([(CARDS[:2], False)])
+    assert places_of(numbered) == (("0", IDS[0]), ("1", IDS[1]))
+    listed = (IDS[0], "0000:AA:00.0", "eth1")
+    (record,) = after([(CARDS[:2], False)], listed)
+    places = {IDS[0]: IDS[0], "0000:AA:00.0": "0000:aa:00.0", "eth1": IDS[1]}
+    assert dict(places_of(record)) == places
+    soft = Card(CardId("rxe0@eth0"), (device(0, None, "eth0", identity="rxe0@eth0"),), None)
+    (record,) = after([((soft,), False)])
+    assert places_of(record) == ()
