@@ -50,10 +50,13 @@ class Horizon:
     def shown(self, kind: ObjectKind[Any, Any], version: str, mark: SentMark | None = None) -> None:
         """A version that a watch told; with a `mark` that of the whole store, by a list or a write.
 
-        A list reads the store's present version, and a write makes it.
+        A list reads the store's present version, and a write makes it. What was asked for in an
+        earlier life tells nothing of this one.
         """
         number = _number(version)
-        if mark and mark.era is self.era and 0 < number < mark.newest:
+        if mark and mark.era is not self.era:
+            return
+        if mark and 0 < number < mark.newest:
             self.went_back()
         resource = (kind.group, kind.plural)
         self._newest[resource] = max(self._newest.get(resource, 0), number)
@@ -61,7 +64,9 @@ class Horizon:
     def read(self, kind: ObjectKind[Any, Any], stored: Stored[Any, Any], mark: SentMark) -> None:
         """One object as it was read: never older than before, though it was made anew."""
         number = _number(stored.version)
-        if mark.era is self.era and 0 < number < mark.seen:
+        if mark.era is not self.era:
+            return
+        if 0 < number < mark.seen:
             self.went_back()
         place = _place(kind, stored.namespace, stored.name)
         self._objects[place] = number

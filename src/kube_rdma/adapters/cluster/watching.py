@@ -191,7 +191,8 @@ class Level(Generic[S, U]):
             case "DELETED" if new.key in self._reported:
                 yield self._forget(new)
         self._version = new.version
-        self._calls.horizon.shown(self._kind, new.version)
+        if not self._is_over:
+            self._calls.horizon.shown(self._kind, new.version)
 
     def _show(self, new: wire.Identity, item: msgspec.Raw) -> Iterator[Notice[S, U]]:
         old = self._reported.get(new.key)

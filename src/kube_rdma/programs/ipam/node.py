@@ -237,6 +237,8 @@ class NodeAddresses:
             return False
         self._trouble = None
         self._notices.over("right")
+        if self._desk.is_back:  # anew, by now: the next look enters once more
+            return True
         recalls = self._desk.recall_until - self.now()
         if recalls <= 0:
             self._notices.over("recall")
