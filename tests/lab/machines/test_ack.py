@@ -20,7 +20,6 @@ def ack(lab):
         yield lab
 
 
-@pytest.mark.core
 def test_the_daemonset_runs_on_both_nodes_without_a_node_selector(ack):
     document = cluster.get(ack, DAEMONSET, "-n", "kube-system")
     assert "nodeSelector" not in document["spec"]["template"]["spec"]
@@ -29,7 +28,6 @@ def test_the_daemonset_runs_on_both_nodes_without_a_node_selector(ack):
     assert [status[name] for name in names] == [2, 2, 2, 2]
 
 
-@pytest.mark.core
 def test_every_node_shows_a_thousand_shares_beside_eight_gpus(ack):
     for node in cluster.get(ack, "nodes")["items"]:
         for kind in ("capacity", "allocatable"):
@@ -37,7 +35,6 @@ def test_every_node_shows_a_thousand_shares_beside_eight_gpus(ack):
             assert shown == {"rdma/hca": "1k", "nvidia.com/gpu": "8"}
 
 
-@pytest.mark.core
 def test_the_job_gets_eight_gpus_and_moves_bytes_over_a_card(ack):
     log = cluster.kubectl(ack, "logs", "job/hps-benchmark")
     (gpus,) = re.findall(r"^GPUs: (\S+)$", log, re.MULTILINE)

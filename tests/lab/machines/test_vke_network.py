@@ -196,7 +196,7 @@ OWN_CARD = '. nccl_env.sh && exec ib_write_bw -d "${UCX_NET_DEVICES%:*}" -x "$UC
 WRITE_TEST = ("sh", "-c", f'exec {USER} sh -c "$0" perftest "$@"', f'{OWN_CARD} "$@"')
 
 
-@pytest.mark.parametrize("mode", [CORE, *SLOW])
+@pytest.mark.parametrize("mode", ["exclusive", *SLOW])
 def test_programs_take_their_own_card_from_node_to_node(s1, start, mode):
     """perftest by a common user, and MPI over UCX; nobody tells either of a card or a GID."""
     switch(s1, mode, *NODES)
