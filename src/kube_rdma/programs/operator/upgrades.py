@@ -148,7 +148,9 @@ class Upgrades:
                     sentence = f"pod {pod} was evicted from node {node}"
                 case EndDrivers(node, ended):
                     for driver in ended:
-                        await self._cluster.delete(USING_POD, pods[driver.name], unchanged=False)
+                        # The watch goes on while acts are done: one may have ended by itself.
+                        if present := pods.get(driver.name):
+                            await self._cluster.delete(USING_POD, present, unchanged=False)
                     names = ", ".join(driver.name for driver in ended)
                     sentence = f"node {node}: ended {names}"
                 case LabelDrivers(node, labels):
