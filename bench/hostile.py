@@ -133,18 +133,17 @@ async def _measured(text: str) -> dict[str, float]:
             lambda *_: None,
         )
         node = NodePods(to)
-        begin, peak = 0.0, 0.0
+        seconds = 0.0
         _read(pod_state(wire.stored(POD, wire.line(next(_pods('[{"name": "a"},]')))[1])))
         rest = _fresh_peak()
         await node.follow(lambda: None)
         for pod in node.asking:
             call = _call(pod)
-            begin -= time.process_time()
+            begin = time.process_time()
             protocol.decode(_ENVIRONMENT, call, 3)
             _read(pod)
-            begin += time.process_time()
-        peak = _peak()
-        return {"read_s": begin, "watch_s": cluster.seconds, "mib": peak - rest}
+            seconds += time.process_time() - begin
+        return {"read_s": seconds, "watch_s": cluster.seconds, "mib": _peak() - rest}
 
 
 def _read(pod: Any) -> None:

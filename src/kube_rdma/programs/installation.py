@@ -89,16 +89,7 @@ def objects(
     Without a preset the last layer that names one does. Raises Refused with every fault of a layer,
     and of the agent's configuration in them.
     """
-    named = [layer.value.get("preset") for layer in layers if isinstance(layer.value, dict)]
-    chosen = preset or next((name for name in reversed(named) if name), None)
-    if not chosen:
-        raise Refused("no preset is named", remedy=f"Write --preset, with {', '.join(PRESETS)}")
-    given: Any = {}
-    last = document.read(json.dumps({"preset": chosen}).encode(), "--preset")
-    for layer in (*layers, last):
-        value = {"preset": chosen, **layer.value} if isinstance(layer.value, dict) else layer.value
-        given = over(given, installation.load(replace(layer, value=value)))
-    values = merged(given)
+    values = _values(layers, preset)
     check_webhook(values)
     if values["seed"]["configMap"] and values["agent"]["enabled"]:
         parse_config(values["agent"]["config"].encode(), CONFIG)
@@ -111,12 +102,23 @@ def objects(
 
 
 def notes(layers: Sequence[Document], preset: str = "") -> tuple[str, ...]:
-    """What is left to do, a sentence each; `objects` has checked the layers."""
-    values = [layer.value for layer in layers if isinstance(layer.value, dict)]
-    named = preset or next((each["preset"] for each in reversed(values) if "preset" in each), "")
-    if named != "vke" or any(each.get("pools") for each in values):
-        return ()
-    return (NO_POOL,)
+    """What is left to do, a sentence each; Refused as `objects`."""
+    values = _values(layers, preset)
+    return (NO_POOL,) if values["preset"] == "vke" and not values["pools"] else ()
+
+
+def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
+    """All values of an installation, checked."""
+    named = [layer.value.get("preset") for layer in layers if isinstance(layer.value, dict)]
+    chosen = preset or next((name for name in reversed(named) if name), None)
+    if not chosen:
+        raise Refused("no preset is named", remedy=f"Write --preset, with {', '.join(PRESETS)}")
+    given: Any = {}
+    last = document.read(json.dumps({"preset": chosen}).encode(), "--preset")
+    for layer in (*layers, last):
+        value = {"preset": chosen, **layer.value} if isinstance(layer.value, dict) else layer.value
+        given = over(given, installation.load(replace(layer, value=value)))
+    return merged(given)
 
 
 def chart_files() -> dict[str, str]:

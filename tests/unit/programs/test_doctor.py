@@ -152,31 +152,28 @@ async def test_a_node_without_anything_is_seen_as_far_as_it_goes(tmp_path, serve
     assert bundle.decode(bundle.encode(seen), "x") == seen
 
 
-async def test_the_rails_are_those_of_the_agents_record(tmp_path):
-    @asynccontextmanager
-    async def opener(_):
-        raise Unavailable("nobody answers")
-        yield
+@asynccontextmanager
+async def closed(_):
+    """The door of an API server that is away."""
+    raise Unavailable("nobody answers")
+    yield
 
+
+async def test_the_rails_are_those_of_the_agents_record(tmp_path):
     places = DoctorPlaces("node-1", host=tmp_path, state=tmp_path / "state")
-    assert (await observe(places, opener)).rails == ()
+    assert (await observe(places, closed)).rails == ()
     (tmp_path / "state").mkdir()
     with Journal(Folder(tmp_path / "state/rails"), RAILS) as journal:
         journal.put("rails", RailRecord(functions=(CardId("0000:81:00.0"),)))
-    seen = await observe(places, opener)
+    seen = await observe(places, closed)
     assert seen.rails == (ObservedRail("0", "0000:81:00.0"),)
     assert bundle.decode(bundle.encode(seen), "x") == seen
 
 
 async def test_without_an_api_server_the_node_is_seen_all_the_same(tmp_path):
-    @asynccontextmanager
-    async def opener(_):
-        raise Unavailable("nobody answers")
-        yield
-
     (tmp_path / "state").mkdir()
     places = DoctorPlaces("node-1", host=tmp_path, state=tmp_path / "state", run=tmp_path / "run")
-    seen = await observe(places, opener)
+    seen = await observe(places, closed)
     (folder,) = seen.folders
     assert (folder.path, folder.read_only) == (str(tmp_path / "state"), False)
     assert folder.free > 0

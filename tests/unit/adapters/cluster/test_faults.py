@@ -18,16 +18,6 @@ from tests.kit.api_server import QUICK, TRIAL, Spec, Told
 
 
 @pytest.fixture
-def line(server):
-    return server.line()
-
-
-@pytest.fixture
-def cluster(line):
-    return Cluster(line, QUICK)
-
-
-@pytest.fixture
 def other(server):
     """Somebody whose network always works."""
     return Cluster(server.line(), QUICK)

@@ -16,16 +16,6 @@ from .test_faults import until_watching
 
 
 @pytest.fixture
-def line(server):
-    return server.line()
-
-
-@pytest.fixture
-def cluster(line):
-    return Cluster(line, QUICK)
-
-
-@pytest.fixture
 def other(server):
     """Somebody whose requests the horizon of `cluster` does not see."""
     return Cluster(server.line(), QUICK)

@@ -48,6 +48,17 @@ def test_later_values_win(tmp_path):
     assert spec["containers"][0]["image"] == "registry.example.com/a/b:three"
 
 
+def test_what_is_left_to_do_stands_first(tmp_path):
+    """Preset vke has no addresses; whoever gives some, in any of the layers, is told nothing."""
+    path = tmp_path / "values.yaml"
+    path.write_text("preset: vke\npools: [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}]\n")
+    with_pool = ("--values", str(path))
+    assert "# The network rdma has no addresses" in run("--preset", "vke").stdout.splitlines()[0]
+    assert "no addresses" not in run(*with_pool).stdout
+    assert "no addresses" in run(*with_pool, "--set", "pools=[]").stdout
+    assert "no addresses" not in run("--preset", "ack").stdout
+
+
 def test_a_part_is_printed_alone():
     objects = printed("--preset", "vke", "--part", "definitions")
     assert {each["kind"] for each in objects} == {"CustomResourceDefinition"}
