@@ -76,6 +76,7 @@ class Machine:
     shown: dict[Cell, Block] = field(default_factory=dict)  # what its watch showed
     heard: int = 0  # how much of the store's log
     era: int = 0  # of the store that it watches
+    told: int = 0  # the version up to which its watch told all
     high: int = 0  # the highest version that it saw
     unaware: bool = False  # the store or the machine went back, and its agent does not know
     reconnects: float = 0.0  # when its watch hears of that, unless it is cut off

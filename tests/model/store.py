@@ -47,7 +47,7 @@ class Store:
     """The objects, and requests that are still on their way.
 
     `log` is what a watch of the blocks tells, with versions; `era` counts how often the server was
-    restored, which ends all watches.
+    restored, which ends all watches; `begun` is where in the log the last era began, `bumped` how.
     """
 
     random: Random
@@ -60,6 +60,8 @@ class Store:
     writes: int = 0
     log: list[tuple[int, Cell, Block | None]] = field(default_factory=list)
     era: int = 0
+    begun: int = 0
+    bumped: bool = False
     fenced: Callable[[NodeName], None] = lambda _: None  # told when a fence stands
 
     def apply(self, act: Write) -> Stored | None:
@@ -111,13 +113,28 @@ class Store:
     def restore(self, backup: Backup, *, bumped: bool) -> None:
         """Go back; requests that were on their way are lost with the server that was stopped.
 
-        `bumped`: versions go on from above all that were (etcdutl --bump-revision).
+        `bumped`: versions go on from above all that were (etcdutl --bump-revision). Else others may
+        write more than was lost before any node is back, so that no version shows it either.
         """
         self.blocks, self.leases = dict(backup.blocks), dict(backup.leases)
         self.boards = dict(backup.boards)
-        self.version = self.version + 1_000_000 if bumped else backup.version
+        lost = self.version - backup.version
+        others = self.random.choice((0, 0, 2 * lost))
+        self.version = self.version + 1_000_000 if bumped else backup.version + others
         self.on_their_way = []
         self.era += 1
+        self.begun, self.bumped = len(self.log), bumped
+
+    def after(self, version: int) -> int | None:
+        """Where a watch goes on that was told all up to `version`; None where it has to list.
+
+        A server below that version shows so. One above it goes on in silence, unless the versions
+        were bumped, which comes with a compaction.
+        """
+        if self.bumped or self.version < version:
+            return None
+        news = enumerate(self.log[self.begun :], self.begun)
+        return next((at for at, (other, _, _) in news if other > version), len(self.log))
 
     def read(self, act: talk.Act):
         """The answer to a read that arrives."""

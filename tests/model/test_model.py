@@ -51,7 +51,7 @@ def test_promises_hold_for_long(seed: int) -> None:
 @pytest.mark.parametrize("flaw", Flaw)
 def test_a_broken_allocator_is_caught(flaw: Flaw) -> None:
     """Each flaw breaks a promise within 20,000 steps; a seed may miss the rarest, few do."""
-    for seed in (7, *range(1, 7), 8):  # the seventh sees the rarest soon
+    for seed in (7, 26, *range(1, 7), 8):  # the first two see the rarest soon
         walk = Walk(seed, flaw)
         try:
             walk.run(STEPS)

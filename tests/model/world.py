@@ -328,6 +328,7 @@ class World:
         """Its watch comes back after a restore, and who knows of one renews at once."""
         if machine.unaware and self.now >= machine.reconnects:
             self.sync(machine)
+            machine.unaware = machine.era != self.store.era
         if desk.is_back:
             machine.rewound = False
             machine.next_renew = self.now
@@ -352,18 +353,27 @@ class World:
         if desk is None or machine.cut_off or self.now < machine.reconnects:
             return
         if machine.era != self.store.era:
-            machine.era, machine.heard = self.store.era, len(self.store.log)
-            self._saw_version(machine, self.store.version)
-            for cell in sorted({*machine.shown, *self.store.blocks}):
-                self._show(machine, cell, self.store.blocks.get(cell))
+            self._watch_again(machine)
         self._hear(machine, machine.heard + self.random.randrange(40))
-        machine.unaware = False
         desk.boards = dict(self.store.boards)
+
+    def _watch_again(self, machine: Machine) -> None:
+        """The watch begins with a list, or goes on in silence where versions have caught up."""
+        machine.era = self.store.era
+        at = self.store.after(machine.told)
+        if self.store.version >= machine.high and at is not None:
+            machine.heard = at
+            return
+        machine.heard, machine.told = len(self.store.log), self.store.version
+        self._saw_version(machine, self.store.version)
+        for cell in sorted({*machine.shown, *self.store.blocks}):
+            self._show(machine, cell, self.store.blocks.get(cell))
 
     def _hear(self, machine: Machine, end: int) -> None:
         news = self.store.log[machine.heard : end]
         machine.heard += len(news)
         for version, cell, block in news:
+            machine.told = version
             machine.high = max(machine.high, version)
             self._show(machine, cell, block)
 
@@ -450,7 +460,7 @@ class World:
         answer = self.store.ask(act, machine.cut_off, self.faults)
         if isinstance(act, talk.ListBlocks):
             machine.shown, machine.heard = dict(answer), len(self.store.log)
-            machine.era = self.store.era
+            machine.era, machine.told = self.store.era, self.store.version
             machine.unaware = machine.rewound = False
             self._saw_version(machine, self.store.version)
         elif answer and isinstance(act, talk.WriteBlock | talk.WriteLease):

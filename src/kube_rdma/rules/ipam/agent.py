@@ -310,7 +310,8 @@ def write(
             if attempt > 1:  # many want this cell: who tries again at once only adds to the queue
                 yield Pause(_MOMENT)
             if attempt or (hold and hold.doubt):
-                is_gone = yield from _read(desk, cell, latest)
+                known = latest if desk.state.term == began else None  # no sign of another restore
+                is_gone = yield from _read(desk, cell, known)
             term = desk.state.term
             if claim is not _NOTHING and term != began:
                 return False
@@ -322,7 +323,7 @@ def write(
             block = yield WriteBlock(written)
             if block is None:
                 continue
-            if is_gone:  # it could be made, so it was not only garbled
+            if is_gone and desk.state.term == began:  # it could be made: it was not only garbled
                 desk.saw(cell, latest)
                 yield from _go_back(desk)
             is_gone = False
@@ -337,9 +338,9 @@ def write(
 
 def _read(desk: IpamAgentState, cell: Cell, latest: Block | None) -> Talk[bool]:
     """Read a block; True when there is none where there was a held one, as of a garbled one."""
-    shown = desk.blocks.get(cell)
+    shown, term = desk.blocks.get(cell), desk.state.term
     block: Block | None = yield ReadBlock(cell)
-    is_back = went_back(latest, block)
+    is_back = desk.state.term == term and went_back(latest, block)
     if block and is_back:
         yield from _go_back(desk)
     if block or desk.blocks.get(cell) is shown:  # else a watch was faster

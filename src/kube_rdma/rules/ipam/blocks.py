@@ -107,7 +107,8 @@ def confirmed(state: NodeAddressState, block: Block) -> NodeAddressState:
 def went_back(old: Block | None, new: Block | None) -> bool:
     """No store that goes on shows `new` after `old`: an older one, or none where one was held.
 
-    Only a block that nobody holds is deleted. Its edition begins anew then, its version never.
+    Only a block that nobody holds is deleted, and may be there anew: with an edition that began
+    again, and a version that is higher than before.
     """
     if old is None:
         return False
@@ -115,7 +116,7 @@ def went_back(old: Block | None, new: Block | None) -> bool:
         return bool(old.holdings)
     if new.version == old.version:
         return False
-    return new.edition < old.edition or is_older(new, old)
+    return is_older(new, old) or bool(old.holdings and new.edition < old.edition)
 
 
 def is_older(block: Block, other: Block) -> bool:

@@ -102,8 +102,15 @@ def test_a_block_that_went_back():
     assert went_back(held_block, replace(held_block, edition=4, version="90"))
     assert went_back(held_block, replace(held_block, edition=9, version="40"))
     assert went_back(held_block, None)
+    assert went_back(empty, replace(empty, edition=5, version="50"))
     for old, new in ((held_block, empty), (empty, None), (None, held_block), (empty, empty)):
         assert not went_back(old, new)
+
+
+def test_an_empty_block_that_was_deleted_and_made_anew_is_no_restore():
+    """The controller deletes what nobody holds; the next claim begins with edition 1."""
+    empty = Block(CELL0, (), edition=6, version="60")
+    assert not went_back(empty, Block(CELL0, (CellHolding("n2", 1),), edition=1, version="70"))
 
 
 def test_what_an_older_store_calls_the_nodes_is_given_back():
