@@ -214,10 +214,12 @@ class NodeAddresses:
             if self._pools.outages != outages and not self._pools.trouble:
                 outages, due = self._pools.outages, self.now()
             if self.now() >= due or (self._desk.is_back and not failures):
+                sent = self.now()
                 done = await self._renew()
                 failures = 0 if done else failures + 1
                 third = self._pace.timing.contact / 3
-                due = self.now() + (third if done else min(third, self._pace.pause(failures)))
+                pause = min(third, self._pace.pause(failures))
+                due = sent + third if done else self.now() + pause  # the right counts from `sent`
             await asyncio.sleep(self._pace.tick)
 
     async def _renew(self) -> bool:
