@@ -4,14 +4,20 @@ All that needs the machines is one group, and so is all that runs in the bare VM
 more than they work: where a run has two processes left for them, each file that uses them may run
 in either, which has a lab of its own; in a short run (`make test`) they are one group and one lab.
 For pytest-xdist's `--dist loadscope`; without it all runs in one row, in the same order.
+
+The machines take longest, so they come first at the processors too: a process of another group
+gives way to them (nice), and so does the lab that it starts.
 """
 
+import contextlib
 import os
 from enum import IntEnum
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+
+from kube_rdma_lab.processes import weigh_session
 
 RUN = "KUBE_RDMA_TEST_RUN"  # the name of a run beside another
 
@@ -39,6 +45,24 @@ def place(path):
     parts = Path(str(path).partition("::")[0]).parts
     pairs = ("/".join(pair) for pair in pairwise(parts))
     return next((FOLDERS[pair] for pair in pairs if pair in FOLDERS), Place.WITHOUT_LAB)
+
+
+GIVES_WAY = 3  # niceness; half of what a process without it gets
+
+
+def give_way():
+    """Make this process of a run, which others run beside, and what it starts, come second."""
+    if "PYTEST_XDIST_WORKER" in os.environ and os.nice(0) < GIVES_WAY:
+        os.nice(GIVES_WAY - os.nice(0))
+        with contextlib.suppress(OSError):
+            os.setsid()
+        weigh_session()
+
+
+def pytest_runtest_setup(item):
+    """Before the lab of a process boots."""
+    if place(item.path) in (Place.BARE, Place.NATIVE):
+        give_way()
 
 
 def group(nodeid, processes):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -30,6 +31,16 @@ def tail(log: Path, lines: int = TAIL_LINES) -> str:
     except OSError:
         return "    (no log)"
     return "\n".join(f"    {line}" for line in text.splitlines()[-lines:]) or "    (empty log)"
+
+
+def weigh_session() -> None:
+    """Let this process's niceness count for its session, which it began.
+
+    Where the kernel shares processors between sessions (sched(7), autogroup), a new one weighs as
+    much as any other, and niceness counts only within it.
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 class Program:

@@ -29,7 +29,7 @@ from kube_rdma_lab.native import cgroups
 from kube_rdma_lab.native import node as native
 from kube_rdma_lab.patience import Patience
 from kube_rdma_lab.pki import write_ssh_key
-from kube_rdma_lab.processes import Program
+from kube_rdma_lab.processes import Program, weigh_session
 from kube_rdma_lab.progress import Event, Phase, PipeReport, Report, step
 from kube_rdma_lab.topology import NodeKind, NodeSpec, Topology, find
 
@@ -202,6 +202,7 @@ def main(name: str, topology: str, parts: str, host: str) -> None:
     """
     home = state.home(name)
     state.update(home, phase="booting", pid=int(Path("/proc/self").readlink().name))
+    weigh_session()
     os.system("mount -t proc proc /proc")  # noqa: S605 - one fixed word, before any thread
     report = PipeReport(sys.stdout)
     listening = socket.socket(fileno=int(host))

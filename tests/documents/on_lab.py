@@ -6,7 +6,7 @@ before the page's last blocks, which run behind its tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from kube_rdma.rules.labels.table import writes
@@ -18,6 +18,8 @@ from .pages import Block, blocks, pages
 from .rules import Runs, runs
 from .shell import Failed, Shell
 
+ALL = slice(None)
+
 
 def on_lab(page: str, kind: Runs = Runs.LAB) -> tuple[Block, ...]:
     """Return the blocks of a page that a lab of this kind runs."""
@@ -25,20 +27,23 @@ def on_lab(page: str, kind: Runs = Runs.LAB) -> tuple[Block, ...]:
 
 
 @contextmanager
-def followed(lab: Lab, page: str, kind: Runs = Runs.LAB, *, behind: int = 1) -> Iterator[None]:
-    """Follow a page up to its last blocks, `behind` of them, and through these at the end.
+def followed(
+    lab: Lab, page: str, kind: Runs = Runs.LAB, *, part: slice = ALL, later: int = 0
+) -> Iterator[Callable[[], None]]:
+    """Follow a page, or a `part` of its blocks, up to its last block, and through that at the end.
 
-    Then nothing of it is left.
+    Then nothing of it is left. Who is told that the page is followed may ask for the `later` blocks
+    before the last one; what nobody asks for does not run.
     """
-    listed = on_lab(page, kind)
-    first, last = listed[:-behind], listed[-behind:]
+    listed = on_lab(page, kind)[part]
+    first, last = listed[: -1 - later], listed[-1:]
     before = _standing(lab)
     # Which lab is meant; and for commands on other clusters, kubectl and where the cluster is.
     person = {"KUBE_RDMA_LAB": lab.state.name, "KUBECONFIG": str(lab.kubeconfig)}
     with Shell(person, lab.state.binaries) as shell:
         try:
             _walk(lab, shell, first)
-            yield
+            yield lambda: _walk(lab, shell, listed[len(first) : -1])
         finally:
             _walk(lab, shell, last)
     left = _standing(lab) - before

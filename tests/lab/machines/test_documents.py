@@ -34,6 +34,12 @@ def test_a_page_is_followed_to_its_end_and_leaves_nothing(request, lab, page):
         pass
 
 
+def test_a_policy_makes_the_network_too(lab):
+    """The end of seed S3's page; test_pod_network follows what is before it."""
+    with followed(lab, "examples/s3-network/README.md", part=slice(-1, None)):
+        pass
+
+
 @pytest.mark.parametrize("page", BY_OTHERS)
 def test_a_page_is_followed_by_the_file_that_says_so(page):
     text = (Path(__file__).parent / BY_OTHERS[page]).read_text()

@@ -31,7 +31,7 @@ def measured(lab):
     """Seed S3's two pods; the agents answer on each node, and are new below the pods for it."""
     address = f"--metrics-address=127.0.0.1:{PORT}"
     added = {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": address}
-    with followed(lab, "examples/s3-network/README.md", behind=2):
+    with followed(lab, "examples/s3-network/README.md", part=slice(-1)):
         words = ("patch", "daemonset", AGENT, "-n", NAMESPACE, "--type=json", "-p")
         cluster.kubectl(lab, *words, json.dumps([added]))
         cluster.rollout(lab, AGENT, NAMESPACE)

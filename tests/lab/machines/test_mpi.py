@@ -21,7 +21,7 @@ OWN = "kube-rdma.io/network-status"
 @pytest.fixture(scope="module")
 def pods(lab):
     """The two pods of seed S3, on two nodes; the first lets the second in."""
-    with followed(lab, "examples/s3-network/README.md", behind=2):
+    with followed(lab, "examples/s3-network/README.md", part=slice(-1)):
         mpi.let_in(lab, NEAR, FAR)
         yield lab
 

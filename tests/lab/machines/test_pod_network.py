@@ -61,11 +61,17 @@ NETWORKS = {
 
 
 @pytest.fixture(scope="module")
-def networks(lab):
+def page(lab):
+    """The example's page, followed as far as its pods; a call measures between them as it does."""
+    # Without the same by a policy, which test_documents follows.
+    with followed(lab, "examples/s3-network/README.md", part=slice(-1), later=2) as measured:
+        yield measured
+
+
+@pytest.fixture(scope="module")
+def networks(lab, page):
     """The lab as the example's page makes it: its network, and its two pods on two nodes."""
-    # Behind the tests: what takes this away, and the same by a policy.
-    with followed(lab, "examples/s3-network/README.md", behind=2):
-        yield lab
+    return lab
 
 
 def remove(lab, *pods):
@@ -153,12 +159,23 @@ def test_programs_are_told_of_the_pod_s_own_device(networks):
 
 @pytest.mark.core
 def test_the_pods_reach_each_other_by_ping_and_by_verbs(networks):
-    first, second = PODS
-    inside(networks, second, "ping", "-c", "3", address(networks, first))
-    server, client = (endpoint(networks, pod) for pod in PODS)
-    for words in (WRITE_TEST, SIZES_TEST):
-        outcome = measure(networks, server, client, words)
-        assert outcome.addresses == {address(networks, pod) for pod in PODS}
+    inside(networks, PODS[1], "ping", "-c", "3", address(networks, PODS[0]))
+    writes(networks, WRITE_TEST)
+
+
+def test_writes_of_all_sizes_reach_the_other_pod(networks):
+    writes(networks, SIZES_TEST)
+
+
+def writes(lab, words):
+    """Write from pod to pod; perftest names the addresses of both."""
+    outcome = measure(lab, *(endpoint(lab, pod) for pod in PODS), words)
+    assert outcome.addresses == {address(lab, pod) for pod in PODS}
+
+
+def test_the_page_measures_between_its_pods(page):
+    """By `kube-rdma verify`, and by an object."""
+    page()
 
 
 @pytest.mark.slow  # the page's BandwidthCheck makes the same copies

@@ -35,18 +35,16 @@ def cards(lab):
 
 
 @pytest.fixture(scope="module")
-def example(lab):
-    """The lab as the example's page makes it: agent, addresses, mode and Deployment."""
-    with followed(lab, "examples/s1-vke/README.md"):
-        yield lab
+def page(lab):
+    """The example's page, followed as far as cards are offered; a call goes on to its workload."""
+    with followed(lab, "examples/s1-vke/README.md", later=1) as used:
+        yield used
 
 
 @pytest.fixture(scope="module")
-def s1(example):
-    """The example's lab when the Deployment has no pods any more, for these hold the cards."""
-    cluster.kubectl(example, "scale", "deployment/rdma", "--replicas=0")
-    cluster.kubectl(example, "wait", "pod", "-l", "app=rdma", "--for=delete", "--timeout=10m")
-    return example
+def s1(lab, page):
+    """The lab as the example's page makes it: agent, addresses and mode."""
+    return lab
 
 
 def switch(lab, mode, *nodes):
@@ -139,17 +137,27 @@ def rdma_links(lab, node):
     return sorted(re.findall(r"link (\S+)/1 .* netdev (\S+)", shown))
 
 
-def test_a_deployment_has_a_card_and_an_address_in_each_of_its_pods(example):
+@pytest.fixture
+def deployment(s1, page):
+    """The page's workload; behind the test it has no pods any more, for these hold the cards."""
+    page()
+    yield
+    cluster.kubectl(s1, "scale", "deployment/rdma", "--replicas=0")
+    cluster.kubectl(s1, "wait", "pod", "-l", "app=rdma", "--for=delete", "--timeout=10m")
+
+
+@pytest.mark.usefixtures("deployment")
+def test_a_deployment_has_a_card_and_an_address_in_each_of_its_pods(s1):
     """The document's way to run a workload; its pods come back by themselves."""
     # Without those that the kubelet refused while a card was just coming back (see admit).
     running = ("-l", "app=rdma", "--field-selector=status.phase=Running")
-    pods = cluster.get(example, "pods", *running)["items"]
+    pods = cluster.get(s1, "pods", *running)["items"]
     assert {pod["spec"]["nodeName"] for pod in pods} == set(NODES)
     for pod in pods:
         name = pod["metadata"]["name"]
-        (own,) = annotation(example, name, OWN)
+        (own,) = annotation(s1, name, OWN)
         assert own["interface"] == "eth1"
-        shown = inside(example, name, "ip", "-4", "-o", "address", "show", "dev", "eth1")
+        shown = inside(s1, name, "ip", "-4", "-o", "address", "show", "dev", "eth1")
         (address,) = re.findall(r"inet ([\d.]+)/24", shown)
         assert ipaddress.ip_address(address) in GATEWAY_FREE
 

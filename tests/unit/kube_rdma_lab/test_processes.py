@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -60,3 +62,22 @@ async def test_a_program_that_is_paused_is_no_loss(tmp_path):
         assert "etcd ended with code -9" in str(await lost)
     with pytest.raises(Unavailable, match="does not answer"):
         switch.turn(tmp_path / "other", "end", "etcd")
+
+
+WEIGHED = """
+import os
+from pathlib import Path
+from kube_rdma_lab.processes import weigh_session
+os.setsid()
+os.nice(7 - os.nice(0))
+weigh_session()
+shown = Path("/proc/self/autogroup")
+print(shown.read_text() if shown.exists() else "/autogroup nice 7")
+"""
+
+
+def test_a_session_weighs_as_its_process():
+    """The kernel shows /autogroup-NUMBER nice NICENESS (sched(7)), if it groups at all."""
+    words = (sys.executable, "-c", WEIGHED)
+    ended = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert ended.stdout.split()[1:] == ["nice", "7"]
