@@ -310,8 +310,8 @@ def write(
             if attempt > 1:  # many want this cell: who tries again at once only adds to the queue
                 yield Pause(_MOMENT)
             if attempt or (hold and hold.doubt):
-                known = latest if desk.state.term == began else None  # no sign of another restore
-                is_gone = yield from _read(desk, cell, known)
+                earlier = latest if desk.state.term == began else None  # no sign of another restore
+                is_gone = yield from _read(desk, cell, earlier)
             term = desk.state.term
             if claim is not _NOTHING and term != began:
                 return False
