@@ -40,7 +40,7 @@ _FIELD = "networks"  # what an entry is called in messages: networks[2].ips[0]
 _TAKEN = ("lo", "eth0")  # what every pod has before its first further network
 _OCTET = "[0-9a-fA-F]{2}"
 _HARDWARE = re.compile(f"{_OCTET}(-{_OCTET})*|{_OCTET * 2}([.]{_OCTET * 2})*")
-_MOST_JUDGED = 64  # different keys, known ones with them
+_MOST_GUESSED = 16  # different keys that are compared with those that could be meant
 _NEVER_READ = {"ipRequest": "ips", "macRequest": "mac"}
 """Keys that look as if they meant something: Multus has passed over them from its first days."""
 
@@ -208,15 +208,19 @@ class _Strays:
     def __init__(self) -> None:
         self.paths: list[Path] = []
         self._judged: dict[tuple[type[BaseModel], str], bool] = {}
+        self._guessed = 0
 
     def has(self, key: str, model: type[BaseModel], names: Sequence[str]) -> bool:
         """Whether it is one."""
         if (model, key) not in self._judged:
-            is_guessed = len(self._judged) < _MOST_JUDGED
             self._judged[model, key] = key in _NEVER_READ or not (
-                key in names or (is_guessed and near(key, names))
+                key in names or self._is_near(key, names)
             )
         return self._judged[model, key]
+
+    def _is_near(self, key: str, names: Sequence[str]) -> bool:
+        self._guessed += 1
+        return self._guessed <= _MOST_GUESSED and bool(near(key, names))
 
     def warnings(self, document: Document) -> Iterator[str]:
         """A sentence for each of the first."""
