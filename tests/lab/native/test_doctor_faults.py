@@ -25,6 +25,7 @@ OFF = "kube-rdma.io/agent"
 NETWORKS, STATUS = "k8s.v1.cni.cncf.io/networks", "k8s.v1.cni.cncf.io/network-status"
 POOL, FOLDER = "faults", "/etc/cni/net.d"
 NOBODY = 65534
+STATE, ASIDE = "/var/lib/kube-rdma", "/run/kube-rdma.aside"
 SUBNETS = (".10-74-", ".10-76-", ".10-77-", ".10-78-")  # as the names of blocks have them
 
 
@@ -246,6 +247,38 @@ def set_aside_by_cilium(lab):
         yield target
 
 
+@contextmanager
+def full_disk(lab):
+    """Something fills the disk of the agent's state; a pod that has a network ends all the same.
+
+    The disk is a small one: agent and doctor begin anew to see it, and to see the node's own again.
+    """
+    size = "mount -t tmpfs -o size=2m none"
+    script = f"cp -a {STATE} {ASIDE}; {size} {STATE}; cp -a {ASIDE}/. {STATE}/; rm -r {ASIDE}"
+    undo = (
+        f"rm -f {STATE}/filler; cp -a {STATE} {ASIDE}; umount -l {STATE}; "
+        f"rm -rf {STATE}/*; cp -a {ASIDE}/. {STATE}/; rm -r {ASIDE}"
+    )
+    try:
+        with undone(lab, script, undo) as target:
+            begun_anew(lab)
+            with pods(lab, "ends", networks=POOL):
+                on_node(lab, f"dd if=/dev/zero of={STATE}/filler bs=4k 2>/dev/null || true")
+                cluster.kubectl(lab, "delete", "pod", "ends")
+            yield target
+    finally:
+        begun_anew(lab)
+
+
+def begun_anew(lab):
+    """Another agent and another doctor on the node, for one has the folders of its start."""
+    cluster.kubectl(lab, "delete", "pod", "-n", NAMESPACE, "-l", "name=rdma-device-plugin")
+    cluster.rollout(lab, "rdma-device-plugin", NAMESPACE)
+    healthy(lab)
+    cluster.kubectl(lab, "delete", "pod", "-n", doctor.NAMESPACE, doctor.NAME, "--grace-period=1")
+    doctor.call(lab, NODE)
+
+
 def blocks_without_shares(lab):
     blocks = json.dumps([{"cniConf": {"name": "rdma"}}] * 2)
     more = {"k8s.volcengine.com/pod-networks": blocks}
@@ -387,6 +420,7 @@ FAULTS |= {
     "network without a definition": Fault(network_of_nobody, "KR490", "CNI"),
     "rails in a subnet": Fault(rails_in_a_subnet, "KR302", "10.70.0.0/24"),
     "strict reverse path": Fault(strict_filter, "KR303", "ib0"),
+    "full disk": Fault(full_disk, "KR207", STATE),
     "addresses of a dead node": Fault(addresses_of_a_dead_node, "KR322", "held"),
 }
 # These stay in every run; the others are slow.
