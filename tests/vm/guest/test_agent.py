@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from contextlib import asynccontextmanager
 
 import pytest
 
 from kube_rdma.model.device import PortState
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
-from .world import PATIENCE, port_of, run, until
+from .world import PATIENCE, agent, port_of, run, until
 
 HCA = "rdma/hca"
 SHARES = 1000
-AGENT = (sys.executable, "-m", "kube_rdma.programs.cli.main", "agent")
 
 
 def make(link, card):
@@ -30,20 +27,6 @@ def node(tmp_path):
     (tmp_path / "config.json").write_text('{"mode": "hca"}')
     (tmp_path / "kubelet" / "device-plugins").mkdir(parents=True)
     return tmp_path
-
-
-@asynccontextmanager
-async def agent(node):
-    """The agent until the scope closes; its log is in node/log."""
-    options = ("--config", node / "config.json", "--kubelet-root", node / "kubelet")
-    with (node / "log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(*AGENT, *map(str, options), stderr=log)
-        try:
-            yield process
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            await process.wait()
 
 
 async def test_a_card_that_vanishes_takes_its_shares_along_and_brings_them_back(cards, link, node):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,15 @@ from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.health.absence import MOVED
+from kube_rdma_testing.kubelet.devices import ContainerPlace
+from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
 from .world import (
     NET,
     PATIENCE,
     PHYSICAL_FUNCTION,
+    agent,
     device,
     inside,
     interface,
@@ -165,3 +170,45 @@ def test_two_pods_move_bytes_over_two_functions(pods):
     assert "GID: 00:00:00:00:00:00:00:00:00:00:255:255:192:168:60:02" in table
     (line,) = [line for line in table.splitlines() if line.strip().startswith("4096")]
     assert float(line.split()[3]) > 0, table
+
+
+@pytest.fixture
+def pool(card, tmp_path):
+    """The folder of an agent that offers the functions of the card as intel.com/vf."""
+    selectors = {"rootDevices": [card.resolve().name]}
+    document = {"resourceList": [{"resourceName": "vf", "selectors": selectors}]}
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    (tmp_path / "kubelet").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def elsewhere():
+    """A namespace that kube-rdma knows nothing of; a function returns when it ends."""
+    run("ip", "netns", "add", "elsewhere")
+    yield "elsewhere"
+    if "elsewhere" in run("ip", "netns", "list"):
+        run("ip", "netns", "delete", "elsewhere")
+
+
+async def test_a_function_that_another_program_took_is_offered_to_nobody(
+    functions, pool, elsewhere
+):
+    """One that a pod holds stays healthy, wherever it is; each is good again when it is back."""
+    free, held = (function.name for function in functions)
+
+    def shares():
+        return kubelet.devices.get("intel.com/vf", {})
+
+    async with FakeKubelet.at(pool / "kubelet") as kubelet, agent(pool):
+        await kubelet.until(lambda: shares() == {free: True, held: True}, PATIENCE)
+        await kubelet.allocate("intel.com/vf", 1, (held,), place=ContainerPlace("job"))
+        for function in functions:
+            run("ip", "link", "set", netdev(function), "netns", elsewhere)
+        await kubelet.until(lambda: shares() == {free: False, held: True}, PATIENCE)
+        run("ip", "netns", "delete", elsewhere)
+        await kubelet.until(lambda: shares() == {free: True, held: True}, PATIENCE)
+    log = (pool / "log").read_text()
+    assert log.index(MOVED) < log.index("card healthy again")
+    assert log.count(MOVED) == 1
+    until(lambda: all(any(path.glob("net/*")) for path in functions))

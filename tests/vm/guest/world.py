@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import subprocess
+import sys
 import time
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.netlink.codec import Netlink, decode_attributes
@@ -14,6 +17,7 @@ from kube_rdma.programs.survey import take_survey
 CARDS = ("52:54:00:00:00:01", "52:54:00:00:00:02")  # on NUMA nodes 0 and 1
 PHYSICAL_FUNCTION = "52:54:00:00:00:03"
 NET = Path("/sys/class/net")
+AGENT = (sys.executable, "-m", "kube_rdma.programs.cli.main", "agent")
 NEWLINK, EXCL, IFNAME = 16, 0x200, 3  # RTM_NEWLINK, NLM_F_EXCL, IFLA_IFNAME
 # Seconds for what certainly happens. On the reference Python comes to this line 8 s after
 # the kernel began; a machine that took longer to get here takes longer for everything.
@@ -77,3 +81,19 @@ def before_6_15(patch):
         return ask(netlink, kind, body, **how)
 
     patch.setattr(Netlink, "ask", asked)
+
+
+@asynccontextmanager
+async def agent(node):
+    """The agent until the scope closes; its log is in node/log, its configuration and its
+    kubelet beside it.
+    """
+    options = ("--config", node / "config.json", "--kubelet-root", node / "kubelet")
+    with (node / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(*AGENT, *map(str, options), stderr=log)
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()

@@ -2,8 +2,8 @@
 
 The agent asks at every look, `config check --node` once and with less known. Each pass adds reasons
 to cards, so the order is part of the answer: what a card is by itself (cards.py), what its pool
-needs of it (membership.py), what no survey sees (damping.py), then what has to last (damping.py),
-then who has it already; pools are made of what is left.
+needs of it (membership.py), what no survey sees (damping.py, absence.py), then what has to last
+(damping.py), then who has it already; pools are made of what is left.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kube_rdma.model.link import PodLink
 from kube_rdma.model.pool import Pool, PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.functions.ranges import outside
+from kube_rdma.rules.health.absence import MOVED
 from kube_rdma.rules.health.damping import (
     Assessment,
     Health,
@@ -29,7 +30,7 @@ from kube_rdma.rules.health.damping import (
 from kube_rdma.rules.health.discovery import judge
 from kube_rdma.rules.health.membership import Holders, as_members, not_free
 from kube_rdma.rules.pools.cards import cards, interfaces
-from kube_rdma.rules.pools.pools import Clash, resolve
+from kube_rdma.rules.pools.pools import Clash, Held, resolve
 from kube_rdma.rules.pools.selection import moves, spared
 
 LinksInside = Mapping[CardId, tuple[str, Sequence[PodLink]]]  # by card the pod and its links
@@ -44,7 +45,9 @@ class NodeFacts(Frozen):
     `function_specs` are known beside them. `kept` are specs that nobody wishes for any more and
     pods still hold cards of; `held` says by resource and card which pods. `missing` are paths of
     device nodes that are not there. `inside` has the pod and the links of its namespace for cards
-    that are in one. `leaving` are functions that are to be removed.
+    that are in one. `leaving` are functions that are to be removed. `moved` are cards whose
+    interface another program took; `stays` says by resource which cards without an interface were
+    in its pool, where they stay while they cannot be seen.
     """
 
     survey: Survey
@@ -56,6 +59,14 @@ class NodeFacts(Frozen):
     missing: Collection[str] = ()
     inside: LinksInside = field(default_factory=dict)
     leaving: Collection[CardId] = ()
+    moved: Collection[CardId] = ()
+    stays: Held = field(default_factory=dict)
+
+    @property
+    def placed(self) -> Held:
+        """By resource the cards that belong to it whatever else can be seen of them."""
+        resources = {*self.held, *self.stays}
+        return {name: {*self.held.get(name, ()), *self.stays.get(name, ())} for name in resources}
 
 
 class NodeVerdict(Frozen):
@@ -87,7 +98,7 @@ def evaluate(
     judged = _judged(facts)
     assessment = assess(health or {}, judged, now)
     free = not_free(facts.specs, assessment.cards, facts.held, facts.kept)
-    pools, clashes = resolve(facts.specs, free, facts.survey, facts.held)
+    pools, clashes = resolve(facts.specs, free, facts.survey, facts.placed)
     taken = tuple(_added(assessment.cards, free))
     beyond = outside(facts.specs, facts.survey, facts.function_specs)
     spared = tuple(_spared(facts))
@@ -101,14 +112,19 @@ def node_cards(survey: Survey) -> tuple[Card, ...]:
 
 
 def _judged(facts: NodeFacts) -> tuple[Card, ...]:
-    members = as_members(facts.specs, facts.cards, facts.survey, facts.held)
+    members = as_members(facts.specs, facts.cards, facts.survey, facts.placed)
     complete = with_missing_nodes(members, facts.missing)
-    return tuple(_leaving(_inside(card, facts), facts) for card in complete)
+    return tuple(_leaving(_moved(_inside(card, facts), facts), facts) for card in complete)
 
 
 def _inside(card: Card, facts: NodeFacts) -> Card:
     seen = facts.inside.get(card.id)
     return inside_pod(card, *seen) if seen else card
+
+
+def _moved(card: Card, facts: NodeFacts) -> Card:
+    """First of its reasons: what else is wrong with such a card, as a port without GID, follows."""
+    return replace(card, reasons=(MOVED, *card.reasons)) if card.id in facts.moved else card
 
 
 def _leaving(card: Card, facts: NodeFacts) -> Card:

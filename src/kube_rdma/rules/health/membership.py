@@ -35,16 +35,19 @@ from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.discovery import idle, lasting
 from kube_rdma.rules.phrases import listed, no_carrier
 from kube_rdma.rules.pools.modes import Takes, terms
-from kube_rdma.rules.pools.pools import owners
+from kube_rdma.rules.pools.pools import Held, owners
 
 Holders = Mapping[str, Mapping[CardId, tuple[str, ...]]]  # by resource and card the pods
 
 
 def as_members(
-    specs: Sequence[PoolSpec], node: Sequence[Card], survey: Survey, held: Holders
+    specs: Sequence[PoolSpec], node: Sequence[Card], survey: Survey, placed: Held
 ) -> tuple[Card, ...]:
-    """The node's cards of rules/pools/cards, each judged as the pool needs that has it."""
-    specs_by_card = owners(specs, node, held)
+    """The node's cards of rules/pools/cards, each judged as the pool needs that has it.
+
+    `placed` says by resource which cards belong to it, as pods hold them.
+    """
+    specs_by_card = owners(specs, node, placed)
     members = _Members(survey)
     return tuple(
         replace(card, reasons=members.reasons(spec, card))

@@ -12,7 +12,7 @@ again, and a pool that is the same reaches nobody.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Protocol
@@ -33,6 +33,7 @@ from kube_rdma.model.pool import PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin import log_lines
+from kube_rdma.programs.agent.device_plugin.absent_cards import AbsentCards
 from kube_rdma.programs.agent.device_plugin.config_source import Wishes
 from kube_rdma.programs.agent.device_plugin.handlers import Handlers
 from kube_rdma.programs.agent.device_plugin.mode_changes import Staged
@@ -117,6 +118,7 @@ class _Plugin:
         self._kubelet = doors.kubelet
         self._handlers = Handlers(doors.kubelet, doors.late, doors.device_infos)
         self._staged = Staged(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
+        self._absent = AbsentCards(doors.late, doors.networks)
         self._health: Mapping[CardId, Health] = {}
         self._cards = CardsState()
         self._functions: VirtualFunctions | None = None
@@ -217,9 +219,41 @@ class _Plugin:
             wishes = self._wishes.functions
             again = await self._functions.look(wishes, survey, holdings, offers.pools)
         self._kubelet.gpus = survey.gpus
+        facts = await self._facts(survey, missing, holdings, offers)
+        verdict = evaluate(facts, self._health, asyncio.get_running_loop().time())
+        self._tell_cards(verdict, facts.held, holdings or ())
+        self._tell_once("pool bound early", early.renumbered(specs, survey.namespace_mode))
+        self._tell_sentences(verdict)
+        offers.publish(verdict.pools)
+        self._tell_metrics(verdict, survey, offers)
+        self._health = verdict.assessment.health
+        offered = [card for pool in verdict.pools for card in pool.cards]
+        idle = holdings is not None and not any(one.shares for one in holdings)
+        await self._doors.rails.see(offered, facts.cards, self._wishes.rails, idle=idle)
+        self._tell_rails(self._doors.rails.without_cards)
+        self._tell_node(verdict, survey, wanted)
+        self._doors.late.offered(offers.pools)
+        await self._handlers.offered(offers.pools)
+        if self._doors.networks:
+            self._doors.networks.offered(offers.pools, [spec.resource for spec in kept])
+        withheld = any(facts.held.get(spec.resource) for spec in kept)
+        waits = [verdict.assessment.again, self._absent.now.again, again]
+        waits += [PENDING_SECONDS if pending else None, KEPT_SECONDS if withheld else None]
+        return min(filter(None, waits), default=None)
+
+    async def _facts(
+        self,
+        survey: Survey,
+        missing: Collection[str],
+        holdings: Sequence[Holding] | None,
+        offers: Offers,
+    ) -> NodeFacts:
+        """What is known of the node at this moment; the records are read after the survey."""
+        specs, kept = self._staged.specs, self._staged.kept
         held = held_cards(holdings or (), (*specs, *kept))
         alone = node_cards(survey)
-        facts = NodeFacts(
+        self._absent.look(alone, None if holdings is None else held)
+        return NodeFacts(
             survey,
             alone,
             specs,
@@ -229,26 +263,9 @@ class _Plugin:
             missing=missing,
             inside=await self._doors.late.links_inside(alone),
             leaving=self._functions.leaving if self._functions else (),
+            moved=self._absent.now.moved,
+            stays=self._absent.stays(offers.pools, specs),
         )
-        verdict = evaluate(facts, self._health, asyncio.get_running_loop().time())
-        self._tell_cards(verdict, held, holdings or ())
-        self._tell_once("pool bound early", early.renumbered(specs, survey.namespace_mode))
-        self._tell_sentences(verdict)
-        offers.publish(verdict.pools)
-        self._tell_metrics(verdict, survey, offers)
-        self._health = verdict.assessment.health
-        offered = [card for pool in verdict.pools for card in pool.cards]
-        idle = holdings is not None and not any(one.shares for one in holdings)
-        await self._doors.rails.see(offered, alone, self._wishes.rails, idle=idle)
-        self._tell_rails(self._doors.rails.without_cards)
-        self._tell_node(verdict, survey, wanted)
-        self._doors.late.offered(offers.pools)
-        await self._handlers.offered(offers.pools)
-        if self._doors.networks:
-            self._doors.networks.offered(offers.pools, [spec.resource for spec in kept])
-        withheld = any(held.get(spec.resource) for spec in kept)
-        waits = (verdict.assessment.again, again, PENDING_SECONDS if pending else None)
-        return min(filter(None, (*waits, KEPT_SECONDS if withheld else None)), default=None)
 
     def _node_seen(self, node: NodeState) -> None:
         """Take note of the Node object: its label is a wish, its allocatable what has arrived."""

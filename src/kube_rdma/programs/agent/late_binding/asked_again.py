@@ -15,7 +15,7 @@ import structlog
 
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, Edits, HeldShare
-from kube_rdma.model.card import Card
+from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Grant, Pool, PoolSpec, ShareId
@@ -87,6 +87,10 @@ class AskedAgain:
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
         """The pod and its links for each card of the node that sits inside one."""
         return await self._now.links_inside(node)
+
+    def cards(self) -> frozenset[CardId] | None:
+        """The cards that are promised to pods or bound."""
+        return self._now.cards()
 
     async def attach(
         self,

@@ -37,7 +37,7 @@ from kube_rdma.model.binding import (
     lift_memlock,
     merge_settings,
 )
-from kube_rdma.model.card import Card
+from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.holding import Holding
@@ -209,6 +209,12 @@ class Binder:
         paths = {binding.netns for binding in inside.values()}
         links = {netns: await self._links(netns) for netns in paths}
         return {card: (str(one.pod), links[one.netns]) for card, one in inside.items()}
+
+    def cards(self) -> frozenset[CardId] | None:
+        """The cards that are promised to pods or bound; None where a record is not understood."""
+        if self._records.foreign_names:
+            return None
+        return frozenset(card for one in self._records.values for card in one.cards)
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Nothing changes."""

@@ -18,7 +18,7 @@ import structlog
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, Edits, HeldShare
-from kube_rdma.model.card import Card
+from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import Broken
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
@@ -45,6 +45,9 @@ class Late(Protocol):
 
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
         """The pod and its links for each card of the node that sits inside one."""
+
+    def cards(self) -> frozenset[CardId] | None:
+        """The cards that are promised to pods or bound; None where a record is not understood."""
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Call `changed` whenever `possible` may answer otherwise; return when it never will."""
@@ -100,6 +103,10 @@ class Never:
     async def links_inside(self, node: Sequence[Card]) -> LinksInside:
         """Nothing is inside a pod."""
         return {}
+
+    def cards(self) -> frozenset[CardId] | None:
+        """None is promised."""
+        return frozenset()
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Nothing changes."""

@@ -38,6 +38,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
 from kube_rdma.model.attachment import Attachment
+from kube_rdma.model.card import CardId
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
@@ -77,6 +78,7 @@ from kube_rdma.programs.agent.pod_networks.worker_pools import Threads
 from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 from kube_rdma.rules.cni_conf.conflist import describe_plan
 from kube_rdma.rules.cni_conf.exclusive import shut_out
+from kube_rdma.rules.health.absence import attached_cards
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -168,6 +170,12 @@ class NodeNetworks:
     def attachments(self) -> Iterable[Attachment]:
         """What the journal has of this node's pods now."""
         return self._attachments.by_key.values() if self._attachments else ()
+
+    def cards(self) -> frozenset[CardId] | None:
+        """The cards that the journal has for pods; None where not all of it is read."""
+        if self._attachments is None or self._attachments.foreign:
+            return None
+        return frozenset(attached_cards(self._attachments.by_key.values()))
 
     def shim_of_host(self) -> str | None:
         """Where the host has the shim, for the runtime to run for containers with a share."""

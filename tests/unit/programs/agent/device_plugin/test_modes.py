@@ -276,6 +276,9 @@ class Networks:
     async def concerned(self, pod):
         return True
 
+    def cards(self):
+        return frozenset()
+
     async def run(self, late):
         """Nothing to serve."""
 

@@ -130,6 +130,26 @@ async def test_a_pod_without_a_network_is_bound_at_its_start(world, pod):
         assert len(files(world)) == 1
 
 
+async def test_a_card_is_known_as_a_pods_from_its_promise_on(world):
+    """By this, and not by where its interface is, it is known from one that another program took.
+
+    A record of another version may be about any card.
+    """
+    async with world.serving(world.doors(late=True)):
+        assert world.binder.cards() == frozenset()
+        await admitted(world, ASKS)
+        assert world.binder.cards() == {"0000:82:00.0"}
+        await world.binder.attach(
+            Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
+        )
+        assert world.binder.cards() == {"0000:82:00.0"}
+    world.journal.close()
+    for path in (world.folder / "journal").glob("promise-*"):
+        path.write_bytes(path.read_bytes().replace(b'"promise"', b'"promise2"'))
+    world.doors(late=True)
+    assert world.binder.cards() is None
+
+
 async def test_what_was_promised_outlives_the_agent(world):
     """Killed between Allocate and ADD, and between ADD and the start."""
     async with world.kubelet:

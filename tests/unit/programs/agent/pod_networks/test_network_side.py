@@ -216,11 +216,13 @@ async def test_a_node_without_cards_is_left_as_it_is_until_one_comes(node, recor
     machine = Machine(kept, node._links, **facts)
     cluster = Cluster(node.server.line())
     side = NodeNetworks(node.site, cluster, Events(cluster, NODE_NAME), Kubelet(None), machine)
+    assert side.cards() is None, "the journal is not read"
     task = asyncio.create_task(side.run(Late()))
     kept.take()
     side.offered({})
     assert side.shim_of_host() is None
     await until(lambda: recording.of("CNI configuration not needed"))
+    assert side.cards() == frozenset()
     assert node.site.socket.is_socket(), "pods of other nodes' kind are answered all the same"
     assert node.conf.read_bytes() == before
     assert not list((node.host / "opt/cni/bin").glob("kube-rdma*"))
