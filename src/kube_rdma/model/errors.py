@@ -3,7 +3,8 @@
     KubeRdmaError
     ├── Refused       the asker must change something; carries the place and the remedy
     ├── Unavailable   a neighbour is down or not ready; trying again can help
-    │   └── Gone      what it is about was taken out of the machine
+    │   ├── Gone      what it is about was taken out of the machine
+    │   └── Outdated  what a pod was given is another's by now; a new pod gets the right thing
     └── Broken        the world disagrees with the record; stop and tell a person
 
 Adapters and rules raise them; each program maps them once to its own wire (exit code, gRPC
@@ -65,6 +66,13 @@ class HardwareGone(Unavailable):
     def __init__(self, sentence: str, *, for_good: bool = False) -> None:
         self.for_good = for_good
         super().__init__(sentence)
+
+
+class Outdated(Unavailable):
+    """What a pod's container was given at its start is another device's by now.
+
+    The caller tries again in vain, as a rule: only a new pod is given what is right.
+    """
 
 
 class Broken(KubeRdmaError):

@@ -22,6 +22,7 @@ class PodState(Frozen):
     node: str = ""  # empty until it is scheduled
     phase: str = ""  # Pending, Running, Succeeded, Failed, Unknown
     deleting: bool = False  # it was asked to end
+    controlled: bool = False  # an owner makes another pod in its place (ownerReferences)
 
     @property
     def is_static(self) -> bool:

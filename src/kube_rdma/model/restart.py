@@ -1,4 +1,4 @@
-"""What an agent asks for when a pod runs without the networks that it should have had.
+"""What an agent asks for when only a new pod helps: it lacks its networks, or cannot start.
 
 It stands on the pod itself, as a label to find it by and an annotation with the rest, because this
 is what an agent may write: an eviction is the controller's (docs/decisions/0025-restarts.md).
@@ -13,8 +13,13 @@ RESTART = "kube-rdma.io/needs-restart"
 
 
 class RestartRequest(Frozen):
-    """Which node's agent asks, when it did so last in seconds of the Unix epoch, and why."""
+    """Which node's agent asks, when it did so last in seconds of the Unix epoch, and why.
+
+    `outdated`: the pod does not lack its networks while it runs, it cannot start at all, for its
+    containers hold another device's nodes.
+    """
 
     node: str
     at: int
     why: str
+    outdated: bool = False

@@ -1,4 +1,4 @@
-"""The controller's evictions: pods that run without their networks, whose agents ask for a restart.
+"""The controller's evictions: pods that only a new one helps, whose agents ask for a restart.
 
     agent: label and annotation on the pod ─► here, every few seconds ─ rules/attach/restarts ─►
       eviction (a PodDisruptionBudget may say: not now) ─► Event
@@ -25,6 +25,12 @@ from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.attach.restarts import AT_ONCE, evictable
 
 log = structlog.get_logger()
+
+# What is said of an evicted pod, by whether its device nodes were outdated: Event, line in the log.
+_SAID = {
+    False: ("EvictedForNetworks", "pod evicted for missing networks"),
+    True: ("EvictedForDeviceNodes", "pod evicted for outdated device nodes"),
+}
 
 
 class EvictionTiming(Frozen):
@@ -78,6 +84,7 @@ class Evictions:
             evicted += 1
             about = About("Pod", pod.name, pod.namespace, pod.uid)
             note = f"The controller evicted it: {request.why}"
-            self._events.tell(about, "EvictedForNetworks", note, warning=True)
-            log.warning("pod evicted for missing networks", pod=name, why=request.why)
+            reason, event = _SAID[request.outdated]
+            self._events.tell(about, reason, note, warning=True)
+            log.warning(event, pod=name, why=request.why)
         return evicted

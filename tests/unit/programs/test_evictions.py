@@ -36,13 +36,20 @@ class World:
         cluster = Cluster(self.server.line())
         self.controller = Evictions(cluster, Events(cluster, "controller"), pace)
 
-    async def pod(self, name, *, node="node-1", phase="Running", ask=True, asker="node-1"):
+    async def pod(
+        self, name, *, node="node-1", phase="Running", ask=True, asker="node-1", owner="", **more
+    ):
+        """With an `owner` that makes it anew where one is named; `more` is of the request."""
         meta = {"name": name, "namespace": "default"}
+        if owner:
+            by = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": "u"}
+            meta["ownerReferences"] = [{**by, "controller": True}]
         spec = {"nodeName": node}
         self.server.put(POD, {"metadata": meta, "spec": spec, "status": {"phase": phase}})
         pod = await self.pods.read("default", name)
         if ask:
-            await self.agent.ask(pod, RestartRequest(asker, int(self.time), f"{name} lacks net1"))
+            request = RestartRequest(asker, int(self.time), f"{name} lacks net1", **more)
+            await self.agent.ask(pod, request)
         return pod
 
     @property
@@ -87,6 +94,25 @@ async def test_nobody_asks_for_pods_of_other_nodes_nor_for_those_that_do_not_run
     await world.pod("a", **facts)
     assert await world.controller.round() == 0
     assert world.left == {"a"}
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+async def test_a_pod_that_cannot_start_goes_when_an_owner_makes_another(world, phase):
+    """Its containers hold another device's nodes: it is Pending, or runs from before a reboot."""
+    await world.pod("a", phase=phase, owner="set", outdated=True)
+    await world.pod("bare", phase=phase, outdated=True)
+    await world.pod("far", phase=phase, owner="set", outdated=True, asker="node-2")
+    await world.pod("over", phase="Failed", owner="set", outdated=True)
+    assert await world.controller.round() == 1
+    assert world.left == {"bare", "far", "over"}
+    (line,) = world.log.of("pod evicted for outdated device nodes")
+    assert (line["pod"], line["why"]) == ("default/a", "a lacks net1")
+
+
+async def test_a_pod_that_waits_for_its_networks_is_not_ended_though_it_has_an_owner(world):
+    """Nothing of it runs without them, so it may get them yet."""
+    await world.pod("a", phase="Pending", owner="set")
+    assert await world.controller.round() == 0
 
 
 async def test_an_old_request_ends_nobody(world):
@@ -141,11 +167,16 @@ def pod(uid, annotations=(), **facts):
                 st.integers(0, 9),
                 st.sampled_from([(), ((MIRROR, "x"),)]),
                 node=st.sampled_from(["n", "m", ""]),
-                phase=st.sampled_from(["Running", "Pending"]),
+                phase=st.sampled_from(["Running", "Pending", "Succeeded", ""]),
                 deleting=st.booleans(),
+                controlled=st.booleans(),
             ),
             st.builds(
-                RestartRequest, st.sampled_from(["n", "m"]), st.integers(-2000, 2000), st.just("w")
+                RestartRequest,
+                st.sampled_from(["n", "m"]),
+                st.integers(-2000, 2000),
+                st.just("w"),
+                st.booleans(),
             ),
         ),
         unique_by=lambda one: one[0].uid,
@@ -158,7 +189,11 @@ def test_only_fresh_requests_of_the_pods_own_node_count(asked, tried):
     for one, request in asked:
         is_meant = (
             one.node == request.node
-            and one.phase == "Running"
+            and (
+                one.controlled and one.phase in ("Pending", "Running")
+                if request.outdated
+                else one.phase == "Running"
+            )
             and not one.deleting
             and not one.is_static
             and abs(request.at) <= FRESH
@@ -175,6 +210,9 @@ async def test_the_request_is_what_kubectl_can_find(world):
     assert document["metadata"]["labels"] == {RESTART: "true"}
     written = json.loads(document["metadata"]["annotations"][RESTART])
     assert written == {"node": "node-1", "at": int(NOW), "why": "a lacks net1"}
+    await world.pod("b", outdated=True)
+    document = next(d for d in world.server.documents("pods") if d["metadata"]["name"] == "b")
+    assert json.loads(document["metadata"]["annotations"][RESTART])["outdated"] is True
 
 
 NESTED = "[" * 1200 + "]" * 1200

@@ -111,4 +111,5 @@ def pod_state(pod: Stored[PodSpec, PodStatus]) -> PodState:
         node=pod.spec.node_name,
         phase=pod.status.phase if pod.status else "",
         deleting=pod.deleting,
+        controlled=any(owner.controller for owner in pod.owners),
     )

@@ -17,10 +17,11 @@ from kube_rdma.model.pod import PodState
 from kube_rdma.model.restart import RESTART, RestartRequest
 
 
-class _Written(msgspec.Struct):
+class _Written(msgspec.Struct, omit_defaults=True):
     node: str
     at: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]  # whoever may patch the pod writes it
     why: str
+    outdated: bool = False  # without it, a controller from before this field ends no more than then
 
 
 class Restarts:
@@ -34,7 +35,8 @@ class Restarts:
 
         Needs the verb patch of pods.
         """
-        text = msgspec.json.encode(_Written(request.node, request.at, request.why)).decode()
+        written = _Written(request.node, request.at, request.why, request.outdated)
+        text = msgspec.json.encode(written).decode()
         await self._patch(pod, "true", text)
 
     async def withdraw(self, pod: PodState) -> None:
@@ -57,4 +59,4 @@ def request_of(pod: PodState) -> RestartRequest | None:
         read = decoded(dict(pod.annotations).get(RESTART, ""), _Written)
     except Undecodable:
         return None
-    return RestartRequest(read.node, read.at, read.why)
+    return RestartRequest(read.node, read.at, read.why, read.outdated)

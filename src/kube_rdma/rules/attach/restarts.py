@@ -25,13 +25,18 @@ def evictable(asked: Iterable[Asked], now: float, tried: Mapping[str, float]) ->
     """Those that may go, whoever was tried least recently first; `tried` is by uid.
 
     The request has to be fresh, of the node that the pod runs on, and the pod one that an eviction
-    ends: it runs, is not ending already, and is no static one. Clocks of nodes may differ, so one
-    from the future is judged like one from the past.
+    ends: it runs, is not ending already, and is no static one. One that cannot start is Pending as
+    a rule, and goes only if an owner makes another. Clocks of nodes may differ, so one from the
+    future is judged like one from the past.
     """
     may = [one for one in asked if _may_go(*one) and abs(now - one[1].at) <= FRESH]
     return sorted(may, key=lambda one: (tried.get(one[0].uid, 0.0), one[1].at, one[0].uid))
 
 
 def _may_go(pod: PodState, request: RestartRequest) -> bool:
-    is_there = pod.phase == "Running" and not pod.deleting and not pod.is_static
-    return is_there and bool(pod.node) and pod.node == request.node
+    if request.outdated:
+        is_there = pod.controlled and pod.phase in ("Pending", "Running")
+    else:
+        is_there = pod.phase == "Running"
+    ends = is_there and not pod.deleting and not pod.is_static
+    return ends and bool(pod.node) and pod.node == request.node

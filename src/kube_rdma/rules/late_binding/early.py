@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kube_rdma.model.attachment import NetworkSeat, Plan
 from kube_rdma.model.device import CharKind, Device
-from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.errors import Outdated
 from kube_rdma.model.pool import Attach, PoolSpec
 from kube_rdma.model.step import MoveRdma
 from kube_rdma.model.survey import NamespaceMode
@@ -34,7 +34,7 @@ def renumbered(specs: Iterable[PoolSpec], mode: NamespaceMode) -> Iterator[str]:
 def refuse_renumbered(
     plans: Sequence[Plan], placed: Sequence[NetworkSeat], devices: Sequence[Device]
 ) -> None:
-    """Raise Unavailable when a device that moved is not what its container was given.
+    """Raise Outdated when a device that moved is not what its container was given.
 
     `devices` are as they are since the move.
     """
@@ -46,9 +46,9 @@ def refuse_renumbered(
             paths = {one.path for one in device.char_devices if one.kind is CharKind.UVERBS}
             if not paths <= set(seat.share.char_paths):
                 given = listed(_verbs(seat.share.char_paths))
-                raise Unavailable(
+                raise Outdated(
                     f"{device.name} is {listed(sorted(paths))} since it moved into the pod, and "
-                    f"the container was given {given}: create the pod again if this lasts"
+                    f"the container was given {given}, so only a new pod can use it"
                 )
 
 

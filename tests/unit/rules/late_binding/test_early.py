@@ -6,7 +6,7 @@ import pytest
 
 from kube_rdma.model.attachment import NetworkKind
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.errors import Outdated
 from kube_rdma.model.pool import Attach, Mode, PoolSpec
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.plan import plans
@@ -40,11 +40,11 @@ def test_a_device_that_kept_its_number_is_what_the_container_was_given():
 
 def test_a_device_with_another_number_is_not():
     """The kubelet tries again; it may be another pod's by now."""
-    with pytest.raises(Unavailable) as caught:
+    with pytest.raises(Outdated) as caught:
         refuse_renumbered(*placed(), seen(3))
     assert str(caught.value).rstrip(".") == (
         "mlx5_0 is /dev/infiniband/uverbs3 since it moved into the pod, and the container was "
-        "given /dev/infiniband/uverbs0: create the pod again if this lasts"
+        "given /dev/infiniband/uverbs0, so only a new pod can use it"
     )
 
 

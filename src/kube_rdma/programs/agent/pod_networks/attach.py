@@ -34,7 +34,7 @@ from kube_rdma.model.attachment import (
 )
 from kube_rdma.model.binding import ContainerId
 from kube_rdma.model.cni import Call, CniResult
-from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
+from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Outdated, Unavailable
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.ip import Ask, NicAsk
@@ -54,6 +54,7 @@ from kube_rdma.programs.agent.pod_networks.executor import (
     is_there,
     plugin_calls,
 )
+from kube_rdma.programs.agent.pod_networks.outdated_pods import OutdatedPods
 from kube_rdma.programs.ipam.port import Giver
 from kube_rdma.rules.attach import foreign_plugins, ipam_plugins
 from kube_rdma.rules.attach.addresses import given, owner
@@ -80,6 +81,7 @@ class AttachDependencies(Frozen, kw_only=True):
     """Whom the procedure and its doors need; `inode` is of the namespace behind a descriptor.
 
     `everybodys` are the namespaces whose networks pods of all others may name; None: of any.
+    `outdated` hears of pods that only a new one helps; None: nobody does.
     """
 
     node: NetworkNode
@@ -89,6 +91,7 @@ class AttachDependencies(Frozen, kw_only=True):
     inode: Callable[[int], int]
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     everybodys: tuple[str, ...] | None = None
+    outdated: OutdatedPods | None = None
 
 
 class PodPlace(Frozen):
@@ -125,14 +128,19 @@ class AttachPipeline:
                 return CniResult()
             try:
                 with self._to.stopwatch.timed(families.ATTACH, "add"):
-                    return await self._attach(call, door, request)
+                    answer = await self._attach(call, door, request)
             except Exception as error:
                 event = _FAILED[request.networks is not None]
                 log.warning(event, pod=str(call.pod), why=str(error))
                 await self._give_up(request)
+                if isinstance(error, Outdated) and request.pod and self._to.outdated:
+                    await self._to.outdated.refused(request.pod, request.key.interface, error)
                 raise
             finally:
                 self._guids.release(request.key)
+            if request.pod and self._to.outdated:
+                await self._to.outdated.attached(request.pod, request.key.interface)
+            return answer
 
     async def _attach(self, call: Call, door: Door, request: AttachRequest) -> CniResult:
         # The journal notes the beginning while planning goes on; the note is on the disk before

@@ -67,6 +67,7 @@ from kube_rdma.programs.agent.pod_networks.node_view import (
     NetworkNode,
     NodeViewDependencies,
 )
+from kube_rdma.programs.agent.pod_networks.outdated_pods import OutdatedPods
 from kube_rdma.programs.agent.pod_networks.pod_watch import NodePods, PodWatchDependencies
 from kube_rdma.programs.agent.pod_networks.repair import (
     RepairDependencies,
@@ -275,6 +276,9 @@ class NodeNetworks:
             late=late,
             attachments=attachments,
             inode=machine.inode,
+            outdated=OutdatedPods(
+                partial(self._restart, outdated=True), partial(_tell_pod, self._events)
+            ),
         )
 
     def _node_pods(self) -> NodePods:
@@ -310,13 +314,14 @@ class NodeNetworks:
             return tuple(filter(self._wired.unread, pods.asking))
         return pods.asking if self._context.wiring is Wiring.CHAIN else ()
 
-    async def _restart(self, pod: PodState, why: str | None) -> None:
-        """Ask the controller to evict a pod, or no more."""
+    async def _restart(self, pod: PodState, why: str | None, *, outdated: bool = False) -> None:
+        """Ask the controller to evict a pod, or no more; see RestartRequest."""
         restarts = Restarts(self._cluster)
         if why is None:
             await restarts.withdraw(pod)
         else:
-            await restarts.ask(pod, RestartRequest(self._site.node, int(time.time()), why))
+            request = RestartRequest(self._site.node, int(time.time()), why, outdated)
+            await restarts.ask(pod, request)
 
     def _tell(self, reason: str, note: str, warning: bool) -> None:
         """Say something about the node, as the kubelet tells of it."""

@@ -90,6 +90,7 @@ class Node:
         self.life, self.failing, self.told, self.pools = Life(), None, {}, {}
         self.kernel, self.cards, self.shares, self.networks = kernel, cards, shares, networks
         self.annotations, self.labels, self.host_network = {}, {}, False
+        self.controlled = False
         self.confs = ()  # the node's files of CNI configuration
         self.gids = {}  # tables that are not empty, by device
         whole = [one for one in shares if one.mode in (Mode.EXCLUSIVE, Mode.SRIOV)]
@@ -102,7 +103,8 @@ class Node:
             return None
         annotations = tuple(sorted(self.annotations.items()))
         labels = tuple(sorted(self.labels.items()))
-        return PodState(POD.namespace, POD.name, UID, annotations, labels, self.host_network)
+        facts = {"host_network": self.host_network, "controlled": self.controlled}
+        return PodState(POD.namespace, POD.name, UID, annotations, labels, **facts)
 
     async def definition(self, namespace, name):
         self._working()
@@ -220,6 +222,7 @@ class World:
         self.site = FakeIpam(self._is_up, self._acted)
         self.host = FakeHost({**plugins, "site-ipam": self._site}, self._inode)
         self.everybodys = None  # namespaces of networks for all pods
+        self.outdated = None  # who hears of pods that only a new one helps
         self._numbers = count(1)
         self._files = {}
         self.before = self.on_node()
@@ -269,6 +272,7 @@ class World:
             attachments=self.attachments,
             inode=lambda fd: self._files[fd].stat().st_ino,
             everybodys=self.everybodys,
+            outdated=self.outdated,
         )
         self.calls = CniRouter(to, self.context, self.infos)
         self.networks = self.calls.pods

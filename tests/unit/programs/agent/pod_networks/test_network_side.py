@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import time
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.networks import DEFINITION
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cni.conf.folder import FolderTiming
 from kube_rdma.adapters.cni.state import AskingPods
 from kube_rdma.model.binding import PodName
 from kube_rdma.model.cni_conf import PLUGIN
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.errors import Outdated
 from kube_rdma.model.pod import PodState
 from kube_rdma.model.pod_view import SeenLink
 from kube_rdma.model.restart import RESTART
@@ -324,6 +325,33 @@ async def test_for_a_pod_that_cannot_get_its_network_a_restart_is_asked(node):
         controller = Evictions(cluster, Events(cluster, "controller"))
         assert await controller.round() == 1
     assert (node.pods, node.attached) == (set(), set())
+
+
+async def test_a_pod_with_outdated_device_nodes_is_ended_though_it_waits(node):
+    """Refused twice it is marked by the agent, and evicted, while a bare one is only told."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "s", "uid": "u"}
+    for name, owners in (("a", [{**owner, "controller": True}]), ("bare", [])):
+        meta = {"name": name, "namespace": "default", "ownerReferences": owners}
+        spec, status = {"nodeName": NODE_NAME}, {"phase": "Pending"}
+        node.server.put(POD, {"metadata": meta, "spec": spec, "status": status})
+    cluster = Cluster(node.server.line())
+    events, pods = Events(cluster, NODE_NAME), Pods(cluster)
+    async with AsyncExitStack() as stack:
+        machine = Machine(KeptSurvey(node._survey), node._links, open_pod=node._open)
+        side = NodeNetworks(node.site, cluster, events, Kubelet(None), machine)
+        to = await side._attach_dependencies(stack, Late())
+        for name in ("a", "bare", "a", "bare"):
+            pod = await pods.read("default", name)
+            await to.outdated.refused(pod, None, Outdated("mlx5_0 is uverbs3"))
+    writer = asyncio.create_task(events.run())
+    await until(lambda: node.events_of("DeviceNodesOutdated") == {"a", "bare"})
+    assert node.restarts == {"a"}
+    assert await Evictions(cluster, events).round() == 1
+    assert node.pods == {"bare"}
+    await until(lambda: node.events_of("EvictedForDeviceNodes") == {"a"})
+    writer.cancel()
+    with suppress(asyncio.CancelledError):
+        await writer
 
 
 async def test_for_a_pod_that_started_while_the_agent_was_away_it_is_asked_too(node):
