@@ -1,6 +1,7 @@
-"""Two controllers on two nodes: a drain takes them by turns, as their PodDisruptionBudget says."""
+"""Two controllers on two nodes: a drain takes them by turns, and one of them evicts pods."""
 
 import json
+import time
 
 import pytest
 
@@ -69,3 +70,51 @@ def test_a_drain_waits_until_the_other_copy_is_back(lab, tmp_path):
     cluster.kubectl(lab, "uncordon", *NODES)
     waiting.until(lab, "a budget for one", lambda: disruptions(lab) == 1)
     evict(lab, tmp_path, second)
+
+
+STUCK = {"app": "stuck"}
+# An image that no node has and nobody fetches: the pod is there and does not start.
+STUCK_SET = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "metadata": {"name": "stuck", "namespace": NAMESPACE},
+    "spec": {
+        "selector": {"matchLabels": STUCK},
+        "template": {
+            "metadata": {"labels": STUCK},
+            "spec": {
+                "containers": [{"name": "c", "image": "lab/none:1", "imagePullPolicy": "Never"}]
+            },
+        },
+    },
+}
+
+
+def stuck(lab):
+    """The uid of the pod that does not start with its name and node, None while there is none."""
+    for each in cluster.get(lab, "-n", NAMESPACE, "pods", "-l", "app=stuck")["items"]:
+        meta, node = each["metadata"], each["spec"].get("nodeName")
+        if node and each["status"]["phase"] == "Pending" and "deletionTimestamp" not in meta:
+            return meta["uid"], meta["name"], node
+    return None
+
+
+def mark(lab, pod, **request):
+    """Ask for a pod's end as its agent does."""
+    for verb, value in (("label", "true"), ("annotate", json.dumps(request))):
+        pair = f"kube-rdma.io/needs-restart={value}"
+        cluster.kubectl(lab, "-n", NAMESPACE, verb, "--overwrite", f"pod/{pod}", pair)
+
+
+def test_a_pod_that_cannot_start_is_evicted_and_its_owner_makes_another(lab):
+    """With outdated device nodes, as its agent says; one that waits for its networks may wait."""
+    cluster.apply(lab, STUCK_SET)
+    uid, pod, node = waiting.until(lab, "a pod that does not start", lambda: stuck(lab))
+    request = {"node": node, "at": int(time.time()), "why": "a test"}
+    mark(lab, pod, **request)
+    assert stuck(lab) == (uid, pod, node)
+    mark(lab, pod, **request, outdated=True)
+    waiting.until(lab, "another pod", lambda: (stuck(lab) or (uid,))[0] != uid)
+    logs = cluster.kubectl(lab, "-n", NAMESPACE, "logs", "-l", "name=kube-rdma-controller")
+    assert "pod evicted for outdated device nodes" in logs
+    cluster.kubectl(lab, "-n", NAMESPACE, "delete", "replicaset/stuck")

@@ -16,9 +16,9 @@ import pytest
 
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 
-from .test_agent import AGENT, HCA, SHARES, make
+from .test_agent import HCA, SHARES, make
 from .test_steps import POD, RealWorld, numbers, one_function, real_world
-from .world import PATIENCE, PHYSICAL_FUNCTION, interface, run
+from .world import AGENT, PATIENCE, PHYSICAL_FUNCTION, interface, run
 
 SECURITY = Path("/sys/kernel/security")
 NAME = "kube-rdma-container"

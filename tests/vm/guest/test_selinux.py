@@ -16,8 +16,8 @@ from kube_rdma.model.cni import Code
 from kube_rdma.model.cni_conf import PLUGIN
 
 from .selinux_node import PLUGINS, Node, decides, enforce, label_of, python, wanted_label
-from .test_agent import AGENT, HCA, SHARES
-from .world import until
+from .test_agent import HCA, SHARES
+from .world import AGENT, until
 
 # Slow: they want a bare machine of their own.
 pytestmark = [

@@ -173,13 +173,17 @@ def test_two_pods_move_bytes_over_two_functions(pods):
 
 
 @pytest.fixture
-def pool(card, tmp_path):
-    """The folder of an agent that offers the functions of the card as intel.com/vf."""
+def pool(card, tmp_path_factory):
+    """The folder of an agent that offers the functions of the card as intel.com/vf.
+
+    Its name is short, for the path of a socket has 107 characters at most.
+    """
+    folder = tmp_path_factory.mktemp("a")
     selectors = {"rootDevices": [card.resolve().name]}
     document = {"resourceList": [{"resourceName": "vf", "selectors": selectors}]}
-    (tmp_path / "config.json").write_text(json.dumps(document))
-    (tmp_path / "kubelet").mkdir()
-    return tmp_path
+    (folder / "config.json").write_text(json.dumps(document))
+    (folder / "kubelet").mkdir()
+    return folder
 
 
 @pytest.fixture

@@ -97,3 +97,4 @@ async def agent(node):
             if process.returncode is None:
                 process.terminate()
             await process.wait()
+            print((node / "log").read_text())  # shown where the test fails

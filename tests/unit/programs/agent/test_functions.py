@@ -19,6 +19,7 @@ from kube_rdma.programs.agent import virtual_functions
 from kube_rdma.programs.agent.node.startup_taint import StartupTaint
 from kube_rdma.programs.agent.virtual_functions import Sources
 from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.health import absence
 from kube_rdma.rules.pools.startup import EFFECT, STARTING
 from kube_rdma_testing.kernel.sriov import FakeSriov
 from kube_rdma_testing.kernel.tree import write_tree
@@ -370,3 +371,23 @@ async def test_without_a_journal_functions_are_made_and_forgotten(world, recordi
     async with world.agent():
         await world.offered(4)
     assert recording.of("managed virtual functions not recorded")
+
+
+async def test_while_functions_are_made_none_is_said_to_be_moved(world, monkeypatch):
+    """Its driver may be at work; when that is done, one without an interface is no good."""
+    for name in ("ASK", "CONFIRM"):
+        monkeypatch.setattr(absence, name, 0.01)
+    world.policy(wish(2))
+    async with world.agent():
+        await world.offered(2)
+        monkeypatch.setattr(virtual_functions.VirtualFunctions, "busy", True)
+        (function, *_) = sorted(await world.offered(2))
+        for netdev in world.root.glob("class/net/*"):
+            if function in str(netdev.resolve()):
+                netdev.unlink()
+        world.announce()
+        looks = world.looks
+        await until(lambda: world.looks >= looks + 10)
+        assert world.kubelet.healthy(RESOURCE) == 2
+        monkeypatch.setattr(virtual_functions.VirtualFunctions, "busy", False)
+        await world.kubelet.until(lambda: world.kubelet.devices[RESOURCE][function] is False)

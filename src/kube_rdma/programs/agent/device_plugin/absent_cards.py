@@ -33,7 +33,7 @@ class AbsentCards:
     def look(self, node: Sequence[Card], held: Holders | None) -> None:
         """Compare the cards of a survey with what is recorded now, which has to be later.
 
-        `held` are the kubelet's words, None while it says nothing.
+        `held` are the kubelet's words, None while nothing can be said.
         """
         explained = self._explained(held)
         self.now = absent(self.now, node, explained, asyncio.get_running_loop().time())

@@ -252,7 +252,9 @@ class _Plugin:
         specs, kept = self._staged.specs, self._staged.kept
         held = held_cards(holdings or (), (*specs, *kept))
         alone = node_cards(survey)
-        self._absent.look(alone, None if holdings is None else held)
+        # A function that is being made has no interface until its driver is through with it.
+        unsure = holdings is None or self._making
+        self._absent.look(alone, None if unsure else held)
         return NodeFacts(
             survey,
             alone,
@@ -324,9 +326,8 @@ class _Plugin:
                 self._functions.plan if self._functions else FunctionsPlan(),
             )
             self._doors.report.looked(node_report(look))
-        making = self._functions is not None and self._functions.busy
         unknown = self._doors.policies is not None and not self._doors.policies.are_known
-        if making or unknown or wanted != self._wishes.specs:
+        if self._making or unknown or wanted != self._wishes.specs:
             self._doubt()
             return
         if self._doors.startup:
@@ -338,6 +339,11 @@ class _Plugin:
             self._doors.condition.judged(condition(self._cards))
         if self._doors.labels:
             self._doors.labels.judged(survey, self._staged.specs, self._doors.rails.count)
+
+    @property
+    def _making(self) -> bool:
+        """Whether virtual functions are being made or removed."""
+        return self._functions is not None and self._functions.busy
 
     def _tell_metrics(self, verdict: NodeVerdict, survey: Survey, offers: Offers) -> None:
         """Tell what a scrape shows of resources and cards; before the health is the new one."""
