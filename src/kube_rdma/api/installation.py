@@ -82,6 +82,9 @@ class InstalledAgent(Typed):
     `config` is the text of their configuration (docs/config.md). `otherPlugins`: networks of other
     CNI plugins; `deviceInfo`: tell Multus which device a share is; `virtualFunctions`: make them;
     `startupTaint`: take the taint kube-rdma.io/starting off the node (docs/agent.md).
+    `nodeLabels`: where networks are put into pods, `write` labels the node below kube-rdma.io/;
+    `write-nfd` also with labels of Node Feature Discovery, by which operators start drivers;
+    `leave` touches none; `remove` takes away what an agent wrote (docs/labels.md).
     `namespaceIsolation`: namespaces, with commas, whose networks every pod may name beside those of
     its own; empty: of any namespace, as with Multus in its default (docs/tenancy.md).
     """
@@ -95,6 +98,7 @@ class InstalledAgent(Typed):
     device_info: bool = False
     virtual_functions: bool = False
     startup_taint: bool = False
+    node_labels: Literal["write", "write-nfd", "leave", "remove"] = "write"
     namespace_isolation: Annotated[str, _NAMES] = ""
 
 

@@ -20,7 +20,8 @@ Values: TypeAlias = Mapping[str, Any]
 Node: TypeAlias = Any
 """A JSON value in which Hole, Joined and When stand for values."""
 
-EITHER = "|"  # between the paths of a condition
+EITHER = "|"  # between conditions of which one is enough
+IS = "="  # between a path and the text that the value there has to be
 
 ABSENT: Any = object()
 """What stands for a field or an entry that is left out."""
@@ -41,13 +42,21 @@ class Joined(Frozen):
     parts: tuple[str | Hole, ...]
 
 
-def either(*paths: str) -> str:
-    """A condition that holds where the value at one of these paths is neither false nor empty."""
-    return EITHER.join(paths)
+def either(*conditions: str) -> str:
+    """A condition that holds where one of these does; a path where its value is not empty."""
+    return EITHER.join(conditions)
+
+
+def equals(path: str, text: str) -> str:
+    """A condition that holds where the value at the path is this text."""
+    return f"{path}{IS}{text}"
 
 
 class When(Frozen):
-    """`then` where the value at `path` is neither false nor empty, else `otherwise`."""
+    """`then` where the value at `path` is neither false nor empty, else `otherwise`.
+
+    Conditions that `either` and `equals` made may stand for the path.
+    """
 
     path: str
     then: Node

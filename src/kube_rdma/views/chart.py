@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kube_rdma.model.blueprint import ABSENT, EITHER, Blueprint, Hole, Joined, When
+from kube_rdma.model.blueprint import ABSENT, EITHER, IS, Blueprint, Hole, Joined, When
 
 HEAD = "{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}\n"
 VALUES = '{{- $values := include "kube-rdma.values" . | fromJson }}\n'
@@ -70,10 +70,20 @@ def _object(blueprint: Blueprint) -> str:
 
 def _condition(condition: str, *, inner: bool = False) -> str:
     """One path, or several of which one is enough; in brackets as an argument."""
-    paths = [_path(path) for path in condition.split(EITHER)]
-    if len(paths) == 1:
-        return paths[0]
-    return f"(or {' '.join(paths)})" if inner else f"or {' '.join(paths)}"
+    single = EITHER not in condition
+    words = [_test(one, inner=inner or not single) for one in condition.split(EITHER)]
+    if single:
+        return words[0]
+    return f"(or {' '.join(words)})" if inner else f"or {' '.join(words)}"
+
+
+def _test(condition: str, *, inner: bool) -> str:
+    """One path, or its comparison with a text."""
+    path, equals, text = condition.partition(IS)
+    if not equals:
+        return _path(path)
+    test = f"eq {_path(path)} {_constant(text)}"
+    return f"({test})" if inner else test
 
 
 def _path(path: str) -> str:

@@ -17,7 +17,7 @@ from kube_rdma.adapters.cluster.report_objects import NodeReports
 from kube_rdma.api.node_report import report_status
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.node_report import NodeReport
-from kube_rdma.rules.labels.table import REMEMBERED, TABLE, VENDOR
+from kube_rdma.rules.labels.table import REMEMBERED, TABLE, VENDOR, is_nfd
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
@@ -222,17 +222,66 @@ async def write_node(config, node, **patch):
 
 
 LABELS = {row.key.replace(VENDOR, "15b3"): "1" for row in TABLE if row.by_agent}
+NFD_LABELS = {key: value for key, value in LABELS.items() if is_nfd(key)}
 
 
 async def test_an_agent_writes_the_labels_of_its_own_node(as_agent, config_of):
-    """Each of the table, and what it remembers; and takes them away."""
+    """Each of ours in the table, and what it remembers; and takes them away."""
     config = config_of(pod_of(NODES[0]))
-    meta = {"labels": LABELS, "annotations": {REMEMBERED: "a"}}
+    own = {key: value for key, value in LABELS.items() if key not in NFD_LABELS}
+    meta = {"labels": own, "annotations": {REMEMBERED: "a"}}
     with pytest.raises(Refused, match="node-1 may not change nodes of node node-2"):
         await write_node(config, NODES[1], metadata=meta)
     await write_node(config, NODES[0], metadata=meta)
-    gone = {"labels": dict.fromkeys(LABELS), "annotations": {REMEMBERED: None}}
+    gone = {"labels": dict.fromkeys(own), "annotations": {REMEMBERED: None}}
     await write_node(config, NODES[0], metadata=gone)
+
+
+@pytest.mark.parametrize("key", NFD_LABELS)
+async def test_an_agent_starts_no_drivers_of_others_on_its_node(lab, as_agent, config_of, key):
+    """It may not write such a label, nor change one, and takes away what an older agent wrote."""
+    config = config_of(pod_of(NODES[0]))
+    cluster.kubectl(lab, "label", "node", NODES[0], f"{key}-")
+    with pytest.raises(Refused, match="only with the right to write nfdlabels"):
+        await write_node(config, NODES[0], metadata={"labels": {key: "1"}})
+    cluster.kubectl(lab, "label", "node", NODES[0], f"{key}=1")
+    with pytest.raises(Refused, match="only with the right to write nfdlabels"):
+        await write_node(config, NODES[0], metadata={"labels": {key: "2"}})
+    await write_node(config, NODES[0], metadata={"labels": {key: None}})
+    assert key not in cluster.get(lab, "node", NODES[0])["metadata"]["labels"]
+
+
+async def test_an_agent_with_the_right_writes_labels_of_node_feature_discovery(
+    lab, as_agent, config_of
+):
+    """That of labels.yaml, bound to the account of another example here."""
+    (role,) = (
+        one["metadata"]["name"]
+        for one in manifests("s3-network")[scc.examples() / "s3-network/labels.yaml"]
+        if one["kind"] == "ClusterRole"
+    )
+    account = f"--serviceaccount={OWN}:kube-rdma-agent"
+    config = config_of(pod_of(NODES[0]))
+    cluster.kubectl(lab, "create", "clusterrolebinding", "nfd", f"--clusterrole={role}", account)
+    try:
+        until(lab, "the right", lambda: may_write_nfd(as_agent))
+        await write_node(config, NODES[0], metadata={"labels": NFD_LABELS})
+    finally:
+        cluster.kubectl(lab, "delete", "clusterrolebinding", "nfd")
+    await write_node(config, NODES[0], metadata={"labels": dict.fromkeys(NFD_LABELS)})
+
+
+def may_write_nfd(as_agent):
+    """Whether the API server has heard of the right."""
+    key = next(iter(NFD_LABELS))
+    words = ("label", "node", NODES[0], f"{key}=1", "--overwrite", "--dry-run=server")
+    try:
+        as_agent(pod_of(NODES[0]), *words)
+    except Unavailable as error:
+        if "only with the right" not in str(error):
+            raise
+        return False
+    return True
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ values = some(
         deviceInfo=switches,
         virtualFunctions=switches,
         startupTaint=switches,
+        nodeLabels=st.sampled_from(["write", "write-nfd", "leave", "remove"]),
     ),
     controller=some(
         enabled=switches, name=st.just("operator"), replicas=st.integers(1, 3), resources=resources
@@ -159,6 +160,7 @@ def test_helm_and_render_agree_on_any_values(helm, tmp_path, preset, given_value
         ("preset=acs", "preset"),
         ("preset=ack,agent.confg=x", "confg"),
         ("preset=ack,agent.enabled=maybe", "want boolean"),
+        ("preset=vke,agent.nodeLabels=all", "nodeLabels"),
         ("preset=vke,pools[0].name=A", "does not match pattern"),
         ("preset=vke,admission.webhook.certificate=own,admission.webhook.secret=a", "secret"),
         ("preset=ack,agent.tolerations=null", "tolerations"),

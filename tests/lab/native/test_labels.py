@@ -131,11 +131,38 @@ def test_what_node_feature_discovery_wrote_is_not_touched(lab):
     switch(lab, "remove")
     waiting.until(lab, "no label of ours", lambda: not left(lab))
     assert theirs.items() <= metadata(lab)["labels"].items()
-    switch(lab, "write")
+    switch(lab, "write-nfd")
     waiting.until(lab, "the labels", lambda: label_of(lab, VENDOR))
     assert theirs.items() <= metadata(lab)["labels"].items()
     overwrite(lab, dict.fromkeys(theirs), {NFD_LIST: None})
     waiting.until(lab, "the kernel", lambda: label_of(lab, KERNEL) == kernel)
+
+
+def test_labels_by_which_others_start_drivers_stay_and_are_not_written_anew(lab):
+    """As after an update to an agent that writes its own alone: even when the last card goes."""
+    waiting.until(lab, "the labels", lambda: label_of(lab, table.PORTS) == "8")
+    before = of_nfd(lab)
+    assert before[VENDOR] == "true"
+    switch(lab, "write")
+    replay = Replay(lab, NODE)
+    addresses = [replay.pull(card) for card in CARDS]
+    waiting.until(lab, "no card", lambda: label_of(lab, table.PORTS) is None)
+    assert of_nfd(lab) == before
+    for address in addresses:
+        replay.plug(address)
+    waiting.until(lab, "the cards", lambda: label_of(lab, table.PORTS) == "8")
+    switch(lab, "remove")
+    waiting.until(lab, "no label of ours", lambda: not left(lab))
+    switch(lab, "write")
+    waiting.until(lab, "the labels", lambda: label_of(lab, table.PORTS) == "8")
+    assert not of_nfd(lab)
+    switch(lab, "write-nfd")
+    waiting.until(lab, "all labels", lambda: of_nfd(lab) == before)
+
+
+def of_nfd(lab):
+    """The labels of the node below Node Feature Discovery's prefix."""
+    return {k: v for k, v in metadata(lab)["labels"].items() if table.is_nfd(k)}
 
 
 def overwrite(lab, labels, annotations):

@@ -19,6 +19,7 @@ from kube_rdma.programs.installation import (
 from kube_rdma.rules.install.admission import AGENTS
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged
+from kube_rdma.rules.install.rights import NFD_RIGHT
 
 from .test_manifests import QUOTA, patched
 
@@ -146,6 +147,49 @@ def test_status_looks_for_the_policy_that_an_installation_has():
     assert {f"kube-rdma-vke.{GUARD}"} == {
         each["metadata"]["name"] for each in objects((), "vke") if AGENTS in str(each)
     }
+
+
+def labelling(made):
+    """What agents are told of labels, who may write those of others, and what is mounted for it."""
+    pods = [each["spec"]["template"]["spec"] for each in made if each["kind"] == "DaemonSet"]
+    words = {
+        word.partition("=")[2]
+        for pod in pods
+        for word in pod["containers"][0]["args"]
+        if word.startswith("--node-labels=")
+    }
+    mounted = any(each["name"] == "os-release" for pod in pods for each in pod["volumes"])
+    return words, bool(narrows(made, NFD_RIGHT[2], *NFD_RIGHT[:2])), mounted
+
+
+@pytest.mark.parametrize(
+    ("preset", "words"),
+    [
+        ("ack", set()),
+        ("scc", set()),
+        ("vke", {"write"}),
+        ("ib", {"write"}),
+        ("nvidia", {"leave"}),
+        ("nvidia-operator", set()),
+    ],
+)
+def test_no_preset_writes_labels_by_which_others_start_drivers(preset, words):
+    """Nor may its agents. An agent without networks has no role that writes labels."""
+    assert labelling(objects((), preset)) == (words, False, False)
+
+
+@pytest.mark.parametrize("preset", ["vke", "ib", "nvidia"])
+@pytest.mark.parametrize("value", ["write", "write-nfd", "leave", "remove"])
+def test_whoever_installs_says_which_labels_are_written(preset, value):
+    """And only who wants those of others gives the right to write them."""
+    made = objects([assignment(f"agent.nodeLabels={value}")], preset)
+    wanted = value == "write-nfd"
+    assert labelling(made) == ({value}, wanted, wanted)
+
+
+def test_labels_yaml_writes_what_seed_s3_s_daemonsets_select():
+    made = documents(ROOT / "examples/s3-network/labels.yaml")
+    assert labelling(made) == ({"write-nfd"}, True, True)
 
 
 def rules_of(made, name):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.model.blueprint import Blueprint, Hole, When, joined
+from kube_rdma.model.blueprint import Blueprint, Hole, When, either, equals, joined, unless
 from kube_rdma.views.chart import template
 
 
@@ -21,6 +21,19 @@ def test_a_field_that_may_be_left_out_does_not_share_the_line_of_the_dash():
         "{{- end }}",
         "  d: 2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("node", "head"),
+    [
+        (When(equals("b", "x"), 1), '{{- if eq $values.b "x" }}'),
+        (unless(equals("b", "x"), 1), '{{- if not (eq $values.b "x") }}'),
+        (When(either("c", equals("b", "x")), 1), '{{- if or $values.c (eq $values.b "x") }}'),
+        (unless(either("c", "d"), 1), "{{- if not (or $values.c $values.d) }}"),
+    ],
+)
+def test_a_condition_is_one_of_go_s_templates(node, head):
+    assert lines({"a": node}) == [head, "a: 1", "{{- end }}"]
 
 
 def test_values_are_written_as_json():

@@ -84,9 +84,13 @@ class AgentPlaces(Frozen):
 
 
 class LabelWish(StrEnum):
-    """What is to become of the node's labels; REMOVE: those go that an agent wrote."""
+    """What is to become of the node's labels. REMOVE: those go that an agent wrote.
+
+    WRITE_NFD writes those of Node Feature Discovery too.
+    """
 
     WRITE = "write"
+    WRITE_NFD = "write-nfd"
     LEAVE = "leave"
     REMOVE = "remove"
 
@@ -160,8 +164,8 @@ def _labels(options: AgentOptions, nodes: Nodes) -> NodeLabels | None:
 
     if options.labels is LabelWish.LEAVE:
         return None
-    writes = options.labels is LabelWish.WRITE
-    return NodeLabels(nodes, host_release(options.places.host) if writes else None)
+    host = host_release(options.places.host) if options.labels is LabelWish.WRITE_NFD else None
+    return NodeLabels(nodes, host, removes=options.labels is LabelWish.REMOVE)
 
 
 async def _with_node(

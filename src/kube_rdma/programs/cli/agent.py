@@ -105,11 +105,12 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 )
 @click.option(
     "--node-labels",
-    type=click.Choice(["write", "leave", "remove"]),
+    type=click.Choice(["write", "write-nfd", "leave", "remove"]),
     default="write",
     show_default=True,
-    help="With role node: label this node with what it has, leave its labels, or remove those "
-    "that an agent wrote. Needs the right to patch nodes.",
+    help="With role node, labels of this node: write those below kube-rdma.io/; write-nfd also "
+    "those of Node Feature Discovery, by which operators start drivers. leave touches none, remove "
+    "takes away what an agent wrote. Needs the right to patch nodes.",
 )
 @click.option(
     "--metrics-address",

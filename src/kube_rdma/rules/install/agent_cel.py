@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kube_rdma.rules.install.rights import NFD_RIGHT
+from kube_rdma.rules.labels.table import FEATURE
+
 _HEX = "[0-9a-f]{1,4}"
 _IPV6 = f"({_HEX}:){{7}}{_HEX}|({_HEX}(:{_HEX})*)?::({_HEX}(:{_HEX})*)?"
 _ADDRESS = f"^([0-9]{{1,3}}([.][0-9]{{1,3}}){{3}}|{_IPV6})$"
@@ -177,6 +180,11 @@ _CONDITIONS = (
     "[object, oldObject].map(node, node.status.?conditions.orValue([])"
     ".filter(condition, condition.type != 'kube-rdma.io/CardsHealthy'))"
 )
+# A key that was there may go: the agent takes away what it wrote.
+_NFD_GROUP, _NFD_RESOURCE, _NFD_VERB = NFD_RIGHT
+_MAY_NFD = (
+    f"authorizer.group('{_NFD_GROUP}').resource('{_NFD_RESOURCE}').check('{_NFD_VERB}').allowed()"
+)
 _STARTING = "(taint.key == 'kube-rdma.io/starting' && taint.effect == 'NoSchedule')"
 
 
@@ -229,6 +237,18 @@ VALIDATIONS: Sequence[tuple[str, str, str]] = (
         ),
     ),
     _keys("label"),
+    (
+        (
+            "variables.what != 'nodes' || "
+            f"variables.labels[0].all(key, !key.startsWith('{FEATURE}/')) || {_MAY_NFD}"
+        ),
+        "message",
+        (
+            f"An agent writes labels below {FEATURE} only with the right to {_NFD_VERB} "
+            f"{_NFD_RESOURCE} of {_NFD_GROUP}: install with agent.nodeLabels=write-nfd, or give it "
+            "--node-labels=write."
+        ),
+    ),
     _keys("annotation"),
     (
         (

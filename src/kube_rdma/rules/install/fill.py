@@ -11,6 +11,7 @@ from typing import Any
 from kube_rdma.model.blueprint import (
     ABSENT,
     EITHER,
+    IS,
     Blueprint,
     Hole,
     Joined,
@@ -32,8 +33,14 @@ def filled(blueprints: Sequence[Blueprint], values: Values) -> Iterator[Json]:
 
 
 def _holds(condition: str, values: Values, entry: Values | None = None) -> bool:
-    """Whether a value at one of the paths of a condition is neither false nor empty."""
-    return any(_at(path, values, entry) for path in condition.split(EITHER))
+    """Whether one of the values that a condition names is what it has to be."""
+    return any(_is_so(one, values, entry) for one in condition.split(EITHER))
+
+
+def _is_so(condition: str, values: Values, entry: Values | None) -> bool:
+    path, equals, text = condition.partition(IS)
+    value = _at(path, values, entry)
+    return value == text if equals else bool(value)
 
 
 def _at(path: str, values: Values, entry: Values | None = None) -> Any:

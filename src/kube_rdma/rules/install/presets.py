@@ -39,6 +39,7 @@ DEFAULTS: Json = {
         "deviceInfo": False,
         "virtualFunctions": False,
         "startupTaint": False,
+        "nodeLabels": "write",
         "namespaceIsolation": "",
     },
     "controller": {
@@ -84,7 +85,6 @@ DEFAULTS: Json = {
         "label": "rdma-device-plugin",
         "container": "agent",
         "networks": False,
-        "labels": False,
         "account": False,
         "optOut": False,
         "operator": False,
@@ -170,7 +170,7 @@ PRESETS: Mapping[str, Json] = {
     "vke": {
         **_NETWORKS,
         "namespace": {"name": "kube-rdma-vke", "create": True},
-        "seed": {"networks": True, "labels": True, "account": True, "optOut": True},
+        "seed": {"networks": True, "account": True, "optOut": True},
     },
     "nvidia": {
         **_NETWORKS,
@@ -178,6 +178,8 @@ PRESETS: Mapping[str, Json] = {
         "agent": {
             "config": _SHARED_DEVICES,
             "nodeSelector": _CARDS,
+            # Where a label selects the agent, it is not the one to write labels.
+            "nodeLabels": "leave",
             "otherPlugins": True,
             "deviceInfo": True,
         },
@@ -194,7 +196,7 @@ PRESETS: Mapping[str, Json] = {
         "namespace": {"name": "mlnx-network-operator", "create": True},
         **_NETWORKS,
         "controller": {"enabled": True, "name": "kube-rdma-operator"},
-        "agent": {"enabled": False},
+        "agent": {"enabled": False, "nodeLabels": "leave"},
         "seed": {"operator": True},
     },
     "ib": {
@@ -210,7 +212,6 @@ PRESETS: Mapping[str, Json] = {
             "daemonSet": "rdma-vf",
             "label": "rdma-vf",
             "networks": True,
-            "labels": True,
             "account": True,
             "optOut": True,
             "configMap": "rdma-functions",

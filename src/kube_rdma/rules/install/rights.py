@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, When, joined
+from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, When, equals, joined
 
 AGENT = "kube-rdma-agent"
 NAMESPACE = Hole("namespace.name")
 CONTROLLER = Hole("controller.name")
+
+# The right, at no API, by which the policy of admission.py lets an agent write labels by which
+# others start their drivers.
+NFD_RIGHT = ("kube-rdma.io", "nfdlabels", "write")
+NFD_LABELS = equals("agent.nodeLabels", "write-nfd")
 
 _RBAC = "rbac.authorization.k8s.io"
 _PRIVILEGED = "system:openshift:scc:privileged"  # OpenShift has a role for each constraint
@@ -26,6 +31,7 @@ def rule(group: str, resource: str, verbs: str) -> Json:
 
 AGENT_RULES: Sequence[Node] = (
     rule("", "nodes", "get list watch patch"),  # labels, and the startup taint
+    When(NFD_LABELS, rule(*NFD_RIGHT)),
     rule("", "nodes/status", "patch"),  # the condition kube-rdma.io/CardsHealthy
     rule("kube-rdma.io", "nodepolicies", "get list watch"),
     rule("kube-rdma.io", "nodereports", "get list watch create patch"),

@@ -16,7 +16,7 @@ from kube_rdma.model.blueprint import (
     unless,
 )
 from kube_rdma.rules.install import metrics, webhook
-from kube_rdma.rules.install.rights import AGENT, CONTROLLER, NAMESPACE
+from kube_rdma.rules.install.rights import AGENT, CONTROLLER, NAMESPACE, NFD_LABELS
 
 NETWORKS, CONFIG = "seed.networks", "seed.configMap"
 FOREIGN, FUNCTIONS, INFORMATION = "agent.otherPlugins", "agent.virtualFunctions", "agent.deviceInfo"
@@ -144,8 +144,7 @@ def _agent_container() -> Json:
             "agent",
             *(When(NETWORKS, word) for word in ("--role=plugin", "--role=node", "--networks")),
             When(NETWORKS, When(webhook.ISOLATION, _isolation())),
-            # Where a label selects the agent, it is not the one to write labels.
-            When(NETWORKS, unless("seed.labels", "--node-labels=leave")),
+            When(NETWORKS, joined("--node-labels=", Hole("agent.nodeLabels"))),
             When("seed.configArgument", file),
             When("agent.startupTaint", When(NETWORKS, "--startup-taint")),
             *metrics.arguments(),
@@ -195,7 +194,7 @@ def _mounts() -> list[Node]:
         When(FUNCTIONS, _mount("sys", "/sys")),
     ]
     behind = [
-        When("seed.labels", _mount("os-release", f"/host{_RELEASE}", readOnly=True)),
+        When(NFD_LABELS, _mount("os-release", f"/host{_RELEASE}", readOnly=True)),
         _mount("cni-conf", joined("/host", _CONF)),
         _mount("cni-bin", joined("/host", _BINARIES)),
         When(
@@ -228,7 +227,7 @@ def _volumes() -> list[Node]:
         When(FUNCTIONS, _folder("sys", "/sys")),
     ]
     behind = [
-        When("seed.labels", _folder("os-release", _RELEASE)),
+        When(NFD_LABELS, _folder("os-release", _RELEASE)),
         _folder("cni-conf", _CONF),
         _folder("cni-bin", _BINARIES),
         When(FOREIGN, _made("cni-data", "/var/lib/cni")),

@@ -3,7 +3,8 @@
 Between rules/labels/wanted and adapters/cluster/nodes, which writes the change. A label is
 kube-rdma's while its annotation remembers it with the value that the Node object has. What another
 wrote, by hand or by Node Feature Discovery, is never changed and never removed; what Node Feature
-Discovery lists as its own is given up to it.
+Discovery lists as its own is given up to it. Where its labels are not wanted, those that an earlier
+agent wrote stay as they are: drivers of others run where they are, and are unloaded without them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kube_rdma.model.node import LabelChange, NodeState
-from kube_rdma.rules.labels.table import FEATURE, REMEMBERED, writes
+from kube_rdma.rules.labels.table import FEATURE, REMEMBERED, is_nfd, writes
 from kube_rdma.rules.labels.wanted import VALUE, WantedLabels
 
 # Node Feature Discovery's list of its labels, those of FEATURE without the prefix. A second
@@ -24,10 +25,11 @@ def change(node: NodeState, wanted: WantedLabels) -> LabelChange | None:
     has, before = dict(node.labels), remembered(node)
     others = nfd_labels(node)
     own = {k: v for k, v in before.items() if k not in others and has.get(k) == v}
-    after = {k: own[k] for k in wanted.kept if k in own}
+    after = {k: v for k, v in own.items() if wanted.keeps(k)}
     for key, value in wanted.labels.items():
         free = key not in has and key not in others
-        if key not in after and writes(key) and (key in own or free):
+        may = writes(key) and not (wanted.leaves_nfd and is_nfd(key))
+        if key not in after and may and (key in own or free):
             after[key] = value
     labels: dict[str, str | None] = {k: v for k, v in after.items() if has.get(k) != v}
     labels |= dict.fromkeys(own.keys() - after.keys())

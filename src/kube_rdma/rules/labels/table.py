@@ -1,8 +1,9 @@
 """THE table of node labels: every key that kube-rdma writes or reads as topology, and its meaning.
 
 docs/labels.md shows it, config/admission allows an agent these keys and no others; tests compare
-both. rules/labels/wanted gives the values. The feature labels are those of Node Feature Discovery,
-by its names and ways to spell a value, for drivers and operators select by them.
+both. rules/labels/wanted gives the values. The feature labels are those of Node Feature Discovery
+(NFD), by its names and ways to spell a value. Drivers and operators of others select by them, so
+they are written only where an administrator asks for them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ class LabelRow(Frozen):
     values: str
     meaning: str
     by_agent: bool = True
+
+    @property
+    def is_nfd(self) -> bool:
+        """Whether Node Feature Discovery has a label of this key."""
+        return is_nfd(self.key)
 
 
 TABLE = (
@@ -80,6 +86,11 @@ _KEYS = frozenset(row.key for row in TABLE if row.by_agent)
 def writes(key: str) -> bool:
     """Whether an agent may write a label of this key."""
     return _generic(key) in _KEYS
+
+
+def is_nfd(key: str) -> bool:
+    """Whether a key is below the prefix of Node Feature Discovery."""
+    return key.startswith(f"{FEATURE}/")
 
 
 def _generic(key: str) -> str:

@@ -36,19 +36,30 @@ class HostRelease(Frozen):
 
 
 class LabelFacts(Frozen):
-    """What labels are made of: `modes` are those of the pools, `rails` counts the rails."""
+    """What labels are made of: `modes` are those of the pools, `rails` counts the rails.
+
+    `host` None: the labels of Node Feature Discovery are not written.
+    """
 
     survey: Survey
-    host: HostRelease
+    host: HostRelease | None = None
     modes: frozenset[Mode] = frozenset()
     rails: int = 0
 
 
 class WantedLabels(Frozen):
-    """Labels by key. Those of `kept` stay as they are where kube-rdma wrote them before."""
+    """Labels by key. Those of `kept` stay as they are where kube-rdma wrote them before.
+
+    `leaves_nfd`: so do all those of Node Feature Discovery, and none of them is written anew.
+    """
 
     labels: Mapping[str, str] = field(default_factory=dict)
     kept: frozenset[str] = frozenset()
+    leaves_nfd: bool = False
+
+    def keeps(self, key: str) -> bool:
+        """Whether a label of this key stays as kube-rdma wrote it before."""
+        return key in self.kept or (self.leaves_nfd and table.is_nfd(key))
 
 
 def wanted(facts: LabelFacts) -> WantedLabels:
@@ -57,12 +68,16 @@ def wanted(facts: LabelFacts) -> WantedLabels:
     A card inside a pod shows the node its function alone: what it said stays said until it is back.
     A rate is kept while no port is active, so a link that flaps writes nothing.
     """
-    labels = {**_vendors(facts.survey), **_host(facts.host), **_rdma(facts)}
+    labels = _rdma(facts)
+    if facts.host:
+        labels |= _vendors(facts.survey) | _host(facts.host)
     kept = {*_OF_PORTS} if _hidden(facts.survey) else set()
     if table.PORTS in labels and not labels.get(table.RATE):
         kept.add(table.RATE)
     return WantedLabels(
-        {key: value for key, value in labels.items() if VALUE.fullmatch(value)}, frozenset(kept)
+        {key: value for key, value in labels.items() if VALUE.fullmatch(value)},
+        frozenset(kept),
+        leaves_nfd=facts.host is None,
     )
 
 

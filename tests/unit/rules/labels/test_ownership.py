@@ -63,6 +63,21 @@ def test_what_others_wrote_stays_and_one_patch_is_enough(has, memory, labels, nf
     assert table.REMEMBERED not in dict(gone.annotations)
 
 
+@given(LABELS, OURS, LABELS, st.frozensets(st.sampled_from(KEYS)))
+def test_no_label_of_others_is_written_where_none_is_wanted(has, memory, labels, nfd):
+    """Nor lost: one that an earlier agent wrote stays, remembered, until all are to go."""
+    names = [key.removeprefix(f"{table.FEATURE}/") for key in nfd]
+    before = node(has, memory, names)
+    wanted = WantedLabels(labels, leaves_nfd=True)
+    now = after(before, change(before, wanted))
+    others = {k: v for k, v in has.items() if not k.startswith("kube-rdma.io/")}
+    assert others == {k: v for k, v in now.labels if not k.startswith("kube-rdma.io/")}
+    ours = {k for k in others if memory.get(k) == has[k]} - nfd_labels(before)
+    assert ours == {k for k in remembered(now) if k in others}
+    gone = after(now, change(now, WantedLabels()))
+    assert ours == others.keys() - dict(gone.labels).keys()
+
+
 def test_a_label_that_somebody_changed_is_theirs():
     mine = {PRESENT: "true"}
     written = change(node({PRESENT: "false"}, mine), WantedLabels(mine))

@@ -53,7 +53,9 @@ def test_the_page_shows_the_table():
 
 
 def writer(row):
-    return "the agent" if row.by_agent else "the administrator"
+    if row.by_agent:
+        return "the agent with `write-nfd`" if row.is_nfd else "the agent"
+    return "the administrator"
 
 
 def test_the_operator_selects_by_labels_of_the_table():

@@ -108,6 +108,16 @@ def test_whatever_a_node_has_its_labels_are_legal_and_few(devices, functions, ho
     assert all(len(value) <= 63 and VALUE.fullmatch(value) for value in labels.values())
 
 
+@given(DEVICES, FUNCTIONS, st.frozensets(st.sampled_from(Mode)), st.integers(0, 99))
+def test_of_others_names_none_is_wanted_where_nobody_asks_for_it(devices, functions, modes, rails):
+    """The labels below kube-rdma.io/ are the same with and without the others."""
+    node = survey(*devices, functions=tuple(functions))
+    own, all_labels = (wanted(LabelFacts(node, host, modes, rails)) for host in (None, UBUNTU))
+    expected = {k: v for k, v in all_labels.labels.items() if k.startswith("kube-rdma.io/")}
+    assert (own.labels, own.kept) == (expected, all_labels.kept)
+    assert (own.leaves_nfd, all_labels.leaves_nfd) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("kernel", "labels"),
     [

@@ -49,19 +49,21 @@ def host_release(host: Path) -> HostRelease:
 class NodeLabels:
     """The labels of one agent's node.
 
-    `host` None: labels are switched off, and those that an agent wrote before go. `wait` is for
-    tests.
+    `host` None: those of Node Feature Discovery stay as an earlier agent left them. `removes`: what
+    an agent wrote before goes, and nothing is written. `wait` is for tests.
     """
 
     def __init__(
         self,
         nodes: Nodes,
-        host: HostRelease | None,
+        host: HostRelease | None = None,
         *,
+        removes: bool = False,
         wait: Callable[[KubeRdmaError, int], float] = pause,
     ) -> None:
         self._nodes = nodes
         self._host = host
+        self._removes = removes
         self._pause = wait
         self._node: NodeState | None = None
         self._wanted = WantedLabels()
@@ -76,7 +78,7 @@ class NodeLabels:
 
     def judged(self, survey: Survey, specs: Iterable[PoolSpec], rails: int) -> None:
         """Take note of what the node has: a survey, the wishes that are met, its rails."""
-        if self._host:
+        if not self._removes:
             modes = frozenset(spec.mode for spec in specs)
             self._wanted = wanted(LabelFacts(survey, self._host, modes, rails))
         self._certain = True

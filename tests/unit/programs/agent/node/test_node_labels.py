@@ -10,9 +10,12 @@ import pytest
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.nodes import NODE, Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.kubelet.registry import Registry
+from kube_rdma.programs.agent.compose import AgentOptions, AgentPlaces, LabelWish, labelling
 from kube_rdma.programs.agent.node.labeller import LabelSources, run_labeller
 from kube_rdma.programs.agent.node.node_labels import NodeLabels, host_release
 from kube_rdma.programs.agent.node.online import Online
+from kube_rdma.programs.installation import objects
 from kube_rdma.rules.labels import table
 from kube_rdma.rules.labels.ownership import NFD_LIST
 from kube_rdma.rules.labels.wanted import HostRelease
@@ -70,10 +73,10 @@ class LabelWorld(World):
             await self.kubelet.until(lambda: self.kubelet.healthy(VKE) == len(CARDS))
             yield task
 
-    def labels(self, line=None, host=HOST):
-        """The labels of an agent."""
+    def labels(self, line=None, *, removes=False):
+        """The labels of an agent, those of Node Feature Discovery too."""
         nodes = Nodes(Cluster(line or self.server.line()))
-        return NodeLabels(nodes, host, wait=lambda *_: 0.0)
+        return NodeLabels(nodes, HOST, removes=removes, wait=lambda *_: 0.0)
 
     async def again(self, count):
         """Let the agent look so many times more."""
@@ -102,6 +105,67 @@ async def alone(world, labels):
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
+
+
+@asynccontextmanager
+async def told(world, wish, folder):
+    """An agent of role node alone that is told this of labels, put together as the command does."""
+
+    @asynccontextmanager
+    async def connect():
+        yield Cluster(world.server.line())
+
+    places = AgentPlaces(None, folder, folder, folder, folder, host=folder)
+    options = AgentOptions(None, NODE_NAME, connect, Registry.DEVICE_PLUGINS, places, labels=wish)
+    async with labelling(options) as sources, alone(world, sources.labels):
+        yield
+
+
+def wish_of(preset):
+    """What the agents of a preset are told of labels."""
+    (daemon_set,) = [each for each in objects((), preset) if each["kind"] == "DaemonSet"]
+    (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
+    words = [word.partition("=") for word in container["args"]]
+    given = [value for option, _, value in words if option == "--node-labels"]
+    return LabelWish(given[0] if given else "write")
+
+
+@pytest.mark.parametrize("preset", ["vke", "ib"])
+async def test_a_preset_writes_no_label_by_which_others_start_drivers(world, preset, tmp_path):
+    async with told(world, wish_of(preset), tmp_path):
+        await until(lambda: world.label_of(table.PORTS) == "4")
+        await world.again(2)
+        (first,) = world.patches
+        assert {key.partition("/")[0] for key in first} == {"kube-rdma.io"}
+        world.functions()
+        world.change()
+        await until(lambda: not world.label_of(table.PORTS))
+        assert world.metadata == ({LABEL: "shared"}, {})
+
+
+@pytest.mark.parametrize("preset", ["vke", "ib"])
+async def test_labels_that_an_older_agent_wrote_stay_until_all_are_to_go(world, preset, tmp_path):
+    """Even when the last card goes: drivers run where they are, and are unloaded without them."""
+    async with alone(world, world.labels()):
+        await until(lambda: world.label_of(PRESENT))
+    older = {key: value for key, value in world.metadata[0].items() if table.is_nfd(key)}
+    async with told(world, wish_of(preset), tmp_path):
+        await world.again(2)
+        assert len(world.patches) == 1
+        world.functions()
+        world.change()
+        await until(lambda: not world.label_of(table.PORTS))
+        assert world.metadata[0] == {LABEL: "shared", **older}
+    async with told(world, LabelWish.REMOVE, tmp_path):
+        await until(lambda: world.metadata == ({LABEL: "shared"}, {}))
+
+
+async def test_labels_of_node_feature_discovery_are_written_on_demand(world, tmp_path):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text("ID=ubuntu\n")
+    async with told(world, LabelWish.WRITE_NFD, tmp_path):
+        await until(lambda: world.label_of(PRESENT))
+        assert world.label_of(f"{table.RELEASE}.ID") == "ubuntu"
 
 
 async def test_a_node_is_labelled_by_one_patch_and_each_change_is_another(world):
@@ -177,7 +241,7 @@ async def test_switched_off_it_takes_away_what_an_agent_wrote(world):
     """And writes nothing on a node that has none."""
     async with alone(world, world.labels()):
         await until(lambda: world.label_of(PRESENT))
-    async with alone(world, world.labels(host=None)):
+    async with alone(world, world.labels(removes=True)):
         await until(lambda: world.metadata == ({LABEL: "shared"}, {}))
         await world.again(2)
         assert len(world.patches) == 2
