@@ -13,7 +13,7 @@ from typing import NewType
 
 from kube_rdma.model.card import CardId
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.pool import ShareId
+from kube_rdma.model.pool import FileMount, ShareId
 from kube_rdma.model.topology_file import PlacedNet
 
 Nonce = NewType("Nonce", str)
@@ -26,6 +26,8 @@ HeldShare = tuple[str, ShareId]
 """Resource and id: two resources may use the same ids."""
 
 CDI_KIND = "kube-rdma.io/hca"
+SETTINGS_KIND = "kube-rdma.io/settings"
+"""Of CDI devices that are settings alone, of whoever holds such shares (rules/settings/early)."""
 
 
 def cdi_name(shares: tuple[ShareId, ...], nonce: Nonce) -> str:
@@ -95,13 +97,6 @@ class Binding(Frozen):
         return frozenset((self.resource, share) for share in self.shares)
 
 
-class FileMount(Frozen):
-    """A file of the host that the container sees, read-only."""
-
-    host_path: str
-    container_path: str
-
-
 class RuntimeHook(Frozen):
     """A program of the host that the runtime runs for a container at a stage of its life.
 
@@ -116,7 +111,9 @@ class RuntimeHook(Frozen):
 class UsedDevice(Frozen):
     """An RDMA device as a container uses it, by one interface of its pod.
 
-    `gid_index` is that of the interface's first address, None without one and on InfiniBand.
+    Without an `interface` it is a card's own, which the container may open: nobody knows yet by
+    which of its GIDs. `gid_index` is that of the interface's first address, None without one and on
+    InfiniBand.
     `place` is for the topology file of its container, None where that is not asked for.
     """
 

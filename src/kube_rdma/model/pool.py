@@ -191,8 +191,15 @@ class Offer(Frozen):
     gated: bool = False
 
 
+class FileMount(Frozen):
+    """A file or folder of the host that the container sees, read-only."""
+
+    host_path: str
+    container_path: str
+
+
 class Grant(Frozen):
-    """What one container holds: shares of one pool, their device nodes and variables.
+    """What one container holds: shares of one pool, their device nodes, variables and mounts.
 
     `cards` are those that the shares stand for, every card of the pool where they stand for it.
     `cdi` names CDI devices that the runtime looks up when it creates the container.
@@ -204,6 +211,7 @@ class Grant(Frozen):
     env: tuple[tuple[str, str], ...] = ()
     cdi: tuple[str, ...] = ()
     cards: tuple[CardId, ...] = ()
+    mounts: tuple[FileMount, ...] = ()
 
 
 class DeviceInfo(Frozen):

@@ -25,6 +25,8 @@ class ModesRow(Protocol):
     @property
     def attach(self) -> Attach: ...
     @property
+    def networked(self) -> Attach: ...
+    @property
     def prefer(self) -> Preference: ...
     @property
     def gives(self) -> Collection[CharKind]: ...
@@ -59,7 +61,7 @@ def _overview(rows: Mapping[Mode, ModesRow]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for mode, row in rows.items():
         yield (
-            f"| [`{mode}`](#{mode}) | {row.meaning} | {_shares(row)} | `{row.attach}` "
+            f"| [`{mode}`](#{mode}) | {row.meaning} | {_shares(row)} | {_attach(row)} "
             f"| {_prefer(row)} |"
         )
     yield ""
@@ -85,6 +87,12 @@ def _section(mode: Mode, row: ModesRow) -> str:
 
 def _shares(row: ModesRow) -> str:
     return f"{row.shares} per {'pool' if row.bind is Bind.POOL else 'card'}"
+
+
+def _attach(row: ModesRow) -> str:
+    if row.networked is row.attach:
+        return f"`{row.attach}`"
+    return f"`{row.attach}`; `{row.networked}` where pods get networks from kube-rdma"
 
 
 def _prefer(row: ModesRow) -> str:

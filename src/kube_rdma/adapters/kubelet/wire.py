@@ -50,7 +50,7 @@ def _device(share: Share) -> pb.Device:
 
 
 def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
-    """What `grant` gives: device nodes under the path that they have on the host, variables, names.
+    """What `grant` gives: device nodes under the path of the host, variables, mounts, names.
 
     A CDI device that does not exist yet may be named: nothing looks it up before the container is
     created (KEP-4009).
@@ -61,6 +61,10 @@ def container_response(grant: Grant) -> pb.ContainerAllocateResponse:
             for path in grant.char_paths
         ],
         envs=dict(grant.env),
+        mounts=[
+            pb.Mount(container_path=one.container_path, host_path=one.host_path, read_only=True)
+            for one in grant.mounts
+        ],
         cdi_devices=[pb.CDIDevice(name=name) for name in grant.cdi],
     )
 

@@ -1,8 +1,9 @@
 """CDI files: what a promised device stands for, told to the container runtime.
 
 containerd and CRI-O read `*.json` and `*.yaml` of /var/run/cdi whenever something changes there and
-look a container's CDI devices up when they create it (CDI SPEC.md, library v1.1.1). A live file is
-never rewritten, for they could still know the old one; only kube-rdma's files are ever touched.
+look a container's CDI devices up when they create it (CDI SPEC.md, library v1.1.1). A live file of
+a binding is never rewritten, for they could still know the old one; only kube-rdma's files are ever
+touched.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from kube_rdma.model.binding import CDI_KIND, Binding, CdiFile, ContainerId, Edits, Nonce
+from kube_rdma.model.binding import Binding, CdiFile, ContainerId, Edits, Nonce
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 
 CDI_FOLDER = Path("/var/run/cdi")
@@ -23,6 +24,7 @@ CDI_FOLDER = Path("/var/run/cdi")
 VERSION = "0.5.0"  # the first whose device names may begin with a digit, as PCI addresses do
 
 _PREFIX, _ENDING = "kube-rdma-", ".json"
+_SHARED = "kube-rdma_"  # another beginning: no file of a binding, so none that is forgotten
 _FILE = re.compile(rf"{_PREFIX}(?P<container>.+)-(?P<nonce>[a-z0-9]+)\.json")
 # CNI_CONTAINERID as the CNI specification allows it; the length keeps file names below 255.
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -48,25 +50,51 @@ class CdiFolder:
         Raise Refused for a name that no file can have, Broken when it is there with other content,
         Unavailable when the folder cannot be written.
         """
-        name = file_name(binding.container, binding.nonce)
-        target, temporary = self.path / name, self.path / f".{name}.tmp"
-        content = document(binding, edits)
+        target = self.path / file_name(binding.container, binding.nonce)
+        content = document(binding.cdi, edits)
+        before = self._content(target)
+        if before is not None:
+            if before != content:
+                raise Broken(
+                    f"{target} is there with other content: a container may use it, so it is "
+                    "not rewritten; create the pod again."
+                )
+            return
+        self._put(target, content)
+        self.present()
+
+    def share(self, cdi: str, edits: Edits) -> bool:
+        """Write the file of a device that is nobody's alone; True when the runtime has to see it.
+
+        Whoever is given it later gets these edits, so it is written over, and it stays until the
+        next boot. Raise Unavailable.
+        """
+        target = self.path / f"{_SHARED}{cdi.partition('=')[2]}{_ENDING}"
+        content = document(cdi, edits)
+        if self._content(target) == content:
+            return False
+        self._put(target, content)
+        return True
+
+    def _content(self, path: Path) -> bytes | None:
+        """What is in a file, None without one."""
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise self._unavailable(path, "read", error) from error
+
+    def _put(self, target: Path, content: bytes) -> None:
+        temporary = target.with_name(f".{target.name}.tmp")
         try:
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
-            if target.exists():
-                if target.read_bytes() != content:
-                    raise Broken(
-                        f"{target} is there with other content: a container may use it, so it is "
-                        "not rewritten; create the pod again."
-                    )
-                return
             _write(temporary, content)
             temporary.rename(target)  # the runtime sees it whole or not at all
         except OSError as error:
             with suppress(OSError):
                 temporary.unlink()
             raise self._unavailable(target, "written", error) from error
-        self.present()
 
     def remove(self, container: ContainerId, nonce: Nonce | None = None) -> None:
         """Remove the files of a sandbox, or its one file of this nonce; none is no error.
@@ -123,14 +151,13 @@ def file_name(container: ContainerId, nonce: Nonce) -> str:
     return f"{_PREFIX}{container}-{nonce}{_ENDING}"
 
 
-def document(binding: Binding, edits: Edits) -> bytes:
-    """The file's content: one device, of the binding's name, with these edits.
+def document(cdi: str, edits: Edits) -> bytes:
+    """The file's content: one device, of this qualified name, with these edits.
 
     A node has the path of the host's and what the runtime finds there (type, number); rw without m,
     so that a container makes no nodes.
     """
-    kind, _, name = binding.cdi.partition("=")
-    assert kind == CDI_KIND
+    kind, _, name = cdi.partition("=")
     given: dict[str, object] = {
         "deviceNodes": [{"path": path, "permissions": "rw"} for path in edits.char_paths],
         "env": [f"{key}={value}" for key, value in edits.env],

@@ -1,12 +1,14 @@
 """Settings of containers on the host, for the shim to merge with what a container has itself.
 
-A folder for each bound CDI device, beside the agent's socket: it holds the files that late binding
-writes, and the merged ones that containers read (shim/settings.c). It goes when the device does,
-and none outlives a boot.
+Of what is bound late, a folder for each CDI device, beside the agent's socket: it holds the files
+that late binding writes, and the merged ones that containers read (shim/settings.c). It goes when
+the device does, and none outlives a boot. Of what Allocate gives, a folder for all who hold the
+same (Shelf), which outlives boots as the kubelet's allocations do.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,7 +39,7 @@ class SettingsFolder:
                 (folder / name).write_text(text)
             shutil.copyfile(NCCL_ENV, folder / NCCL_ENV.name)
         except OSError as error:
-            raise self._unavailable(folder, "written", error) from error
+            raise _unavailable(self.path, folder, "written", error) from error
         return folder
 
     def remove(self, container: ContainerId, nonce: Nonce) -> None:
@@ -49,13 +51,66 @@ class SettingsFolder:
             with suppress(OSError):  # others are there
                 self.path.rmdir()
         except OSError as error:
-            raise self._unavailable(folder, "removed", error) from error
+            raise _unavailable(self.path, folder, "removed", error) from error
 
     def _of(self, container: ContainerId, nonce: Nonce) -> Path:
         return self.path / f"{container}-{nonce}"
 
-    def _unavailable(self, folder: Path, verb: str, error: OSError) -> Unavailable:
-        return Unavailable(
-            f"{folder} cannot be {verb} ({error.strerror}): {self.path} has to be the host's "
-            "folder, writable and with room."
-        )
+
+class Shelf:
+    """Folders of settings by name, which stay; the host's, at the path that the runtime sees.
+
+    Those that are mounted into containers are `open`: all may read them. In others the shim makes
+    what containers read. A file is replaced in one step.
+    """
+
+    def __init__(self, path: Path, *, open: bool) -> None:  # noqa: A002
+        self._path = path
+        self._mode = 0o755 if open else 0o700
+
+    def put(self, name: str, files: Mapping[str, str]) -> Path:
+        """Where a folder with these files and nccl_env.sh lies; raise Unavailable.
+
+        Files that are the same are left alone.
+        """
+        folder = self._path / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(self._mode)  # whatever the umask is
+            for file, text in files.items():
+                _replace(folder / file, text, 0o644)
+            _replace(folder / NCCL_ENV.name, NCCL_ENV.read_text(), 0o755)
+        except OSError as error:
+            raise _unavailable(self._path, folder, "written", error) from error
+        return folder
+
+    def names(self) -> tuple[str, ...]:
+        """The folders that are there; raise Unavailable when nobody can tell."""
+        try:
+            return tuple(sorted(each.name for each in self._path.iterdir() if each.is_dir()))
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise _unavailable(self._path, self._path, "listed", error) from error
+
+    def folder(self, name: str) -> Path:
+        """Where the folder of this name lies."""
+        return self._path / name
+
+
+def _replace(target: Path, text: str, mode: int) -> None:
+    """Write a file over an earlier one, unless that says the same."""
+    with suppress(FileNotFoundError):
+        if target.read_text() == text:
+            return
+    temporary = target.with_name(f".{target.name}.tmp")
+    temporary.write_text(text)
+    temporary.chmod(mode)
+    os.replace(temporary, target)  # noqa: PTH105
+
+
+def _unavailable(root: Path, folder: Path, verb: str, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"{folder} cannot be {verb} ({error.strerror}): {root} has to be the host's "
+        "folder, writable and with room."
+    )

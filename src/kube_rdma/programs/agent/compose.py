@@ -6,7 +6,7 @@ what it costs. Only the kubelet's folder of device plugins has to be there.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -48,7 +48,8 @@ from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.programs.agent.late_binding.asked_again import AskedAgain
 from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies, always
-from kube_rdma.programs.agent.late_binding.late import Late, Never
+from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
+from kube_rdma.programs.agent.late_binding.late import Never
 from kube_rdma.programs.agent.node.kernel_events import Announcements, KernelSources
 from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
 from kube_rdma.programs.agent.virtual_functions import BOOT_ID, Sources
@@ -127,6 +128,7 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
         kernel=_kernel(kept),
         serve=partial(serve, options.registry, folders),
         kubelet=kubelet,
+        late=_never(options, "the agent runs without role node"),
         device_infos=DeviceInfoFolder() if FOLDER.parent.parent.is_dir() else None,
         own=own,
     )
@@ -211,8 +213,11 @@ async def _with_node(
     if options.networks:
         doors = replace(doors, networks=_networks(options, cluster, events, doors, kept))
     make = partial(_binder, doors, options, Pods(cluster), stack)
-    late = await _late(ask, make, asked=folders.pod_resources is not None)
-    return replace(doors, late=late)
+    if folders.pod_resources is None:
+        why = "the kubelet's pod-resources socket is not mounted"
+        return replace(doors, late=_never(options, why))
+    works, why = await ask()
+    return replace(doors, late=make() if works else AskedAgain(_never(options, why), ask, make))
 
 
 def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDependencies:
@@ -229,14 +234,15 @@ def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDepen
     return replace(doors, metrics=Exporter(site, sources))
 
 
-async def _late(
-    ask: Callable[[], Awaitable[tuple[bool, str]]], make: Callable[[], Late], *, asked: bool
-) -> Late:
-    """Late binding where it works now, else as soon as the runtime says that it does."""
-    if not asked:
-        return Never("the kubelet's pod-resources socket is not mounted")
-    works, why = await ask()
-    return make() if works else AskedAgain(why, ask, make)
+def _never(options: AgentOptions, why: str) -> Never:
+    """No late binding; what containers are told lies on the host's disk, where that is here."""
+    return Never(why, EarlySettings(_early(options)))
+
+
+def _early(options: AgentOptions) -> Path | None:
+    """Where settings lie that Allocate gives; role `plugin` alone may have no place for them."""
+    state = options.places.state_dir
+    return state / "settings" if options.node or state.is_dir() else None
 
 
 def _networks(
@@ -277,6 +283,7 @@ def _binder(
         networks=options.networks,
         shim=doors.networks.shim_of_host if doors.networks else lambda: None,
         settings=SettingsFolder(options.places.socket.parent / "settings"),
+        early=_early(options),
         concerned=doors.networks.concerned if doors.networks else always,
         tell=doors.node.journal,
     )

@@ -36,6 +36,7 @@ from kube_rdma.rules.attach.seats import link_of
 from kube_rdma.rules.explain.planning import Planned
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import MODES
+from kube_rdma.rules.settings.container import known_devices
 from kube_rdma.rules.settings.files import ANNOTATION, NONE, TOPOLOGY, settings_files
 
 _PLACES = {"nccl.conf": "/etc/nccl.conf", "ucx.conf": "/etc/ucx/ucx.conf"}
@@ -155,7 +156,7 @@ def _present_doors(evidence: PodEvidence) -> list[tuple[str, tuple[str, ...]]]:
 def settings(evidence: PodEvidence, plan: Planned) -> Iterator[tuple[str, tuple[str, ...]]]:
     """By file its lines without comments; nothing where late binding writes none."""
     asked = dict(evidence.template.annotations).get(ANNOTATION)
-    if asked == NONE or evidence.template.host_network:
+    if asked == NONE:
         return
     topology = TOPOLOGY if asked == TOPOLOGY else ""  # its text is not shown, only that it is named
     groups = list(_used_by_container(evidence, plan))
@@ -224,7 +225,7 @@ def _used_by_container(
         p.spec.resource: p.spec.fabric for p in (evidence.basis.pools if evidence.basis else ())
     }
     pairs = list(_pairs(plan))
-    if not pairs:
+    if not pairs and attached:
         used = tuple(
             _used(one.interface, one, None) for one in attached.values() if one.rdma_device
         )
@@ -233,12 +234,19 @@ def _used_by_container(
         return
     late = [one for one in plan.granted if not one.early]
     for container in dict.fromkeys(one.container for one in late):
-        held = {one.held for one in late if one.container == container}
-        used = tuple(
-            _used(one.interface, attached.get(one.interface), seat, name)
-            for one, seat in pairs
-            if one.held in held
-            for name in _names(one, seat, plan, attached.get(one.interface))
+        shares = [one for one in late if one.container == container]
+        held = {one.held for one in shares}
+        networked = {one.held[0] for one, _ in pairs if one.held in held}
+        used = (
+            *(
+                _used(one.interface, attached.get(one.interface), seat, name)
+                for one, seat in pairs
+                if one.held in held
+                for name in _names(one, seat, plan, attached.get(one.interface))
+            ),
+            *known_devices(
+                card for one in shares if one.resource not in networked for card in one.cards
+            ),
         )
         fabric = next((fabrics.get(resource) for resource, _ in sorted(held)), None)
         if used:

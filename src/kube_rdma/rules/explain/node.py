@@ -29,7 +29,7 @@ from kube_rdma.model.pool import Bind, Mode, Pool, PoolSpec
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.seats import soft_links
 from kube_rdma.rules.labels.table import NAMESPACES
-from kube_rdma.rules.pools.modes import MODES, rebound, terms
+from kube_rdma.rules.pools.modes import MODES, terms, with_networks
 from kube_rdma.rules.pools.pools import shares_of
 
 WIDEST = 65535  # bytes; an MTU that is not known stands against nothing
@@ -126,9 +126,7 @@ def _link(number: int, port: ReportedPort, reported: ReportedCard, card: Card) -
 def _pool(pool: ReportedPool, cards: list[Card], specs: Sequence[PoolSpec]) -> Pool:
     """The pool with the shares that it would have, by its policy if that is known."""
     same = (one for one in specs if (one.resource, one.mode) == (pool.resource, pool.mode))
-    spec = next(same, None) or _guessed(pool, cards)
-    if any(soft_links(card) for card in cards):
-        spec = rebound(spec)
+    spec = with_networks(next(same, None) or _guessed(pool, cards))
     return Pool(spec, tuple(shares_of(spec, cards)), tuple(cards))
 
 

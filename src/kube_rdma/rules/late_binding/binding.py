@@ -65,6 +65,10 @@ class Wait(Frozen):
     seconds: float
 
 
+class AskPod(Frozen):
+    """Whether its pod asked for networks decides, and nobody said."""
+
+
 class Write(Frozen):
     """Bind these promises now, each in the sandbox ``at_start(nonce)``, then ask again."""
 
@@ -72,7 +76,7 @@ class Write(Frozen):
     promises: tuple[Promise, ...]
 
 
-Gate = Start | Wait | Write
+Gate = Start | Wait | AskPod | Write
 
 
 class Stale(Frozen):
@@ -164,12 +168,13 @@ def gate(  # the six things that PreStartContainer depends on
     resource: str,
     ids: Sequence[ShareId],
     attach: Attach,
-    networked: bool,
+    networked: bool | None,
     now: float,
 ) -> Gate:
     """Whether the container that holds exactly these ids may start.
 
-    `networked`: its pod asked for kube-rdma's networks; it matters only where `attach` is AUTO.
+    `networked`: its pod asked for kube-rdma's networks, None while nobody has looked; it matters
+    only where `attach` is AUTO and something is not bound yet.
     `now` is on the clock of the files. Which of a pod's containers is meant stays unknown when
     several hold the same ids, so all their promises have to be bound. Raise Refused; the kubelet
     then asks again in about 11 seconds.
@@ -187,6 +192,8 @@ def gate(  # the six things that PreStartContainer depends on
         )
     bound_since = {one.nonce: _since(snapshot, one, pod) for one in current}
     missing = tuple(one for one in current if bound_since[one.nonce] is None)
+    if missing and networked is None and attach is Attach.AUTO:
+        return AskPod()
     if missing and (networked or attach is Attach.REQUIRED):
         raise _unattached(missing[0], pod)
     if missing:

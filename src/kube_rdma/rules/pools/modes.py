@@ -35,6 +35,7 @@ class ModeRow(Frozen):
     bind: Bind
     shares: int  # of the pool when bind is POOL, of each card when it is PER_CARD
     attach: Attach
+    networked: Attach  # the same on a node whose pods get networks from kube-rdma
     prefer: Preference
     gives: frozenset[CharKind]  # which doors of its cards a container gets
     owns: bool  # a share of it is the whole card, which belongs to no second pool
@@ -62,13 +63,17 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             bind=Bind.POOL,
             shares=1000,
             attach=Attach.NONE,
+            networked=Attach.AUTO,
             prefer=Preference.PACK,
             gives=_DOORS,
             owns=False,
             numbered=True,
             most=None,
-            moves="nothing",
-            isolation=f"none: every pod opens every card, and {_ALL_GIDS}",
+            moves="nothing, but what its networks make",
+            isolation=(
+                "none: every pod opens every card, or with networks of kube-rdma those of its "
+                f"networks, and {_ALL_GIDS}"
+            ),
             refuses=f"{_UNSEEN}, in which only a pod on the node's own network sees its cards",
             meaning="every RDMA card of the node, shared by every container that holds a share",
         ),
@@ -77,6 +82,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             bind=Bind.PER_CARD,
             shares=1,
             attach=Attach.AUTO,
+            networked=Attach.AUTO,
             prefer=Preference.NUMA,
             gives=_OWN_DOORS,
             owns=True,
@@ -92,6 +98,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             bind=Bind.PER_CARD,
             shares=1,
             attach=Attach.AUTO,
+            networked=Attach.AUTO,
             prefer=Preference.NUMA,
             gives=_OWN_DOORS,
             owns=False,
@@ -107,6 +114,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             bind=Bind.PER_CARD,
             shares=16,
             attach=Attach.AUTO,
+            networked=Attach.AUTO,
             prefer=Preference.LEAST_LOADED,
             gives=_OWN_DOORS,
             owns=False,
@@ -122,6 +130,7 @@ MODES: Mapping[Mode, ModeRow] = MappingProxyType(
             bind=Bind.PER_CARD,
             shares=1,
             attach=Attach.NONE,
+            networked=Attach.NONE,
             prefer=Preference.SPREAD,
             gives=_DOORS,
             owns=True,
@@ -148,10 +157,10 @@ def terms(spec: PoolSpec) -> ModeRow:
     )
 
 
-def rebound(spec: PoolSpec) -> PoolSpec:
-    """The wish for a node of soft RDMA devices whose pods get networks from kube-rdma.
+def with_networks(spec: PoolSpec) -> PoolSpec:
+    """The wish on a node whose pods get networks from kube-rdma, and whose runtime reads CDI files.
 
-    A soft device is made for the pod on its own interface, so what a container opens is known only
-    then. A real card's node can be given at once, as documents of v0.1.0 expect.
+    A container then gets the devices of its own networks and is told of them; what it opens is
+    known only when these are there. Of a pod without networks it is every card of its shares.
     """
-    return replace(spec, attach=Attach.AUTO) if spec.attach is None else spec
+    return spec if spec.attach else replace(spec, attach=MODES[spec.mode].networked)

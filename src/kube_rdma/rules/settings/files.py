@@ -2,15 +2,15 @@
 
 Late binding writes them when the pod's network is attached, for GID indexes are known only then;
 the shim merges them with the container's own (shim/settings.c), which win. Variables that a program
-has in its environment win over both.
+has in its environment win over both. What Allocate can tell of a pool is `pool_files`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from kube_rdma.model.binding import Edits, UsedDevice
+from kube_rdma.model.binding import UsedDevice
 from kube_rdma.model.fabric import FabricProfile
 
 ANNOTATION = "kube-rdma.io/settings"  # of a pod
@@ -24,16 +24,21 @@ _ANY_VENDOR = "UCX_UD_VERBS_ETH_DGID_CHECK=n"
 _ANY_DEVICE = "pml_ucx_devices = any"
 _TIMEOUT_US = 4.096  # of an acknowledgement, times 2^timeout (InfiniBand, Local ACK Timeout)
 _HEAD = "# By kube-rdma, of the RDMA devices that this container was given.\n"
+_LATER = "# No GID index: which one is the container's own is known in it alone. See nccl_env.sh.\n"
+_OTHERS = (
+    "# No device and no GID index: a container may hold devices of other resources besides. See "
+    "nccl_env.sh.\n"
+)
 
 
-def as_asked(given: Edits, annotations: Mapping[str, str]) -> Edits:
+def as_asked(used: Sequence[UsedDevice], annotations: Mapping[str, str]) -> tuple[UsedDevice, ...]:
     """What a pod with these annotations is told of its devices: all, all but places, or nothing."""
     asked = annotations.get(ANNOTATION)
     if asked == NONE:
-        return replace(given, used=())
+        return ()
     if asked == TOPOLOGY:
-        return given
-    return replace(given, used=tuple(replace(device, place=None) for device in given.used))
+        return tuple(used)
+    return tuple(replace(device, place=None) for device in used)
 
 
 def settings_files(
@@ -42,32 +47,58 @@ def settings_files(
     """The files by name, none without devices; `fabric` is what the pool says of its own.
 
     With a `topology` (rules/settings/topology_file) NCCL is told of that file.
-
-    NCCL takes a name for the beginning of names, so it is told to take whole ones (``=``), of at
-    most 32 devices (NCCL's user guide, NCCL_IB_HCA). Both know one GID index for all devices: where
-    these differ, or one has none, it is left out and said.
     """
     if not used:
         return {}
-    ports = ",".join(dict.fromkeys(f"{one.name}:{one.port}" for one in used))
+    nccl, ucx = _named(used)
     gid, why = _gid_index(used)
-    nccl, ucx = [f"NCCL_IB_HCA=={ports}"], [f"UCX_NET_DEVICES={ports}"]
     if gid is not None:
         nccl.append(f"NCCL_IB_GID_INDEX={gid}")
         ucx.append(f"UCX_IB_GID_INDEX={gid}")
-    if not all(one.infiniband for one in used):
-        ucx.append(_ANY_VENDOR)
     if topology:
         nccl.append(f"NCCL_TOPO_FILE={_TOPOLOGY_PATH}")
+    files = _files(nccl, [*ucx, *_vendors(used)], fabric, why)
+    return {**files, TOPOLOGY_FILE: topology} if topology else files
+
+
+def pool_files(
+    used: Sequence[UsedDevice], fabric: FabricProfile | None, *, alone: bool
+) -> dict[str, str]:
+    """The same where nobody knows yet who holds the shares of these devices.
+
+    Only where the resource is `alone` on its node are devices named: a container with shares of
+    another one would be kept from those.
+    """
+    nccl, ucx = _named(used) if used and alone else ([], [])
+    why = _gid_index(used)[1] if alone else _OTHERS
+    return _files(nccl, [*ucx, *_vendors(used)], fabric, why)
+
+
+def _named(used: Sequence[UsedDevice]) -> tuple[list[str], list[str]]:
+    """The lines that name devices, for NCCL and for UCX.
+
+    NCCL takes a name for the beginning of names, so it is told to take whole ones (``=``), of at
+    most 32 devices (NCCL's user guide, NCCL_IB_HCA).
+    """
+    ports = ",".join(dict.fromkeys(f"{one.name}:{one.port}" for one in used))
+    return [f"NCCL_IB_HCA=={ports}"], [f"UCX_NET_DEVICES={ports}"]
+
+
+def _vendors(used: Sequence[UsedDevice]) -> Iterator[str]:
+    if not all(one.infiniband for one in used):
+        yield _ANY_VENDOR
+
+
+def _files(
+    nccl: Iterable[str], ucx: Iterable[str], fabric: FabricProfile | None, why: str
+) -> dict[str, str]:
     if fabric is not None:
-        nccl += _nccl_fabric(fabric)
-        ucx += _ucx_fabric(fabric)
-    files = {
+        nccl, ucx = (*nccl, *_nccl_fabric(fabric)), (*ucx, *_ucx_fabric(fabric))
+    return {
         "nccl.conf": "".join((_HEAD, why, *(f"{line}\n" for line in nccl))),
         "ucx.conf": "".join((_HEAD, why, *(f"{line}\n" for line in ucx))),
         "openmpi-mca-params.conf": f"{_HEAD}{_ANY_DEVICE}\n",
     }
-    return {**files, TOPOLOGY_FILE: topology} if topology else files
 
 
 def _nccl_fabric(fabric: FabricProfile) -> Iterator[str]:
@@ -104,9 +135,12 @@ def _ucx_fabric(fabric: FabricProfile) -> Iterator[str]:
 def _gid_index(used: Sequence[UsedDevice]) -> tuple[int | None, str]:
     """The index that all devices of Ethernet have, or None, and why, as a line of comment.
 
-    On InfiniBand programs need none.
+    NCCL and UCX know one for all devices: where these differ, or one has none, it is left out and
+    said. On InfiniBand programs need none.
     """
     ethernet = [one for one in used if not one.infiniband]
+    if any(not one.interface for one in ethernet):
+        return None, _LATER
     indexes = {one.gid_index for one in ethernet}
     if len(indexes) == 1:
         return indexes.pop(), ""

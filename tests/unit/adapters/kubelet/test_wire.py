@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.backoff import FIRST, LONGEST, full_jitter
 from kube_rdma.adapters.kubelet import wire
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.pool import Grant, Share
+from kube_rdma.model.pool import FileMount, Grant, Share
 
 from .conftest import make_offer
 
@@ -30,6 +30,14 @@ def test_device_nodes_never_allow_mknod():
     (spec,) = response.devices
     assert spec.container_path == spec.host_path == "/dev/infiniband/uverbs3"
     assert spec.permissions == "rw"
+
+
+def test_mounts_are_read_only():
+    mounts = (FileMount("/var/lib/a", "/usr/share/a"),)
+    response = wire.container_response(Grant("rdma/hca", ("hca-1",), (), mounts=mounts))
+    (mount,) = response.mounts
+    assert (mount.host_path, mount.container_path) == ("/var/lib/a", "/usr/share/a")
+    assert mount.read_only
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,12 +13,12 @@ from kube_rdma.model.binding import (
     Binding,
     CdiFile,
     Edits,
-    FileMount,
     PodName,
     cdi_name,
     lift_memlock,
 )
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.pool import FileMount
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
 
 EDITS = Edits(
@@ -63,7 +64,7 @@ def test_the_runtime_finds_what_was_written(folder):
 
 def test_the_document():
     """Byte for byte what other people's tools will read; no m among the rights."""
-    assert json.loads(document(binding(), EDITS)) == {
+    assert json.loads(document(binding().cdi, EDITS)) == {
         "cdiVersion": "0.5.0",
         "kind": "kube-rdma.io/hca",
         "devices": [
@@ -256,3 +257,17 @@ def test_the_fake_refuses_what_the_library_refuses(tmp_path, content):
     """Version 1.1.1 was tried with each of these, and refused it."""
     (tmp_path / "x.json").write_text(json.dumps(content))
     assert FakeCdiRuntime(tmp_path).errors()
+
+
+def test_a_device_of_nobody_alone_is_written_over_and_outlives_all_bindings(folder):
+    """Whoever is given it next gets what it says then; the sweep of bindings does not know it."""
+    device = "kube-rdma.io/settings=rdma-hca-0123456789ab"
+    assert folder.share(device, EDITS)
+    assert not folder.share(device, EDITS), "the runtime knows it"
+    assert folder.present() == ()
+    folder.remove("c1")
+    other = replace(EDITS, hooks=(lift_memlock("/opt/other/bin/kube-rdma"),))
+    assert folder.share(device, other)
+    runtime = FakeCdiRuntime(folder.path)
+    assert runtime.create(device) == other
+    assert runtime.errors() == ()

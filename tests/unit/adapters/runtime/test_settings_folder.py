@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.adapters.runtime.settings import NCCL_ENV, SettingsFolder
+from kube_rdma.adapters.runtime.settings import NCCL_ENV, SettingsFolder, Shelf
 from kube_rdma.model.errors import Unavailable
 
 
@@ -35,3 +35,26 @@ def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="has to be the host's folder"):
         SettingsFolder(tmp_path / "file").write("c1", "n1", {})
+
+
+@pytest.mark.parametrize(("is_open", "mode"), [(True, 0o755), (False, 0o700)])
+def test_a_shelf_keeps_a_folder_by_its_name(tmp_path, is_open, mode):
+    """Its files are replaced in one step, and left alone where they say the same."""
+    shelf = Shelf(tmp_path / "early", open=is_open)
+    assert shelf.names() == ()
+    folder = shelf.put("a", {"nccl.conf": "first\n"})
+    assert (folder, shelf.names()) == (shelf.folder("a"), ("a",))
+    assert folder.stat().st_mode & 0o777 == mode
+    assert (folder / NCCL_ENV.name).stat().st_mode & 0o777 == 0o755
+    inodes = {path.name: path.stat().st_ino for path in folder.iterdir()}
+    shelf.put("a", {"nccl.conf": "second\n"})
+    assert (folder / "nccl.conf").read_text() == "second\n"
+    assert (folder / "nccl.conf").stat().st_mode & 0o777 == 0o644
+    changed = {path.name for path in folder.iterdir() if path.stat().st_ino != inodes[path.name]}
+    assert changed == {"nccl.conf"}
+
+
+def test_a_shelf_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable, match="cannot be written"):
+        Shelf(tmp_path / "file" / "early", open=True).put("a", {})

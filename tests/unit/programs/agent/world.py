@@ -24,6 +24,7 @@ from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.loop import run_plugin
 from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies
+from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
 from kube_rdma.programs.agent.late_binding.late import Never
 from kube_rdma.programs.agent.node.online import Online
 from kube_rdma_testing.cluster.server import FakeServer
@@ -57,10 +58,14 @@ def hard_card(number, state=PortState.ACTIVE):
 
 
 class World(Node):
-    """The kernel's side, as in conftest, with functions below the cards, and all else around it."""
+    """The kernel's side, as in conftest, with functions below the cards, and all else around it.
+
+    `networks`: the agent's pods get networks. `shim` is where the host has it.
+    """
 
     def __init__(self, folder, *cards, functions=4):
         super().__init__(*cards)
+        self.networks, self.shim = False, None
         up = [(Netdev(f"eth{n}", "ether", up=True, carrier=True),) for n in range(functions)]
         self.functions(
             *(Function(seat(n), 0x15B3, 0x1017, "mlx5_core", up[n]) for n in range(functions))
@@ -111,14 +116,21 @@ class World(Node):
             partial(serve, Registry.DEVICE_PLUGINS, folders),
             view,
             node := Online(cluster, NODE_NAME, Events(cluster, NODE_NAME)),
-            self._binder(view, cluster, node) if late else Never("the test has none"),
+            self._binder(view, cluster, node) if late else self.never(),
         )
+
+    def never(self):
+        """No late binding."""
+        return Never("the test has none", EarlySettings(self.folder / "early"))
 
     def _binder(self, view, cluster, node):
         journal = Journal(Folder(self.folder / "journal"), BINDINGS)
         cdi = CdiFolder(self.folder / "cdi")
         to = BinderDependencies(journal, cdi, view, Pods(cluster), lambda _: (), tell=node.journal)
-        to = replace(to, settings=SettingsFolder(self.folder / "settings"))
+        to = replace(
+            to, settings=SettingsFolder(self.folder / "settings"), early=self.folder / "early"
+        )
+        to = replace(to, networks=self.networks, shim=lambda: self.shim)
         self.binder = Binder(to)
         self.journal = journal
         return self.binder

@@ -201,7 +201,7 @@ def test_the_agents_word_about_a_pod_that_has_its_networks_is_not_asked():
 
 
 @pytest.mark.parametrize(
-    ("mode", "says"), [(Mode.SHARED, True), (Mode.HCA, False), (Mode.SRIOV, False)]
+    ("mode", "says"), [(Mode.SHARED, True), (Mode.HCA, True), (Mode.SRIOV, False)]
 )
 def test_settings_are_there_where_the_agent_writes_them(mode, says):
     """Modes that give device nodes at Allocate have no late binding that could."""

@@ -11,6 +11,7 @@ from kube_rdma.model.pool import Attach, Grant
 from kube_rdma.rules.late_binding.binding import (
     GRACE,
     SETTLED,
+    AskPod,
     BindDecision,
     Known,
     Stale,
@@ -138,6 +139,15 @@ def test_auto_writes_for_a_pod_without_a_network():
     assert ask(what, Attach.AUTO, networked=False) == Write(POD, (promised(),))
     with pytest.raises(Refused):
         ask(what, Attach.AUTO, networked=True)
+
+
+def test_auto_asks_only_what_decides():
+    """A container that starts again has its binding, whatever its pod asks for."""
+    assert ask(known([promised()]), Attach.AUTO, networked=None) == AskPod()
+    file = CdiFile("n1", "c1", 0.0)
+    assert ask(known([promised()], [bound()], [file]), Attach.AUTO, networked=None) == Start()
+    with pytest.raises(Refused):
+        ask(known([promised()]), Attach.REQUIRED, networked=None)
 
 
 def test_auto_does_not_write_while_another_pod_is_attached():

@@ -6,7 +6,7 @@ import pytest
 
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Preference
-from kube_rdma.rules.pools.modes import MODES, Takes, terms
+from kube_rdma.rules.pools.modes import MODES, Takes, terms, with_networks
 
 SPEC = PoolSpec("rdma/hca", Mode.SHARED_MULTI, "c:1:1")
 
@@ -78,3 +78,12 @@ def test_what_a_wish_says_goes_before_the_row(said):
     row = MODES[Mode.SHARED_MULTI]
     assert all(getattr(row, field) != value for field, value in said.items())
     assert terms(replace(SPEC, **said)) == replace(row, **said)
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("said", [None, *Attach])
+def test_networks_change_what_a_wish_leaves_unsaid(mode, said):
+    """Of any card: devices are bound to the pod's network, but functions of other plugins' pods."""
+    wish = PoolSpec("rdma/hca", mode, "c:1:1", attach=said)
+    unsaid = Attach.NONE if mode is Mode.SRIOV else Attach.AUTO
+    assert terms(with_networks(wish)).attach is (said or unsaid)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.binding import Edits, UsedDevice
+from kube_rdma.model.binding import UsedDevice
 from kube_rdma.model.fabric import FabricProfile
 from kube_rdma.model.topology_file import PlacedNet
 from kube_rdma.rules.settings.files import (
@@ -44,7 +44,7 @@ def roce(name, gid_index=3, port=1):
     return UsedDevice(name, port, "net1", gid_index=gid_index)
 
 
-PLACED = Edits(used=(replace(roce("mlx5_0"), place=PlacedNet("mlx5_0", None, 1)),))
+PLACED = (replace(roce("mlx5_0"), place=PlacedNet("mlx5_0", None, 1)),)
 
 
 def test_two_cards_with_one_index():
@@ -99,11 +99,11 @@ def test_every_device_once_and_an_index_that_all_have(used):
 
 @pytest.mark.parametrize("annotations", [{}, {ANNOTATION: "all"}, {"another": TOPOLOGY}])
 def test_a_pod_gets_settings_without_a_word(annotations):
-    assert as_asked(PLACED, annotations) == Edits(used=(roce("mlx5_0"),))
+    assert as_asked(PLACED, annotations) == (roce("mlx5_0"),)
 
 
 def test_a_pod_may_do_without_or_ask_for_the_topology():
-    assert as_asked(PLACED, {ANNOTATION: NONE}) == Edits()
+    assert as_asked(PLACED, {ANNOTATION: NONE}) == ()
     assert as_asked(PLACED, {ANNOTATION: TOPOLOGY}) == PLACED
 
 

@@ -17,7 +17,6 @@ from kube_rdma.adapters.kubelet.service import Answers, Choice
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.model.gpu_use import FreeGpu
 from kube_rdma.model.pool import (
-    Attach,
     DeviceInfo,
     Grant,
     Pool,
@@ -71,9 +70,7 @@ class Handlers:
 
     async def _allocate(self, pool: Pool, wanted: Sequence[ShareId]) -> Grant:
         try:
-            grant = allocate(pool, wanted)
-            if terms(pool.spec).attach is not Attach.NONE:
-                grant = await self._late.promise(grant)
+            grant = await self._late.promise(pool, allocate(pool, wanted))
             for share, info in device_infos(pool, grant):
                 await self._tell(pool.spec, share, info)
         except KubeRdmaError as error:

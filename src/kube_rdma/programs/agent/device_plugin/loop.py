@@ -209,8 +209,7 @@ class _Plugin:
         survey, missing = await kernel_events.look(self._doors.kernel)
         self._relevance.surveyed(survey)
         self._tell_survey(survey)
-        soft = any(one.is_soft for one in survey.devices)
-        pending = await self._staged.meet(wanted, holdings, soft=soft)
+        pending = await self._staged.meet(wanted, holdings)
         specs, kept = self._staged.specs, self._staged.kept
         if self._doors.report or asked_uses(specs):
             survey = survey.with_uses(await self._uses(survey))

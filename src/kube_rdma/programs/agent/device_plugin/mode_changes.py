@@ -70,12 +70,10 @@ class Staged:
         """The wishes that wait."""
         return self._stage.pending
 
-    async def meet(
-        self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None, *, soft: bool
-    ) -> bool:
+    async def meet(self, wanted: Sequence[PoolSpec], holdings: Sequence[Holding] | None) -> bool:
         """Meet the wishes that can be met now and tell of the others; whether any of them waits."""
-        previous = self._stage.remembered if self._loaded else await self._recall(soft=soft)
-        wishes = self._late.possible(wanted, soft=soft)
+        previous = self._stage.remembered if self._loaded else await self._recall()
+        wishes = self._late.possible(wanted)
         staged = stage(previous, wishes, holdings)
         if staged.applied:  # a survey was taken since they were asked: a pod may have started
             holdings = await self._ask()
@@ -86,7 +84,7 @@ class Staged:
         self._tell(staged)
         return bool(staged.pending)
 
-    async def _recall(self, *, soft: bool) -> tuple[PoolSpec, ...]:
+    async def _recall(self) -> tuple[PoolSpec, ...]:
         """What was met when the last process ended, as far as this one can do it."""
         self._loaded = True
         if self._open is None:
@@ -98,7 +96,7 @@ class Staged:
             return ()
         self._recorded = specs
         # What cannot be bound late any more is given at Allocate, or no pod would get it at all.
-        possible = self._late.possible(specs, soft=soft)
+        possible = self._late.possible(specs)
         return tuple(
             here if terms(here).attach is Attach.NONE else spec
             for spec, here in zip(specs, possible, strict=True)

@@ -28,20 +28,19 @@ log = structlog.get_logger()
 
 
 class AskedAgain:
-    """A Late that is `Never` until `ask` answers that CDI works; then the one that `make` opens.
+    """A Late that is `never` until `ask` answers that CDI works; then the one that `make` opens.
 
-    `ask` says whether, and why; `why` is its last answer. `make` raises KubeRdmaError, and is tried
-    again.
+    `ask` says whether, and why. `make` raises KubeRdmaError, and is tried again.
     """
 
     def __init__(
         self,
-        why: str,
+        never: Never,
         ask: Callable[[], Awaitable[tuple[bool, str]]],
         make: Callable[[], Late],
         seconds: float = ASK_SECONDS,
     ) -> None:
-        self._now: Late = Never(why)
+        self._now: Late = never
         self._ask = ask
         self._make = make
         self._seconds = seconds
@@ -68,17 +67,17 @@ class AskedAgain:
         await self._works.wait()
         await self._now.sweep()
 
-    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
         """The wishes, with `attach` as this node can do it now."""
-        return self._now.possible(specs, soft=soft)
+        return self._now.possible(specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now."""
         self._now.offered(pools)
 
-    async def promise(self, grant: Grant) -> Grant:
+    async def promise(self, pool: Pool, grant: Grant) -> Grant:
         """The grant as Allocate answers it."""
-        return await self._now.promise(grant)
+        return await self._now.promise(pool, grant)
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Return when the container that holds these shares may start; raise Refused before."""
@@ -96,10 +95,11 @@ class AskedAgain:
         self,
         sandbox: Sandbox,
         edits: Mapping[HeldShare, Edits],
+        annotations: Mapping[str, str],
         holdings: Sequence[Holding] | None = None,
     ) -> object:
         """Bind every promise of a pod."""
-        return await self._now.attach(sandbox, edits, holdings)
+        return await self._now.attach(sandbox, edits, annotations, holdings)
 
     async def detach(self, container: ContainerId) -> None:
         """End what is bound in a sandbox."""

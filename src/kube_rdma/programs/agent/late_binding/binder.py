@@ -33,6 +33,7 @@ from kube_rdma.model.binding import (
     Nonce,
     Promise,
     RuntimeHook,
+    UsedDevice,
     at_start,
     lift_memlock,
     merge_settings,
@@ -46,10 +47,12 @@ from kube_rdma.model.pod import PodState
 from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
 from kube_rdma.model.topology_file import PlacedNet, TopologyFacts
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
+from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.attach.requests import is_asking
 from kube_rdma.rules.health.evaluate import LinksInside
 from kube_rdma.rules.late_binding.binding import (
+    AskPod,
     Known,
     Start,
     Wait,
@@ -61,9 +64,10 @@ from kube_rdma.rules.late_binding.binding import (
     stale,
     suffices,
 )
-from kube_rdma.rules.pools.allocation import grant
-from kube_rdma.rules.pools.modes import rebound, terms
-from kube_rdma.rules.settings.files import settings_files
+from kube_rdma.rules.pools.allocation import grant, granted_cards
+from kube_rdma.rules.pools.modes import terms, with_networks
+from kube_rdma.rules.settings.container import known_devices, together, used_devices
+from kube_rdma.rules.settings.files import as_asked, settings_files
 from kube_rdma.rules.settings.topology_file import topology_file
 
 if TYPE_CHECKING:
@@ -85,7 +89,8 @@ class BinderDependencies(Frozen):
     `networks`: pods get networks from the agent. `shim` is a path of the host.
     `links_inside` shows a namespace's links, blocks and raises KubeRdmaError. `concerned` tells of
     a pod that asks for networks whether one of them is for kube-rdma to make; Refused: it is to
-    have none on this node. `tell` takes a sentence for each record that cannot be read.
+    have none on this node. `tell` takes a sentence for each record that cannot be read. In the
+    folder `early` lies what containers are told whose devices Allocate gives.
     """
 
     journal: Journal[Promise | Binding]
@@ -96,9 +101,18 @@ class BinderDependencies(Frozen):
     networks: bool = False
     shim: Callable[[], str | None] = lambda: None
     settings: SettingsFolder = field(default_factory=SettingsFolder)
+    early: Path | None = None
     topology: Callable[[Sequence[PlacedNet]], TopologyFacts] = facts_of
     concerned: Callable[[PodState], Awaitable[bool]] = always
     tell: Callable[[str], None] = in_the_log
+
+
+class _Asked(Frozen):
+    """What a pod says: whether it asks for networks of kube-rdma, why it cannot have them here."""
+
+    networked: bool
+    annotations: Mapping[str, str]
+    why: Refused | None = None
 
 
 class Binder:
@@ -111,6 +125,7 @@ class Binder:
         self._turn = asyncio.Lock()
         self._notices = Notices()
         self._pools: Mapping[str, Pool] = {}
+        self._early = EarlySettings(neighbours.early, neighbours.cdi, neighbours.shim)
         self._absent: Mapping[str, float] = {}
 
     @property
@@ -121,18 +136,23 @@ class Binder:
     def _bindings(self) -> tuple[Binding, ...]:
         return tuple(one for one in self._records.values if isinstance(one, Binding))
 
-    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
-        """The wishes, for this node can bind late; where it has to, by rules/pools/modes."""
-        return (
-            tuple(rebound(spec) for spec in specs) if soft and self._to.networks else tuple(specs)
-        )
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
+        """The wishes, for this node can bind late; what networks change says rules/pools/modes."""
+        return tuple(with_networks(spec) if self._to.networks else spec for spec in specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now, by resource."""
         self._pools = pools
 
-    async def promise(self, given: Grant) -> Grant:
-        """Journal a promise of what Allocate grants; the answer names it and holds no device."""
+    async def promise(self, pool: Pool, given: Grant) -> Grant:
+        """Journal a promise of what Allocate grants; the answer names it and holds no device.
+
+        With `attach: none` nothing is promised: the answer is the grant, with settings.
+        """
+        alone = set(self._pools) == {given.resource}
+        given = await self._early.give(pool, given, alone=alone)
+        if terms(pool.spec).attach is Attach.NONE:
+            return given
         async with self._turn:
             made = promise(
                 given,
@@ -142,17 +162,17 @@ class Binder:
                 self._bindings,
             )
             await self._records.put(_promise_name(made.nonce), made)
-        return replace(given, char_paths=(), cdi=(made.cdi,))
+        return replace(given, char_paths=(), cdi=(*given.cdi, made.cdi))
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Return when the container that holds exactly these shares may start; raise Refused."""
         resource, attach = pool.spec.resource, terms(pool.spec).attach
+        asked: _Asked | None = None
         while True:
             async with self._turn:
-                facts = await self._gather_facts()
-                networked, why = False, None
-                if attach is Attach.AUTO:
-                    networked, why = await self._networked(facts, resource, shares)
+                holdings = await self._holdings()
+                facts = await self._gather_facts(holdings)
+                networked, why = (asked.networked, asked.why) if asked else (None, None)
                 try:
                     decision = gate(facts, resource, shares, attach, networked, time.monotonic())
                 except Refused as error:
@@ -160,11 +180,16 @@ class Binder:
                 match decision:
                     case Start():
                         return
+                    case AskPod():
+                        asked = await self._asked(facts, resource, shares)
+                        continue
                     case Write(pod, promises):
                         for promise in promises:
-                            await self._bind(
-                                promise, Sandbox(at_start(promise.nonce), pod, "", "", 0), {}
+                            sandbox = Sandbox(at_start(promise.nonce), pod, "", "", 0)
+                            given = self._edits(
+                                promise, {}, holdings, asked.annotations if asked else {}
                             )
+                            await self._bind(promise, sandbox, given)
                         continue
             assert isinstance(decision, Wait)
             await asyncio.sleep(decision.seconds)
@@ -173,24 +198,26 @@ class Binder:
         self,
         sandbox: Sandbox,
         edits: Mapping[HeldShare, Edits] = MappingProxyType({}),
+        annotations: Mapping[str, str] = MappingProxyType({}),
         holdings: Sequence[Holding] | None = None,
     ) -> tuple[Promise, ...]:
         """CNI ADD: bind every promise of the pod in this sandbox; raise KubeRdmaError.
 
         `edits` says by share what was made for the pod; other shares stand for the cards' nodes.
-        `holdings` are all of the pod's; None: the kubelet is asked.
+        `annotations` are the pod's. `holdings` are all of it; None: the kubelet is asked.
         """
         async with self._turn:
             if not self._promises:
                 return ()
-            if holdings and not suffices(holdings, self._promises):
-                holdings = None
+            if holdings is None or (holdings and not suffices(holdings, self._promises)):
+                holdings = await self._holdings()
             facts = await self._gather_facts(holdings)
             decided = bind(facts, sandbox.pod, sandbox.uid, sandbox.container)
             for outdated in decided.outdated:
                 await self._end(outdated)
             for promise in decided.promises:
-                await self._bind(promise, sandbox, edits)
+                given = self._edits(promise, edits, holdings, annotations)
+                await self._bind(promise, sandbox, given)
         return decided.promises
 
     async def detach(self, container: ContainerId) -> None:
@@ -233,7 +260,9 @@ class Binder:
     async def forget(self) -> None:
         """Forget once; raise Unavailable when the kubelet or the disk does not answer."""
         async with self._turn:
-            old = stale(await self._gather_facts(), self._absent, time.monotonic())
+            await self._early.renew()
+            facts = await self._gather_facts(await self._holdings())
+            old = stale(facts, self._absent, time.monotonic())
             self._absent = old.absent
             for file in old.files:
                 await asyncio.to_thread(self._to.cdi.remove, file.container, file.nonce)
@@ -248,13 +277,7 @@ class Binder:
             for promise in old.promises:
                 await self._records.remove(_promise_name(promise.nonce))
 
-    async def _bind(
-        self, promise: Promise, sandbox: Sandbox, edits: Mapping[HeldShare, Edits]
-    ) -> None:
-        made = [edits[held].char_paths for held in promise.held if held in edits]
-        paths = tuple(sorted({path for each in made for path in each}))
-        used = [edits[held].used for held in sorted(promise.held) if held in edits]
-        given = Edits(paths, used=sum(used, ())) if made else self._edits(promise)
+    async def _bind(self, promise: Promise, sandbox: Sandbox, given: Edits) -> None:
         binding = Binding(
             nonce=promise.nonce,
             container=sandbox.container,
@@ -293,23 +316,51 @@ class Binder:
         folder = self._to.settings.write(binding.container, binding.nonce, files)
         return lift_memlock(shim), merge_settings(shim, str(folder))
 
-    def _edits(self, promise: Promise) -> Edits:
-        """What the container gets: the device nodes of the promised cards as they are now."""
+    def _edits(
+        self,
+        promise: Promise,
+        edits: Mapping[HeldShare, Edits],
+        holdings: Sequence[Holding],
+        annotations: Mapping[str, str],
+    ) -> Edits:
+        """What the container gets: nodes of what its networks made, else of the promised cards.
+
+        With them the devices that it is told of: all of its container's, whatever the resource.
+        """
+        made = [edits[held].char_paths for held in promise.held if held in edits]
+        paths = {path for each in made for path in each} if made else self._card_nodes(promise)
+        held = together(promise.held, holdings)
+        card_devices = {one: self._card_devices(*one) for one in held if one not in edits}
+        used = used_devices(held, edits, card_devices)
+        return Edits(tuple(sorted(paths)), used=as_asked(used, annotations))
+
+    def _card_nodes(self, promise: Promise) -> Sequence[str]:
+        """The device nodes of the promised cards as they are now."""
         pool = self._pools.get(promise.resource)
         if pool is None:
             raise Unavailable(f"{promise.resource} is not offered on this node now.")
         shares = [pool.index[name] for name in promise.shares if name in pool.index]
-        return Edits(grant(pool, shares).char_paths)
+        return grant(pool, shares).char_paths
 
-    async def _gather_facts(self, holdings: Sequence[Holding] | None = None) -> Known:
+    def _card_devices(self, resource: str, share: ShareId) -> tuple[UsedDevice, ...]:
+        """The devices of the cards that a share stands for; none of what is others'."""
+        pool = self._pools.get(resource)
+        if pool is None or share not in pool.index:
+            return ()
+        return known_devices(granted_cards(pool, [pool.index[share]]))
+
+    async def _holdings(self) -> tuple[Holding, ...]:
+        """What the kubelet says of all pods; raise Unavailable when it does not."""
+        holdings = await self._to.kubelet.holdings()
+        if holdings is None:
+            raise Unavailable("The kubelet does not report which pod holds which shares.")
+        return holdings
+
+    async def _gather_facts(self, holdings: Sequence[Holding]) -> Known:
         """What the rules decide by. The files are read before the bindings, see Known."""
         files = await asyncio.to_thread(self._to.cdi.present)
         foreign = self._records.foreign_names
         files = tuple(file for file in files if _binding_name(file) not in foreign)
-        if holdings is None:
-            holdings = await self._to.kubelet.holdings()
-        if holdings is None:
-            raise Unavailable("The kubelet does not report which pod holds which shares.")
         bindings = self._bindings
         gone = await asyncio.to_thread(_gone, bindings)
         return Known(self._promises, bindings, files, holders(holdings), gone)
@@ -323,23 +374,23 @@ class Binder:
             "kube-rdma does not understand: run the version that wrote it again."
         )
 
-    async def _networked(
-        self, facts: Known, resource: str, shares: Sequence[ShareId]
-    ) -> tuple[bool, Refused | None]:
-        """Whether the pod that holds these shares asked for a network of kube-rdma.
+    async def _asked(self, facts: Known, resource: str, shares: Sequence[ShareId]) -> _Asked:
+        """What the pod that holds these shares asks for.
 
-        With it, why it cannot have one on this node, where that is known: it may have got one
+        Why it cannot have networks on this node counts where it has none: it may have got one
         before, and then its containers start again.
         """
         pods = {facts.holders[resource, s] for s in shares if (resource, s) in facts.holders}
+        annotations: Mapping[str, str] = {}
         for name in pods:
             pod = await self._to.pods.read(name.namespace, name.name)
+            annotations = dict(pod.annotations) if pod else {}
             try:
                 if pod and is_asking(pod) and await self._to.concerned(pod):
-                    return True, None
+                    return _Asked(networked=True, annotations=annotations)
             except Refused as error:
-                return True, error
-        return False, None
+                return _Asked(networked=True, why=error, annotations=annotations)
+        return _Asked(networked=False, annotations=annotations)
 
     async def _links(self, netns: str) -> tuple[PodLink, ...]:
         try:

@@ -4,7 +4,7 @@
 
 rules/late_binding/binding decides, adapters/journal and adapters/runtime keep and write (DESIGN,
 decision 2). `Never` is what an agent has whose runtime is not known to read CDI files: its pools
-give plain device nodes in the Allocate reply.
+give plain device nodes in the Allocate reply, and settings as mounts beside them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, Edits, HeldShare
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.errors import Broken
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
 from kube_rdma.rules.health.evaluate import LinksInside
 from kube_rdma.rules.pools.modes import terms
 
@@ -31,14 +31,14 @@ log = structlog.get_logger()
 class Late(Protocol):
     """What role `plugin` asks."""
 
-    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
-        """The wishes, with `attach` as this node can do it; `soft`: its RDMA devices are."""
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
+        """The wishes, with `attach` as this node can do it."""
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now, by resource."""
 
-    async def promise(self, grant: Grant) -> Grant:
-        """The grant as Allocate answers it: a name for what will be bound later."""
+    async def promise(self, pool: Pool, grant: Grant) -> Grant:
+        """The grant as Allocate answers it: with a name for what will be bound later."""
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Return when the container that holds these shares may start; raise Refused before."""
@@ -59,11 +59,12 @@ class Late(Protocol):
         self,
         sandbox: Sandbox,
         edits: Mapping[HeldShare, Edits],
+        annotations: Mapping[str, str],
         holdings: Sequence[Holding] | None = None,
     ) -> object:
         """Bind every promise of a pod: to `edits` of its shares, else to the cards' own nodes.
 
-        `holdings` are all of the pod's; None: the kubelet is asked.
+        `annotations` are the pod's. `holdings` are all of it; None: the kubelet is asked.
         """
 
     async def detach(self, container: ContainerId) -> None:
@@ -73,11 +74,13 @@ class Late(Protocol):
 class Never:
     """No late binding on this node; `why` is said once for each resource that wishes for it."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, early: EarlySettings | None = None) -> None:
         self._why = why
+        self._early = early or EarlySettings()
+        self._offered: frozenset[str] = frozenset()
         self._notices = Notices()  # by resource
 
-    def possible(self, specs: Sequence[PoolSpec], *, soft: bool) -> tuple[PoolSpec, ...]:
+    def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
         """Every wish without late binding."""
         for spec in specs:
             if terms(spec).attach is Attach.NONE:
@@ -91,11 +94,12 @@ class Never:
         return tuple(replace(spec, attach=Attach.NONE) for spec in specs)
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
-        """Nothing to note."""
+        """Take note of what is offered now, by resource."""
+        self._offered = frozenset(pools)
 
-    async def promise(self, grant: Grant) -> Grant:
-        """Never asked, because no pool is left that binds late."""
-        raise Broken(f"a promise for {grant.resource} was asked for on a node without late binding")
+    async def promise(self, pool: Pool, grant: Grant) -> Grant:
+        """The grant itself, with settings."""
+        return await self._early.give(pool, grant, alone=self._offered == {grant.resource})
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Let it start: this kubelet still knows an earlier registration."""
@@ -118,6 +122,7 @@ class Never:
         self,
         sandbox: Sandbox,
         edits: Mapping[HeldShare, Edits],
+        annotations: Mapping[str, str],
         holdings: Sequence[Holding] | None = None,
     ) -> None:
         """Nothing was promised, so nothing is bound."""

@@ -66,7 +66,6 @@ from kube_rdma.rules.attach.result import as_named, attached, edits, rdma_names
 from kube_rdma.rules.attach.seats import with_pods
 from kube_rdma.rules.late_binding import early
 from kube_rdma.rules.metrics import families
-from kube_rdma.rules.settings.files import as_asked
 
 if TYPE_CHECKING:
     from kube_rdma.api.network_definition import NetworkDefinition
@@ -260,9 +259,8 @@ class AttachPipeline:
             await self._to.late.detach(request.key.container)
         bound = edits(names, place.granted, devices, rdma_cm)
         annotations = dict(request.pod.annotations) if request.pod else {}
-        bound = {held: as_asked(given, annotations) for held, given in bound.items()}
         with self._to.stopwatch.timed(families.LATE_BINDING):
-            await self._to.late.attach(request.sandbox, bound, place.holdings)
+            await self._to.late.attach(request.sandbox, bound, annotations, place.holdings)
         return AttachResult(leased, own, interfaces, place.beside)
 
     async def _ask_plugins(

@@ -52,25 +52,25 @@ class Node:
 async def test_a_pod_that_started_while_the_node_was_looked_at_is_seen(recording):
     node = Node(later=(POD,))
     agent = node.agent()
-    assert not await agent.meet([OLD], [], soft=False)
-    assert await agent.meet([NEW], [], soft=False)
+    assert not await agent.meet([OLD], [])
+    assert await agent.meet([NEW], [])
     assert [spec.mode for spec in agent.specs] == [Mode.HCA]
     assert node.written == [Mode.HCA]
     node.later = ()
-    assert not await agent.meet([NEW], [], soft=False)
+    assert not await agent.meet([NEW], [])
     assert node.written == [Mode.SHARED]
 
 
 async def test_the_next_agent_knows_also_what_nobody_wishes_for_any_more(recording):
     node = Node()
     before = node.agent()
-    await before.meet([OLD], [POD], soft=False)
-    await before.meet([], [POD], soft=False)
+    await before.meet([OLD], [POD])
+    await before.meet([], [POD])
     node.disk.crash()
     after = node.agent()
-    await after.meet([], None, soft=False)
+    await after.meet([], None)
     assert [spec.mode for spec in after.kept] == [Mode.HCA]
-    await after.meet([NEW], [POD], soft=False)
+    await after.meet([NEW], [POD])
     assert [spec.mode for spec in after.specs] == [Mode.HCA]
 
 
@@ -78,12 +78,12 @@ async def test_what_the_disk_has_after_a_failure_is_written_anew(recording):
     """It may have the new one or the old one."""
     node = Node()
     agent = node.agent()
-    await agent.meet([OLD], [], soft=False)
+    await agent.meet([OLD], [])
     node.disk.read_only = True
-    assert await agent.meet([NEW], [], soft=False)
+    assert await agent.meet([NEW], [])
     node.disk.read_only = False
     node.open().put("pools", AppliedPools((NEW,)))
-    await agent.meet([OLD], [], soft=False)
+    await agent.meet([OLD], [])
     assert node.written == [Mode.HCA]
 
 

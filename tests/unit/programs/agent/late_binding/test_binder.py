@@ -11,7 +11,7 @@ from kube_rdma.model.attachment import Sandbox
 from kube_rdma.model.binding import ContainerId, Edits, PodName, UsedDevice
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.topology_file import PlacedNet, TopologyFacts
-from kube_rdma.rules.settings.files import TOPOLOGY_FILE
+from kube_rdma.rules.settings.files import ANNOTATION, NONE, TOPOLOGY, TOPOLOGY_FILE
 from kube_rdma.rules.settings.topology_file import topology_file
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import VKE, World, hard_card, running
@@ -43,7 +43,7 @@ async def admitted(world, annotations=None, share="0000:82:00.0-0", place=JOB, *
 
 async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
     async with world.serving(world.doors(late=True)):
-        world.binder._to = replace(world.binder._to, shim=lambda: "/bin/shim")
+        world.shim = "/bin/shim"
         answer = await admitted(world, ASKS)
         assert not answer.devices
         (name,) = [device.name for device in answer.cdi_devices]
@@ -60,7 +60,8 @@ async def test_a_pod_with_a_network_starts_when_it_is_attached(world):
             "/dev/infiniband/rdma_cm",
             "/dev/infiniband/uverbs1",
         ]
-        assert [hook["path"] for hook in device["containerEdits"]["hooks"]] == ["/bin/shim"]
+        hooks = device["containerEdits"]["hooks"]
+        assert [hook["path"] for hook in hooks] == ["/bin/shim"] * 2
         await world.kubelet.start_container(JOB)
         await world.binder.detach(SANDBOX)
         assert files(world) == []
@@ -71,7 +72,7 @@ async def test_a_container_is_told_of_the_devices_that_it_uses(world):
     used = UsedDevice("mlx5_1", 1, "net1", gid_index=5)
     held = (VKE, "0000:82:00.0-0")
     async with world.serving(world.doors(late=True)):
-        world.binder._to = replace(world.binder._to, shim=lambda: "/bin/shim")
+        world.shim = "/bin/shim"
         await admitted(world, ASKS)
         sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
         await world.binder.attach(
@@ -93,12 +94,13 @@ async def test_a_container_is_told_where_its_device_sits_if_it_asks(world):
     used = UsedDevice("mlx5_1", 1, "net1", gid_index=5, place=place)
     facts = TopologyFacts(masks={0: "f", 1: "f0"})
     async with world.serving(world.doors(late=True)):
-        ours = {"shim": lambda: "/bin/shim", "topology": {(place,): facts}.__getitem__}
-        world.binder._to = replace(world.binder._to, **ours)
+        world.shim = "/bin/shim"
+        world.binder._to = replace(world.binder._to, topology={(place,): facts}.__getitem__)
         await admitted(world, ASKS)
         sandbox = Sandbox(SANDBOX, JOB_NAME, "uid-job", f"{world.folder}/netns/x", 1)
         edits = Edits(("/dev/infiniband/uverbs1",), used=(used,))
-        await world.binder.attach(sandbox, {(VKE, "0000:82:00.0-0"): edits})
+        asked = {ANNOTATION: TOPOLOGY}
+        await world.binder.attach(sandbox, {(VKE, "0000:82:00.0-0"): edits}, asked)
         (spec,) = files(world)
         folder = Path(spec["devices"][0]["containerEdits"]["hooks"][-1]["args"][-1])
         assert (folder / TOPOLOGY_FILE).read_text() == topology_file([place], facts)
@@ -148,6 +150,49 @@ async def test_a_card_is_known_as_a_pods_from_its_promise_on(world):
         path.write_bytes(path.read_bytes().replace(b'"promise"', b'"promise2"'))
     world.doors(late=True)
     assert world.binder.cards() is None
+
+
+def told(world, name="nccl.conf"):
+    """What the container of the only CDI file is told, None without settings."""
+    (spec,) = files(world)
+    hooks = spec["devices"][0]["containerEdits"]["hooks"]
+    merges = [hook["args"][-1] for hook in hooks if hook["args"][2] == "settings"]
+    return (Path(merges[0]) / name).read_text() if merges else None
+
+
+async def test_a_pod_without_a_network_is_told_of_its_cards(world):
+    """Which of their GIDs is its own nobody knows; nccl_env.sh finds out."""
+    world.shim = "/bin/shim"
+    async with world.serving(world.doors(late=True)):
+        await admitted(world)
+        await world.kubelet.start_container(JOB)
+        assert "\nNCCL_IB_HCA==mlx5_1:1\n" in told(world)
+        assert "NCCL_IB_GID_INDEX=" not in told(world)
+        assert told(world, "nccl_env.sh").startswith("#!/bin/sh")
+
+
+async def test_a_pod_without_a_network_may_want_no_settings(world):
+    world.shim = "/bin/shim"
+    async with world.serving(world.doors(late=True)):
+        await admitted(world, {ANNOTATION: NONE})
+        await world.kubelet.start_container(JOB)
+        assert told(world) is None
+
+
+async def test_a_container_that_starts_again_needs_no_api_server(world):
+    """Its pod was asked about when it was bound; a new one is asked about."""
+    asked = []
+
+    async def concerned(pod):
+        asked.append(pod.name)
+        return False
+
+    async with world.serving(world.doors(late=True)):
+        world.binder._to = replace(world.binder._to, concerned=concerned)
+        await admitted(world, ASKS)
+        for _ in range(3):
+            await world.kubelet.start_container(JOB)
+        assert asked == ["job"]
 
 
 async def test_what_was_promised_outlives_the_agent(world):

@@ -47,9 +47,9 @@ class DelegateNode(Node):
 class WrittenOnce(Late):
     """A file of a sandbox is never rewritten, as adapters/runtime/cdi keeps it."""
 
-    async def attach(self, sandbox, edits, holdings):
+    async def attach(self, sandbox, edits, annotations, holdings):
         assert self._bound.get(sandbox.container, edits) == edits
-        await super().attach(sandbox, edits, holdings)
+        await super().attach(sandbox, edits, annotations, holdings)
 
 
 class OfInterfaces(Addresses):

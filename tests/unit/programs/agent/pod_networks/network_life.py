@@ -5,9 +5,11 @@ nothing more, so no handler of an error cleans up behind a crash.
 """
 
 import asyncio
+from dataclasses import replace
 from errno import EIO
 
 from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.rules.settings.files import as_asked
 from kube_rdma_testing.ipam import FakeAddresses
 from kube_rdma_testing.kernel.network import FakeNetwork, KilledError
 
@@ -116,9 +118,12 @@ class Late:
     def __init__(self, bound, life):
         self._bound, self._life = bound, life
 
-    async def attach(self, sandbox, edits, holdings):
+    async def attach(self, sandbox, edits, annotations, holdings):
         self._life.alive()
-        self._bound[sandbox.container] = dict(edits)
+        self._bound[sandbox.container] = {
+            held: replace(given, used=as_asked(given.used, annotations))
+            for held, given in edits.items()
+        }
         self._life.act("bound")
 
     async def detach(self, container):

@@ -62,7 +62,7 @@ class Kubelet(KubeletView):
 class Late:
     """Nothing was promised."""
 
-    async def attach(self, sandbox, edits, holdings):
+    async def attach(self, sandbox, edits, annotations, holdings):
         pass
 
     async def detach(self, container):

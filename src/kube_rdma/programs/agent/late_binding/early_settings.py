@@ -1,0 +1,121 @@
+"""Settings of containers whose network nobody knows yet: what Allocate adds to its answer.
+
+Beside the binder, which tells a container of its devices when they are bound. rules/settings/early
+decides which way they come, rules/settings/files what they say; here they are laid out on the host.
+A container starts without them where that fails, as it started before there were any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from kube_rdma.adapters.notices import Notices
+from kube_rdma.adapters.runtime.cdi import CdiFolder
+from kube_rdma.adapters.runtime.settings import Shelf
+from kube_rdma.model.binding import Edits, lift_memlock, merge_settings
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.pool import Grant, Pool
+from kube_rdma.rules.late_binding.binding import SETTLED
+from kube_rdma.rules.pools.allocation import granted_cards
+from kube_rdma.rules.pools.modes import terms
+from kube_rdma.rules.settings.container import known_devices
+from kube_rdma.rules.settings.early import BIN, SettingsWay, cdi_device, folder_name, mounts, way
+from kube_rdma.rules.settings.files import pool_files
+
+log = structlog.get_logger()
+
+
+class EarlySettings:
+    """One per agent. `folder` is the host's; None: its disk is not here, and nothing can be given.
+
+    `cdi` is None where the runtime is not known to read CDI files; `shim` is a path of the host.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        cdi: CdiFolder | None = None,
+        shim: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._mounted = Shelf(folder / "mounted", open=True) if folder else None
+        self._merged = Shelf(folder / "merged", open=False) if folder else None
+        self._cdi = cdi
+        self._shim = shim
+        self._turn = asyncio.Lock()  # who writes files
+        self._notices = Notices()
+
+    async def give(self, pool: Pool, grant: Grant, *, alone: bool) -> Grant:
+        """The grant with its container's settings, unless these come when it is bound.
+
+        `alone`: no other resource is offered on this node.
+        """
+        shim = self._shim()
+        how = way(terms(pool.spec).attach, cdi=self._cdi is not None, shim=shim is not None)
+        if how is SettingsWay.BOUND:
+            return grant
+        give = self._name if how is SettingsWay.NAMED else self._mount
+        try:
+            async with self._turn:
+                given = await give(pool, grant, alone=alone)
+        except Unavailable as error:
+            self._tell(error)
+            return grant
+        self._notices.over("settings")
+        return given
+
+    async def renew(self) -> None:
+        """Write the CDI files that a boot took, and those of another shim.
+
+        The kubelet goes on giving what Allocate answered before it.
+        """
+        if not (self._merged and self._cdi and (shim := self._shim())):
+            return
+        try:
+            async with self._turn:
+                for name in await asyncio.to_thread(self._merged.names):
+                    folder = self._merged.folder(name)
+                    await asyncio.to_thread(self._share, self._cdi, folder, shim)
+        except Unavailable as error:
+            self._tell(error)
+
+    async def _name(self, pool: Pool, grant: Grant, *, alone: bool) -> Grant:
+        """The grant with the CDI device of its pool's settings."""
+        shim = self._shim()
+        if self._merged is None or self._cdi is None or shim is None:
+            return grant
+        name, files = _settings_of(pool, grant, alone=alone)
+        folder = await asyncio.to_thread(self._merged.put, name, files)
+        if await asyncio.to_thread(self._share, self._cdi, folder, shim):
+            await asyncio.sleep(SETTLED)  # until the runtime has seen the file
+        return replace(grant, cdi=(*grant.cdi, cdi_device(name)))
+
+    async def _mount(self, pool: Pool, grant: Grant, *, alone: bool) -> Grant:
+        """The grant with a folder of its pool's settings, and one of the script."""
+        if self._mounted is None:
+            return grant
+        folder_files = _settings_of(pool, grant, alone=alone)
+        folder = await asyncio.to_thread(self._mounted.put, *folder_files)
+        script = await asyncio.to_thread(self._mounted.put, BIN, {})
+        made = mounts(pool.spec.resource, str(folder), str(script))
+        return replace(grant, mounts=(*grant.mounts, *made))
+
+    def _tell(self, error: Unavailable) -> None:
+        for why in self._notices.news("settings", str(error)):
+            log.warning("settings not given", why=why)
+
+    def _share(self, cdi: CdiFolder, folder: Path, shim: str) -> bool:
+        hooks = lift_memlock(shim), merge_settings(shim, str(folder))
+        return cdi.share(cdi_device(folder.name), Edits(hooks=hooks))
+
+
+def _settings_of(pool: Pool, grant: Grant, *, alone: bool) -> tuple[str, dict[str, str]]:
+    """The name of the folder for whoever is granted this, and its files."""
+    shares = [pool.index[name] for name in grant.shares]
+    used = known_devices(granted_cards(pool, shares) if alone else pool.cards)
+    name = folder_name(pool.spec.resource, used if alone else ())
+    return name, pool_files(used, pool.spec.fabric, alone=alone)
