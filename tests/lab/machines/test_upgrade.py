@@ -54,6 +54,7 @@ POLICY = {
             {
                 "resource": FUNCTIONS,
                 "mode": "sriov",
+                "attach": "auto",
                 "selectors": [{"physicalFunctions": [f"{CARD}#0-7"]}],
             },
         ],

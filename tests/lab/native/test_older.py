@@ -30,7 +30,7 @@ NAMESPACE = "mlnx-network-operator"
 NEEDS_CDI = "test_devices_are_bound_late_and_are_exactly_those_of_the_card"
 # And what the kubelet says of single shares needs ResourceHealthStatus, which 1.30 does not have.
 NEEDS_HEALTH = "test_a_card_that_fails_is_seen_by_its_job_and_on_its_node"
-FILES = ("native", "vke", "examples", "ip_crds", "cluster_door")
+FILES = ("native", "vke", "examples", "ip_crds", "cluster_door", "settings")
 LABEL, SHARE = "vke.node.rdma.mode", "vke.volcengine.com/rdma"
 PLAIN, ADDRESS = "plain", "192.168.114.7"
 
