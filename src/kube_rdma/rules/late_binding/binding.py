@@ -204,6 +204,16 @@ def gate(  # the six things that PreStartContainer depends on
     return Start() if age >= SETTLED else Wait(SETTLED - age)
 
 
+def is_taken_over(promises: Iterable[Promise], resource: str, ids: Sequence[ShareId]) -> bool:
+    """Whether nobody promised these shares, which another plugin calls so too.
+
+    It, or an agent without late binding, gave their devices; the kubelet gives them to a container
+    that starts again.
+    """
+    asked = {(resource, share) for share in ids}
+    return all(one.held.isdisjoint(asked) for one in promises)
+
+
 def stale(snapshot: Known, absent: Mapping[str, float], now: float) -> Stale:
     """What may be forgotten; call it only with holders that pod resources really answered.
 

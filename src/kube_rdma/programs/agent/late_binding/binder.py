@@ -60,6 +60,7 @@ from kube_rdma.rules.late_binding.binding import (
     bind,
     gate,
     holders,
+    is_taken_over,
     promise,
     stale,
     suffices,
@@ -167,6 +168,8 @@ class Binder:
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Return when the container that holds exactly these shares may start; raise Refused."""
         resource, attach = pool.spec.resource, terms(pool.spec).attach
+        if pool.spec.bare_ids and is_taken_over(self._promises, resource, shares):
+            return
         asked: _Asked | None = None
         while True:
             async with self._turn:

@@ -103,6 +103,17 @@ async def test_a_pod_without_a_network_opens_every_card_of_the_pool(world, pod):
         assert sorted(one.container_path for one in answer.devices) == BOTH
 
 
+async def test_a_container_of_another_plugin_s_starts_again(world):
+    """Its devices were given at Allocate, under the same names of shares (decision 0049)."""
+    path = config(world, ["eth0", "eth1"])
+    async with world.serving(world.doors(path)):
+        await admitted(world)
+    async with world.serving(world.doors(path, late=True)):
+        await world.kubelet.until(lambda: world.kubelet.healthy(A) == 4)
+        await world.kubelet.start_container(JOB)
+        assert not edits(world)
+
+
 async def test_without_networks_of_kube_rdma_nothing_is_bound_late(world):
     world.networks = False
     async with world.serving(world.doors(config(world, ["eth0", "eth1"]), late=True)):
