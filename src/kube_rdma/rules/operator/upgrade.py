@@ -136,7 +136,7 @@ def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
 
     Where a policy has become narrower, also of those that were begun only as many as it allows. A
     node that is away takes no turn, but for one that went while it was changed: its image may be
-    why.
+    why. One that is done has its turn until it is open, so no more are closed than may be.
     """
     able = [
         node
@@ -145,11 +145,16 @@ def _turn(policy: UpgradePolicy, nodes: Sequence[UpgradeNode]) -> _UpgradeTurn:
         and not (node.away or is_between(node) or refusal(node) or _must_wait(policy, node))
         and not _by_hand(policy, node)
     ]
-    between = [node for node in nodes if is_between(node) and (node.changing or not node.away)]
-    room = len(nodes) if policy.parallel == 0 else max(policy.parallel - len(between), 0)
+    begun = [
+        node
+        for node in nodes
+        if (is_between(node) and (node.changing or not node.away))
+        or (node.ours and not node.away and node not in able)  # it is to be opened
+    ]
+    room = len(nodes) if policy.parallel == 0 else max(policy.parallel - len(begun), 0)
     able.sort(key=lambda node: (not node.ours, bool(node.holders)))
     chosen = able[:room]
-    on_the_way = dict.fromkeys(node.name for node in (*between, *chosen))
+    on_the_way = dict.fromkeys(node.name for node in (*begun, *chosen))
     return _UpgradeTurn(frozenset(node.name for node in chosen), tuple(on_the_way))
 
 

@@ -74,6 +74,18 @@ def test_a_driver_that_does_not_start_stops_the_upgrade_and_is_named():
     assert told["b"].sentence == "node b waits for a"
 
 
+@pytest.mark.parametrize("again", [(NEW,), (OLD,)])
+def test_the_next_node_is_closed_when_the_one_before_is_open(again):
+    """Else two would be closed at once; also where a pod slipped in, and it was in vain."""
+    holders = (POD,) if again == (OLD,) else ()
+    nodes = [UpgradeNode("a", (OLD,)), UpgradeNode("b", again, holders=holders, **CLOSED)]
+    plan = upgrade_plan(AUTOMATIC, nodes)
+    assert plan.acts == (Open("b"),)
+    assert plan.stages[0].sentence == "node a waits for b"
+    two = replace(AUTOMATIC, parallel=2)
+    assert upgrade_plan(two, nodes).acts == (Close("a"), Open("b"))
+
+
 @pytest.mark.parametrize("ours", [True, False])
 def test_what_an_upgrade_closed_is_opened_where_nothing_is_to_be_done(ours):
     node = UpgradeNode("a", closed=True, ours=ours)

@@ -157,9 +157,19 @@ class World(RuleBasedStateMachine):
                 assert not seen.closed or (seen.ours and change)
                 node.closed = node.ours = True
                 node.changing = change
+                self.not_too_many(node)
             case Open():
                 assert seen.ours, "what people closed is theirs to open"
                 node.closed = node.ours = node.changing = False
+
+    def not_too_many(self, latest):
+        """What has to hold when a node was closed for a change: no more are than may be.
+
+        A policy that has become narrower finds some closed; one that is away stays as it is.
+        """
+        closed = [n for n in self.nodes.values() if n.changing and (n is latest or not n.away)]
+        if latest.changing and self.upgrades.parallel:
+            assert len(closed) <= self.upgrades.parallel
 
     def end(self, node, pods, seen):
         assert self.upgrades.automatic
