@@ -34,11 +34,13 @@ from kube_rdma.model.pod_template import PodTemplate
 from kube_rdma.programs.config import judged
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
+from kube_rdma.rules.install.presets import PRESETS
 from kube_rdma.rules.ipam.pools import overlaps
 from kube_rdma.rules.phrases import listed
 from kube_rdma.views.manifest_check import Addition, CheckedObject, ManifestCheck, Remark
 
 _CONF = ("spec", "config")
+_OPERATOR = PRESETS["nvidia-operator"]["namespace"]["name"]
 
 
 class _WrittenVolume(Frozen):
@@ -181,6 +183,8 @@ class _Checker:
         self.warnings += (
             Remark(spec.where(note.path, key=True), note.sentence) for note in policy.notes
         )
+        if not manifest.namespace:
+            self.warnings += (_nobody_s(manifest.document),)
         drivers = ["drivers"] if policy.driver or policy.peer_driver else []
         plugin = policy.device_plugin
         parts = [*drivers, *([f"offers {listed(plugin.resources)}"] if plugin else [])]
@@ -259,6 +263,15 @@ def is_configuration(documents: Sequence[Document]) -> bool:
         return False
     listed_objects = manifests.manifests(documents[0])
     return all(one.is_a("kube-rdma.io", "NodePolicy") for one in listed_objects)
+
+
+def _nobody_s(document: Document) -> Remark:
+    """Of a policy that goes to whatever namespace kubectl is set to."""
+    return Remark(
+        document.where(("metadata",), key=True),
+        "the policy names no namespace, and an operator sees those of its own namespace alone",
+        f"Add metadata.namespace: {_OPERATOR}, or where else the operator runs",
+    )
 
 
 def _readable(text: object, source: str) -> Document | None:

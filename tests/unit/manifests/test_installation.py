@@ -192,6 +192,35 @@ def test_labels_yaml_writes_what_seed_s3_s_daemonsets_select():
     assert labelling(made) == ({"write-nfd"}, True, True)
 
 
+ISOLATED = "--namespace-isolation="
+
+
+def isolation(preset, *layers):
+    """The namespaces beside a pod's own from which it may name networks, as agents are told."""
+    return [
+        word.removeprefix(ISOLATED)
+        for each in objects(layers, preset)
+        if each["kind"] == "DaemonSet"
+        for word in each["spec"]["template"]["spec"]["containers"][0]["args"]
+        if word.startswith(ISOLATED)
+    ]
+
+
+def test_one_preset_keeps_networks_to_their_namespaces():
+    """The others do as their documents' Multus, which asks for nothing of the kind."""
+    told = {preset: isolation(preset) for preset in PRESETS}
+    assert told.pop("ib") == ["default,kube-system"]
+    assert len(told) == 5
+    assert not any(told.values())
+
+
+@pytest.mark.parametrize("preset", ["vke", "nvidia", "ib"])
+def test_whoever_installs_says_whose_networks_a_pod_may_name(preset):
+    """Where the agent attaches networks; an empty value is Multus' default again."""
+    for value, words in (("shared", ["shared"]), ("", [])):
+        assert isolation(preset, assignment(f"agent.namespaceIsolation='{value}'")) == words
+
+
 def rules_of(made, name):
     """The rules of a role, as pairs of a resource and a verb."""
     (role,) = [each for each in made if each["metadata"]["name"] == name and "rules" in each]

@@ -220,6 +220,25 @@ def test_what_admission_would_add_is_shown(check):
     )
 
 
+@pytest.mark.parametrize("namespace", ["", ", namespace: mlnx-network-operator"])
+def test_a_policy_that_no_operator_would_see_is_told(check, namespace):
+    """Most that are published name no namespace: theirs is a definition for the whole cluster."""
+    text = f"""\
+apiVersion: mellanox.com/v1alpha1
+kind: NicClusterPolicy
+metadata: {{name: a{namespace}}}
+spec: {{devicePlugin: {{image: a, repository: b, version: c, config: '{{"mode": "hca"}}'}}}}
+"""
+    result = check(text, output="json")
+    warnings = json.loads(result.output)["warnings"]
+    assert result.exit_code == 0
+    assert len(warnings) == (not namespace)
+    for warning in warnings:
+        assert warning["where"].endswith("/0.yaml:3:1: metadata")
+        assert "an operator sees those of its own namespace alone" in warning["problem"]
+        assert warning["remedy"].startswith("Add metadata.namespace: mlnx-network-operator")
+
+
 BAD = """\
 apiVersion: v1
 kind: Pod
