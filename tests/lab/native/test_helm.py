@@ -6,6 +6,7 @@ needs a cluster; test_install.py has one.
 
 import functools
 import json
+import shutil
 
 import pytest
 import yaml
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.api import document
-from kube_rdma.programs.installation import objects
+from kube_rdma.programs.installation import notes, objects
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
 from tests.kit import helm as kit
 from tests.kit.helm import CHART
@@ -52,6 +53,7 @@ values = some(
         virtualFunctions=switches,
         startupTaint=switches,
         nodeLabels=st.sampled_from(["write", "write-nfd", "leave", "remove"]),
+        namespaceIsolation=st.sampled_from(["", "default,kube-system"]),
     ),
     controller=some(
         enabled=switches, name=st.just("operator"), replicas=st.integers(1, 3), resources=resources
@@ -140,6 +142,46 @@ def test_helm_prints_what_render_prints(helm, preset, tmp_path):
     printed = templated(helm, preset, {}, tmp_path)
     assert printed == rendered(preset, {})
     assert helm("lint", str(CHART), "--strict", "--set", f"preset={preset}").returncode == 0
+
+
+@pytest.fixture
+def noted(helm, tmp_path):
+    """A function of values, which returns what Helm prints behind an installation.
+
+    `helm template` prints no notes and `helm install` needs a cluster: the chart's are those of a
+    template here.
+    """
+    chart = tmp_path / "chart"
+    shutil.copytree(CHART, chart)
+    written = chart / "templates/NOTES.txt"
+    text = f'{{{{- define "notes" }}}}{written.read_text()}{{{{- end }}}}\n'
+    (chart / "templates/notes.yaml").write_text(text + 'notes: {{ include "notes" . | toJson }}\n')
+    written.unlink()
+
+    def said(given):
+        path = tmp_path / "values.json"
+        path.write_text(json.dumps(given))
+        options = (*RELEASE[2:], "--show-only", "templates/notes.yaml", "--values", str(path))
+        outcome = helm("template", "rdma", str(chart), *options)
+        assert outcome.returncode == 0, outcome.stderr
+        return " ".join(yaml.safe_load(outcome.stdout)["notes"].split())
+
+    return said
+
+
+POOLS = [{"name": "rdma", "spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}]
+
+
+@pytest.mark.parametrize("given_values", [{}, {"pools": POOLS}, {"pools": []}], ids=len)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_helm_s_notes_tell_what_render_tells(noted, preset, given_values):
+    """That nobody gives addresses: of preset vke without pools, and of no other."""
+    layer = document.read(json.dumps(given_values).encode(), "values")
+    told = notes([layer], preset)
+    said = noted({"preset": preset, **given_values})
+    assert bool(told) is (preset == "vke" and not given_values.get("pools"))
+    assert all(sentence in said for sentence in told)
+    assert ("addresses" in said) is bool(told)
 
 
 @settings(

@@ -10,6 +10,7 @@ from kube_rdma.adapters.cluster.status_objects import GUARD
 from kube_rdma.api.installation import schema
 from kube_rdma.programs.cli.render import PARTS
 from kube_rdma.programs.installation import (
+    NO_POOL,
     assignment,
     blueprints,
     chart_files,
@@ -356,6 +357,15 @@ def test_the_chart_is_what_tools_chart_writes():
     by_hand = {"Chart.yaml", "values.yaml", "templates/NOTES.txt", "templates/checks.yaml"}
     present = {str(path.relative_to(CHART)) for path in CHART.rglob("*") if path.is_file()}
     assert present == files.keys() | by_hand
+
+
+def test_the_chart_s_notes_say_what_render_says_of_missing_addresses():
+    """Under the condition of preset vke without pools; the real Helm prints it in lab/native."""
+    text = (CHART / "templates/NOTES.txt").read_text()
+    condition = '{{- if and (eq (.Values.preset | default "") "vke") (not $values.pools) }}'
+    before, told = text.split(condition)
+    assert " ".join(told.partition("{{- end }}")[0].split()) == NO_POOL
+    assert "addresses" not in before + told.partition("{{- end }}")[2]
 
 
 def test_every_part_can_be_asked_for():
