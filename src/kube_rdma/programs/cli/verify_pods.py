@@ -169,27 +169,32 @@ async def _measured(
         if options.svg is not None and proof.rated:
             keep(_drawn(proof), options.svg)
     finally:
-        keep(text)
+        keep("\n".join([*progress.unshown, text]))
     return proof
 
 
 class _Progress:
-    """What is shown while pairs are measured: their rows, or on a terminal a line that counts."""
+    """What is shown while pairs are measured: their rows, or on a terminal a line that counts.
+
+    `unshown` has the rows that a full disk did not take, to be kept with the result: it ends no
+    run. A reader that has gone does.
+    """
 
     def __init__(self, options: VerifyOptions, table: PairTable, due: int) -> None:
         self._rows = options.verbose and options.output == "table"
         self._counts = not self._rows and sys.stderr is not None and sys.stderr.isatty()
         self._table, self._due = table, due
         self._done = self._failed = 0
+        self.unshown: list[str] = []
         if self._rows and due:
-            click.echo(table.head)
+            self._row(table.head)
 
     def show(self, outcome: PairOutcome) -> None:
         """One more."""
         self._done += 1
         self._failed += not outcome.rows
         if self._rows:
-            click.echo(self._table.row(outcome))
+            self._row(self._table.row(outcome))
         elif self._counts:
             click.echo(
                 f"\r{self._done} of {self._due} pairs, {self._failed} failed ", nl=False, err=True
@@ -198,9 +203,22 @@ class _Progress:
     def end(self) -> None:
         """What is behind it begins on a line of its own."""
         if self._rows and self._done:
-            click.echo()
+            self._row("")
         elif self._counts:
             click.echo("\r\x1b[K", nl=False, err=True)
+
+    def _row(self, text: str) -> None:
+        """Behind one that was not taken none is, so that all of them are in one place."""
+        if not self.unshown:
+            try:
+                click.echo(text)
+            except BrokenPipeError:
+                raise
+            except OSError:
+                pass
+            else:
+                return
+        self.unshown.append(text)
 
 
 def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:

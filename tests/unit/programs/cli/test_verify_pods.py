@@ -1,8 +1,11 @@
 """`kube-rdma verify pods` and `nodes` in a small cluster in memory, in whose pods perftest runs."""
 
 import asyncio
+import contextlib
 import json
+import sys
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 import yaml
@@ -149,6 +152,49 @@ def test_the_map_is_drawn(world, tmp_path):
     picture = tmp_path / "map.svg"
     world.run("pods", "-l", "app=job", "--svg", str(picture))
     assert picture.read_text().count("<rect") == 1 + 4 * 3
+
+
+@pytest.fixture
+def full(monkeypatch, tmp_path):
+    """A standard output that takes nothing; what is kept lies in the folder that is returned."""
+    monkeypatch.chdir(tmp_path)
+    stream = Path("/dev/full").open("w")
+    monkeypatch.setattr(sys, "stdout", stream)
+    yield tmp_path
+    with contextlib.suppress(OSError):  # what it did not take is in its buffer still
+        stream.close()
+
+
+@pytest.mark.parametrize("more", [(), ("--verbose",), ("-o", "json")])
+def test_a_run_into_a_full_disk_is_kept_and_it_is_told_where(world, full, capsys, more):
+    """With the row of each pair, where these were asked for: none is measured again."""
+    words = ["pods", "p1", "p2", "p3", *more]
+    with pytest.raises(OSError, match="No space left on device"):
+        verify.main(words, obj=world.cluster.open, standalone_mode=False)
+    (file,) = full.glob("kube-rdma-*.txt")
+    kept = file.read_text()
+    assert f"The result is kept in {file}." in capsys.readouterr().err
+    if "json" in more:
+        assert len(json.loads(kept)["pairs"]) == 3
+    else:
+        assert kept.endswith("✓ All is well: 3 pairs, 97.50 to 97.50 Gb/s.")
+    assert kept.count("mlx5_0 → mlx5_0") == (3 if "--verbose" in more else 0)
+
+
+@pytest.mark.parametrize("command", ["pods", "nodes"])
+@pytest.mark.parametrize("place", ["nowhere/map.svg", "."])
+def test_a_map_that_cannot_be_written_is_refused_before_anything_is_measured(
+    tmp_path, command, place
+):
+    """The cluster is not even asked."""
+    (tmp_path / "pod.yaml").write_text(POD)
+    who = ["p1", "p2"] if command == "pods" else ["-f", str(tmp_path / "pod.yaml")]
+    asked = []
+    words = [command, *who, "--svg", str(tmp_path / place)]
+    result = CliRunner().invoke(verify, words, obj=lambda *_, **__: asked.append(1))
+    assert (asked, result.stdout) == ([], "")
+    assert result.exit_code
+    assert str(tmp_path / place) in f"{result.exception} {result.stderr}"
 
 
 def test_nodes_get_copies_which_go(nodes, tmp_path):
