@@ -1,0 +1,102 @@
+"""What the product does for soft devices (rxe, siw) alone is listed here, with its reason.
+
+The labs have no other devices: a path that they alone take looks tested, and is not the one of real
+cards. Whatever gives, hides or promises something by a device's being soft has to stand here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+
+from .tree import is_generated, texts
+
+KERNEL = "src/kube_rdma/adapters/kernel"
+ATTACH = "src/kube_rdma/rules/attach"
+_ASKED = {"is_soft", "soft", "soft_links", "of_a_pod"}  # names that say it
+_KINDS = {"rxe", "siw"}
+# File and function, and why it has to know. A real card takes the other branch of each.
+USES = {
+    # What it is: read from the kernel.
+    f"{KERNEL}/netlink/rdma_read.py _merge_device": "its seat is that of its interface, or none",
+    f"{KERNEL}/netlink/rdma_read.py _merge_port": "its interface may be a pod's: netlink knows",
+    f"{KERNEL}/sysfs/devices.py _device": "it sits on no PCI function",
+    f"{KERNEL}/sysfs/netdev.py DeviceSite": "the field",
+    "src/kube_rdma/rules/pools/cards.py of_a_pod": "made in a pod, it is no card of the node",
+    "src/kube_rdma/rules/pools/cards.py cards": "likewise",
+    # Networks: it stands on one interface and goes with it, so each pod gets one of its own.
+    "src/kube_rdma/model/attachment.py HostNetwork": "the field: the kind that the node has",
+    "src/kube_rdma/model/attachment.py NetworkSeat": "the field: the kind to make for a pod",
+    "src/kube_rdma/model/step.py TakeLink": "the field: those to make again on the way back",
+    "src/kube_rdma/programs/agent/pod_networks/node_view.py host_network": "the kind to make",
+    f"{ATTACH}/seats.py _seat": "iWARP has no GIDs of addresses; of real devices the type says it",
+    f"{ATTACH}/seats.py _rdma": "of real devices the pod gets the card's own",
+    f"{ATTACH}/seats.py soft_links": "a card's, by name",
+    f"{ATTACH}/seats.py _soft_kind": "the word for the kernel",
+    f"{ATTACH}/plan.py _link": "those to make again when the interface comes back",
+    f"{ATTACH}/plan.py _talk": "of real devices nothing is made",
+    f"{ATTACH}/step_table.py _given_back": "made again when the interface comes back",
+    f"{ATTACH}/delegate.py _own": "a card's soft device is not the pod's, which has its own",
+    f"{ATTACH}/vf.py _has_guid": "its GUID is of its MAC: nobody has to set it",
+    "src/kube_rdma/rules/explain/node.py basis": "as host_network, from a report",
+    "src/kube_rdma/rules/explain/node.py _device": "a report has no type: the name says iWARP",
+    # Of real cards more is demanded or told.
+    "src/kube_rdma/rules/doctor/cards.py _slow_port": "its rate is made up",
+    "src/kube_rdma/rules/functions/plan.py _Node._use": "its function is in use",
+    "src/kube_rdma/rules/health/membership.py _Members.__init__": "not the function's own device",
+    "src/kube_rdma/rules/pools/allocation.py device_infos": "its name is known in the pod alone",
+}
+
+
+def asking(tree: ast.AST, name: str = "") -> Iterator[str]:
+    """The function or class around each word that asks whether a device is soft, or of which kind.
+
+    Texts for people do not ask.
+    """
+    for node in ast.iter_child_nodes(tree):
+        inner = name
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            inner = f"{name}.{node.name}" if name else node.name
+        if isinstance(node, ast.Attribute) and node.attr in _ASKED:
+            yield inner
+        elif isinstance(node, ast.Name) and node.id in _ASKED:
+            yield inner
+        elif isinstance(node, ast.Constant) and node.value in _KINDS:
+            yield inner
+        yield from asking(node, inner)
+
+
+@cache
+def uses() -> frozenset[str]:
+    """All of the product."""
+    return frozenset(
+        f"{name} {where}".strip()
+        for name, text in texts("src/kube_rdma")
+        if name.endswith(".py") and not is_generated(name)
+        if any(word in text for word in _ASKED | _KINDS)
+        for where in asking(ast.parse(text))
+    )
+
+
+def test_no_path_is_for_soft_devices_alone_unless_it_says_why() -> None:
+    """A new one stands in USES with its reason, or asks for what it needs of any device."""
+    assert not uses() - USES.keys()
+
+
+def test_each_reason_is_for_something() -> None:
+    """What no longer asks leaves the list."""
+    assert not USES.keys() - uses()
+
+
+def test_planted_questions_are_found() -> None:
+    """In functions, in methods, and at the top of a file."""
+    for planted, where in {
+        "def f(d): return d.is_soft": "f",
+        "class C:\n    def m(self): return any(soft_links(c) for c in self.cards)": "C.m",
+        "def f(c): return lambda k: k.kind == 'rxe'": "f",
+        "X = [d for d in ALL if not d.is_soft]": "",
+        "async def f(node): return node.soft": "f",
+    }.items():
+        assert set(asking(ast.parse(planted))) == {where}, planted
+    assert not list(asking(ast.parse("def f(d): 'no rxe in words'; return d.name")))
