@@ -96,6 +96,9 @@ class WebhookServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= _CONNECTIONS:
+            writer.transport.abort()  # and it counts for nothing: nobody waits for its goodbye
+            return
         self._open[writer] = asyncio.current_task()
         try:
             with contained("admission connection"):
@@ -111,7 +114,7 @@ class WebhookServer:
         state = h11.Connection(h11.SERVER)
         peer = str(writer.get_extra_info("peername", ("",))[0])
         try:
-            while len(self._open) <= _CONNECTIONS:
+            while True:
                 async with asyncio.timeout(_IDLE_SECONDS):
                     head = await _next_event(state, reader)
                 if not isinstance(head, h11.Request):

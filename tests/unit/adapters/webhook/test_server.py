@@ -2,12 +2,14 @@
 
 import asyncio
 import http.client
+import socket
 import ssl
 import threading
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from kube_rdma.adapters.webhook import server as webhook_server
 from kube_rdma.adapters.webhook.bodies import MOST_PIECES, Body, PeerTurns
 from kube_rdma.adapters.webhook.identity import ServerIdentity
 from kube_rdma.adapters.webhook.server import WebhookLimits, WebhookServer
@@ -234,6 +236,36 @@ async def test_few_bodies_of_one_peer_are_read_at_once():
     await asyncio.gather(*tasks)
     assert sorted(entered) == ["a", "a", "a", "b", "b"]
     assert turns._peers == {}
+
+
+def turned_away(server, authority):
+    """A client that reads until the server ends, and does not say goodbye itself."""
+    client = trusting(authority).wrap_socket(
+        socket.create_connection((HOST, server.port), timeout=60), server_hostname=HOST
+    )
+    with suppress(ConnectionError):
+        assert client.recv(1) == b""
+    return client
+
+
+async def test_one_connection_too_many_is_turned_away_and_no_other(
+    folder, client, authority, monkeypatch
+):
+    """Whoever was there before is answered as before, and when one has gone the next is taken."""
+    monkeypatch.setattr(webhook_server, "_CONNECTIONS", 2)
+    monkeypatch.setattr(webhook_server, "_GOODBYE", 60.0)
+    async with serving(folder) as server:
+        first, second = client(server), client(server)
+        both = [await one.ask("POST", "/echo", b"ab") for one in (first, second)]
+        third = await asyncio.to_thread(turned_away, server, authority)
+        both += [await one.ask("POST", "/echo", b"ab") for one in (first, second) * 2]
+        assert set(both) == {(200, b"ba")}
+        assert len(server._open) == 2
+        first.close()
+        while len(server._open) == 2:
+            await asyncio.sleep(0)
+        assert await client(server).ask("POST", "/echo", b"ab") == (200, b"ba")
+        third.close()
 
 
 async def test_a_fault_of_ours_ends_one_connection_alone(folder, authority):
