@@ -59,6 +59,20 @@ class FakeServer:
         resource = _resource(kind)
         self._resources[resource.group, resource.version, resource.plural] = resource
 
+    def uninstall(self, kind: ObjectKind[Any, Any], *, seen: bool) -> None:
+        """Somebody deletes the definition of a kind, whose objects go first (apiextensions'
+        finalizer). With `seen` watches tell so before they end, else they break off at once.
+        """
+        resource = _resource(kind)
+        if not seen:
+            for line in self.lines:
+                line.break_watches(resource)
+        for key in [key for key in self.store.objects if key.resource == resource]:
+            self.store.delete(key, {})
+        del self._resources[resource.group, resource.version, resource.plural]
+        for line in self.lines:
+            line.end_watches(resource)
+
     def line(self) -> ClientLine:
         """The way of one more client."""
         line = ClientLine(self)
@@ -208,6 +222,7 @@ class FakeServer:
 class _ServedWatch:
     """One stream: woken by changes, ended by the server or broken by the network."""
 
+    resource: tuple[str, str, str]  # group, version and plural
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     ended: bool = False
     broken: bool = False
@@ -252,16 +267,21 @@ class ClientLine:
         """How many streams are open."""
         return len(self._watches)
 
-    def end_watches(self) -> None:
-        """End the open streams as the server does after a while."""
-        for watch in self._watches:
+    def end_watches(self, of: ServedResource | None = None) -> None:
+        """End the open streams, or those of a resource, as the server does after a while."""
+        for watch in self._of(of):
             watch.end()
 
-    def break_watches(self) -> None:
-        """Break the connections of the open streams."""
-        for watch in self._watches:
+    def break_watches(self, of: ServedResource | None = None) -> None:
+        """Break the connections of the open streams, or of those of a resource."""
+        for watch in self._of(of):
             watch.broken = True
         self.wake()
+
+    def _of(self, resource: ServedResource | None) -> list[_ServedWatch]:
+        """The open streams of a resource; all of them for None."""
+        wanted = resource and (resource.group, resource.version, resource.plural)
+        return [watch for watch in self._watches if wanted in (None, watch.resource)]
 
     def wake(self) -> None:
         """Let the streams look for changes."""
@@ -297,7 +317,7 @@ class ClientLine:
     ) -> AsyncIterator[Stream]:
         """Carry a watch, faults included."""
         await asyncio.sleep(0)
-        watch = _ServedWatch()
+        watch = _ServedWatch((request.group, request.version, request.plural))
         lines = self._changes(request, watch)
         self._watches.add(watch)
         seconds = float(dict(request.query).get("timeoutSeconds", seconds))
@@ -357,12 +377,12 @@ class ClientLine:
                 gone = Refusal(410, "Expired", f"too old resource version: {revision}")
                 yield msgspec.json.encode({"type": "ERROR", "object": _document(gone)})
                 return
+            if watch.broken:
+                raise Unavailable(f"The API server broke off to {request}.")
             for change in [each for each in store.history if each.revision > revision]:
                 revision = change.revision
                 if line := _line(request, resource, change):
                     yield line
-            if watch.broken:
-                raise Unavailable(f"The API server broke off to {request}.")
             if watch.ended:
                 if dict(request.query).get("allowWatchBookmarks") == "true":
                     yield _bookmark(resource, revision)

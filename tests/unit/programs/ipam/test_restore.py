@@ -83,6 +83,53 @@ async def test_blocks_that_somebody_deletes_come_back(world):
         assert len(every) == len(set(every))
 
 
+@pytest.mark.parametrize("seen", [True, False], ids=["seen", "unseen"])
+async def test_a_definition_that_somebody_deletes_and_makes_again_gives_nothing_twice(world, seen):
+    """While it is away nobody knows who has what; then all ask theirs back before any claims."""
+    world.pool("other", subnet="10.9.0.0/16")
+    async with world.node("node-1") as one, world.node("node-2") as two:
+        before = [
+            await given(node, f"{n}-{at}") for n in range(40) for at, node in enumerate((one, two))
+        ]
+        world.server.uninstall(ipam_objects.IP_BLOCK, seen=seen)
+        for line in world.lines.values():
+            line.requests.clear()
+            await until(lambda line=line: asked_in_vain(line.requests))
+        world.server.add(ipam_objects.IP_BLOCK)
+        for node in (one, two):
+            await knows(world, node)
+        await until(lambda: held(world) >= {text for texts_ in before for text in texts_})
+        assert await given(two, "3-1") == before[7]
+        await serve(world, one, two)
+        later = [await given(node, f"c{n}") for n in range(60) for node in (one, two)]
+        every = [text for texts_ in (*before, *later) for text in texts_]
+        assert len(every) == len(set(every))
+        assert await one.check() == await two.check() == ()
+
+
+async def test_a_node_that_starts_without_the_definition_keeps_its_pods_addresses(world):
+    """Once the definition is there it asks back what its journal says, and others get the rest."""
+    world.pool("other", subnet="10.9.0.0/16")
+    async with world.node() as one:
+        before = [await given(one, f"a{n}") for n in range(40)]
+    world.server.uninstall(ipam_objects.IP_BLOCK, seen=True)
+    async with world.node(entered=False) as one:
+        line = world.lines["node-1"]
+        await until(lambda: asked_in_vain(line.requests))
+        world.server.add(ipam_objects.IP_BLOCK)
+        await until(lambda: held(world) >= {text for texts_ in before for text in texts_})
+        async with world.node("node-2") as two:
+            await serve(world, one, two)
+            later = [await given(node, f"c{n}") for n in range(60) for node in (one, two)]
+        every = [text for texts_ in (*before, *later) for text in texts_]
+        assert len(every) == len(set(every))
+
+
+def asked_in_vain(requests):
+    """Whether blocks were asked for; there is no definition of them."""
+    return any(one.plural == "ipblocks" for one in requests)
+
+
 async def test_one_block_that_is_garbled_recalls_nothing(world):
     """Somebody edited it: that is no restore, and other pools go on."""
     world.pool("other", subnet="10.9.0.0/16")
