@@ -168,10 +168,18 @@ def up(**changes):
     return (Netdev("ens1f0", "ether", **({"up": True, "carrier": True} | changes)),)
 
 
-@pytest.mark.parametrize("route", [True, None])
-def test_a_card_with_the_node_s_default_route_is_refused_unless_forced(route):
-    """Also when nobody knows the routes."""
-    functions = card(netdevs=up(default_route=route))
+@pytest.mark.parametrize(
+    "vital",
+    [
+        {"default_route": True},
+        {"default_route": None},
+        {"needed": "the node's InternalIP 10.1.0.5"},
+        {"needed": "the connection to the API server, from 10.1.0.5"},
+    ],
+)
+def test_a_card_that_the_node_is_reached_through_is_refused_unless_forced(vital):
+    """Also when nobody knows the routes, and for an address of the node without one."""
+    functions = card(netdevs=up(**vital))
     assert "is, or may be, reached through ens1f0" in refusal(plan([wish(8)], functions))
     assert plan([wish(8, force=True)], functions).acts
 
