@@ -184,7 +184,7 @@ class _Checker:
             Remark(spec.where(note.path, key=True), note.sentence) for note in policy.notes
         )
         if not manifest.namespace:
-            self.warnings += (_nobody_s(manifest.document),)
+            self.warnings += (_of_no_namespace(manifest.document),)
         drivers = ["drivers"] if policy.driver or policy.peer_driver else []
         plugin = policy.device_plugin
         parts = [*drivers, *([f"offers {listed(plugin.resources)}"] if plugin else [])]
@@ -265,7 +265,7 @@ def is_configuration(documents: Sequence[Document]) -> bool:
     return all(one.is_a("kube-rdma.io", "NodePolicy") for one in listed_objects)
 
 
-def _nobody_s(document: Document) -> Remark:
+def _of_no_namespace(document: Document) -> Remark:
     """Of a policy that goes to whatever namespace kubectl is set to."""
     return Remark(
         document.where(("metadata",), key=True),
