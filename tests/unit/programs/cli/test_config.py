@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,12 @@ from click.testing import CliRunner
 
 from kube_rdma.api.config import DIALECTS, schema
 from kube_rdma.model.errors import Refused
+from kube_rdma.programs import survey
 from kube_rdma.programs.cli.config import config
 from kube_rdma_lab.native.tree_text import unpack
+from tests.kit.nodes import device, function, seat
+from tests.kit.nodes import node as node_of
+from tests.unit.adapters.cluster.test_connect import Server, answer
 
 TREES = Path(__file__).parents[3] / "data/trees"
 HCA = '{"mode": "hca"}'
@@ -201,6 +207,31 @@ def test_this_node_is_looked_at(check):
     result = check(HCA, "--node")
     assert result.output.startswith(WISHES + "\nOn this node:\n\nPOOL")
     assert result.exit_code == 0
+
+
+async def test_a_card_with_the_address_of_the_named_node_is_spared_and_told(
+    check, tmp_path, monkeypatch
+):
+    """By the Node object; which interface has the address is the kernel's word, here a fake's."""
+    addresses = [{"type": "InternalIP", "address": "10.1.0.5"}]
+    meta = {"name": "node-1", "uid": "u", "resourceVersion": "1"}
+    node = {"metadata": meta, "spec": {}, "status": {"addresses": addresses}}
+
+    def take(_sysfs, own):
+        card = function(seat(0x81), "ens1f0")
+        netdevs = (replace(card.netdevs[0], needed=own().get("10.1.0.5")),)
+        one = device(0, card.seat, "ens1f0")
+        return node_of(replace(card, netdevs=netdevs), devices=(one,)).survey
+
+    monkeypatch.setattr(survey, "take_survey", take)
+    monkeypatch.setattr(survey, "with_uses", lambda seen: seen)
+    async with Server(answer(node)).running(tmp_path) as kubeconfig:
+        options = ("--node", "--node-name", "node-1", "--kubeconfig", kubeconfig)
+        result = await asyncio.to_thread(check, TWICE % "exclusive", *options)
+    said = " ".join(result.output.split())
+    why = "ens1f0 carries the node's InternalIP 10.1.0.5, without which the node is cut off"
+    assert "In no pool: mlx5_0" in said
+    assert f"rdma/a: {why}" in said
 
 
 def test_two_pools_for_one_card_are_a_problem_when_one_owns_it(check, tree):

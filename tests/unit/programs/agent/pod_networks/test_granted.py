@@ -73,3 +73,20 @@ async def test_a_share_that_is_bound_early_comes_with_what_allocate_gave():
     kubelet.granted(Grant(RESOURCE, (share.id,), ("/dev/infiniband/uverbs7",)))
     (found,) = node.granted([holding(RESOURCE, share.id)])
     assert found.char_paths == ("/dev/infiniband/uverbs7",)
+
+
+async def test_what_allocate_gave_is_unknown_after_a_restart_of_the_agent_which_is_a_limit():
+    """A device that was renumbered meanwhile then goes unseen: decision 0085, Consequences."""
+    first = card(0)
+    spec = PoolSpec(RESOURCE, Mode.SRIOV, "policy:1")
+    share = Share(ShareId(first.id), healthy=True, card=first.id)
+    pools = {RESOURCE: Pool(spec, (share,), (first,))}
+    before, after = KubeletView(None), KubeletView(None)
+    before.granted(Grant(RESOURCE, (share.id,), ("/dev/infiniband/uverbs7",)))
+    (known,) = asking(pools, kubelet=before).granted([holding(RESOURCE, share.id)])
+    (restarted,) = asking(pools, kubelet=after).granted([holding(RESOURCE, share.id)])
+    assert known.char_paths == ("/dev/infiniband/uverbs7",)
+    assert restarted.char_paths != known.char_paths
+    assert restarted.char_paths == tuple(
+        sorted(char.path for char in first.devices[0].char_devices)
+    )

@@ -11,7 +11,7 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.model.attachment import NetworkKind
 from kube_rdma.model.binding import PodName
-from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
 from kube_rdma.model.ip import IPPool, IPRange, Route
 from kube_rdma.model.link import PlannedHostLink
@@ -28,7 +28,7 @@ from kube_rdma.programs.agent.pod_networks.node_view import (
 )
 from kube_rdma.rules.attach.seats import seats
 from kube_rdma_testing.cluster.server import FakeServer
-from tests.kit.nodes import device, physical_with_virtual, seat
+from tests.kit.nodes import device, function, physical_with_virtual, seat
 from tests.kit.nodes import node as survey_of
 from tests.kit.pod_networks import card, network, share, wish
 from tests.kit.pod_networks import node as network_of
@@ -105,6 +105,20 @@ def test_links_of_any_kind_are_known_to_lead_to_the_default_route(routed, kept):
     vlan = SeenLink("bond0.100", 7, 1500, "", True, kind="vlan")
     (link,) = host_network(survey, [vlan]).links
     assert (link.default_route, link.kind) == (kept, "vlan")
+
+
+@pytest.mark.parametrize(
+    "needed", ["the node's InternalIP 10.1.0.5", "the connection to the API server, from 10.1.0.5"]
+)
+def test_a_pod_gets_no_interface_with_the_node_s_own_address(needed):
+    """Though no default route leads through it: a host-device network would cut the node off."""
+    one = function(seat(0x81), "ens1f0")
+    wanted = [wish(of=network(kind=NetworkKind.DEVICE, device="ens1f0", resource=None))]
+    links = [SeenLink("ens1f0", 7, 1500, "02:00:00:00:00:01", True)]
+    seats(wanted, [], host_network(survey_of(one).survey, links))
+    carries = replace(one, netdevs=(replace(one.netdevs[0], needed=needed),))
+    with pytest.raises(Refused, match="the node itself is reached through ens1f0"):
+        seats(wanted, [], host_network(survey_of(carries).survey, links))
 
 
 def test_the_guids_of_the_node_are_those_that_ports_can_have():
