@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
+from types import FrameType
 
-from .tree import is_generated, texts
+from kube_rdma.model import foreign_json
+from kube_rdma.model.errors import KubeRdmaError
+from tests.kit.foreign_files import FILE_PARSERS
+from tests.kit.foreign_parsers import PARSERS, text_of
+from tests.kit.foreign_texts import TEXT_PARSERS
+
+from .tree import ROOT, is_generated, texts
 
 DECODER = "src/kube_rdma/model/foreign_json.py"
 # What reads nothing but kube-rdma's own text, or text that the decoder has taken before.
@@ -17,6 +26,12 @@ OWN = {
     "src/kube_rdma/api/structural.py": "what json.dumps wrote a moment before",
     "src/kube_rdma/rules/cni_conf/edit.py": "places in a text that the decoder has taken",
     "src/kube_rdma/views/manifests.py": "what json.dumps wrote a moment before",
+}
+# What calls the decoder, and no parser of the lists does.
+UNTRIED = {
+    "src/kube_rdma/adapters/cluster/kinds.py": "makes codecs, which wire.py calls",
+    "src/kube_rdma/rules/admission/completions.py": "an annotation in which blocks were seen before",
+    "src/kube_rdma/adapters/cluster/policy_objects.py": "makes a codec, which wire.py calls",
 }
 _DECODERS = {
     "json": {"load", "loads", "JSONDecoder"},
@@ -73,3 +88,39 @@ def test_planted_faults_are_found() -> None:
     ):
         assert list(decoders(ast.parse(planted))), planted
     assert not list(decoders(ast.parse("data.decode(); json.dumps(x); msgspec.json.encode(x)")))
+
+
+def users() -> set[str]:
+    """Files of the product that call the decoder, or give it to somebody who does."""
+    return {
+        name
+        for name, text in texts("src/kube_rdma")
+        if name.endswith(".py") and name != DECODER and "foreign_json import" in text
+        if any(word in text for word in ("decoded(", "decoded_json(", "partial(decoded"))
+    }
+
+
+def tried() -> set[str]:
+    """Files of the product from which, or from whose codec, parsers of the lists call it."""
+    found: set[str] = set()
+    code = foreign_json.decoded.__code__
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code is code and frame.f_back:
+            found.add(frame.f_back.f_code.co_filename.removeprefix(f"{ROOT}/"))
+
+    for document, parse in (PARSERS | TEXT_PARSERS | FILE_PARSERS).values():
+        data = text_of(document)
+        sys.setprofile(note)
+        try:
+            with suppress(KubeRdmaError):
+                parse(data)
+        finally:
+            sys.setprofile(None)
+    return found
+
+
+def test_each_reader_is_in_the_lists_of_parsers() -> None:
+    """A new one gets a line there, and so its broken documents (unit/test_foreign_parsers.py)."""
+    untried = users() - tried()
+    assert untried == UNTRIED.keys()

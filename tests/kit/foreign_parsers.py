@@ -1,9 +1,10 @@
 """What reads JSON of the API server, of runtimes and plugins, each with a document that it takes.
 
-A new reader of foreign bytes gets a line in PARSERS, here or in foreign_texts.py, which has what
-people and the node write; tests/unit/test_foreign_parsers.py gives each
-of them documents that are nested, long, numeric, textless or cut, and lets nothing out of it but
-the product's own errors.
+A new reader of foreign bytes gets a line in PARSERS, here, in foreign_texts.py, which has what
+people and the node write, or in foreign_files.py, which has what programs print and people's tools
+write (tests/house/test_foreign_json.py finds one that has none). tests/unit/test_foreign_parsers.py
+gives each of them documents that are nested, long, numeric, textless or cut, and lets nothing out
+of it but the product's own errors.
 """
 
 from __future__ import annotations

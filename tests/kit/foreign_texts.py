@@ -213,7 +213,8 @@ def _folder() -> Path:
     return folder
 
 
-def _as_file(data: bytes, *names: str) -> Path:
+def as_file(data: bytes, *names: str) -> Path:
+    """The bytes as a file below a folder of this process."""
     path = _folder().joinpath(*names)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -221,13 +222,14 @@ def _as_file(data: bytes, *names: str) -> Path:
     return path
 
 
-def _text(data: bytes) -> str:
+def as_text(data: bytes) -> str:
+    """As a text, whatever the bytes are."""
     return data.decode(errors="replace")
 
 
 def _asked(data: bytes) -> None:
     """An annotation, and what networks of kube-rdma and of other plugins make of it."""
-    asks = networks.load(_text(data), "a").asks
+    asks = networks.load(as_text(data), "a").asks
     named = (("a/rdma-net", MACVLAN), ("a/other", LIST), ("b/other", MACVLAN))
     definitions = [network_definition.load(*n.split("/"), text_of(conf), None) for n, conf in named]
     for wish in wishes(asks, [one.network for one in definitions]):
@@ -246,7 +248,7 @@ def _defined(data: bytes) -> None:
 
 def _told(data: bytes) -> None:
     """Both annotations that tell a pod's networks have this form."""
-    text = _text(data)
+    text = as_text(data)
     attached = tuple(network_status.own_attached(text))
     network_status.status(attached, before=text)
     network_status.own_status(attached, text, {"net1"})
@@ -257,7 +259,7 @@ def _told(data: bytes) -> None:
 
 def _on_the_node(data: bytes) -> None:
     """A file of the node's CNI configuration."""
-    files = (ConfFile("10-a.conflist", _text(data)), ConfFile("20-b.conf", _text(data)))
+    files = (ConfFile("10-a.conflist", as_text(data)), ConfFile("20-b.conf", as_text(data)))
     for decide in (conflist.plan, conflist.unplan):
         with suppress(Refused):
             decide(files)
@@ -266,13 +268,13 @@ def _on_the_node(data: bytes) -> None:
 
 
 def _device_info(data: bytes) -> None:
-    path = _as_file(data, "devinfo", "cni", "x.json")
+    path = as_file(data, "devinfo", "cni", "x.json")
     info = DeviceInfo(PciAddress("0000:81:00.0"), ("mlx5_0",))
     DeviceInfoFolder(path.parents[1] / "dp").write_for_plugin(str(path), info)
 
 
 def _runtime(data: bytes) -> None:
-    info = dict.fromkeys(("config", "cniconfig", "info"), _text(data))
+    info = dict.fromkeys(("config", "cniconfig", "info"), as_text(data))
     cri.runtime("containerd", "2.2.0", info)
     cri.netns(info)
 
@@ -294,11 +296,11 @@ TEXT_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "annotation networks, as names": ("rdma-net, b/other@net5", _asked),
     "annotation pod-networks": (
         POD_NETWORKS,
-        lambda data: pod_networks.load(_text(data), "", "a", "cni"),
+        lambda data: pod_networks.load(as_text(data), "", "a", "cni"),
     ),
     "annotation pod-networks-definition": (
         [{"name": "rdma", "namespace": "a"}, {}],
-        lambda data: pod_networks.load(json.dumps(POD_NETWORKS), _text(data), "a", "cni"),
+        lambda data: pod_networks.load(json.dumps(POD_NETWORKS), as_text(data), "a", "cni"),
     ),
     "annotation network-status": (STATUS, _told),
     "NetworkAttachmentDefinition": (
@@ -327,7 +329,7 @@ TEXT_PARSERS: Mapping[str, tuple[object, Parser]] = {
     "device information": (DEVICE_INFO, _device_info),
     "configuration of the kubelet": (
         KUBELET,
-        lambda data: topology_policy((_as_file(data, "config.yaml").parent,)),
+        lambda data: topology_policy((as_file(data, "config.yaml").parent,)),
     ),
     **{
         name: (text, lambda data: config.parse(data, "config.yaml"))

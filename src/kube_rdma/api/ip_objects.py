@@ -42,6 +42,7 @@ from kube_rdma.model.ip import (
 
 LEASE_PREFIX = "ipam."  # of the object's name, before the node's: kubelets have leases too
 LEASE_LABEL = ("kube-rdma.io/lease", "ipam")
+_LONGEST_BEAT = 20  # digits; one a second for longer than there are clusters
 _ANNOTATION = "kube-rdma.io/ipam-"
 _NODE = TextForm("[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "the name of a node", "node-1")
 _REPAIR = "Delete the block only when no pod uses an address of it; else write back what it was"
@@ -137,7 +138,7 @@ class _LeaseNotes(Typed):
     @field_validator("beat")
     @classmethod
     def _counts(cls, beat: str) -> str:
-        if not (beat.isascii() and beat.isdecimal()):
+        if not (beat.isascii() and beat.isdecimal() and len(beat) <= _LONGEST_BEAT):
             raise slips(Slip(f"{shown(beat)} is not a number", "Write back what it was"))
         return beat
 

@@ -188,7 +188,7 @@ class CredentialPlugin:
     async def read(self) -> Credential:
         """What the plugin printed, or prints now."""
         async with self._lock:
-            expired = self._expiry is not None and self._now() >= self._expiry - _BEFORE_EXPIRY
+            expired = self._expiry is not None and self._now() + _BEFORE_EXPIRY >= self._expiry
             if self._kept is None or expired:
                 self._kept, self._expiry = self._credential(await self._run())
             return self._kept
@@ -282,6 +282,8 @@ class CredentialPlugin:
             raise self._useless("neither a token nor a certificate")
         certificate = "\n".join(pair).encode() if all(pair) else b""
         expiry = status.expiration_timestamp
+        if expiry is not None and expiry.tzinfo is None:
+            raise self._useless("an expirationTimestamp without a time zone")
         return Credential(_bearer(status.token), certificate), expiry
 
     def _useless(self, what: str) -> Refused:

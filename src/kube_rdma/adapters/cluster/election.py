@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Annotated
 
 import msgspec
 
@@ -18,7 +19,7 @@ class _Spec(msgspec.Struct, rename="camel", omit_defaults=True):
     """The fields of coordination.k8s.io/v1 LeaseSpec that an election uses."""
 
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Annotated[int, msgspec.Meta(lt=1 << 31)] | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
     lease_transitions: int | None = None

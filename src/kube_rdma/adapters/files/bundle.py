@@ -76,6 +76,8 @@ def _plain(value: object) -> object:
 
 
 def _of_text(kind: type, value: object) -> object:
-    if kind is PciAddress and isinstance(value, str):
+    if kind is PciAddress:
+        if not isinstance(value, str):
+            raise ValueError(f"a PCI address is a text, and not of {type(value).__name__}")
         return PciAddress(value)
     raise NotImplementedError(f"a bundle has no form for {kind.__name__}")

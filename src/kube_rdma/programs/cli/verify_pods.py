@@ -25,7 +25,7 @@ from kube_rdma.programs.cli.verify_options import VerifyOptions, verify_options
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.objects import Cluster
-    from kube_rdma.model.bandwidth import PairKey, PairOutcome, PairProof
+    from kube_rdma.model.bandwidth import PairKey, PairOutcome, PairProof, PerftestRun
     from kube_rdma.programs.cli.options import Opener
     from kube_rdma.programs.verify_copies import Copies
     from kube_rdma.views.bandwidth import PairTable
@@ -223,15 +223,20 @@ class _Progress:
 
 def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
     """The figures of the run that this one is held against."""
-    from kube_rdma.views.bandwidth import earlier_figures
-
     if options.against is None:
         return {}
+    return earlier(options.against.read_bytes(), options.run, str(options.against))
+
+
+def earlier(data: bytes, run: PerftestRun, where: str) -> Mapping[PairKey, float]:
+    """The figures of a file that an earlier run has written; raise Refused for another file."""
+    from kube_rdma.views.bandwidth import earlier_figures
+
     try:
-        document = decoded(options.against.read_bytes())
+        document = decoded(data)
     except Undecodable:
         document = None
-    return earlier_figures(document, options.run, str(options.against))
+    return earlier_figures(document, run, where)
 
 
 def _drawn(proof: PairProof) -> str:
