@@ -30,7 +30,7 @@ OWN = {
 # What calls the decoder, and no parser of the lists does.
 UNTRIED = {
     "src/kube_rdma/adapters/cluster/kinds.py": "makes codecs, which wire.py calls",
-    "src/kube_rdma/rules/admission/completions.py": "an annotation in which blocks were seen before",
+    "src/kube_rdma/rules/admission/completions.py": "blocks that were read before",
     "src/kube_rdma/adapters/cluster/policy_objects.py": "makes a codec, which wire.py calls",
 }
 _DECODERS = {
