@@ -58,13 +58,17 @@ def asking(tree: ast.AST, name: str = "") -> Iterator[str]:
         inner = name
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             inner = f"{name}.{node.name}" if name else node.name
-        if isinstance(node, ast.Attribute) and node.attr in _ASKED:
-            yield inner
-        elif isinstance(node, ast.Name) and node.id in _ASKED:
-            yield inner
-        elif isinstance(node, ast.Constant) and node.value in _KINDS:
+        if word(node) in _ASKED or (isinstance(node, ast.Constant) and node.value in _KINDS):
             yield inner
         yield from asking(node, inner)
+
+
+def word(node: ast.AST) -> str:
+    """The name or attribute that this is."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
 
 
 @cache

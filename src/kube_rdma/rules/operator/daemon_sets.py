@@ -52,8 +52,8 @@ class WantedObjects(Frozen):
     config_map: Json | None = None
 
 
-def plugin_objects(policy: ClusterPolicy) -> WantedObjects:
-    """The shared device plugin with its configuration."""
+def plugin_objects(policy: ClusterPolicy, away: int = 0) -> WantedObjects:
+    """The shared device plugin with its configuration; so many of its nodes are not ready."""
     section = policy.device_plugin
     if section is None:
         return WantedObjects()
@@ -67,6 +67,9 @@ def plugin_objects(policy: ClusterPolicy) -> WantedObjects:
     behind = {READY_LABEL: "true"} if policy.driver else {}
     selector = {CARDS_LABEL: "true", **behind}
     made = _daemon_set(policy, ComponentName.DEVICE_PLUGIN, "rdma-shared-dp-ds", selector)
+    # One at a time, as by default. The controller counts the pod of a node that is away among those
+    # (pkg/controller/daemon/update.go), and one such node would end every roll-out.
+    made["spec"]["updateStrategy"] = {"rollingUpdate": {"maxUnavailable": 1 + away}}
     template = made["spec"]["template"]
     if policy.affinity:
         template["spec"]["affinity"] = {"nodeAffinity": policy.affinity}

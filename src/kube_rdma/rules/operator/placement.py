@@ -45,6 +45,15 @@ def allowed(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[PolicyN
     return tuple(node for node in nodes if allows(policy.affinity, node.name, dict(node.labels)))
 
 
+def plugin_nodes(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[PolicyNode, ...]:
+    """The nodes that have a device plugin: those with cards, where the driver is there already."""
+    return tuple(
+        node
+        for node in allowed(policy, nodes)
+        if node.has_cards and (policy.driver is None or READY_LABEL in dict(node.labels))
+    )
+
+
 def places(policy: ClusterPolicy | None, node: PolicyNode) -> tuple[DriverPlace, DriverPlace]:
     """Which drivers a node has and should have; without a policy none."""
     labels = dict(node.labels)

@@ -34,7 +34,7 @@ from kube_rdma.rules.operator.node_groups import (
     driver_groups,
     peer_groups,
 )
-from kube_rdma.rules.operator.placement import allowed
+from kube_rdma.rules.operator.placement import allowed, plugin_nodes
 
 
 class Component(Frozen):
@@ -59,7 +59,7 @@ def components(policy: ClusterPolicy, nodes: Sequence[PolicyNode]) -> tuple[Comp
         Component(
             ComponentName.DEVICE_PLUGIN,
             policy.device_plugin is not None,
-            plugin_objects(policy),
+            plugin_objects(policy, sum(node.away for node in plugin_nodes(policy, nodes))),
             no_nodes=no_cards,
         ),
         _grouped(ComponentName.PEER_DRIVER, policy, peers, peer_objects, no_gpus),

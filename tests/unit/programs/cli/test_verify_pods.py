@@ -155,23 +155,25 @@ def test_the_map_is_drawn(world, tmp_path):
 
 
 @pytest.fixture
-def full(monkeypatch, tmp_path):
-    """A standard output that takes nothing; what is kept lies in the folder that is returned."""
-    monkeypatch.chdir(tmp_path)
-    stream = Path("/dev/full").open("w")
-    monkeypatch.setattr(sys, "stdout", stream)
-    yield tmp_path
+def full():
+    """An output that takes nothing."""
+    stream = Path("/dev/full").open("w")  # noqa: SIM115  its end fails, as its writes do
+    yield stream
     with contextlib.suppress(OSError):  # what it did not take is in its buffer still
         stream.close()
 
 
 @pytest.mark.parametrize("more", [(), ("--verbose",), ("-o", "json")])
-def test_a_run_into_a_full_disk_is_kept_and_it_is_told_where(world, full, capsys, more):
+def test_a_run_into_a_full_disk_is_kept_and_it_is_told_where(
+    world, full, tmp_path, monkeypatch, capsys, more
+):
     """With the row of each pair, where these were asked for: none is measured again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdout", full)
     words = ["pods", "p1", "p2", "p3", *more]
     with pytest.raises(OSError, match="No space left on device"):
         verify.main(words, obj=world.cluster.open, standalone_mode=False)
-    (file,) = full.glob("kube-rdma-*.txt")
+    (file,) = tmp_path.glob("kube-rdma-*.txt")
     kept = file.read_text()
     assert f"The result is kept in {file}." in capsys.readouterr().err
     if "json" in more:

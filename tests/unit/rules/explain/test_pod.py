@@ -302,3 +302,20 @@ def test_a_pod_without_an_address_on_its_card_is_told_the_nodes(host_network):
     own = "the address of ens0f0" if host_network else "the node's on ens0f0"
     assert f"RDMA_CM takes mlx5_0 by 192.168.7.1, {own}" in text
     assert "RDMA_CM takes mlx5_1" not in text
+
+
+def test_below_a_bond_rdma_cm_takes_the_bonds_address():
+    """Its slaves have none. On the node the kernel tells of the bond, in a report nobody does."""
+    node = basis("node-1", kit.reported(Mode.HCA), STATE)
+    pod = PodEvidence(template(), "node-1", "Running", basis=node)
+    assert "RDMA_CM takes" not in explain_text(explain(pod))
+    first, second = node.host.links
+    bond = replace(
+        first, index=77, name="bond0", pci=None, addresses=((ip_address("192.0.2.9"), 24),)
+    )
+    links = (replace(first, master="bond0", bonded=True), second, bond)
+    here = replace(node, host=replace(node.host, links=links), exact=True)
+    explanation = explain(replace(pod, basis=here))
+    (way,) = explanation.rdma_cm
+    assert (way.device, way.interface, way.address) == ("mlx5_0", "bond0", "192.0.2.9")
+    assert "RDMA_CM takes mlx5_0 by 192.0.2.9, the node's on bond0" in explain_text(explanation)

@@ -1,5 +1,7 @@
 """What DaemonSets of a policy are made of, beside what the operator's own tests look at."""
 
+from dataclasses import replace
+
 import pytest
 
 from kube_rdma.model.cluster_policy import (
@@ -13,7 +15,9 @@ from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import merged
 from kube_rdma.rules.install.workloads import workloads
 from kube_rdma.rules.operator.daemon_sets import driver_objects, peer_objects, plugin_objects
-from kube_rdma.rules.operator.node_groups import NodeGroup
+from kube_rdma.rules.operator.node_groups import CARDS_LABEL, NodeGroup, policy_node
+from kube_rdma.rules.operator.placement import READY_LABEL
+from kube_rdma.rules.operator.sync import components
 
 IMAGE = ComponentImage("registry.example.com/rdma", "kube-rdma", "1.0")
 GROUP = NodeGroup("amd64", "debian", "12", "7.3.4_deb13-amd64")
@@ -117,3 +121,19 @@ def test_the_device_plugin_goes_behind_its_node_s_driver_and_where_the_policy_le
     plugin = pod(plugin_objects(policy(affinity=affinity)))
     assert plugin["nodeSelector"]["kube-rdma.io/driver-ready"] == "true"
     assert plugin["affinity"] == {"nodeAffinity": affinity}
+
+
+def test_nodes_that_are_away_come_on_top_of_a_roll_out():
+    """Of those alone that have a plugin: others it does not count."""
+    labels = {"kubernetes.io/arch": "amd64", CARDS_LABEL: "true", READY_LABEL: "true"}
+    has = policy_node("a", labels)
+    lacks = policy_node("b", labels | {CARDS_LABEL: "false"})
+    early = replace(policy_node("c", {CARDS_LABEL: "true"}), away=True)
+
+    def at_a_time(*nodes):
+        (_, plugin, _) = components(policy(), nodes)
+        (made,) = plugin.objects.daemon_sets
+        return made["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"]
+
+    assert at_a_time(has, lacks, early) == 1
+    assert at_a_time(replace(has, away=True), replace(lacks, away=True), early) == 2

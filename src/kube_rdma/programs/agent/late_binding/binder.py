@@ -44,7 +44,7 @@ from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.holding import Holding
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pool import Attach, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.model.pool import Attach, Bind, Grant, Pool, PoolSpec, ShareId
 from kube_rdma.model.topology_file import PlacedNet, TopologyFacts
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
@@ -241,10 +241,17 @@ class Binder:
         return {card: (str(one.pod), links[one.netns]) for card, one in inside.items()}
 
     def cards(self) -> frozenset[CardId] | None:
-        """The cards that are promised to pods or bound; None where a record is not understood."""
+        """The cards that are promised to pods or bound; None where a record is not understood.
+
+        A share of a whole pool stands for all of its cards, so nobody has one by it.
+        """
         if self._records.foreign_names:
             return None
-        return frozenset(card for one in self._records.values for card in one.cards)
+        whole = {
+            resource for resource, pool in self._pools.items() if terms(pool.spec).bind is Bind.POOL
+        }
+        records = (one for one in self._records.values if one.resource not in whole)
+        return frozenset(card for one in records for card in one.cards)
 
     async def follow(self, changed: Callable[[], None]) -> None:
         """Nothing changes."""

@@ -94,6 +94,7 @@ async def test_a_pod_without_a_network_opens_every_card_of_the_pool(world, pod):
         await world.kubelet.start_container(JOB)
         (edit,) = edits(world)
         assert nodes(edit) == BOTH
+        assert world.binder.cards() == frozenset(), "a share of all cards is no card"
     world.journal.close()
     world.networks = False
     async with world.serving(world.doors(path)):

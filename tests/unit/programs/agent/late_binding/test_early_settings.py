@@ -6,12 +6,15 @@ say; here both are asked.
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kube_rdma.adapters.kubelet.registry import Registry
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.pool import Attach
+from kube_rdma.programs.agent.compose import AgentOptions, AgentPlaces, opened
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
 from tests.unit.programs.agent.world import World, hard_card
@@ -104,6 +107,27 @@ async def test_a_container_gets_its_settings(world, cdi, attach, shim, gets):
         if cdi and not shim:  # its devices, which is all that the CDI file then has
             assert answer.cdi_devices or answer.devices
         assert seen(world, answer) == gets
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+async def test_role_plugin_alone_gives_them_where_the_host_s_folder_is_mounted(world, mounted):
+    """Without it nothing is written, and the devices are given all the same."""
+    state = world.folder / "state"
+    if mounted:
+        state.mkdir()
+    other = (world.folder / name for name in ("cdi", "runtime.sock", "shim.sock", "host"))
+    places = AgentPlaces(world.folder, state, *other)
+    options = AgentOptions(
+        None, None, lambda: pytest.fail("asked"), Registry.DEVICE_PLUGINS, places
+    )
+    async with opened(options) as alone:
+        late = alone.late
+    async with world.serving(replace(world.doors(policy(world)), late=late)):
+        answer = await started(world)
+        assert seen(world, answer) == (MOUNTED if mounted else (None, None, False))
+        assert len(answer.devices) == 3
+        assert not answer.cdi_devices
+    assert state.exists() is mounted
 
 
 async def test_devices_given_at_allocate_are_given_all_the_same(world):
