@@ -30,7 +30,10 @@ SSH_OPTIONS = (
     "LogLevel=ERROR",
     "ControlMaster=auto",
     "ControlPersist=600",
-    "ServerAliveInterval=5",  # a node that was rebooted leaves a connection that nobody ends
+    # A node that was rebooted leaves a connection that nobody ends. It resets it at the next probe;
+    # one that is only slow answers late, and how long a node may be silent the callers know.
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=720",
 )
 
 
