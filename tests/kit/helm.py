@@ -25,6 +25,19 @@ def built(*names):
         yield {name: build(store, name) for name in names}
 
 
+@contextlib.contextmanager
+def on_lab(lab, home, namespace):
+    """A function that calls the newest Helm there: its exit status and all that it printed."""
+    with built(NEWEST) as programs:
+
+        def call(*arguments):
+            words = ("-n", namespace, *arguments)
+            done = run(programs[NEWEST], home, *words, kubeconfig=lab.kubeconfig)
+            return done.returncode, done.stdout + done.stderr
+
+        yield call
+
+
 def run(program, home, *arguments, kubeconfig=None):
     """The outcome of a call that sees nothing of the user's settings."""
     environment = {"HOME": str(home)} | ({"KUBECONFIG": str(kubeconfig)} if kubeconfig else {})

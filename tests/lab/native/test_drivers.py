@@ -49,14 +49,7 @@ def lab(native):
 @pytest.fixture(scope="module")
 def helm(lab, tmp_path_factory):
     """The operator as a release of the chart; a function that calls Helm."""
-    home = tmp_path_factory.mktemp("helm")
-    with kit.built(kit.NEWEST) as programs:
-
-        def call(*arguments):
-            words = ("-n", RECORDS, *arguments)
-            done = kit.run(programs[kit.NEWEST], home, *words, kubeconfig=lab.kubeconfig)
-            return done.returncode, done.stdout + done.stderr
-
+    with kit.on_lab(lab, tmp_path_factory.mktemp("helm"), RECORDS) as call:
         values = ("preset=nvidia-operator", "image.tag=dev", "crds.install=false")
         sets = [word for value in values for word in ("--set", value)]
         code, printed = call("install", RELEASE, str(kit.CHART), *sets)

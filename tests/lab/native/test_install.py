@@ -48,15 +48,12 @@ def lab(native):
 @pytest.fixture(scope="module")
 def helm(lab, tmp_path_factory):
     """A function that calls Helm 4 and returns what it did; most calls have to succeed."""
-    home = tmp_path_factory.mktemp("helm")
-    with kit.built(kit.NEWEST) as programs:
+    with kit.on_lab(lab, tmp_path_factory.mktemp("helm"), RECORDS) as helm_call:
 
         def call(*arguments, fails=False):
-            outcome = kit.run(
-                programs[kit.NEWEST], home, "-n", RECORDS, *arguments, kubeconfig=lab.kubeconfig
-            )
-            assert bool(outcome.returncode) is fails, outcome.stderr
-            return outcome.stdout + outcome.stderr
+            code, printed = helm_call(*arguments)
+            assert bool(code) is fails, printed
+            return printed
 
         yield call
         call("uninstall", RELEASE, "--ignore-not-found", "--wait")

@@ -42,12 +42,11 @@ def lab(native):
 def release(lab, tmp_path_factory):
     """The chart with a value of the option; a function that gives the release another one."""
     home = tmp_path_factory.mktemp("helm")
-    with kit.built(kit.NEWEST) as programs:
+    with kit.on_lab(lab, home, RECORDS) as helm:
 
         def call(*arguments):
-            words = ("-n", RECORDS, *arguments)
-            done = kit.run(programs[kit.NEWEST], home, *words, kubeconfig=lab.kubeconfig)
-            assert done.returncode == 0, done.stdout + done.stderr
+            code, printed = helm(*arguments)
+            assert code == 0, printed
 
         def install(isolation):
             path = home / "values.json"

@@ -9,13 +9,12 @@ touched.
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
+from kube_rdma.adapters.runtime.whole_files import replace
 from kube_rdma.model.binding import Binding, CdiFile, ContainerId, Edits, Nonce
 from kube_rdma.model.errors import Broken, Refused, Unavailable
 
@@ -86,14 +85,10 @@ class CdiFolder:
             raise self._unavailable(path, "read", error) from error
 
     def _put(self, target: Path, content: bytes) -> None:
-        temporary = target.with_name(f".{target.name}.tmp")
         try:
             self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
-            _write(temporary, content)
-            temporary.rename(target)  # the runtime sees it whole or not at all
+            replace(target, content, 0o600)  # read by the runtime alone, which is root
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink()
             raise self._unavailable(target, "written", error) from error
 
     def remove(self, container: ContainerId, nonce: Nonce | None = None) -> None:
@@ -177,14 +172,6 @@ def document(cdi: str, edits: Edits) -> bytes:
     device = {"name": name, "containerEdits": {key: value for key, value in given.items() if value}}
     spec = {"cdiVersion": VERSION, "kind": kind, "devices": [device]}
     return json.dumps(spec, indent=1).encode()
-
-
-def _write(path: Path, content: bytes) -> None:
-    # Read by the runtime alone, which is root.
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # noqa: PTH123
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _identity(path: Path) -> Identity | None:

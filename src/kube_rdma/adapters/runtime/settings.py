@@ -8,12 +8,12 @@ same (Shelf), which outlives boots as the kubelet's allocations do.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from kube_rdma.adapters.runtime.whole_files import replace
 from kube_rdma.model.binding import ContainerId, Nonce
 from kube_rdma.model.errors import Unavailable
 
@@ -60,13 +60,13 @@ class SettingsFolder:
 class Shelf:
     """Folders of settings by name, which stay; the host's, at the path that the runtime sees.
 
-    Those that are mounted into containers are `open`: all may read them. In others the shim makes
-    what containers read. A file is replaced in one step.
+    `mode` is that of a folder: all may read one that is mounted into containers; in another the
+    shim makes what containers read.
     """
 
-    def __init__(self, path: Path, *, open: bool) -> None:  # noqa: A002
+    def __init__(self, path: Path, mode: int) -> None:
         self._path = path
-        self._mode = 0o755 if open else 0o700
+        self._mode = mode
 
     def put(self, name: str, files: Mapping[str, str]) -> Path:
         """Where a folder with these files and nccl_env.sh lies; raise Unavailable.
@@ -78,8 +78,8 @@ class Shelf:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(self._mode)  # whatever the umask is
             for file, text in files.items():
-                _replace(folder / file, text, 0o644)
-            _replace(folder / NCCL_ENV.name, NCCL_ENV.read_text(), 0o755)
+                _keep(folder / file, text, 0o644)
+            _keep(folder / NCCL_ENV.name, NCCL_ENV.read_text(), 0o755)
         except OSError as error:
             raise _unavailable(self._path, folder, "written", error) from error
         return folder
@@ -98,15 +98,12 @@ class Shelf:
         return self._path / name
 
 
-def _replace(target: Path, text: str, mode: int) -> None:
-    """Write a file over an earlier one, unless that says the same."""
+def _keep(target: Path, text: str, mode: int) -> None:
+    """Have a file say this; one that does is left alone."""
     with suppress(FileNotFoundError):
         if target.read_text() == text:
             return
-    temporary = target.with_name(f".{target.name}.tmp")
-    temporary.write_text(text)
-    temporary.chmod(mode)
-    os.replace(temporary, target)  # noqa: PTH105
+    replace(target, text.encode(), mode)
 
 
 def _unavailable(root: Path, folder: Path, verb: str, error: OSError) -> Unavailable:

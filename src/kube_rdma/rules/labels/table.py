@@ -40,11 +40,6 @@ class LabelRow(Frozen):
     meaning: str
     by_agent: bool = True
 
-    @property
-    def is_nfd(self) -> bool:
-        """Whether Node Feature Discovery has a label of this key."""
-        return is_nfd(self.key)
-
 
 TABLE = (
     LabelRow(

@@ -37,10 +37,10 @@ def test_a_folder_that_cannot_be_written(tmp_path):
         SettingsFolder(tmp_path / "file").write("c1", "n1", {})
 
 
-@pytest.mark.parametrize(("is_open", "mode"), [(True, 0o755), (False, 0o700)])
-def test_a_shelf_keeps_a_folder_by_its_name(tmp_path, is_open, mode):
+@pytest.mark.parametrize("mode", [0o755, 0o700])
+def test_a_shelf_keeps_a_folder_by_its_name(tmp_path, mode):
     """Its files are replaced in one step, and left alone where they say the same."""
-    shelf = Shelf(tmp_path / "early", open=is_open)
+    shelf = Shelf(tmp_path / "early", mode)
     assert shelf.names() == ()
     folder = shelf.put("a", {"nccl.conf": "first\n"})
     assert (folder, shelf.names()) == (shelf.folder("a"), ("a",))
@@ -57,4 +57,4 @@ def test_a_shelf_keeps_a_folder_by_its_name(tmp_path, is_open, mode):
 def test_a_shelf_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(Unavailable, match="cannot be written"):
-        Shelf(tmp_path / "file" / "early", open=True).put("a", {})
+        Shelf(tmp_path / "file" / "early", 0o755).put("a", {})

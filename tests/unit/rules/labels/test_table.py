@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.rules.install import agent_cel
-from kube_rdma.rules.labels.table import REMEMBERED, TABLE, VENDOR, writes
+from kube_rdma.rules.labels.table import REMEMBERED, TABLE, VENDOR, is_nfd, writes
 from kube_rdma.rules.operator import node_groups
 
 ROOT = Path(__file__).parents[4]
@@ -54,7 +54,7 @@ def test_the_page_shows_the_table():
 
 def writer(row):
     if row.by_agent:
-        return "the agent with `write-nfd`" if row.is_nfd else "the agent"
+        return "the agent with `write-nfd`" if is_nfd(row.key) else "the agent"
     return "the administrator"
 
 

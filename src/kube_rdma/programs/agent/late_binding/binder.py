@@ -144,14 +144,14 @@ class Binder:
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now, by resource."""
         self._pools = pools
+        self._early.offered(pools)
 
     async def promise(self, pool: Pool, given: Grant) -> Grant:
         """Journal a promise of what Allocate grants; the answer names it and holds no device.
 
         With `attach: none` nothing is promised: the answer is the grant, with settings.
         """
-        alone = set(self._pools) == {given.resource}
-        given = await self._early.give(pool, given, alone=alone)
+        given = await self._early.give(pool, given)
         if terms(pool.spec).attach is Attach.NONE:
             return given
         async with self._turn:

@@ -8,7 +8,7 @@ A container starts without them where that fails, as it started before there wer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,26 +42,31 @@ class EarlySettings:
         cdi: CdiFolder | None = None,
         shim: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._mounted = Shelf(folder / "mounted", open=True) if folder else None
-        self._merged = Shelf(folder / "merged", open=False) if folder else None
+        self._mounted = Shelf(folder / "mounted", 0o755) if folder else None
+        self._merged = Shelf(folder / "merged", 0o700) if folder else None
         self._cdi = cdi
         self._shim = shim
+        self._offered: frozenset[str] = frozenset()
         self._turn = asyncio.Lock()  # who writes files
         self._notices = Notices()
 
-    async def give(self, pool: Pool, grant: Grant, *, alone: bool) -> Grant:
-        """The grant with its container's settings, unless these come when it is bound.
+    def offered(self, resources: Iterable[str]) -> None:
+        """Take note of what is offered now: beside another resource no device is named."""
+        self._offered = frozenset(resources)
 
-        `alone`: no other resource is offered on this node.
-        """
+    async def give(self, pool: Pool, grant: Grant) -> Grant:
+        """The grant with its container's settings, unless these come when it is bound."""
         shim = self._shim()
         how = way(terms(pool.spec).attach, cdi=self._cdi is not None, shim=shim is not None)
         if how is SettingsWay.BOUND:
             return grant
-        give = self._name if how is SettingsWay.NAMED else self._mount
+        name, files = _settings_of(pool, grant, alone=self._offered == {grant.resource})
         try:
             async with self._turn:
-                given = await give(pool, grant, alone=alone)
+                if how is SettingsWay.MOUNTED:
+                    given = await self._mount(grant, name, files)
+                else:
+                    given = await self._name(grant, name, files, shim)
         except Unavailable as error:
             self._tell(error)
             return grant
@@ -83,25 +88,24 @@ class EarlySettings:
         except Unavailable as error:
             self._tell(error)
 
-    async def _name(self, pool: Pool, grant: Grant, *, alone: bool) -> Grant:
-        """The grant with the CDI device of its pool's settings."""
-        shim = self._shim()
+    async def _name(
+        self, grant: Grant, name: str, files: Mapping[str, str], shim: str | None
+    ) -> Grant:
+        """The grant with the CDI device of these settings."""
         if self._merged is None or self._cdi is None or shim is None:
             return grant
-        name, files = _settings_of(pool, grant, alone=alone)
         folder = await asyncio.to_thread(self._merged.put, name, files)
         if await asyncio.to_thread(self._share, self._cdi, folder, shim):
             await asyncio.sleep(SETTLED)  # until the runtime has seen the file
         return replace(grant, cdi=(*grant.cdi, cdi_device(name)))
 
-    async def _mount(self, pool: Pool, grant: Grant, *, alone: bool) -> Grant:
-        """The grant with a folder of its pool's settings, and one of the script."""
+    async def _mount(self, grant: Grant, name: str, files: Mapping[str, str]) -> Grant:
+        """The grant with the folder of these settings, and one of the script."""
         if self._mounted is None:
             return grant
-        folder_files = _settings_of(pool, grant, alone=alone)
-        folder = await asyncio.to_thread(self._mounted.put, *folder_files)
+        folder = await asyncio.to_thread(self._mounted.put, name, files)
         script = await asyncio.to_thread(self._mounted.put, BIN, {})
-        made = mounts(pool.spec.resource, str(folder), str(script))
+        made = mounts(grant.resource, str(folder), str(script))
         return replace(grant, mounts=(*grant.mounts, *made))
 
     def _tell(self, error: Unavailable) -> None:

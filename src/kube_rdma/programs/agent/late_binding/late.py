@@ -77,7 +77,6 @@ class Never:
     def __init__(self, why: str, early: EarlySettings | None = None) -> None:
         self._why = why
         self._early = early or EarlySettings()
-        self._offered: frozenset[str] = frozenset()
         self._notices = Notices()  # by resource
 
     def possible(self, specs: Sequence[PoolSpec]) -> tuple[PoolSpec, ...]:
@@ -95,11 +94,11 @@ class Never:
 
     def offered(self, pools: Mapping[str, Pool]) -> None:
         """Take note of what is offered now, by resource."""
-        self._offered = frozenset(pools)
+        self._early.offered(pools)
 
     async def promise(self, pool: Pool, grant: Grant) -> Grant:
         """The grant itself, with settings."""
-        return await self._early.give(pool, grant, alone=self._offered == {grant.resource})
+        return await self._early.give(pool, grant)
 
     async def start(self, pool: Pool, shares: Sequence[ShareId]) -> None:
         """Let it start: this kubelet still knows an earlier registration."""
