@@ -13,7 +13,7 @@ from hypothesis import settings
 
 from kube_rdma_lab import pace
 
-pytest_plugins = ("tests.groups", "tests.times")
+pytest_plugins = ("tests.asleep", "tests.groups", "tests.times")
 
 # No memory of earlier runs: it is of trees and strategies that have changed since, and the workers
 # of `make check` would share it. A failure prints how to get it again.

@@ -373,6 +373,7 @@ class ClientLine:
         resource = self._server.resource(request)
         revision = int(dict(request.query)["resourceVersion"])
         while True:
+            watch.woken.clear()  # first: whatever happens while a line is read counts
             if revision < store.oldest:
                 gone = Refusal(410, "Expired", f"too old resource version: {revision}")
                 yield msgspec.json.encode({"type": "ERROR", "object": _document(gone)})
@@ -387,7 +388,6 @@ class ClientLine:
                 if dict(request.query).get("allowWatchBookmarks") == "true":
                     yield _bookmark(resource, revision)
                 return
-            watch.woken.clear()
             if store.revision <= revision:
                 await watch.woken.wait()
 
