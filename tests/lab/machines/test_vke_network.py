@@ -25,7 +25,6 @@ NODES = ("node-1", "node-2")
 STATUS = "k8s.volcengine.com/network-status"
 OWN = "kube-rdma.io/network-status"
 MODES = {"exclusive": 1, "shared": 1, "shared-multi": 16}  # shares of a card
-CORE = pytest.param("exclusive", marks=pytest.mark.core)
 GATEWAY_FREE = ipaddress.ip_network("192.168.120.0/22")  # where the example's pool gives from
 
 
@@ -162,7 +161,7 @@ def test_a_deployment_has_a_card_and_an_address_in_each_of_its_pods(s1):
         assert ipaddress.ip_address(address) in GATEWAY_FREE
 
 
-@pytest.mark.parametrize("mode", [CORE, "shared", "shared-multi"])
+@pytest.mark.parametrize("mode", ["exclusive", "shared", "shared-multi"])
 def test_each_block_has_a_card_an_address_and_a_gid(s1, start, mode):
     node = NODES[0]
     switch(s1, mode, node)

@@ -16,8 +16,6 @@ from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc
 from kube_rdma_lab.waiting import until
 
-pytestmark = pytest.mark.core
-
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "s3-network"
 NAMESPACE = "mlnx-network-operator"
@@ -91,6 +89,7 @@ def pod(name, namespace, *, shares=0, **annotations):
     }
 
 
+@pytest.mark.core
 def test_a_pool_of_a_namespace_refuses_pods_of_others_until_they_are_let_in(lab):
     """The Event of the pod that waits has the sentence; the pod goes on by itself afterwards."""
     asking = {"k8s.v1.cni.cncf.io/networks": "default/tenants"}

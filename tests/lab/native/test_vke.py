@@ -117,7 +117,6 @@ def test_a_pod_that_asks_for_a_network_waits_for_it_and_says_why(vke):
         assert cluster.get(vke, f"pod/{name}")["status"]["phase"] == "Pending"
 
 
-@pytest.mark.core
 def test_a_change_of_mode_waits_for_a_pod(vke):
     label(vke, "shared")
     wait_for(vke, CARDS)
@@ -128,7 +127,6 @@ def test_a_change_of_mode_waits_for_a_pod(vke):
     wait_for(vke, 16 * CARDS)
 
 
-@pytest.mark.core
 def test_a_link_that_goes_down_takes_its_share_and_gives_it_back(vke):
     label(vke, "shared")
     wait_for(vke, CARDS)
@@ -164,7 +162,6 @@ def notes_of(lab, kind, name, reason):
     return [note for one, note in about if (one["kind"], one["name"]) == (kind, name)]
 
 
-@pytest.mark.core
 def test_a_card_that_fails_is_seen_by_its_job_and_on_its_node(vke):
     """In the pod's own status, as its Event and in the node's condition; then all is well again."""
     label(vke, "shared")
@@ -243,7 +240,6 @@ def test_an_agent_killed_at_once_knows_its_promises(vke):
     wait_for(vke, CARDS)
 
 
-@pytest.mark.core
 def test_containerd_may_restart(vke):
     label(vke, "shared")
     wait_for(vke, CARDS)
