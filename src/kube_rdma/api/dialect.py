@@ -6,9 +6,9 @@ the Config that programs take; api/config finds out which dialect a text is writ
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Strict
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, Strict
 from pydantic.alias_generators import to_camel
 
 from kube_rdma.model.frozen import Frozen
@@ -29,6 +29,18 @@ class Typed(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, alias_generator=to_camel, defer_build=True
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """The schema, in which each field has its sentence."""
+        from kube_rdma.api import descriptions  # noqa: PLC0415  parses sources; schemas alone need it
+
+        schema = handler(core)
+        aliases = {name: field.alias or name for name, field in cls.model_fields.items()}
+        descriptions.add(handler.resolve_ref_schema(schema), aliases, cls)
+        return schema
 
 
 class Config(Frozen):

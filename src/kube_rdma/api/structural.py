@@ -69,7 +69,9 @@ def definition(resource: ResourceDefinition) -> Json:
     """The CustomResourceDefinition of a kind."""
     schema = structural(resource.model)
     parts = schema["properties"]
-    parts["apiVersion"], parts["kind"] = {"type": "string"}, {"type": "string"}
+    said = f"apiVersion is {resource.group}/{VERSION}."
+    parts["apiVersion"] = {"description": said, "type": "string"}
+    parts["kind"] = {"description": f"kind is {resource.kind}.", "type": "string"}
     parts["metadata"] = _metadata(parts.get("metadata", {}))
     if "spec" in parts:
         schema["required"] = ["spec"]
@@ -137,6 +139,7 @@ def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), Mapping):
             converted[key] = _converted(schema[key], parts)
+            converted[key].pop("description", None)  # the field's sentence says it
     return converted
 
 
@@ -163,7 +166,6 @@ def _own_keywords(schema: Mapping[str, Any]) -> Json:
 
 def _metadata(schema: Json) -> Json:
     """Of metadata a definition may restrict the name alone."""
+    metadata = {"description": "metadata is that of every object.", "type": "object"}
     name = schema.get("properties", {}).get("name")
-    if not name:
-        return {"type": "object"}
-    return {"type": "object", "properties": {"name": name}}
+    return {**metadata, "properties": {"name": name}} if name else metadata
