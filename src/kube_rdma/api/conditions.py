@@ -18,7 +18,9 @@ class StatusPart(Typed):
 
 
 class Condition(StatusPart):
-    """As meta/v1 Condition."""
+    """As meta/v1 Condition. In a list there is one of each type (api/structural)."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-list-map-keys": ["type"]})
 
     type: str
     status: Literal["True", "False", "Unknown"]

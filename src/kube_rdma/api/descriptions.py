@@ -31,7 +31,7 @@ def sentences(model: type) -> dict[str, str]:
 
 
 def add(schema: dict[str, Any], aliases: dict[str, str], model: type) -> None:
-    """Write the sentences into a JSON schema's properties; `aliases` are attributes' names there."""
+    """Write the sentences into the properties of a JSON schema, which are named by `aliases`."""
     properties = schema.get("properties", {})
     for field, text in sentences(model).items():
         if isinstance(part := properties.get(aliases.get(field, field)), dict):

@@ -35,7 +35,7 @@ class Typed(BaseModel):
         cls, core: Any, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """The schema, in which each field has its sentence."""
-        from kube_rdma.api import descriptions  # noqa: PLC0415  parses sources; schemas alone need it
+        from kube_rdma.api import descriptions  # it parses sources, which schemas alone need
 
         schema = handler(core)
         aliases = {name: field.alias or name for name, field in cls.model_fields.items()}

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import pytest
 import yaml
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from kube_rdma.api.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.structural import definition, structural
@@ -23,11 +23,18 @@ class Inner(BaseModel):
     share: float = Field(0.5, gt=0, lt=1)
 
 
+class Fact(Inner):
+    """One of each word."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-list-map-keys": ["word"]})
+
+
 class Outer(BaseModel):
     inner: Inner
     perhaps: Inner | None = None
     count: int | None = Field(None, ge=1)
     many: tuple[Inner, ...] = ()
+    facts: tuple[Fact, ...] = ()
     named: dict[str, int] = Field(default_factory=dict)
     size: int = 32
     text: str = ""
@@ -89,16 +96,42 @@ def test_the_converter_turns_everything():
             },
         },
     }
+    element = {key: value for key, value in inner.items() if key != "description"}
     assert found == {
         "inner": inner,
         "perhaps": {**inner, "nullable": True},
         "count": {"type": "integer", "minimum": 1, "nullable": True},
-        "many": {"type": "array", "items": inner},
+        "many": {"type": "array", "items": element, "x-kubernetes-list-type": "atomic"},
+        "facts": {
+            "type": "array",
+            "items": element,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["word"],
+        },
         "named": {"type": "object", "additionalProperties": {"type": "integer"}},
         "size": {"type": "integer", "default": 32},
         "text": {"type": "string"},
         "keyed": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
     }
+
+
+@pytest.mark.parametrize("one", DEFINITIONS, ids=lambda one: one.kind)
+def test_kubectl_has_a_short_name_a_category_and_more_columns(one):
+    """`kubectl get kube-rdma -o wide` shows all of the group."""
+    said = definition(one)["spec"]
+    assert said["names"]["categories"] == ["kube-rdma"]
+    assert len(said["names"]["shortNames"]) == 1
+    columns = said["versions"][0]["additionalPrinterColumns"]
+    assert columns[-1]["name"] == "Age"
+    assert {each.get("priority", 0) for each in columns} <= {0, 1}
+
+
+def test_conditions_are_merged_by_their_type():
+    """So a client that applies one condition takes no other away."""
+    for one in DEFINITIONS[2:5]:
+        (version,) = definition(one)["spec"]["versions"]
+        status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        assert status["conditions"]["x-kubernetes-list-map-keys"] == ["type"]
 
 
 def test_a_choice_of_types_is_a_mistake_of_ours():
