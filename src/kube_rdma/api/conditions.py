@@ -23,10 +23,16 @@ class Condition(StatusPart):
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-list-map-keys": ["type"]})
 
     type: str
+    """type is the name of the condition. Example: Ready."""
     status: Literal["True", "False", "Unknown"]
+    """status is True if the condition holds, False if it does not, Unknown if nobody can tell."""
     reason: str
+    """reason is why the condition has this status, in one word that programs can compare."""
     message: str
+    """message is why the condition has this status, in a sentence for people."""
     last_transition_time: str
+    """lastTransitionTime is when status last changed, in RFC 3339. Example: 2026-11-22T12:00:00Z.
+    """
 
 
 def moment(now: datetime) -> str:

@@ -11,7 +11,7 @@ from kube_rdma.api.ip_objects import IPBlockObject
 from kube_rdma.api.ip_pool import IPPoolObject
 from kube_rdma.api.nic_cluster_policy import NicClusterPolicyObject
 from kube_rdma.api.node_policy_status import NodePolicyObject
-from kube_rdma.api.node_report import NodeReportObject
+from kube_rdma.api.node_report_models import NodeReportObject
 from kube_rdma.api.structural import Column, ResourceDefinition
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")

@@ -14,7 +14,7 @@ from pydantic import Field
 from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.dialect import Many
 from kube_rdma.api.node_policy import NodePolicy
-from kube_rdma.api.node_report import Outcome, Sentence, Word, cut
+from kube_rdma.api.node_report_models import Outcome, Sentence, Word, cut
 from kube_rdma.model.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
 
 MOST_REMARKS = 16  # a policy may be for thousands of nodes
