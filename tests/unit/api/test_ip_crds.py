@@ -11,7 +11,7 @@ from kube_rdma.api.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.structural import definition, structural
 from kube_rdma.programs.crds import files
 
-CONFIG = Path(__file__).parents[3] / "config"
+ROOT = Path(__file__).parents[3]
 FORBIDDEN = {"$ref", "$defs", "title", "examples", "anyOf", "const", "discriminator"}
 
 
@@ -44,12 +44,13 @@ class Outer(BaseModel):
 @pytest.mark.parametrize("name", files())
 def test_the_definitions_are_written_down(name):
     """`tools/crds` writes them."""
-    assert files()[name] == (CONFIG / name).read_text(encoding="utf-8")
+    assert files()[name] == (ROOT / name).read_text(encoding="utf-8")
 
 
 def test_there_are_no_others():
-    written = {path for folder in ("crds", "operator") for path in (CONFIG / folder).iterdir()}
-    assert {str(path.relative_to(CONFIG)) for path in written} == set(files())
+    folders = ("config/crds", "config/operator", "docs/reference")
+    written = {path for folder in folders for path in (ROOT / folder).iterdir()}
+    assert {str(path.relative_to(ROOT)) for path in written} == set(files())
 
 
 def nodes(schema):
@@ -74,7 +75,7 @@ def test_a_definition_keeps_the_rules(one):
         assert node.get("default", 1) is not None
         assert node.get("additionalProperties") is not False
     folder = "crds" if one in DEFINITIONS else "operator"
-    assert yaml.safe_load(files()[f"{folder}/{one.plural}.yaml"]) == definition(one)
+    assert yaml.safe_load(files()[f"config/{folder}/{one.plural}.yaml"]) == definition(one)
 
 
 def test_the_converter_turns_everything():
