@@ -17,7 +17,6 @@ from kube_rdma.model.pool import PoolSpec
 
 RESCAN = 60  # seconds, the default of the shared device plugin
 MOST_SHARES = 100_000  # of one pool: all of them travel in one message, and gRPC ends it at 4 MiB
-HOST_NETWORK = "All of its pods have hostNetwork: true."
 
 T = TypeVar("T")
 Many: TypeAlias = Annotated[tuple[T, ...], Strict(strict=False)]  # a list in the document
