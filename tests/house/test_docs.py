@@ -9,6 +9,7 @@ import runpy
 import tokenize
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import click
 
@@ -18,6 +19,7 @@ from .tree import ROOT, is_generated, is_python, texts
 
 HEADINGS = ("## Context", "## Decision", "## Consequences")
 PAGES = [(name, text) for name, text in texts() if name.endswith(".md")]
+DECISIONS = [(n, t) for n, t in PAGES if re.match(r"docs/decisions/\d", n)]
 
 
 def dead_links(name: str, text: str) -> Iterator[str]:
@@ -84,9 +86,32 @@ def test_planted_faults_are_found() -> None:
 
 def test_decisions_have_their_headings() -> None:
     """A page of docs/decisions says the context, the decision and what follows from it."""
-    pages = [(n, t) for n, t in PAGES if n.startswith("docs/decisions/")]
-    assert pages
-    assert not [n for n, t in pages if [h for h in HEADINGS if f"\n{h}\n" not in t]]
+    assert DECISIONS
+    assert not [n for n, t in DECISIONS if [h for h in HEADINGS if f"\n{h}\n" not in t]]
+
+
+def test_the_index_of_decisions_has_each() -> None:
+    """With its title, the day it came and whether it counts; and the numbers that nobody used."""
+    index = (ROOT / "docs/decisions/README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\| \[(\d{4})\]\((\S+)\) \| (.+) \| 20\d\d-\d\d-\d\d \| .+ \|$", index)
+    numbers = [int(number) for number, _, _ in rows]
+    assert rows == [
+        (Path(name).name[:4], Path(name).name, text.splitlines()[0].partition(" · ")[2])
+        for name, text in DECISIONS
+    ]
+    unused = sorted(set(range(1, max(numbers))) - set(numbers))
+    assert f"never used: {', '.join(f'{number:04}' for number in unused)}." in index
+
+
+def test_the_index_of_pages_has_each_once() -> None:
+    """Every page for users stands on one of the four shelves."""
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    shelves = re.findall(r"(?m)^## (.+)$", index)
+    assert shelves == ["Start", "How to", "Reference", "Design"]
+    linked = [each for each in re.findall(r"\]\(([^)]+\.md)\)", index) if not each.startswith("..")]
+    pages = [name.removeprefix("docs/") for name, _ in PAGES if name.startswith("docs/")]
+    wanted = [name for name in pages if not name.startswith("decisions/") and name != "README.md"]
+    assert sorted(linked) == sorted([*wanted, "decisions/README.md"])
 
 
 def test_modules_say_why_they_exist() -> None:

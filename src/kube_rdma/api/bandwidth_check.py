@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
 
 from kube_rdma.api.bandwidth_check_status import BandwidthCheckStatus
+from kube_rdma.api.bandwidth_check_template import BandwidthTemplate
 from kube_rdma.api.dialect import Many, Typed
 from kube_rdma.api.faults import Slip, slips, validate
 from kube_rdma.api.object_document import of_json
@@ -48,109 +49,102 @@ def _ruled(schema: dict[str, Any]) -> None:
     schema["properties"]["selector"]["maxProperties"] = 16
 
 
-class PodPart(Typed):
-    """A part of a pod: what is not looked at here goes to the API server as it is."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class TemplateResources(PodPart):
-    """Of a container; the extended resources of `limits` choose the nodes."""
-
-    limits: dict[str, Any] | None = None
-
-
-class TemplateContainer(PodPart):
-    """The first one needs perftest in its image, and runs it; others are left out."""
-
-    resources: TemplateResources | None = None
-
-
-class TemplateSpec(PodPart):
-    """Of the pod."""
-
-    containers: Many[TemplateContainer] = Field(
-        min_length=1, max_length=64, examples=[[{"name": "c", "image": "IMAGE"}]]
-    )
-    node_selector: dict[str, str] | None = None
-
-
-class TemplateMetadata(PodPart):
-    """Its labels, and its annotations for networks."""
-
-    labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
-
-
-class BandwidthTemplate(Typed):
-    """A pod as the jobs have it: its image, its annotations for networks, its shares."""
-
-    metadata: TemplateMetadata = Field(default_factory=TemplateMetadata)
-    spec: TemplateSpec = Field(examples=[{"containers": [{"name": "c", "image": "IMAGE"}]}])
-
-
 class BandwidthCheckSpec(Typed):
-    """Who is measured, how, and what is good enough; a change of it measures again."""
+    """Who is measured, how, and what is good enough."""
 
     model_config = ConfigDict(json_schema_extra=_ruled)
 
-    selector: dict[str, str] = Field(
-        default_factory=dict,
-        description="Running pods with all of these labels are measured.",
-        examples=[{"app": "train"}],
-    )
-    template: BandwidthTemplate | None = Field(
-        None, description="Of this pod a copy on each node is measured, and deleted at the end."
-    )
-    nodes: Annotated[Many[str], Field(max_length=MOST_NODES)] = Field(
-        (), description="Of copies; without names all nodes that offer what the pod asks for."
-    )
-    start_seconds: int = Field(
-        300, ge=1, le=HOUR, description="How long copies may take to be Ready, in seconds."
-    )
-    test: Annotated[Operation, Strict(strict=False)] = Field(
-        Operation.WRITE, description="What perftest posts."
-    )
-    latency: bool = Field(False, description="Measure latencies instead of bandwidths.")
-    size: int | None = Field(None, ge=1, description="Of a message, in bytes.")
-    all_sizes: bool = Field(False, description="All sizes from 2 bytes to 8 MiB.")
-    iterations: int | None = Field(None, ge=5, description="Of each size.")
-    queue_pairs: int = Field(1, ge=1, description="One alone may not fill a fast card.")
-    rdma_cm: bool = Field(False, alias="rdmaCM", description="Connect by RDMA_CM.")
-    cuda: int | None = Field(None, ge=0, description="Use the memory of this GPU.")
-    pair_seconds: int = Field(
-        300, ge=1, le=HOUR, description="How long one measurement may take, in seconds."
-    )
-    run_seconds: int = Field(
-        21_600,
-        ge=1,
-        le=DAY,
-        description="How long all may take, in seconds; then the run ends with what it has.",
-    )
-    max_pairs: int = Field(
-        20_000,
-        ge=1,
-        le=MOST_PAIRS,
-        description="How many measurements a run may need: two nodes need one for each rail.",
-    )
-    both_ways: bool = Field(False, description="Each two measure in both directions.")
-    min_gbps: float | None = Field(None, ge=0, description="What each pair must reach.")
-    max_microseconds: float | None = Field(None, ge=0, description="What a latency may be.")
-    line_share_percent: int = Field(
-        80, ge=0, le=100, description="Of the line rate that is due; soft devices have none."
-    )
-    tolerance_percent: int = Field(
-        20, ge=0, le=100, description="By which a pair may be worse than the median of its rail."
-    )
-    against_last: bool = Field(
-        False, description="Nor may a pair be so much worse than in the run before."
-    )
-    every_seconds: int | None = Field(
-        None,
-        ge=60,
-        le=YEAR,
-        description="Seconds between the begin of two runs; without it, once.",
-    )
+    selector: dict[str, str] = Field(default_factory=dict, examples=[{"app": "train"}])
+    """selector chooses pods of the check's namespace by their labels; a pod needs all of them. Give
+    either selector or template. Example: app: train.
+    """
+    template: BandwidthTemplate | None = None
+    """template is the manifest of a pod as jobs have it: its image, networks and resource limits.
+    Each chosen node gets a copy of it, which is deleted at the end of the run. Give either selector
+    or template.
+    """
+    nodes: Annotated[Many[str], Field(max_length=MOST_NODES)] = ()
+    """nodes are the names of the nodes that get a copy of template; cordoned nodes get none. Left
+    out: all nodes that offer the extended resources of template. Example: [node-1, node-2].
+    """
+    start_seconds: int = Field(300, ge=1, le=HOUR)
+    """startSeconds is how long the copies of template may take to become Ready, in seconds. A copy
+    that is not Ready then takes no part. Left out: 300.
+    """
+    test: Annotated[Operation, Strict(strict=False)] = Operation.WRITE
+    """test is the RDMA operation that perftest measures: write, read or send. Left out: write."""
+    latency: bool = False
+    """latency is true to measure latencies in microseconds, false to measure bandwidths in Gbit/s.
+    Left out: false.
+    """
+    size: int | None = Field(None, ge=1)
+    """size is the size of a message in bytes. It excludes allSizes. Left out: the default of
+    perftest. Example: 65536.
+    """
+    all_sizes: bool = False
+    """allSizes is true to measure all powers of two from 2 bytes to 8 MiB. The best figure of a
+    pair counts. It excludes size. Left out: false.
+    """
+    iterations: int | None = Field(None, ge=5)
+    """iterations is how many messages perftest exchanges for each size. Left out: the default of
+    perftest. Example: 5000.
+    """
+    queue_pairs: int = Field(1, ge=1)
+    """queuePairs is how many queue pairs a measurement of bandwidth uses; one alone may not fill a
+    fast card. It has no effect on latencies. Left out: 1.
+    """
+    rdma_cm: bool = Field(False, alias="rdmaCM")
+    """rdmaCM is true to connect the two ends by the RDMA connection manager (RDMA_CM). The pods
+    then need a network of kube-rdma with addresses. Left out: false, the ends exchange their
+    connection data by TCP.
+    """
+    cuda: int | None = Field(None, ge=0)
+    """cuda is the index of the GPU whose memory both ends use; the perftest in the image has to
+    support CUDA. Left out: memory of the host. Example: 0.
+    """
+    pair_seconds: int = Field(300, ge=1, le=HOUR)
+    """pairSeconds is how long one measurement may take, in seconds. A measurement that takes longer
+    counts as failed. Left out: 300.
+    """
+    run_seconds: int = Field(21_600, ge=1, le=DAY)
+    """runSeconds is how long all measurements of a run may take together, in seconds. Then the run
+    ends with the figures that it has, as NotWell. Waiting for other checks does not count. Left
+    out: 21600 (6 hours).
+    """
+    max_pairs: int = Field(20_000, ge=1, le=MOST_PAIRS)
+    """maxPairs is how many measurements a run may need; a run that needs more measures nothing. Two
+    pods need one for each rail that both have, with bothWays two. Left out: 20000.
+    """
+    both_ways: bool = False
+    """bothWays is true to measure each pair a second time with client and server exchanged. Left
+    out: false.
+    """
+    min_gbps: float | None = Field(None, ge=0)
+    """minGbps is the lowest bandwidth of a good pair in Gbit/s. It is not allowed with latency:
+    true. Left out: no such limit. Example: 180.
+    """
+    max_microseconds: float | None = Field(None, ge=0)
+    """maxMicroseconds is the highest average latency of a good pair in microseconds. It needs
+    latency: true. Left out: no such limit. Example: 5.
+    """
+    line_share_percent: int = Field(80, ge=0, le=100)
+    """lineSharePercent is how much of the line rate of the slower card a good pair reaches, in
+    percent. It has no effect on latencies and on soft devices, such as Soft-RoCE. Left out: 80.
+    """
+    tolerance_percent: int = Field(20, ge=0, le=100)
+    """tolerancePercent is how much worse than the median of its rail a good pair may be, in
+    percent. The median counts where a rail has at least three figures. Left out: 20.
+    """
+    against_last: bool = False
+    """againstLast is true to compare each pair also with its figure of the run before. A pair that
+    is worse by more than tolerancePercent is slow. Pairs that status.pairs does not list are not
+    compared. Left out: false.
+    """
+    every_seconds: int | None = Field(None, ge=60, le=YEAR)
+    """everySeconds is the time from the start of one run to the start of the next, in seconds. Left
+    out: the check runs once, and again when its spec changes. A run that ends without figures is
+    tried again after five minutes, unless its spec is at fault. Example: 86400.
+    """
 
     @field_validator("template")
     @classmethod
@@ -191,12 +185,20 @@ class BandwidthCheckSpec(Typed):
 
 
 class BandwidthCheck(Typed):
-    """RDMA from pod to pod, measured by the controller where its namespace allows that."""
+    """BandwidthCheck measures RDMA bandwidth or latency from pod to pod, and names slow pairs.
+
+    The controller does it in namespaces that give it the rights to do so.
+    """
 
     api_version: Literal["kube-rdma.io/v1alpha1"]
     kind: Literal["BandwidthCheck"]
     spec: BandwidthCheckSpec
+    """spec says which pods are measured, how, and which figures are good. A change of it starts a
+    new run.
+    """
     status: BandwidthCheckStatus | None = None
+    """status is the result of the last run, and whether one is under way. The controller writes it.
+    """
 
 
 def load_plan(data: bytes, title: str) -> BandwidthPlan:

@@ -13,7 +13,7 @@ from pydantic import Field, field_validator
 
 from kube_rdma.api.conditions import Condition, StatusPart, condition, moment
 from kube_rdma.api.dialect import Many
-from kube_rdma.api.node_report import Sentence, Word, cut
+from kube_rdma.api.node_report_models import Sentence, Word, cut
 from kube_rdma.model.bandwidth import PairKey, PairProof, RatedPair, Rating, Suspect
 from kube_rdma.model.bandwidth_check import BandwidthHistory
 
@@ -26,60 +26,132 @@ State = Literal["Measuring", "Well", "NotWell", "NotMeasured"]
 
 
 class PairEntry(StatusPart):
-    """What a client measured against a server. `figure` is in Gbit/s, of latencies in µs."""
+    """What a client measured against a server."""
 
     client: Word
+    """client is the pod that starts the measurement: its node if it is a copy, else namespace/name.
+    """
     server: Word
+    """server is the pod that answers: its node if it is a copy, else namespace/name."""
     rail: int
+    """rail is the place of the measured devices among the devices of each pod, counted from 0."""
     devices: Annotated[Many[Word], Field(max_length=2)] = ()
+    """devices are the RDMA devices of client and server, in this order. Example: [mlx5_0, mlx5_1].
+    """
     figure: float | None = None
+    """figure is the average of the measurement in Gbit/s, with latency: true in microseconds. If
+    several sizes were measured, the best figure counts. Left out: the pair failed.
+    """
     rating: Literal["ok", "slow", "failed"]
+    """rating is ok, slow (the figure misses a limit) or failed (there is no figure)."""
     why: Sentence = ""
+    """why is the limit that the pair missed, or the reason of its failure. Empty: the pair is good.
+    """
 
 
 class SuspectEntry(StatusPart):
-    """What bad pairs have in common: a card, a node, a rail, or the two that they are between.
-
-    `pairs` of its `of` pairs are bad; `median` and `due` are in Gbit/s, of latencies in µs.
-    """
+    """What bad pairs have in common: a card, a node, a rail, or the two that they are between."""
 
     kind: Literal["card", "node", "rail", "pair"]
+    """kind is what the bad pairs have in common: card, node, rail, or pair (the same two ends)."""
     node: Word | None = None
+    """node is the node of the suspect, or namespace/name of its pod; of a pair it is one end. Left
+    out: the suspect is a rail.
+    """
     device: Word | None = None
+    """device is the RDMA device of the suspect; of a rail it is the most frequent name of its
+    devices. Left out: the suspect is a node, or a pair that is bad on several rails.
+    """
     rail: int | None = None
+    """rail is the number of the suspected rail, counted from 0. Left out: the suspect is no rail.
+    """
     peer: Word | None = None
+    """peer is the other end of a suspected pair: its node, or namespace/name of its pod. Left out:
+    the suspect is no pair.
+    """
     pairs: int
+    """pairs is how many pairs of the suspect are slow or failed."""
     of: int
+    """of is how many pairs the suspect has, good ones included. Pairs that another suspect explains
+    do not count.
+    """
     median: float | None = None
+    """median is the median figure of its bad pairs in Gbit/s, with latency: true in microseconds.
+    Left out: at least half of them failed.
+    """
     due: float | None = None
+    """due is the median of the limits that its bad pairs missed, in the unit of median. Left out:
+    at least half of them failed.
+    """
     why: Sentence = ""
+    """why is the most frequent failure of its bad pairs, if at least half of them failed. With a
+    single bad pair it is the reason of that one. Otherwise it is empty.
+    """
 
 
 class LeftOutEntry(StatusPart):
     """A node or a pod that took no part, and why."""
 
     name: Word
+    """name is the node or the pod that took no part."""
     why: Sentence
+    """why is the reason. Example: it is cordoned."""
 
 
 class BandwidthCheckStatus(StatusPart):
-    """The whole. `lowest` and `highest` are in Gbit/s, of latencies in microseconds."""
+    """The last run with figures, and the state of the run after it, if there is one."""
 
     observed_generation: int
+    """observedGeneration is the metadata.generation of the check that the last run measured, or the
+    current run measures.
+    """
     state: State
+    """state is Measuring, Well, NotWell or NotMeasured. Measuring: a run is under way. NotWell: a
+    pair is slow or failed, or something was not measured. NotMeasured: the run ended without
+    figures.
+    """
     result: Sentence = ""
+    """result is what the last run found, or why it has no figures, in one sentence. Empty: a run is
+    under way.
+    """
     start_time: str | None = None
+    """startTime is when the last run began, in RFC 3339. Example: 2026-11-22T12:00:00Z."""
     completion_time: str | None = None
+    """completionTime is when the last run ended, in RFC 3339. Left out: it is under way."""
     pairs_measured: int = 0
+    """pairsMeasured is how many pairs the last run with figures measured, failed ones included.
+    Each client, server and rail is one pair.
+    """
     pairs_slow: int = 0
+    """pairsSlow is how many of these pairs missed a limit."""
     pairs_failed: int = 0
+    """pairsFailed is how many of these pairs have no figure."""
     pairs_unmeasured: int = 0
+    """pairsUnmeasured is how many further pairs were not measured, as the time of that run was
+    over.
+    """
     lowest: float | None = None
+    """lowest is the lowest figure of all pairs in Gbit/s, with latency: true in microseconds. Left
+    out: no pair has a figure.
+    """
     highest: float | None = None
+    """highest is the highest figure of all pairs in Gbit/s, with latency: true in microseconds.
+    Left out: no pair has a figure.
+    """
     suspects: Annotated[Many[SuspectEntry], Field(max_length=MOST_NAMES)] = ()
+    """suspects are the probable causes of bad pairs: first cards, then nodes, rails and pairs.
+    Empty: no pair is bad, or all are.
+    """
     left_out: Annotated[Many[LeftOutEntry], Field(max_length=MOST_NAMES)] = ()
+    """leftOut is a list of the nodes and pods that took no part, with the reason."""
     pairs: Annotated[Many[PairEntry], Field(max_length=MOST_PAIRS)] = ()
+    """pairs are the results pair by pair: failed ones first, then slow ones, then good ones. Only
+    the first 500 are listed.
+    """
     conditions: Annotated[Many[Condition], Field(max_length=16)] = ()
+    """conditions are Complete and Well. Complete is True while no run is under way. Well is True if
+    the last run measured all that it had to and each pair is good.
+    """
 
     @field_validator("suspects", mode="before")
     @classmethod

@@ -18,13 +18,21 @@ class StatusPart(Typed):
 
 
 class Condition(StatusPart):
-    """As meta/v1 Condition."""
+    """As meta/v1 Condition. In a list there is one of each type (api/structural)."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-list-map-keys": ["type"]})
 
     type: str
+    """type is the name of the condition. Example: Ready."""
     status: Literal["True", "False", "Unknown"]
+    """status is True if the condition holds, False if it does not, Unknown if nobody can tell."""
     reason: str
+    """reason is why the condition has this status, in one word that programs can compare."""
     message: str
+    """message is why the condition has this status, in a sentence for people."""
     last_transition_time: str
+    """lastTransitionTime is when status last changed, in RFC 3339. Example: 2026-11-22T12:00:00Z.
+    """
 
 
 def moment(now: datetime) -> str:

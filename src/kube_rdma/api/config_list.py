@@ -26,13 +26,28 @@ _INSTEAD = 'Add "selectors": {"ifNames": ["ens2f0"]}, or other fields of it'
 
 
 class CardSelectors(GoTyped):
-    """Which cards: any value of a list, every list that is not empty."""
+    """Chooses cards: every list that is not empty must match, by any value of it."""
 
     vendors: Many[Vendor] = ()
+    """vendors are PCI vendor IDs, four hexadecimal digits each. A card with any of them matches.
+    Left out: any vendor. Example: 15b3.
+    """
     device_ids: Many[DeviceId] = Field((), alias="deviceIDs")
+    """deviceIDs are PCI device IDs, four hexadecimal digits each. A card with any of them matches.
+    Left out: any device. Example: 1017.
+    """
     drivers: Many[Driver] = ()
+    """drivers are names of kernel drivers. A card with any of them matches. Left out: any driver.
+    Example: mlx5_core.
+    """
     if_names: Many[Interface] = ()
+    """ifNames are names of network interfaces on the node. A card with any of them matches. Left
+    out: any interface. Example: ens2f0.
+    """
     link_types: Many[LinkType] = ()
+    """linkTypes are ether (Ethernet, RoCE) and infiniband. A card with any of them matches. Left
+    out: any link type.
+    """
 
     @property
     def choose(self) -> bool:
@@ -44,10 +59,20 @@ class SharedPool(GoTyped):
     """One resource: `rdmaHcaMax` shares of all its cards together."""
 
     resource_name: Name = Field(examples=["hca_shared_devices_a"])
+    """resourceName is the part of the resource name after the slash. Example: hca_shared_devices_a.
+    """
     resource_prefix: Prefix = "rdma"
+    """resourcePrefix is the part of the resource name before the slash. Left out: rdma."""
     rdma_hca_max: int = Field(ge=1, le=MOST_SHARES, examples=[1000])
-    devices: Many[Interface] = Field((), description="Deprecated: selectors.ifNames.")
+    """rdmaHcaMax is the number of shares of the whole pool, not of each card. Example: 1000."""
+    devices: Many[Interface] = ()
+    """devices are names of network interfaces. They are deprecated: write them into
+    selectors.ifNames. A pool has either devices or selectors.
+    """
     selectors: CardSelectors | None = Field(None, validate_default=True)
+    """selectors choose the cards of the pool; every field that is given must match. A pool has
+    either devices or selectors.
+    """
 
     @field_validator("selectors")
     @classmethod
@@ -65,13 +90,17 @@ class SharedPool(GoTyped):
 
 
 class ConfigList(GoTyped):
-    """The whole file."""
+    """The whole file, as of the shared RDMA device plugin."""
 
     periodic_update_interval: int = Field(RESCAN, ge=0, le=_A_DAY)
+    """periodicUpdateInterval is the number of seconds between two looks at the node's cards when
+    the kernel announces no change. 0: no such looks. Left out: 60.
+    """
     config_list: Many[SharedPool] = Field(
         min_length=1,
         examples=[[{"resourceName": "a", "rdmaHcaMax": 1000, "selectors": {"vendors": ["15b3"]}}]],
     )
+    """configList is the list of pools; each is one resource of mode hca."""
 
 
 def load(document: Document) -> Config:

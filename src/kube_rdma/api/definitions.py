@@ -11,25 +11,30 @@ from kube_rdma.api.ip_objects import IPBlockObject
 from kube_rdma.api.ip_pool import IPPoolObject
 from kube_rdma.api.nic_cluster_policy import NicClusterPolicyObject
 from kube_rdma.api.node_policy_status import NodePolicyObject
-from kube_rdma.api.node_report import NodeReportObject
+from kube_rdma.api.node_report_models import NodeReportObject
 from kube_rdma.api.structural import Column, ResourceDefinition
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date")
+_READY = Column("Ready", '.status.conditions[?(@.type=="Ready")].status')
+_WHY = Column("Message", '.status.conditions[?(@.type=="Ready")].message', wide=True)
 DEFINITIONS = (
     ResourceDefinition(
         IPPoolObject,
         "ippools",
+        short="ipp",
         columns=(
             Column("Ranges", ".status.ranges"),
             Column("Used", ".status.used"),
             Column("Free", ".status.free"),
-            Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+            _READY,
+            _WHY,
             _AGE,
         ),
     ),
     ResourceDefinition(
         IPBlockObject,
         "ipblocks",
+        short="ipb",
         columns=(
             Column("Network", ".spec.network"),
             Column("First", ".spec.first"),
@@ -40,19 +45,23 @@ DEFINITIONS = (
     ResourceDefinition(
         NodePolicyObject,
         "nodepolicies",
+        short="nodepol",
         columns=(
             Column("Priority", ".spec.priority", "integer"),
             Column("Nodes", ".status.nodes", "integer"),
             Column("Applied", ".status.applied", "integer"),
             Column("Pending", ".status.pending", "integer"),
             Column("Refused", ".status.refused", "integer"),
-            Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+            _READY,
+            Column("Overruled", ".status.overruled", "integer", wide=True),
+            _WHY,
             _AGE,
         ),
     ),
     ResourceDefinition(
         NodeReportObject,
         "nodereports",
+        short="nr",
         columns=(
             Column("Cards", ".status.summary.cards", "integer"),
             Column("Healthy", ".status.summary.healthy", "integer"),
@@ -60,16 +69,21 @@ DEFINITIONS = (
             Column("Mode", ".status.summary.mode"),
             Column("Pending", ".status.summary.pending"),
             Column("Problems", ".status.summary.problems"),
+            Column("Agent", ".status.agentVersion", wide=True),
             _AGE,
         ),
     ),
     ResourceDefinition(
         BandwidthCheck,
         "bandwidthchecks",
+        short="bwc",
         columns=(
             Column("State", ".status.state"),
             Column("Result", ".status.result"),
             Column("Measured", ".status.completionTime", "date"),
+            Column("Pairs", ".status.pairsMeasured", "integer", wide=True),
+            Column("Slow", ".status.pairsSlow", "integer", wide=True),
+            Column("Failed", ".status.pairsFailed", "integer", wide=True),
             _AGE,
         ),
         namespaced=True,

@@ -6,9 +6,9 @@ the Config that programs take; api/config finds out which dialect a text is writ
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Strict
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, Strict
 from pydantic.alias_generators import to_camel
 
 from kube_rdma.model.frozen import Frozen
@@ -17,7 +17,6 @@ from kube_rdma.model.pool import PoolSpec
 
 RESCAN = 60  # seconds, the default of the shared device plugin
 MOST_SHARES = 100_000  # of one pool: all of them travel in one message, and gRPC ends it at 4 MiB
-HOST_NETWORK = "All of its pods have hostNetwork: true."
 
 T = TypeVar("T")
 Many: TypeAlias = Annotated[tuple[T, ...], Strict(strict=False)]  # a list in the document
@@ -29,6 +28,18 @@ class Typed(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, alias_generator=to_camel, defer_build=True
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """The schema, in which each field has its sentence."""
+        from kube_rdma.api import descriptions  # it parses sources, which schemas alone need
+
+        schema = handler(core)
+        aliases = {name: field.alias or name for name, field in cls.model_fields.items()}
+        descriptions.add(handler.resolve_ref_schema(schema), aliases, cls)
+        return schema
 
 
 class Config(Frozen):

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
-from kube_rdma.api.dialect import HOST_NETWORK, Config, Typed
+from kube_rdma.api.dialect import Config, Typed
 from kube_rdma.api.document import Document
 from kube_rdma.api.faults import validate
 from kube_rdma.model.pool import Mode, PoolSpec
@@ -23,7 +21,11 @@ class HcaConfig(Typed):
     """The whole file: every RDMA card of the node, as rdma/hca."""
 
     mode: Literal["hca"]
-    host_network: bool = Field(False, description=HOST_NETWORK)
+    """mode is hca: every RDMA card of the node, as 1000 shares of rdma/hca."""
+    host_network: bool = False
+    """hostNetwork is true if all pods of the pool have hostNetwork: true. Shares are then healthy
+    also in RDMA namespace mode exclusive, where other pods see no shared cards. Left out: false.
+    """
 
 
 def load(document: Document) -> Config:

@@ -49,30 +49,42 @@ _REPAIR = "Delete the block only when no pod uses an address of it; else write b
 
 
 class BlockHolding(Typed):
-    """A node, and the addresses that nobody else may give to pods."""
+    """A node and its part of the block."""
 
     node: Annotated[str, _NODE] = Field(examples=["node-1"])
+    """node is the name of the node."""
     addresses: Many[IpSpan] = ()
+    """addresses are the addresses that only this node can give to pods: single addresses, or two
+    ends with a dash. Example: 10.0.0.64-10.0.0.70.
+    """
 
 
 class BlockPin(Typed):
-    """The address that an owner (namespace/pod/interface) had last."""
+    """The last address of an owner."""
 
     owner: str = Field(examples=["default/train-0/net1"])
+    """owner is the interface of a pod, as namespace/pod/interface. Example: default/train-0/net1.
+    """
     address: IpAddress = Field(examples=["10.0.0.70"])
+    """address is the address that the owner had last. Example: 10.0.0.70."""
 
 
 class IPBlockSpec(Typed):
-    """Sixty-four addresses of a network from `first` on, and who holds which of them.
-
-    Written by kube-rdma alone; every write raises `edition`.
-    """
+    """CELL addresses of a network, and who holds which of them."""
 
     network: Label = Field(examples=["default"])
+    """network is the address space of the block, as in spec.network of an IPPool."""
     first: IpAddress = Field(examples=["10.0.0.64"])
+    """first is the first of the 64 addresses. Example: 10.0.0.64."""
     edition: int = Field(0, ge=0)
+    """edition is a number that every write of the block raises by one."""
     holdings: Many[BlockHolding] = ()
+    """holdings say which node holds which addresses of the block. An address in no entry is free.
+    """
     pins: Many[BlockPin] = ()
+    """pins are the last addresses of pods of StatefulSets. A pod that comes again gets its address
+    back if possible; other pods get it only when no other is free.
+    """
 
     @field_validator("first")
     @classmethod
@@ -114,11 +126,15 @@ class IPBlockSpec(Typed):
 
 
 class IPBlockObject(Typed):
-    """The whole object, for its schema."""
+    """IPBlock records which node holds which of 64 addresses of a network.
+
+    Only kube-rdma writes it: a change by hand can give an address to two pods.
+    """
 
     api_version: Literal["kube-rdma.io/v1alpha1"]
     kind: Literal["IPBlock"]
     spec: IPBlockSpec
+    """spec says which addresses the block has, and which nodes hold them."""
 
 
 class _LeaseSpec(Typed):

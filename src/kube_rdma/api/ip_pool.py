@@ -47,13 +47,24 @@ Rail: TypeAlias = Annotated[int, Field(ge=0, le=1023)]
 
 
 class PoolRange(Typed):
-    """A part of a subnet; without start and end all of it. `rail`: for the NIC of this index."""
+    """A part of a subnet that the pool gives from."""
 
     subnet: Cidr = Field(examples=["10.0.0.0/24"])
+    """subnet is where the addresses are taken from. Its prefix length becomes that of the pod's
+    address. Example: 10.0.0.0/24.
+    """
     start: IpAddress | None = None
+    """start is the first address of subnet that pods can get. Left out: the first of subnet."""
     end: IpAddress | None = None
+    """end is the last address of subnet that pods can get. Left out: the last of subnet."""
     gateway: IpAddress | None = None
+    """gateway is the address of the router of subnet; no pod gets it. Packets from the pod's
+    address leave subnet over it, and routes without gw lead to it. Left out: subnet has no router.
+    """
     rail: Rail | None = None
+    """rail is the rail of the cards whose NICs get these addresses, counted from 0. Left out: for
+    NICs whose rail has no range of its own.
+    """
 
     @field_validator("start", "end", "gateway")
     @classmethod
@@ -101,10 +112,14 @@ class PoolRange(Typed):
 
 
 class PoolRoute(Typed):
-    """A route of every pod of the pool; without `gw` it leads to the gateway of the range."""
+    """A route of every pod of the pool."""
 
     dst: Cidr = Field(examples=["10.0.0.0/8"])
+    """dst is the subnet that the route leads to. Example: 10.0.0.0/8."""
     gw: IpAddress | None = None
+    """gw is the address of the next router, in a subnet of ranges. Left out: the gateway of the
+    range that the pod's address is from.
+    """
 
     @field_validator("gw")
     @classmethod
@@ -117,22 +132,41 @@ class PoolRoute(Typed):
 
 
 class IPPoolSpec(Typed):
-    """Every NIC of the pool gets one address of each family that the ranges for its rail have.
-
-    Addresses of pools with the same `network` are never given twice; `network` is an address space.
-    `blockSize` is how many addresses a node takes at once, `restSeconds` how long a freed address
-    is left alone. `probe`: before a pod uses an address, ask its network whether somebody has it.
-    `namespaces`: pods of these alone get addresses of the pool; without it pods of all do.
-    """
+    """A pool as it is wished for; `_compiled` makes a model/ip.IPPool of it."""
 
     network: Label = Field("default", examples=["default"])
+    """network is the address space of the pool. Pools of one network never give the same address
+    twice; pools of different networks can. Left out: default.
+    """
     ranges: Many[PoolRange] = Field(min_length=1, examples=[[{"subnet": "10.0.0.0/24"}]])
+    """ranges are the subnets, or parts of them, that pods get addresses of. A NIC gets one address
+    of each family that the ranges for its rail have. Ranges of one pool cannot overlap. IPv4
+    addresses that end in .0 are never given.
+    """
     excludes: Many[IpSpan] = ()
+    """excludes are addresses that no pod gets: single addresses, subnets, or two ends with a dash.
+    Network, broadcast and gateway addresses need no entry. Left out: none. Example:
+    10.0.0.1-10.0.0.9.
+    """
     routes: Many[PoolRoute] = ()
+    """routes are added to every NIC of the pool that can reach their gateway. Left out: none."""
     block_size: int = Field(32, ge=1, le=MOST_AT_ONCE)
+    """blockSize is the largest number of addresses that a node takes in advance at once. It takes
+    fewer where the pool has few free addresses. Left out: 32.
+    """
     rest_seconds: int = Field(60, ge=0, le=LONGEST_REST)
+    """restSeconds is how many seconds a freed address is left alone before another pod can get it.
+    Left out: 60.
+    """
     probe: bool = False
+    """probe says whether the network is asked for each address before a pod uses it, by ARP or
+    neighbour solicitation. If another machine answers, the pod does not start with this address. It
+    has no effect on InfiniBand and ipvlan. Left out: false.
+    """
     namespaces: Many[Label] = Field((), min_length=1, examples=[["team-a"]])
+    """namespaces are the namespaces whose pods can get addresses of the pool. Left out: all
+    namespaces. Example: [team-a].
+    """
 
     @field_validator("ranges")
     @classmethod
@@ -176,16 +210,19 @@ class PoolMetadata(Typed):
     model_config = ConfigDict(extra="ignore")
 
     name: Label = Field(examples=["rail-0"])
+    """name is the name of the pool, by which networks refer to it."""
 
 
 class IPPoolObject(Typed):
-    """The whole object."""
+    """IPPool defines address ranges that pods of the cluster share."""
 
     api_version: Literal["kube-rdma.io/v1alpha1"]
     kind: Literal["IPPool"]
     metadata: PoolMetadata = Field(examples=[{"name": "rail-0"}])
     spec: IPPoolSpec = Field(examples=[{"ranges": [{"subnet": "10.0.0.0/24"}]}])
+    """spec says which addresses the pool has, and which pods get them."""
     status: IPPoolStatus | None = None
+    """status says how full the pool is and whether it can be used. kube-rdma writes it."""
 
 
 def load(document: Document) -> IPPool:

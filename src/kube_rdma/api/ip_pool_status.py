@@ -27,21 +27,38 @@ class UsageEntry(StatusPart):
     """Addresses of one family, for one rail or for all NICs without one of their own."""
 
     family: FamilyName
+    """family is the family of the addresses: IPv4 or IPv6."""
     rail: int | None = None
+    """rail is the rail whose NICs get these addresses. Left out: NICs whose rail has no range of
+    its own.
+    """
     size: int
+    """size is the number of addresses that pods can get, without excluded and reserved ones.
+    9007199254740991 means this many or more.
+    """
     held: int
+    """held is the number of addresses that nodes hold: for pods, resting, or in advance."""
     free: int
+    """free is the number of addresses that no node holds."""
     nodes: int
+    """nodes is the number of nodes that hold addresses."""
 
 
 class WantEntry(StatusPart):
     """A node that cannot serve a pod, and asks the others to give back."""
 
     node: str
+    """node is the node that lacks addresses for a pod."""
     family: FamilyName
+    """family is the family of the addresses that the node lacks: IPv4 or IPv6."""
     rail: int | None = None
+    """rail is the rail that the addresses are for. Left out: NICs whose rail has no range of its
+    own.
+    """
     count: int
+    """count is the number of addresses that the node lacks."""
     address: str | None = None
+    """address is the certain address that a pod waits for. Left out: any address will do."""
 
     @field_validator("address")
     @classmethod
@@ -52,15 +69,32 @@ class WantEntry(StatusPart):
 
 
 class IPPoolStatus(StatusPart):
-    """The whole; `ranges`, `used` and `free` are for the columns of kubectl."""
+    """The whole status; nodes write `wants`, the controller all the rest."""
 
     ranges: str = ""
+    """ranges is the list of the pool's subnets as one text, for kubectl get."""
     used: str = ""
+    """used is the number of addresses that nodes hold, as a text for kubectl get. With two families
+    it has both numbers. Example: 12 v4, 8 v6.
+    """
     free: str = ""
+    """free is the number of addresses that no node holds, as a text for kubectl get. With two
+    families it has both numbers. Example: 12 v4, 8 v6.
+    """
     usage: Many[UsageEntry] = ()
+    """usage says how full the pool is, in one entry for each address family and rail."""
     wants: Many[WantEntry] = ()
+    """wants are the requests of nodes that lack addresses for pods. Nodes with spare addresses give
+    them back. A node removes its entries when it no longer waits.
+    """
     conditions: Many[Condition] = ()
+    """conditions are Ready and NearlyFull. Ready: the pool can be used, and no address has two
+    holders. NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail.
+    """
     conflicts: Many[str] = ()
+    """conflicts are sentences about addresses that two nodes hold by their IPBlocks. Empty: there
+    are none.
+    """
 
 
 class Findings(Frozen):

@@ -47,50 +47,86 @@ _PLUGIN_SPELLINGS = ("devicePlugin", "rdmaSharedDevicePlugin")
 class PluginSection(ImageSection):
     """The shared device plugin with its configuration."""
 
-    config: str | None = Field(
-        None,
-        description="The device plugin's configuration as JSON or YAML, in any dialect of "
-        "`kube-rdma config check`.",
-    )
+    config: str | None = None
+    """config is the configuration of the device plugin as JSON or YAML. kube-rdma config check
+    takes the same formats. Left out or empty: the policy is refused. Example: {"mode": "hca"}.
+    """
 
 
 class PeerSection(ImageSection):
     """The peer-memory driver."""
 
     gpu_driver_source_path: str | None = Field(None, examples=["/run/nvidia/driver"])
+    """gpuDriverSourcePath is the folder of the node with the GPU driver's files. The container has
+    it at /run/nvidia/drivers. Left out: no folder is mounted. Example: /run/nvidia/driver.
+    """
 
 
 class SecondaryNetworkSection(OpenSection):
-    """What puts networks into pods, as later releases have it."""
+    """The image that attaches networks to pods, as later releases of NVIDIA's operator have it."""
 
-    cni_plugins: ImageSection | None = Field(
-        None,
-        description="The device plugin's own image, which is kube-rdma's then: it also puts "
-        "networks into pods. Another image has no effect.",
-    )
+    cni_plugins: ImageSection | None = None
+    """cniPlugins is the image that attaches networks to pods. Name kube-rdma's image here and as
+    the device plugin: the same pods do both. Another image than the device plugin's has no effect.
+    Left out: the device plugin attaches no networks.
+    """
 
 
 class GlobalSection(OpenSection):
-    """What sections leave out."""
+    """Parts of images for sections that leave them out."""
 
     repository: Repository | None = None
+    """repository is the registry and path of images for each section that names none. Left out:
+    ofedDriver, the device plugin and nvPeerDriver must name their own. Example: mellanox.
+    """
     version: Version | None = None
+    """version is the version of images for each section that names none. Left out: ofedDriver, the
+    device plugin and nvPeerDriver must name their own. Example: 5.0-2.1.8.0.
+    """
     image_pull_secrets: Many[str] = ()
+    """imagePullSecrets is a list of Secrets in the policy's namespace that give access to the
+    registry. All pods of the policy use them, besides those of the sections. Left out: none.
+    """
 
 
 class NicClusterPolicySpec(OpenSection):
     """What runs on the nodes with NVIDIA's cards; a section that is missing is not deployed."""
 
     ofed_driver: DriverSection | None = None
+    """ofedDriver is the driver of the cards, as a container on each node with NVIDIA cards. Left
+    out: the nodes use their own driver, and drivers that the operator deployed are removed node by
+    node.
+    """
     device_plugin: PluginSection | None = None
-    rdma_shared_device_plugin: PluginSection | None = Field(
-        None, description="The later spelling of devicePlugin."
-    )
+    """devicePlugin is the shared device plugin, which offers the cards of a node as resources. It
+    starts on a node when the driver of ofedDriver is ready there, if there is one. Left out: none
+    is deployed, unless rdmaSharedDevicePlugin is set.
+    """
+    rdma_shared_device_plugin: PluginSection | None = None
+    """rdmaSharedDevicePlugin is the name of devicePlugin in later releases of NVIDIA's operator.
+    Set one of the two. Left out: devicePlugin counts.
+    """
     nv_peer_driver: PeerSection | None = None
+    """nvPeerDriver is the peer-memory driver, by which cards reach the memory of GPUs. It runs on
+    nodes that have NVIDIA cards and NVIDIA GPUs. Left out: none is deployed, and one that the
+    operator deployed is removed.
+    """
     secondary_network: SecondaryNetworkSection | None = None
+    """secondaryNetwork is what attaches networks to pods. Only cniPlugins in it has an effect. Left
+    out: the device plugin attaches no networks.
+    """
     node_affinity: PolicyAffinity | None = None
+    """nodeAffinity limits all parts of the policy to some nodes, written as in a pod. Preferences
+    have no effect. Left out: all nodes with NVIDIA cards.
+    """
     global_: GlobalSection = Field(default_factory=GlobalSection, alias="global")
+    """global is the repository, version and imagePullSecrets for sections that leave them out. Left
+    out: each section names its own.
+    """
     tolerations: Many[dict[str, Any]] = ()
+    """tolerations is a list of tolerations for all pods of the policy, written as in a pod. These
+    pods always tolerate taints with the effect NoSchedule. Left out: no others.
+    """
 
 
 def load(data: bytes, source: str) -> ClusterPolicy:
@@ -230,13 +266,20 @@ class PolicyMetadata(Typed):
     model_config = ConfigDict(extra="ignore")
 
     name: str = Field(examples=["example-nicclusterpolicy"])
+    """name is the name of the policy. If a namespace has several policies, only the oldest counts.
+    Example: example-nicclusterpolicy.
+    """
 
 
 class NicClusterPolicyObject(Typed):
-    """The whole object."""
+    """NicClusterPolicy says which driver, device plugin and peer-memory driver run on nodes with
+    NVIDIA cards. The operator of its namespace deploys them.
+    """
 
     api_version: Literal["mellanox.com/v1alpha1"]
     kind: Literal["NicClusterPolicy"]
     metadata: PolicyMetadata
     spec: NicClusterPolicySpec
+    """spec is what the policy asks for. A section that is left out is not deployed."""
     status: NicClusterPolicyStatus | None = None
+    """status is how far the operator is with the policy. Only the operator writes it."""

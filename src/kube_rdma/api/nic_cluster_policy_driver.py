@@ -76,95 +76,146 @@ class ImageSection(OpenSection):
     """Which image; repository and version may stand in `global` instead."""
 
     image: ImageName = Field(examples=["ofed-driver"])
+    """image is the name of the image, without repository and version. Example: ofed-driver."""
     repository: Repository | None = Field(None, examples=["mellanox"])
-    version: Version | None = Field(
-        None, description="A tag, or a digest: sha256: and 64 digits.", examples=["5.0-2.1.8.0"]
-    )
+    """repository is the registry and path of the image. Left out: the repository of global.
+    Example: mellanox.
+    """
+    version: Version | None = Field(None, examples=["5.0-2.1.8.0"])
+    """version is the version of the image: its tag, or for drivers a part of the name, such as
+    ofed-driver-5.0-2.1.8.0. A digest (sha256: and 64 hexadecimal digits) names one image for all
+    nodes. Left out: the version of global. Example: 5.0-2.1.8.0.
+    """
     image_pull_secrets: Many[str] = ()
+    """imagePullSecrets is a list of Secrets in the policy's namespace that give access to the
+    registry. All pods of the policy use the Secrets of global, ofedDriver, the device plugin and
+    nvPeerDriver. Left out: none.
+    """
 
 
 class DrainSection(OpenSection):
-    """Which pods are evicted before the driver of their node is exchanged.
+    """Which holders of RDMA shares are evicted before the driver of their node is changed."""
 
-    Those that hold RDMA shares of it; a pod that may not be evicted is waited for.
+    enable: bool = True
+    """enable is true when the operator evicts pods that hold RDMA shares of a node, before it
+    changes the driver there. With false the operator waits until these pods end. Left out: true.
     """
-
-    enable: bool = Field(
-        True,
-        description="Evict the pods that hold a node's RDMA shares, before its driver is "
-        "exchanged. Without this section the end of such pods is waited for.",
-    )
-    force: bool = Field(False, description="Also pods that no controller makes anew.")
-    pod_selector: Selector = Field(
-        "", description="Only pods with these labels, such as app=training; empty: all."
-    )
-    timeout_seconds: int = Field(
-        300,
-        ge=0,
-        description="No pod is evicted so many seconds after the node was closed, which stays "
-        "closed then; 0: without end.",
-    )
-    delete_empty_dir: bool = Field(
-        False, description="Also pods with emptyDir volumes, whose content is lost."
-    )
+    force: bool = False
+    """force is true when the operator also evicts pods without a controller, which nothing creates
+    again. Left out: false, and the operator waits until these pods end.
+    """
+    pod_selector: Selector = ""
+    """podSelector limits evictions to pods with these labels, written as for kubectl -l. The
+    operator waits until other pods end. Left out: no limit. Example: app=training,tier!=free.
+    """
+    timeout_seconds: int = Field(300, ge=0)
+    """timeoutSeconds is for how many seconds after closing a node the operator evicts pods there.
+    Then it stops, and the node stays closed until these pods end. 0: without limit. Left out: 300.
+    """
+    delete_empty_dir: bool = False
+    """deleteEmptyDir is true when the operator also evicts pods with emptyDir volumes, whose
+    content is lost. Left out: false, and the operator waits until these pods end.
+    """
 
 
 class WaitSection(OpenSection):
     """Pods whose end is waited for besides, on each node."""
 
-    pod_selector: Selector = Field("", description="Pods with these labels, such as app=training.")
-    timeout_seconds: int = Field(0, ge=0, description="Has no effect: the wait has no end.")
+    pod_selector: Selector = ""
+    """podSelector chooses pods of all namespaces by their labels, written as for kubectl -l. The
+    operator waits until those on a node end, and evicts none of them. Left out: no further pods.
+    Example: app=training.
+    """
+    timeout_seconds: int = Field(0, ge=0)
+    """timeoutSeconds has no effect: the operator waits without limit. Left out: 0."""
 
 
 class UpgradeSection(OpenSection):
     """How a driver of another image comes to the nodes."""
 
-    auto_upgrade: bool = Field(
-        False,
-        description="Exchange drivers of another image. False, as left out: a driver is exchanged "
-        "when somebody deletes its pod. First loads and removals go on in any case.",
-    )
-    max_parallel_upgrades: int = Field(
-        1, ge=0, le=10_000, description="How many nodes at a time; 0: all of them."
-    )
-    safe_load: bool = Field(
-        False, description="A driver is loaded on a closed and unused node, whatever this says."
-    )
+    auto_upgrade: bool = False
+    """autoUpgrade is true when the operator replaces drivers after their image or env changed. Left
+    out: false, and a driver is replaced when its pod is deleted by hand. First loads, removals and
+    drivers for another kernel go on in any case.
+    """
+    max_parallel_upgrades: int = Field(1, ge=0, le=10_000)
+    """maxParallelUpgrades is how many nodes may be closed for a change of drivers at a time, also
+    for first loads and removals. 0: all nodes. Left out: 1.
+    """
+    safe_load: bool = False
+    """safeLoad has no effect: the operator loads the cards' driver only on a closed node where no
+    pod holds RDMA shares. Left out: false.
+    """
     wait_for_completion: WaitSection | None = None
+    """waitForCompletion names further pods. The operator waits until those on a node end, before it
+    changes the driver there. Left out: only pods that hold RDMA shares count.
+    """
     drain: DrainSection | None = None
+    """drain says which pods with RDMA shares the operator evicts from a node before it changes the
+    driver there. It has an effect only with autoUpgrade. Left out: the operator evicts none and
+    waits until these pods end.
+    """
 
 
 class EnvEntry(Typed):
     """A variable of the driver's container, as in a pod."""
 
     name: str = Field(min_length=1, examples=["UNLOAD_STORAGE_MODULES"])
+    """name is the name of the variable. Example: UNLOAD_STORAGE_MODULES."""
     value: str | None = None
+    """value is the value of the variable. Left out: that of valueFrom, else empty. Example: "true".
+    """
     value_from: dict[str, Any] | None = None
+    """valueFrom is where the value comes from, such as a key of a ConfigMap, written as in a pod.
+    Left out: value counts.
+    """
 
 
 class DriverSection(ImageSection):
     """The driver of the cards."""
 
-    env: Many[EnvEntry] = Field((), description="Variables of its container.")
-    termination_grace_period_seconds: int = Field(
-        300, ge=0, description="Seconds from the end of its pod until it is killed."
-    )
+    env: Many[EnvEntry] = ()
+    """env is a list of variables of the driver's container, written as in a pod. A changed list
+    needs a new driver pod, as a changed image does. Left out: no further variables.
+    """
+    termination_grace_period_seconds: int = Field(300, ge=0)
+    """terminationGracePeriodSeconds is how many seconds the driver has to remove its modules when
+    its pod ends, before it is killed. Left out: 300.
+    """
     upgrade_policy: UpgradeSection | None = None
+    """upgradePolicy says when and on how many nodes at a time the operator changes both drivers.
+    Left out: one node at a time without evictions, and another image only by hand.
+    """
 
 
 class PolicyRequirement(Typed):
     """What a label of a node has to be."""
 
     key: str = Field(examples=["kubernetes.io/os"])
+    """key is the name of the label; in matchFields it is metadata.name. Example: kubernetes.io/os.
+    """
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    """operator is how the node is compared. In and NotIn: with each of values. Exists and
+    DoesNotExist: whether it has the label. Gt and Lt: as whole numbers, greater or less than the
+    one of values.
+    """
     values: Many[str] = ()
+    """values is a list of texts to compare with: one or more for In and NotIn, one whole number for
+    Gt and Lt. Left out: empty, as Exists and DoesNotExist need it.
+    """
 
 
 class PolicyTerm(Typed):
     """Requirements that all have to hold."""
 
     match_expressions: Many[PolicyRequirement] = ()
+    """matchExpressions is a list of requirements on labels of the node, which must all hold. Left
+    out: none. A term without any requirement chooses no node.
+    """
     match_fields: Many[PolicyRequirement] = ()
+    """matchFields is a list of requirements on the node's field metadata.name, which must all hold.
+    Left out: none.
+    """
 
 
 def _terms(terms: tuple[PolicyTerm, ...]) -> tuple[PolicyTerm, ...]:
@@ -178,14 +229,19 @@ class PolicyTerms(Typed):
     """Terms of which one has to hold."""
 
     node_selector_terms: Annotated[Many[PolicyTerm], AfterValidator(_terms)]
+    """nodeSelectorTerms is a list of one or more terms. A node is chosen when one of them holds."""
 
 
 class PolicyAffinity(OpenSection):
-    """On which nodes anything runs, as in a pod. What is only preferred has no effect."""
+    """On which nodes anything runs, as in a pod; what is only preferred has no effect."""
 
     required: PolicyTerms | None = Field(
         None, alias="requiredDuringSchedulingIgnoredDuringExecution"
     )
+    """requiredDuringSchedulingIgnoredDuringExecution is what nodes must have. The operator removes
+    its drivers from a node that no longer has it, when no pod there holds RDMA shares. Left out:
+    all nodes with NVIDIA cards.
+    """
 
 
 def image_of(

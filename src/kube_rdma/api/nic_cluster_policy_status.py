@@ -19,17 +19,37 @@ class AppliedStateEntry(StatusPart):
     """How far one part is."""
 
     name: str
+    """name is the part: state-OFED (driver), state-RDMA-device-plugin or state-NV-Peer (peer-memory
+    driver).
+    """
     state: Literal["ready", "notReady", "ignore", "error"]
+    """state is ready when all pods of the part run, notReady while they do not, and ignore when the
+    policy does not have the part. error is not used here.
+    """
     message: str = ""
+    """message is what the part still lacks. Empty: nothing."""
 
 
 class NicClusterPolicyStatus(StatusPart):
-    """The whole."""
+    """How far the whole policy is."""
 
     state: Literal["notReady", "ready", "ignore", "error"] = "notReady"
+    """state is ready when all parts of the policy run, and notReady while they do not. error: the
+    policy or an object of it is refused, or an older policy counts. ignore is not used here.
+    """
     reason: str = ""
+    """reason is why state is not ready: the parts and what they lack, or what is wrong with the
+    policy. Empty: the policy is ready.
+    """
     applied_states: Many[AppliedStateEntry] = ()
+    """appliedStates is a list of the parts of the policy with the state of each. Empty: state is
+    error, or the policy is being deleted.
+    """
     conditions: Many[Condition] = ()
+    """conditions is a list of conditions. Ready is the whole policy, OFEDDriverReady,
+    RDMASharedDevicePluginReady and NVPeerDriverReady its parts. DriversCurrent says whether drivers
+    still change, FieldsIgnored which fields have no effect.
+    """
 
 
 _READY_REASONS = {

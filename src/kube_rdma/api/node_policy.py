@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationInfo, field_validator
 
-from kube_rdma.api.dialect import HOST_NETWORK, MOST_SHARES, Config, Many, Typed
+from kube_rdma.api.dialect import MOST_SHARES, Config, Many, Typed
 from kube_rdma.api.document import Document, Path
 from kube_rdma.api.faults import Slip, slips, validate
 from kube_rdma.api.object_document import of_json
@@ -68,15 +68,30 @@ def _chooses(schema: dict[str, Any], model: type[BaseModel]) -> None:
 
 
 class CardSelector(Typed):
-    """Which physical functions: any value of a list, every field that is given."""
+    """Chooses cards: every field that is given must match, by any value of its list."""
 
     model_config = ConfigDict(json_schema_extra=_chooses)
 
     vendors: Annotated[Many[Vendor], _Few] = ()
+    """vendors are PCI vendor IDs, four hexadecimal digits each. A card with any of them matches.
+    Left out: any vendor. Example: 15b3.
+    """
     device_ids: Annotated[Many[DeviceId], _Few] = Field((), alias="deviceIDs")
+    """deviceIDs are PCI device IDs, four hexadecimal digits each. A card with any of them matches.
+    Left out: any device. Example: 101e.
+    """
     drivers: Annotated[Many[Driver], _Few] = ()
+    """drivers are names of kernel drivers. A card with any of them matches. Left out: any driver.
+    Example: mlx5_core.
+    """
     interfaces: Annotated[Many[Interface], _Few] = ()
+    """interfaces are names of network interfaces on the node. A card with any of them matches. Left
+    out: any interface. Example: ens2f0np0.
+    """
     pci_addresses: Annotated[Many[Pci], _Few] = ()
+    """pciAddresses are full PCI addresses. A card at any of them matches. Left out: any address.
+    Example: 0000:81:00.1.
+    """
 
     @property
     def empty(self) -> bool:
@@ -85,15 +100,37 @@ class CardSelector(Typed):
 
 
 class PoolSelector(CardSelector):
-    """Which cards: any value of a list, every field that is given."""
+    """Chooses cards of a pool, virtual functions too."""
 
     link_types: Annotated[Many[LinkType], _Few] = ()
+    """linkTypes are ether (Ethernet, RoCE) and infiniband. A card with any of them matches. Left
+    out: any link type.
+    """
     acpi_indexes: Annotated[Many[Annotated[int, Field(ge=0)]], _Few] = ()
+    """acpiIndexes are numbers that firmware gives to onboard cards, as in acpi_index of sysfs. A
+    card with any of them matches. Left out: any card.
+    """
     physical_functions: Annotated[Many[PhysicalFunction], _Few] = ()
+    """physicalFunctions are interfaces of physical functions (PFs). ens2f0 means the PF and all its
+    virtual functions; ens2f0#0,2-7 means only its virtual functions 0 and 2 to 7. Left out: any
+    card.
+    """
     root_devices: Annotated[Many[RootDevice], _Few] = ()
+    """rootDevices are PCI addresses of physical functions, with ranges of virtual functions as in
+    physicalFunctions. Left out: any card. Example: 0000:81:00.0#0,2-7.
+    """
     rdma_devices: Annotated[Many[RdmaDevice], _Few] = ()
+    """rdmaDevices are names of RDMA devices. A card with any of them matches. Left out: any device.
+    Example: mlx5_0.
+    """
     p_keys: Annotated[Many[PKey], _Few] = ()
+    """pKeys are InfiniBand partition keys in hexadecimal. A card matches by the first P_Key of a
+    port; the membership bit does not count. Left out: any card. Example: 0x8001.
+    """
     rdma: bool | None = None
+    """rdma says whether a card must have an RDMA device (true) or must have none (false). Only mode
+    sriov takes cards without one. Left out: both match.
+    """
 
 
 _Selectors = TypeVar("_Selectors", bound=CardSelector)
@@ -111,7 +148,7 @@ def _all_choose(selectors: tuple[_Selectors, ...], remedy: str) -> tuple[_Select
 
 
 class PolicyPool(Typed):
-    """One resource; what is left out is said by the mode (docs/modes.md)."""
+    """One resource; what is left out, rules/pools/modes says."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -131,16 +168,54 @@ class PolicyPool(Typed):
     )
 
     resource: Annotated[Resource, Field(max_length=317)] = Field(examples=["rdma/hca"])
+    """resource is the resource name that containers ask for. Example: rdma/hca."""
     mode: Annotated[Mode, _Named]
+    """mode says what a share gives to a container. hca: the cards of the pool, shared with other
+    containers. exclusive: a physical card. shared: a virtual interface, one on each card.
+    shared-multi: a virtual interface, many on each card. sriov: a virtual function, or a card
+    without any.
+    """
     selectors: Annotated[Many[PoolSelector], _Few] = ()
+    """selectors choose the cards of the pool among those that the mode can take. One selector has
+    to match. Left out: every card that the mode can take.
+    """
     shares: int | None = Field(None, ge=1, le=MOST_SHARES)
+    """shares is the number of shares of each card, or of the whole pool with bind pool. Left out:
+    1000 in mode hca, 16 in shared-multi, 1 in other modes. At most 1000 in shared-multi; 1 in
+    exclusive, shared and sriov.
+    """
     bind: Annotated[Bind, _Named] | None = None
+    """bind says what a share stands for: pool (all cards of the pool, only in mode hca) or per-card
+    (one card). Left out: pool in mode hca, per-card in other modes.
+    """
     attach: Annotated[Attach, _Named] | None = None
+    """attach says when a container gets device files. none: when the kubelet allocates shares.
+    required: when the pod's network is attached. auto: like required, or at the start if the pod
+    has no networks. On nodes without CDI it is always none. Left out: auto; none in sriov, and in
+    hca on nodes without networks of kube-rdma.
+    """
     prefer: Annotated[Preference, _Named] | None = None
+    """prefer says which free shares a container gets. pack: on the fullest cards. spread: on as
+    many cards as possible. least-loaded: on the least used cards. numa: on cards near free GPUs.
+    Left out: spread in sriov, least-loaded in shared-multi, numa in exclusive and shared. It has no
+    effect with bind pool.
+    """
     numa_hints: bool = True
+    """numaHints says whether the kubelet is told the NUMA node of each share, for its topology
+    manager. It has no effect with bind pool. Left out: true.
+    """
     extra_info: Facts = Field(default_factory=dict)
-    host_network: bool = Field(False, description=HOST_NETWORK)
+    """extraInfo is facts about cards, by PCI address or "*" for every card. kube-rdma config check
+    -o json shows them. Containers do not get them. Left out: none. Example: {"*": {"rail": "2"}}.
+    """
+    host_network: bool = False
+    """hostNetwork is true if all pods of the pool have hostNetwork: true. Shares are then healthy
+    also in RDMA namespace mode exclusive, where other pods see no shared cards. Left out: false.
+    """
     fabric: PolicyFabric | None = None
+    """fabric is what programs such as NCCL and UCX use on these cards. Left out: the programs
+    decide themselves.
+    """
 
     @field_validator("selectors")
     @classmethod
@@ -165,13 +240,22 @@ class PolicyFunctions(Typed):
     selectors: Many[CardSelector] = Field(
         min_length=1, max_length=MOST, examples=[[{"interfaces": ["ens2f0"]}]]
     )
+    """selectors choose the physical functions. One selector has to match. Example: interfaces:
+    [ens4f0].
+    """
     count: int = Field(ge=0, le=MOST_FUNCTIONS, examples=[8])
-    autoprobe: bool = Field(True, description="Whether the kernel binds a driver to each.")
-    force: bool = Field(
-        False,
-        description="Also where the node's default route leads through the card, and in place of "
-        "virtual functions that somebody else made or set up.",
-    )
+    """count is the number of virtual functions that each chosen card has. 0 removes them all. The
+    card itself sets the largest number (sriov_totalvfs).
+    """
+    autoprobe: bool = True
+    """autoprobe says whether the kernel binds a driver to each new virtual function. Left out:
+    true.
+    """
+    force: bool = False
+    """force says whether the number changes also where the node is reached through the card, or
+    where others made or use the virtual functions. Functions that pods hold are never taken. Left out:
+    false.
+    """
 
     @field_validator("selectors")
     @classmethod
@@ -180,7 +264,7 @@ class PolicyFunctions(Typed):
 
 
 class PolicySpec(Typed):
-    """For which nodes, and what they offer; a higher priority wins on a node of two policies."""
+    """The nodes of a policy and all that they are to offer."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -199,18 +283,28 @@ class PolicySpec(Typed):
     )
 
     node_selector: dict[str, str] = Field(default_factory=dict)
+    """nodeSelector is the labels of the nodes that the policy is for; a node needs all of them. A
+    file on a node is for this node, whatever is here. Left out: all nodes.
+    """
     priority: int = 0
+    """priority decides between policies of one node that name the same resource, or that both order
+    rails. The higher number wins; of equal numbers the first policy by name. Left out: 0.
+    """
     pools: Many[PolicyPool] = Field(
         min_length=1, max_length=MOST, examples=[[{"resource": "rdma/hca", "mode": "hca"}]]
     )
+    """pools are the resources that nodes offer, each with its cards. A resource has one pool."""
     virtual_functions: Annotated[Many[PolicyFunctions], _Few] = ()
+    """virtualFunctions say how many virtual functions the agent makes on which cards. Cards in no
+    entry are left alone. Left out: the agent makes none.
+    """
     rails: Many[Annotated[PhysicalCard, Field(max_length=16)]] = Field(
-        (),
-        max_length=MOST,
-        examples=[["0000:1a:00.0", "ens2f0"]],
-        description="The physical cards in the order of their rails, by PCI address or interface; "
-        "others have no rail.",
+        (), max_length=MOST, examples=[["0000:1a:00.0", "ens2f0"]]
     )
+    """rails are the physical cards in the order of their rails, from 0, by PCI address or
+    interface. Other cards then have no rail. Left out: cards of pools are numbered by PCI address.
+    Example: [0000:1a:00.0, ens2f0].
+    """
 
     @field_validator("rails")
     @classmethod
@@ -228,15 +322,20 @@ class Metadata(Typed):
     model_config = ConfigDict(extra="ignore")
 
     name: str = Field(examples=["rdma"])
+    """name is the name of the policy."""
 
 
 class NodePolicy(Typed):
-    """The whole object."""
+    """NodePolicy defines which cards nodes offer to pods, and under which resource names."""
 
     api_version: Literal["kube-rdma.io/v1alpha1"]
+    """apiVersion is kube-rdma.io/v1alpha1."""
     kind: Literal["NodePolicy"]
+    """kind is NodePolicy."""
     metadata: Metadata = Field(examples=[{"name": "rdma"}])
+    """metadata is that of every object. A file on a node needs only name."""
     spec: PolicySpec = Field(examples=[{"pools": [{"resource": "rdma/hca", "mode": "hca"}]}])
+    """spec says which cards nodes offer under which resource names, and for which nodes this is."""
 
 
 def load(document: Document) -> Config:

@@ -14,7 +14,7 @@ from pydantic import Field
 from kube_rdma.api.conditions import Condition, StatusPart, condition
 from kube_rdma.api.dialect import Many
 from kube_rdma.api.node_policy import NodePolicy
-from kube_rdma.api.node_report import Outcome, Sentence, Word, cut
+from kube_rdma.api.node_report_models import Outcome, Sentence, Word, cut
 from kube_rdma.model.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
 
 MOST_REMARKS = 16  # a policy may be for thousands of nodes
@@ -24,27 +24,50 @@ class RemarkEntry(StatusPart):
     """A node where the policy is not applied, and why."""
 
     node: Word
+    """node is the name of the node."""
     state: Outcome
+    """state is pending, refused or overruled, as the fields of these names say."""
     message: Sentence
+    """message says why the policy is not applied on the node."""
 
 
 class NodePolicyStatus(StatusPart):
-    """The whole. The four numbers add up to `nodes`; `remarks` are about the first nodes alone."""
+    """The whole status; the numbers after `nodes` add up to it."""
 
     observed_generation: int
+    """observedGeneration is metadata.generation of the policy that this status is about."""
     nodes: int = 0
+    """nodes is the number of nodes that nodeSelector selects."""
     applied: int = 0
+    """applied is the number of nodes that do what the policy says."""
     pending: int = 0
+    """pending is the number of nodes that still wait, for example for pods to end or for their
+    agent to look at the policy.
+    """
     refused: int = 0
+    """refused is the number of nodes where the policy is impossible, or where another policy of the
+    same priority counts.
+    """
     overruled: int = 0
+    """overruled is the number of nodes where a policy of a higher priority or the node's own file
+    counts.
+    """
     remarks: Annotated[Many[RemarkEntry], Field(max_length=MOST_REMARKS)] = ()
+    """remarks say for the first 16 nodes where the policy is not applied why it is not. Refused
+    nodes come first.
+    """
     conditions: Annotated[Many[Condition], Field(max_length=16)] = ()
+    """conditions are Accepted (the policy is understood), Applied (it selects nodes, and no node
+    refuses or waits) and Ready (both).
+    """
 
 
 class NodePolicyObject(NodePolicy):
-    """The whole object."""
+    """NodePolicy defines which cards nodes offer to pods, and under which resource names."""
 
     status: NodePolicyStatus | None = None
+    """status says on how many nodes the policy is applied, where not, and why. kube-rdma writes it.
+    """
 
 
 def node_policy_status(

@@ -1,19 +1,24 @@
 """The object ``kind: NodeReport``: what a node says of itself, in texts that people can read.
 
 The agent of the node writes its status by server-side apply, and nobody writes anything else of it.
-Lists and texts have an end, so an object has one too; what is cut says so. Columns of kubectl show
-one value each, so `summary` has texts for them.
+Its shapes are in node_report_models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal
 
-from pydantic import Field
-
-from kube_rdma.api.conditions import Condition, StatusPart, condition
-from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.conditions import Condition, condition
+from kube_rdma.api.node_report_models import (
+    CardEntry,
+    NodeReportStatus,
+    PendingEntry,
+    PolicyEntry,
+    PoolEntry,
+    PortEntry,
+    SummaryEntry,
+    cut,
+)
 from kube_rdma.model.card import CardId
 from kube_rdma.model.node_policy import PolicyAtNode, PolicyOutcome
 from kube_rdma.model.node_report import (
@@ -24,106 +29,7 @@ from kube_rdma.model.node_report import (
     ReportedPort,
 )
 
-LONGEST = 512  # characters of a sentence
-_SHORT = 80  # of a column of kubectl
-_CUT = "…"
-
-Sentence = Annotated[str, Field(max_length=LONGEST)]
-Word = Annotated[str, Field(max_length=253)]
-Outcome = Literal["applied", "pending", "refused", "overruled"]  # PolicyOutcome
-
-
-class PortEntry(StatusPart):
-    """A port of an RDMA device. `rateGbps` is in gigabits per second."""
-
-    device: Word
-    number: int
-    state: Word
-    link_layer: Word
-    rate_gbps: float | None = None
-    netdev: Word | None = None
-
-
-class CardEntry(StatusPart):
-    """A card, the resources that have it, and why it cannot be used; `gone`: it was in a pool.
-
-    `carries` says what the node needs it for, so that nobody unloads its driver.
-    """
-
-    id: Word
-    name: Word
-    resources: Annotated[Many[Word], Field(max_length=16)] = ()
-    numa_node: int | None = None
-    ports: Annotated[Many[PortEntry], Field(max_length=16)] = ()
-    reasons: Annotated[Many[Sentence], Field(max_length=8)] = ()
-    gone: bool | None = None
-    carries: Annotated[Many[Sentence], Field(max_length=8)] = ()
-    addresses: Annotated[Many[Word], Field(max_length=16)] = ()
-
-
-class PoolEntry(StatusPart):
-    """A resource as the kubelet is told of it."""
-
-    resource: Word
-    mode: Word
-    shares: int
-    healthy: int
-    cards: int
-
-
-class PendingEntry(StatusPart):
-    """A resource that is to be in another mode, and until when it waits."""
-
-    resource: Word
-    mode: Word
-    message: Sentence
-
-
-class PolicyEntry(StatusPart):
-    """A NodePolicy that selects the node, as the agent has seen it, and what became of it."""
-
-    name: Word
-    generation: int
-    state: Outcome
-    message: Sentence = ""
-
-
-class SummaryEntry(StatusPart):
-    """The columns of kubectl."""
-
-    cards: int
-    healthy: int
-    pools: Word = ""
-    mode: Word = ""
-    pending: Word = ""
-    problems: Word = ""
-
-
-class NodeReportStatus(StatusPart):
-    """The whole. `omitted` cards had no room."""
-
-    agent_version: Word
-    summary: SummaryEntry
-    cards: Annotated[Many[CardEntry], Field(max_length=256)] = ()
-    rejected: Annotated[Many[CardEntry], Field(max_length=64)] = ()
-    pools: Annotated[Many[PoolEntry], Field(max_length=64)] = ()
-    pending: Annotated[Many[PendingEntry], Field(max_length=64)] = ()
-    refusals: Annotated[Many[Sentence], Field(max_length=16)] = ()
-    troubles: Annotated[Many[Sentence], Field(max_length=16)] = ()
-    omitted: int = 0
-    policies: Annotated[Many[PolicyEntry], Field(max_length=64)] = ()
-    conditions: Annotated[Many[Condition], Field(max_length=16)] = ()
-
-
-class NodeReportObject(Typed):
-    """What the agent of a node says of it: cards, pools, what waits and what is wrong.
-
-    Named as the node, and gone with it.
-    """
-
-    api_version: Literal["kube-rdma.io/v1alpha1"]
-    kind: Literal["NodeReport"]
-    status: NodeReportStatus | None = None
+_SHORT = 80  # characters of a column of kubectl
 
 
 def report_status(old: NodeReportStatus | None, report: NodeReport, now: str) -> NodeReportStatus:
@@ -197,11 +103,6 @@ def decode(data: bytes) -> NodeReportStatus:
 def encode(status: NodeReportStatus) -> bytes:
     """Write a status, without what is not said."""
     return status.model_dump_json(by_alias=True, exclude_defaults=True).encode()
-
-
-def cut(text: str, longest: int = LONGEST) -> str:
-    """At most so many characters of a text; an end that is cut off shows."""
-    return text if len(text) <= longest else text[: longest - len(_CUT)] + _CUT
 
 
 def _card_entry(card: ReportedCard) -> CardEntry:

@@ -43,26 +43,38 @@ def _bounded(schema: dict[str, Any]) -> None:
 
 
 class PolicyFabric(Typed):
-    """For programs in containers that hold a share; what is left out, they decide themselves."""
+    """Settings of NCCL and UCX in containers that hold a share."""
 
     model_config = ConfigDict(json_schema_extra=_bounded)
 
-    traffic_class: int | None = Field(
-        None, ge=0, le=255, description="Of RoCE: DSCP times 4.", examples=[106]
-    )
+    traffic_class: int | None = Field(None, ge=0, le=255, examples=[106])
+    """trafficClass is the traffic class of packets; on RoCE it is DSCP times 4. It becomes
+    NCCL_IB_TC and UCX_IB_TRAFFIC_CLASS. Left out: each program decides. Example: 106.
+    """
     service_level: int | None = Field(None, ge=0, le=15, examples=[3])
-    timeout: int | None = Field(
-        None, ge=0, le=31, description="For an answer, 4.096 µs × 2^timeout.", examples=[22]
-    )
+    """serviceLevel is the service level (SL) of packets. It becomes NCCL_IB_SL and UCX_IB_SL. Left
+    out: each program decides. Example: 3.
+    """
+    timeout: int | None = Field(None, ge=0, le=31, examples=[22])
+    """timeout is the exponent of the time that a sender waits for an acknowledgement: 4.096
+    microseconds times 2^timeout. It becomes NCCL_IB_TIMEOUT and, in microseconds, UCX_RC_TIMEOUT.
+    Left out: each program decides. Example: 22, about 17 s.
+    """
     retry_count: int | None = Field(None, ge=0, le=7, examples=[7])
-    qps_per_connection: int | None = Field(
-        None, ge=1, le=128, description="Queue pairs between two GPUs, of NCCL.", examples=[4]
-    )
+    """retryCount is how many times a sender tries again without an acknowledgement. It becomes
+    NCCL_IB_RETRY_CNT and UCX_RC_RETRY_COUNT. Left out: each program decides. Example: 7.
+    """
+    qps_per_connection: int | None = Field(None, ge=1, le=128, examples=[4])
+    """qpsPerConnection is how many queue pairs NCCL uses for a connection between two ranks. It
+    becomes NCCL_IB_QPS_PER_CONNECTION; UCX has no such setting. Left out: NCCL decides. Example: 4.
+    """
     variables: dict[str, str] = Field(
-        default_factory=dict,
-        description="Further ones of NCCL and UCX.",
-        examples=[{"NCCL_IB_SPLIT_DATA_ON_QPS": "0"}],
+        default_factory=dict, examples=[{"NCCL_IB_SPLIT_DATA_ON_QPS": "0"}]
     )
+    """variables is a map of at most 32 further variables, whose names begin with NCCL_ or UCX_.
+    Variables that name devices or GID indexes are refused, because kube-rdma sets them for each
+    container. Left out: none. Example: NCCL_IB_SPLIT_DATA_ON_QPS: "0".
+    """
 
     @field_validator("variables")
     @classmethod

@@ -44,22 +44,62 @@ _NOT_OF_AUXILIARY = frozenset({"pciAddresses", "acpiIndexes", "pKeys"})
 
 
 class FunctionSelectors(GoTyped):
-    """Which functions: any value of a list, every list that is not empty."""
+    """Chooses functions: every list that is not empty must match, by any value of it."""
 
     vendors: Many[Vendor] = ()
+    """vendors are PCI vendor IDs, four hexadecimal digits each. A function with any of them
+    matches. Left out: any vendor. Example: 15b3.
+    """
     devices: Many[DeviceId] = ()
+    """devices are PCI device IDs, four hexadecimal digits each. A function with any of them
+    matches. Left out: any device. Example: 101e.
+    """
     drivers: Many[Driver] = ()
+    """drivers are names of kernel drivers. A function with any of them matches. Left out: any
+    driver. Example: mlx5_core.
+    """
     pci_addresses: Many[Pci] = ()
+    """pciAddresses are full PCI addresses of functions, not with deviceType auxNetDevice. Left out:
+    any address. Example: 0000:81:00.1.
+    """
     acpi_indexes: Many[AcpiIndex] = ()
+    """acpiIndexes are numbers, as texts, that firmware gives to onboard cards (acpi_index of
+    sysfs). They are not for deviceType auxNetDevice. Left out: any function. Example: "101".
+    """
     pf_names: Many[PhysicalFunction] = ()
+    """pfNames are interfaces of physical functions (PFs). ens2f0 means the PF and all its virtual
+    functions; ens2f0#0,2-7 means only its virtual functions 0 and 2 to 7. Such ranges are not for
+    deviceType auxNetDevice. Left out: any function.
+    """
     root_devices: Many[RootDevice] = ()
+    """rootDevices are PCI addresses of physical functions, with ranges of virtual functions as in
+    pfNames. Left out: any function. Example: 0000:81:00.0#0,2-7.
+    """
     link_types: Many[LinkType] = ()
+    """linkTypes are ether (Ethernet, RoCE) and infiniband. A function with any of them matches.
+    Left out: any link type.
+    """
     p_keys: Many[PKey] = ()
+    """pKeys are InfiniBand partition keys in hexadecimal. A function matches by the first P_Key of
+    a port; the membership bit does not count. Not with deviceType auxNetDevice. Left out: any
+    function. Example: 0x8001.
+    """
     aux_types: Many[Literal["sf"]] = ()
+    """auxTypes are types of auxiliary devices, only with deviceType auxNetDevice. The only value is
+    sf (sub-function). Left out: sf.
+    """
     is_rdma: bool = False
+    """isRdma says whether a function must have an RDMA device. Left out: false, so functions
+    without one match too.
+    """
     need_vhost_net: bool = False
-    ddp_profiles: Many[str] = Field((), description="Not supported.")
-    vdpa_type: str = Field("", description="Not supported.")
+    """needVhostNet says whether containers of the pool also get /dev/vhost-net and /dev/net/tun.
+    One selector that says true is enough. Left out: false.
+    """
+    ddp_profiles: Many[str] = ()
+    """ddpProfiles is not supported: a list that is not empty is refused."""
+    vdpa_type: str = ""
+    """vdpaType is not supported: a text that is not empty is refused."""
 
     @field_validator("ddp_profiles", "vdpa_type")
     @classmethod
@@ -89,16 +129,31 @@ class ListedResource(GoTyped):
     """One resource of virtual functions, or of sub-functions."""
 
     resource_name: Name = Field(examples=["sriov_rdma_a"])
+    """resourceName is the part of the resource name after the slash. Example: sriov_rdma_a."""
     resource_prefix: Prefix = "intel.com"
+    """resourcePrefix is the part of the resource name before the slash. Left out: intel.com."""
     device_type: Literal["netDevice", "auxNetDevice", "accelerator"] = "netDevice"
+    """deviceType is netDevice (PCI functions) or auxNetDevice (sub-functions). accelerator is not
+    supported and is refused. Left out: netDevice.
+    """
     exclude_topology: bool = False
+    """excludeTopology says whether the NUMA nodes of the functions are kept from the kubelet and
+    its topology manager. Left out: false.
+    """
     additional_info: Facts = Field(default_factory=dict)
+    """additionalInfo is facts about functions, by PCI address or "*" for all. Containers find them
+    as extraInfo in the variable PCIDEVICE_<RESOURCE>_INFO. Left out: none. Example: {"*": {"rail":
+    "2"}}.
+    """
     selectors: Annotated[
         Many[FunctionSelectors],
         BeforeValidator(
             _as_list, json_schema_input_type=FunctionSelectors | Many[FunctionSelectors]
         ),
     ] = Field(min_length=1, examples=[{"pfNames": ["ens2f0#0-3"], "isRdma": True}])
+    """selectors choose the functions: one object, or a list of which one has to match. Example:
+    {"pfNames": ["ens2f0#0-3"]}.
+    """
 
     @field_validator("device_type")
     @classmethod
@@ -129,12 +184,13 @@ class ListedResource(GoTyped):
 
 
 class ResourceList(GoTyped):
-    """The whole file."""
+    """The whole file, as of the SR-IOV network device plugin."""
 
     resource_list: Many[ListedResource] = Field(
         min_length=1,
         examples=[[{"resourceName": "sriov_rdma_a", "selectors": {"pfNames": ["ens2f0#0-3"]}}]],
     )
+    """resourceList is the list of pools; each is one resource of mode sriov."""
 
 
 def load(document: Document) -> Config:

@@ -21,8 +21,12 @@ from kube_rdma.model.frozen import Frozen
 
 GROUP = "kube-rdma.io"
 VERSION = "v1alpha1"
+CATEGORY = "kube-rdma"
 
 Json: TypeAlias = dict[str, Any]
+
+LIST_TYPE = "x-kubernetes-list-type"
+LIST_KEYS = "x-kubernetes-list-map-keys"
 
 _KEPT = frozenset(
     (
@@ -36,19 +40,24 @@ _LOOKAROUND = re.compile(r"\(\?<?[=!]")
 
 
 class Column(Frozen):
-    """A column of kubectl; `path` leads to one value."""
+    """A column of kubectl; `path` leads to one value. A `wide` one is shown by `-o wide` alone."""
 
     name: str
     path: str
     type: str = "string"
+    wide: bool = False
 
 
 class ResourceDefinition(Frozen):
-    """One kind of the group. A model with a status gets the subresource."""
+    """One kind of the group. A model with a status gets the subresource.
+
+    `short` is a name that kubectl takes in place of the plural; all kinds of this project's group
+    are in the category kube-rdma, so `kubectl get kube-rdma` shows them.
+    """
 
     model: type[BaseModel]
     plural: str
-    short: tuple[str, ...] = ()
+    short: str = ""
     columns: tuple[Column, ...] = ()
     group: str = GROUP
     namespaced: bool = False
@@ -69,7 +78,9 @@ def definition(resource: ResourceDefinition) -> Json:
     """The CustomResourceDefinition of a kind."""
     schema = structural(resource.model)
     parts = schema["properties"]
-    parts["apiVersion"], parts["kind"] = {"type": "string"}, {"type": "string"}
+    said = f"apiVersion is {resource.group}/{VERSION}."
+    parts["apiVersion"] = {"description": said, "type": "string"}
+    parts["kind"] = {"description": f"kind is {resource.kind}.", "type": "string"}
     parts["metadata"] = _metadata(parts.get("metadata", {}))
     if "spec" in parts:
         schema["required"] = ["spec"]
@@ -81,11 +92,8 @@ def definition(resource: ResourceDefinition) -> Json:
     version: Json = {"name": VERSION, "served": True, "storage": True}
     if has_status:
         version["subresources"] = {"status": {}}
-    version["additionalPrinterColumns"] = [
-        {"name": each.name, "type": each.type, "jsonPath": each.path} for each in resource.columns
-    ]
+    version["additionalPrinterColumns"] = [_column(each) for each in resource.columns]
     version["schema"] = {"openAPIV3Schema": schema}
-    names = {"kind": resource.kind, "listKind": f"{resource.kind}List", "plural": resource.plural}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -93,10 +101,29 @@ def definition(resource: ResourceDefinition) -> Json:
         "spec": {
             "group": resource.group,
             "scope": "Namespaced" if resource.namespaced else "Cluster",
-            "names": {**names, "singular": resource.kind.lower()},
+            "names": _names(resource),
             "versions": [version],
         },
     }
+
+
+def _column(column: Column) -> Json:
+    said = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    return {**said, "priority": 1} if column.wide else said
+
+
+def _names(resource: ResourceDefinition) -> Json:
+    names: Json = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": resource.kind.lower(),
+    }
+    if resource.short:
+        names["shortNames"] = [resource.short]
+    if resource.group == GROUP:
+        names["categories"] = [CATEGORY]
+    return names
 
 
 def text(resource: ResourceDefinition) -> str:
@@ -137,7 +164,16 @@ def _converted(schema: Mapping[str, Any], parts: Mapping[str, Json]) -> Json:
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), Mapping):
             converted[key] = _converted(schema[key], parts)
-    return converted
+            converted[key].pop("description", None)  # the field's sentence says it
+    return _list_type(converted) | converted if "items" in converted else converted
+
+
+def _list_type(array: Json) -> Json:
+    """How server-side apply merges a list: as a whole, or by the keys that its elements name."""
+    keys = array["items"].pop(LIST_KEYS, None)
+    if keys is None:
+        return {LIST_TYPE: "atomic"}
+    return {LIST_TYPE: "map", LIST_KEYS: keys}
 
 
 def _own_keywords(schema: Mapping[str, Any]) -> Json:
@@ -163,7 +199,6 @@ def _own_keywords(schema: Mapping[str, Any]) -> Json:
 
 def _metadata(schema: Json) -> Json:
     """Of metadata a definition may restrict the name alone."""
+    metadata = {"description": "metadata is that of every object.", "type": "object"}
     name = schema.get("properties", {}).get("name")
-    if not name:
-        return {"type": "object"}
-    return {"type": "object", "properties": {"name": name}}
+    return {**metadata, "properties": {"name": name}} if name else metadata

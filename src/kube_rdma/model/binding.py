@@ -2,7 +2,7 @@
 
 The kubelet asks for a container's devices before the pod has a network, so Allocate only names a
 CDI device (Promise); what that name stands for is written later (Binding) and looked up by the
-runtime when it creates the container (DESIGN, decision 2). Both are journalled.
+runtime when it creates the container (docs/decisions/0009). Both are journalled.
 rules/late_binding/binding decides about them, adapters/runtime writes the CDI files.
 """
 

@@ -14,7 +14,7 @@ from kube_rdma.model.device import Device, PciAddress, PciSeat
 from kube_rdma.model.frozen import Frozen
 
 CardId = NewType("CardId", str)
-"""What outlives renames, moves between namespaces and reboots (DESIGN, decision 4).
+"""What outlives renames, moves between namespaces and reboots.
 
 The PCI address, else the auxiliary device, else ``<link>@<netdev>`` of a soft device without a
 function below it.

@@ -21,7 +21,7 @@ ANNOTATIONS = "io.kubernetes.cri.pod-annotations"
 
 
 class Wiring(StrEnum):
-    """Who calls kube-rdma for a pod (DESIGN, decision 13)."""
+    """Who calls kube-rdma for a pod (docs/decisions/0010)."""
 
     CHAIN = "chain"  # the runtime, behind the cluster's own plugin
     DELEGATE = "delegate"  # a meta-plugin such as Multus, for the networks that a pod names

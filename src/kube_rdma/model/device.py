@@ -143,7 +143,7 @@ class Device(Frozen):
     """One RDMA device (struct ib_device) with everything read about it.
 
     `identity` outlives renames and moves between namespaces: the PCI address, else the auxiliary
-    device, else ``<link name>@<netdev>`` of a soft device (DESIGN, decision 4).
+    device, else ``<link name>@<netdev>`` of a soft device.
     """
 
     name: str

@@ -22,7 +22,7 @@ ShareId = NewType("ShareId", str)  # the device id that the kubelet sees; it all
 
 
 class Mode(StrEnum):
-    """How cards are given to pods; a row of the table in rules/pools/modes says what each means."""
+    """How cards are given to pods; rules/pools/modes has a row for each."""
 
     HCA = "hca"
     EXCLUSIVE = "exclusive"
@@ -32,14 +32,14 @@ class Mode(StrEnum):
 
 
 class Bind(StrEnum):
-    """What one share stands for: the pool (every card in it) or one card."""
+    """A share stands for the pool (every card in it) or for one card."""
 
     POOL = "pool"
     PER_CARD = "per-card"
 
 
 class Attach(StrEnum):
-    """When a container's devices are bound to it (DESIGN, decision 2).
+    """When a container's devices are bound to it.
 
     NONE: at Allocate, as plain device nodes. REQUIRED: when its pod's network is attached, and it
     does not start before. AUTO: like REQUIRED for a pod that asks for a network, before the start

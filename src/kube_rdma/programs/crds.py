@@ -1,6 +1,7 @@
-"""Writes the custom resource definitions, one file each: `python -m kube_rdma.programs.crds DIR`.
+"""Writes the custom resource definitions and their reference pages, one file each.
 
-tools/crds calls it for config; a test compares.
+`python -m kube_rdma.programs.crds ROOT` writes below config and docs/reference; tools/crds calls it
+for the checkout, and a test compares.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from pathlib import Path
 
 from kube_rdma.api.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.structural import text
+from kube_rdma.views.kinds import page
 
 HEAD = "# Written by tools/crds from the models in src/kube_rdma/api; do not edit.\n"
 
 
 def files() -> dict[str, str]:
-    """What each file holds, by its name below config."""
-    folders = {"crds": DEFINITIONS, "operator": OPERATOR_DEFINITIONS}
-    return {
+    """What each file holds, by its name below the checkout."""
+    folders = {"config/crds": DEFINITIONS, "config/operator": OPERATOR_DEFINITIONS}
+    definitions = {
         f"{folder}/{each.plural}.yaml": HEAD + text(each)
-        for folder, definitions in folders.items()
-        for each in definitions
+        for folder, kinds in folders.items()
+        for each in kinds
     }
+    every = (*DEFINITIONS, *OPERATOR_DEFINITIONS)
+    return definitions | {f"docs/reference/{each.kind.lower()}.md": page(each) for each in every}
 
 
 if __name__ == "__main__":

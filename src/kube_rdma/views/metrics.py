@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from kube_rdma.model.metrics import MetricFamily
 
 BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
 ALERTS = "<!-- alerts -->"
+_LABEL = re.compile(r"\{\{\$labels\.(\w+)\}\}")
 
 
 def table(families: Iterable[MetricFamily]) -> str:
@@ -42,11 +44,12 @@ def put(page: str, begin: str, text: str) -> str:
 
 
 def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
-    """The alerts of rule groups as a table."""
+    """The alerts of rule groups as a table; a label stands for its value."""
     rows = [rule for group in groups for rule in group["rules"]]
     lines = ["| alert | severity | after | when |", "|---|---|---|---|"]
     for rule in rows:
-        summary, severity = rule["annotations"]["summary"], rule["labels"]["severity"]
+        summary = _LABEL.sub(r"`\1`", rule["annotations"]["summary"])
+        severity = rule["labels"]["severity"]
         lines.append(_line((f"`{rule['alert']}`", severity, rule["for"], summary)))
     return "\n".join(lines)
 

@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 import pytest
 import yaml
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from kube_rdma.api.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.structural import definition, structural
 from kube_rdma.programs.crds import files
 
-CONFIG = Path(__file__).parents[3] / "config"
+ROOT = Path(__file__).parents[3]
 FORBIDDEN = {"$ref", "$defs", "title", "examples", "anyOf", "const", "discriminator"}
 
 
@@ -23,11 +23,18 @@ class Inner(BaseModel):
     share: float = Field(0.5, gt=0, lt=1)
 
 
+class Fact(Inner):
+    """One of each word."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-list-map-keys": ["word"]})
+
+
 class Outer(BaseModel):
     inner: Inner
     perhaps: Inner | None = None
     count: int | None = Field(None, ge=1)
     many: tuple[Inner, ...] = ()
+    facts: tuple[Fact, ...] = ()
     named: dict[str, int] = Field(default_factory=dict)
     size: int = 32
     text: str = ""
@@ -37,12 +44,13 @@ class Outer(BaseModel):
 @pytest.mark.parametrize("name", files())
 def test_the_definitions_are_written_down(name):
     """`tools/crds` writes them."""
-    assert files()[name] == (CONFIG / name).read_text(encoding="utf-8")
+    assert files()[name] == (ROOT / name).read_text(encoding="utf-8")
 
 
 def test_there_are_no_others():
-    written = {path for folder in ("crds", "operator") for path in (CONFIG / folder).iterdir()}
-    assert {str(path.relative_to(CONFIG)) for path in written} == set(files())
+    folders = ("config/crds", "config/operator", "docs/reference")
+    written = {path for folder in folders for path in (ROOT / folder).iterdir()}
+    assert {str(path.relative_to(ROOT)) for path in written} == set(files())
 
 
 def nodes(schema):
@@ -67,7 +75,7 @@ def test_a_definition_keeps_the_rules(one):
         assert node.get("default", 1) is not None
         assert node.get("additionalProperties") is not False
     folder = "crds" if one in DEFINITIONS else "operator"
-    assert yaml.safe_load(files()[f"{folder}/{one.plural}.yaml"]) == definition(one)
+    assert yaml.safe_load(files()[f"config/{folder}/{one.plural}.yaml"]) == definition(one)
 
 
 def test_the_converter_turns_everything():
@@ -89,16 +97,42 @@ def test_the_converter_turns_everything():
             },
         },
     }
+    element = {key: value for key, value in inner.items() if key != "description"}
     assert found == {
         "inner": inner,
         "perhaps": {**inner, "nullable": True},
         "count": {"type": "integer", "minimum": 1, "nullable": True},
-        "many": {"type": "array", "items": inner},
+        "many": {"type": "array", "items": element, "x-kubernetes-list-type": "atomic"},
+        "facts": {
+            "type": "array",
+            "items": element,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["word"],
+        },
         "named": {"type": "object", "additionalProperties": {"type": "integer"}},
         "size": {"type": "integer", "default": 32},
         "text": {"type": "string"},
         "keyed": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
     }
+
+
+@pytest.mark.parametrize("one", DEFINITIONS, ids=lambda one: one.kind)
+def test_kubectl_has_a_short_name_a_category_and_more_columns(one):
+    """`kubectl get kube-rdma -o wide` shows all of the group."""
+    said = definition(one)["spec"]
+    assert said["names"]["categories"] == ["kube-rdma"]
+    assert len(said["names"]["shortNames"]) == 1
+    columns = said["versions"][0]["additionalPrinterColumns"]
+    assert columns[-1]["name"] == "Age"
+    assert {each.get("priority", 0) for each in columns} <= {0, 1}
+
+
+def test_conditions_are_merged_by_their_type():
+    """So a client that applies one condition takes no other away."""
+    for one in DEFINITIONS[2:5]:
+        (version,) = definition(one)["spec"]["versions"]
+        status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        assert status["conditions"]["x-kubernetes-list-map-keys"] == ["type"]
 
 
 def test_a_choice_of_types_is_a_mistake_of_ours():

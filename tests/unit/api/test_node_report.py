@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kube_rdma.api import node_report
 from kube_rdma.api.definitions import DEFINITIONS
-from kube_rdma.api.node_report import LONGEST, NodeReportStatus, report_status
+from kube_rdma.api.node_report import report_status
+from kube_rdma.api.node_report_models import LONGEST, NodeReportStatus
 from kube_rdma.api.structural import definition
 from kube_rdma.model.card import CardId
 from kube_rdma.model.node_report import (

@@ -3,8 +3,8 @@
 The kubelet never repeats an ADD that succeeded. Where somebody rewrote the CNI configuration, a
 sandbox lives without the networks that its pod asks for, and will not heal by itself; and a DEL
 that nobody heard leaves an attachment behind. programs/agent/pod_networks/repair looks again and
-again and does what is said here (DESIGN, decision 2). Rules of time: a state goes in and the next
-one comes out; `now` is of a monotonic clock, in seconds.
+again and does what is said here. Rules of time: a state goes in and the next one comes out; `now`
+is of a monotonic clock, in seconds.
 """
 
 from __future__ import annotations

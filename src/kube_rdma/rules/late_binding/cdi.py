@@ -2,7 +2,7 @@
 
 Kubelet and runtime both have to know the field: an old kubelet drops it, a runtime with CDI off
 never looks at it, and the container starts without its devices. So what is not known to work is
-taken not to (DESIGN, decision 2).
+taken not to (docs/decisions/0009).
 """
 
 from __future__ import annotations

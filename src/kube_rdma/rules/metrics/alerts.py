@@ -1,15 +1,18 @@
 """Alert rules for Prometheus, on the families of the table: what a person should look at.
 
 `metrics.rules` of the chart makes a PrometheusRule of them; a test holds every name and label
-against the table. Labels of the series say where; the sentences say what and what to do.
+against the table. A sentence names labels of its series as "{instance}"; Prometheus fills them in.
 """
 
 from __future__ import annotations
+
+import re
 
 from kube_rdma.model.blueprint import Json
 from kube_rdma.rules.metrics import families
 
 _ACTIVE = 4  # state_id of a port that carries data
+_LABEL = re.compile(r"\{(\w+)\}")
 
 
 def rule_groups() -> list[Json]:
@@ -22,7 +25,7 @@ def rule_groups() -> list[Json]:
 
 
 def _alert(name: str, expression: str, minutes: int, severity: str, text: str) -> Json:
-    summary, _, description = text.partition(" | ")
+    summary, _, description = _LABEL.sub(r"{{$labels.\1}}", text).partition(" | ")
     return {
         "alert": f"KubeRdma{name}",
         "expr": expression,
@@ -41,32 +44,34 @@ def _cards() -> tuple[Json, ...]:
             f"{families.CARD_HEALTHY.name} == 0",
             5,
             "warning",
-            "A card of a resource cannot be given away. | "
-            "The NodeReport of its node says why and what to do.",
+            "Card {name} of resource {resource} at {instance} is unhealthy and not allocatable. | "
+            "Read the NodeReport of the node at {instance}: it says why card {card} is unhealthy "
+            "and what to do.",
         ),
         _alert(
             "PortDown",
             f"{state} != {_ACTIVE} and on (instance, device) {offered}",
             5,
             "warning",
-            "A port of a card that is offered carries no data. | "
-            "Look at its cable, its switch, and the administrative state of its interface.",
+            "Port {port} of device {device} at {instance} carries no data; its card is offered. | "
+            "Check the cable and the switch of device {device}, and whether its interface is up.",
         ),
         _alert(
             "CardFlaps",
             f'increase({changes}{{healthy="false"}}[30m]) > 3',
             0,
             "warning",
-            "A card became unhealthy more than three times in half an hour. | "
-            "Look at its cable and at the port of the switch.",
+            "Card {card} at {instance} became unhealthy more than three times in 30 minutes. | "
+            "Check the cable of card {card} and its port of the switch.",
         ),
         _alert(
             "PacketsLost",
             f"rate({lost}[5m]) > 10",
             10,
             "info",
-            "A peer of this port misses packets all the time. | "
-            "Look at flow control (PFC), ECN and the errors of the switches on the way.",
+            "A peer of device {device} (port {port}) at {instance} misses packets all the time. | "
+            "Check flow control (PFC), ECN and the errors of switches between device {device} and "
+            "its peers.",
         ),
     )
 
@@ -82,32 +87,35 @@ def _pods() -> tuple[Json, ...]:
             f"{families.POD_STATE.name} != {_ACTIVE}",
             2,
             "critical",
-            "A port that a container has alone carries no data. | "
-            "Its job waits or runs over TCP; look at the cable and at the port of the switch.",
+            "Port {port} of device {device} in pod {namespace}/{pod} carries no data. | "
+            "The job in pod {pod} waits or runs over TCP: check the cable and the switch port of "
+            "device {device}.",
         ),
         _alert(
             "AttachFails",
             f"sum by (instance, operation, outcome) ({failed}) > 3",
             0,
             "warning",
-            "Networks of pods were not attached or not removed. | "
-            "The events of the pods and the agent's log on the node say why.",
+            "CNI calls ({operation}) at {instance} failed repeatedly with outcome {outcome}. | "
+            "Read the Events of the pods and the log of the agent at {instance}: they say why.",
         ),
         _alert(
             "AttachSlow",
             f"histogram_quantile(0.95, sum by (instance, le) ({slow})) > 5",
             15,
             "warning",
-            "One pod in twenty waits more than 5 s for its network. | "
-            "Compare the durations of addresses and of late binding to see which part is slow.",
+            "One pod in twenty at {instance} waits more than 5 s for its network. | "
+            "Compare the durations of addresses and late binding at {instance}: they show "
+            "which part is slow.",
         ),
         _alert(
             "ResourceFull",
             f"{used} >= {shares} and {shares} > 0",
             30,
             "info",
-            "All shares of a resource are in use on a node. | "
-            "Further pods wait or go elsewhere; nothing is wrong.",
+            "All shares of resource {resource} at {instance} are in use. | "
+            "Nothing is wrong: further pods wait or go to other nodes. Add shares or cards of "
+            "{resource} if they wait too long.",
         ),
     )
 
@@ -119,31 +127,33 @@ def _agents() -> tuple[Json, ...]:
             f"{families.HOLDERS_KNOWN.name} == 0",
             15,
             "warning",
-            "The kubelet does not say who holds shares, so series of pods are missing. | "
-            "Mount its folder pod-resources into the agent, and look at the kubelet.",
+            "The kubelet at {instance} does not tell who holds shares. | "
+            "Metrics of pods are missing: check the kubelet at {instance}, and that the agent "
+            "mounts its folder pod-resources.",
         ),
         _alert(
             "PodsUnread",
             f"{families.UNENTERED.name} > 0",
             15,
             "info",
-            "The agent cannot read devices inside pods. | "
-            "It needs CAP_SYS_ADMIN and the folder /var/run/netns of the host.",
+            "The agent at {instance} cannot read RDMA devices inside pods. | "
+            "Give the agent at {instance} CAP_SYS_ADMIN and the folder /var/run/netns of the node.",
         ),
         _alert(
             "CountersUnread",
             f"{families.UNREAD.name} > 0",
             60,
             "info",
-            "Files of counters cannot be read or understood. | "
-            "Their series are missing; the kernel's log may name the driver.",
+            "The agent at {instance} cannot read or understand some counter files. | "
+            "Read the kernel's log at {instance} for messages of the driver; metrics are missing "
+            "until the files can be read.",
         ),
         _alert(
             "PartFails",
             f"increase({families.PART_FAILURES.name}[15m]) > 3",
             0,
             "warning",
-            "A part of the agent fails again and again; the others go on. | "
-            "Its log says why: look for `part of the program failed`.",
+            "Part {part} of the agent at {instance} fails again and again; other parts go on. | "
+            "Read the log of the agent at {instance}: search for `part of the program failed`.",
         ),
     )

@@ -51,29 +51,31 @@ def _node_panels() -> tuple[PanelPlan, ...]:
     used, shares = families.USED_SHARES.name, families.SHARES.name
     attach = families.ATTACH.name
     return (
-        PanelPlan("Received", _rate("port_rcv_data", on), "{{instance}} {{device}}", "Bps"),
-        PanelPlan("Sent", _rate("port_xmit_data", on), "{{instance}} {{device}}", "Bps"),
+        PanelPlan("Data received", _rate("port_rcv_data", on), "{{instance}} {{device}}", "Bps"),
+        PanelPlan("Data sent", _rate("port_xmit_data", on), "{{instance}} {{device}}", "Bps"),
         PanelPlan(
-            "Part of the link's rate",
+            "Data sent, as part of the link's rate",
             f"{_rate('port_xmit_data', on)} / on (instance, device, port) {families.RATE.name}{on}",
             "{{instance}} {{device}}",
             "percentunit",
         ),
         PanelPlan(
-            "Shares in use",
+            "Shares in use, as part of all shares",
             f"{used}{on} / {shares}{on}",
             "{{instance}} {{resource}}",
             "percentunit",
         ),
         PanelPlan(
-            "Cards that cannot be given away",
+            "Unhealthy cards",
             f"{families.CARD_HEALTHY.name}{on} == 0",
             "{{instance}} {{name}}",
             kind="table",
         ),
-        PanelPlan("GIDs in use", f"{families.GIDS.name}{on}", "{{instance}} {{device}}"),
         PanelPlan(
-            "Attach, 95 of 100 pods",
+            "Used entries of GID tables", f"{families.GIDS.name}{on}", "{{instance}} {{device}}"
+        ),
+        PanelPlan(
+            "Time to attach a pod's networks (95th percentile)",
             f'histogram_quantile(0.95, sum by (le) (rate({attach}_bucket{{operation="add", '
             f'instance=~"$instance"}}{_RANGE})))',
             "seconds",
@@ -92,25 +94,40 @@ def _pod_panels() -> tuple[PanelPlan, ...]:
     held = f"{families.POD_DEVICE.name}{on}"
     of_holders = "* on (instance, device) group_right ()"
     return (
-        PanelPlan("Received, devices of one pod", _pod_rate("port_rcv_data", on), legend, "Bps"),
-        PanelPlan("Sent, devices of one pod", _pod_rate("port_xmit_data", on), legend, "Bps"),
         PanelPlan(
-            "Received by cards that the pods hold with others",
+            "Data received by devices that a pod has alone",
+            _pod_rate("port_rcv_data", on),
+            legend,
+            "Bps",
+        ),
+        PanelPlan(
+            "Data sent by devices that a pod has alone",
+            _pod_rate("port_xmit_data", on),
+            legend,
+            "Bps",
+        ),
+        PanelPlan(
+            "Data received by devices of the pods (traffic of all holders)",
             f"sum by (instance, device) (rate({received}{_RANGE})) {of_holders} {held}",
             legend,
             "Bps",
         ),
         PanelPlan(
-            "Sent by cards that the pods hold with others",
+            "Data sent by devices of the pods (traffic of all holders)",
             f"sum by (instance, device) (rate({sent}{_RANGE})) {of_holders} {held}",
             legend,
             "Bps",
         ),
-        PanelPlan("Packets out of order", _pod_rate("out_of_sequence", on), legend, "pps"),
-        PanelPlan("Answers that wait (RNR)", _pod_rate("rnr_nak_retry_err", on), legend, "pps"),
-        PanelPlan("Congestion obeyed", _pod_rate("rp_cnp_handled", on), legend, "pps"),
+        PanelPlan("Packets received out of order", _pod_rate("out_of_sequence", on), legend, "pps"),
         PanelPlan(
-            "Shares", f"{families.POD_SHARES.name}{on}", "{{pod}} {{resource}}", kind="table"
+            "Receiver not ready (RNR NAK)", _pod_rate("rnr_nak_retry_err", on), legend, "pps"
+        ),
+        PanelPlan("Slowdowns for congestion (CNP)", _pod_rate("rp_cnp_handled", on), legend, "pps"),
+        PanelPlan(
+            "Shares that containers hold",
+            f"{families.POD_SHARES.name}{on}",
+            "{{pod}} {{resource}}",
+            kind="table",
         ),
     )
 
@@ -119,14 +136,14 @@ def _fabric_panels() -> tuple[PanelPlan, ...]:
     on = '{instance=~"$instance"}'
     legend = "{{instance}} {{device}}"
     files = {
-        "Packets out of order": "out_of_sequence",
-        "Packets missed": "packet_seq_err",
-        "Timeouts": "local_ack_timeout_err",
-        "Packets with ECN mark": "np_ecn_marked_roce_packets",
-        "Congestion notifications sent": "np_cnp_sent",
-        "Congestion obeyed": "rp_cnp_handled",
-        "Symbol errors": "symbol_error",
-        "Packets discarded on the way out": "port_xmit_discards",
+        "Packets received out of order": "out_of_sequence",
+        "Packets missing at the peer (NAK)": "packet_seq_err",
+        "Acknowledgements that did not come in time": "local_ack_timeout_err",
+        "Packets received with ECN mark": "np_ecn_marked_roce_packets",
+        "Congestion notifications sent (CNP)": "np_cnp_sent",
+        "Slowdowns for congestion (CNP)": "rp_cnp_handled",
+        "Minor link errors (symbol errors)": "symbol_error",
+        "Packets discarded instead of sent": "port_xmit_discards",
     }
     state = PanelPlan(
         "Ports that are not active", f"{families.STATE.name}{on} != 4", legend, kind="table"

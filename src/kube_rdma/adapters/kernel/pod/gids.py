@@ -1,4 +1,4 @@
-"""Waiting for a GID: an attachment is done when verbs can use its address (DESIGN, decision 12).
+"""Waiting for a GID: an attachment is done when verbs can use its address.
 
 The kernel makes GIDs in a work queue some time after the address (drivers/infiniband/core/
 roce_gid_mgmt.c) and announces none, so the table in sysfs is read again and again, for a bounded

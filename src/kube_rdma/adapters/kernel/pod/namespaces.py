@@ -1,4 +1,4 @@
-"""The one door into another network namespace (DESIGN, decision 3).
+"""The one door into another network namespace.
 
 Nothing of kube-rdma runs inside a pod's namespace: a thread of its own enters, opens a descriptor
 there and ends; the descriptor stays bound to that namespace and is used from outside. No other code

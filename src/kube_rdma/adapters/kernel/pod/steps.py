@@ -242,7 +242,7 @@ def seen_device(
     """An RDMA device with the GIDs that are the pod's.
 
     A card that all pods share lists the GIDs of all: the pod's are those whose address is on an
-    interface of its own (DESIGN, decision 12).
+    interface of its own.
     """
     own = {(link.name, address) for link in links for address, _ in link.addresses}
     mine = ((InterfaceName(on), address) for on, address in gids)

@@ -2,7 +2,7 @@
 
 A sysfs shows the namespace of whoever mounted it (fs/sysfs/mount.c, sysfs_init_fs_context). In
 exclusive mode a moved device is gone from the node's, so a sysfs is mounted in the pod's namespace,
-attached to no directory, and read through its descriptor (DESIGN, decision 3).
+attached to no directory, and read through its descriptor.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     Allocate ─ promise ─► journal    CNI ADD ─ bind ─► journal, CDI file    PreStart ─ gate ─► ok
 
-rules/late_binding/binding decides, adapters/journal and adapters/runtime keep and write (DESIGN,
-decision 2). `Never` is what an agent has whose runtime is not known to read CDI files: its pools
-give plain device nodes in the Allocate reply, and settings as mounts beside them.
+rules/late_binding/binding decides, adapters/journal and adapters/runtime keep and write
+(docs/decisions/0009). `Never` is what an agent has whose runtime is not known to read CDI files:
+its pools give plain device nodes in the Allocate reply, and settings as mounts beside them.
 """
 
 from __future__ import annotations

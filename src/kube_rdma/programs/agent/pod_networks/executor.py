@@ -3,8 +3,7 @@
 Between programs/agent/pod_networks/attach, which decides what a pod gets, and
 adapters/kernel/pod/steps; what other plugins make goes to adapters/cni/exec. The whole attachment
 is in the journal before the first step; whatever ends in between (a refusal, a crash, a namespace
-that goes) is taken back by the same undo, which may be run as often as one likes (DESIGN, decision
-1).
+that goes) is taken back by the same undo, which may be run as often as one likes.
 """
 
 from __future__ import annotations
