@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma_lab import lab as labs
 from kube_rdma_lab import state
 from kube_rdma_lab.ghost import install
@@ -22,25 +23,28 @@ NAME = click.option(
     default=labs.DEFAULT_NAME,
     show_envvar=True,
     show_default=True,
-    help="Which lab; several can run.",
+    help="Name of the lab; several can run at once.",
 )
 TOPOLOGY = click.option(
     "--topology",
     default="two-nodes",
     show_default=True,
     metavar="NAME|FILE",
-    help="A file that ends in .yaml, or a name. "
-    + "; ".join(f"{each.name}: {each.summary}" for each in TOPOLOGIES.values())
-    + ".",
+    help="Topology of the lab: a name of the list below, or a file that ends in .yaml.",
 )
 NODES = click.option(
-    "--nodes", type=int, metavar="N", help="How many nodes, those of the topology in turns."
+    "--nodes",
+    type=int,
+    metavar="N",
+    help="Number of nodes; the nodes of the topology repeat in turns. Default: those of the "
+    "topology.",
 )
 BINARIES = click.option(
     "--bin",
     "binaries",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Ready-made Kubernetes binaries instead of building them.",
+    metavar="DIR",
+    help="Folder of ready-made Kubernetes binaries, to be used instead of building them.",
 )
 IMAGES = click.option(
     "--image",
@@ -48,19 +52,32 @@ IMAGES = click.option(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
     metavar="FILE",
-    help="An image of yours that the nodes shall have, as `docker save` writes it; repeatable.",
+    help="Image for the nodes, in a file as `docker save` writes it. May be repeated.",
 )
 SERVICES = ("kubelet", "containerd", "kube-proxy", "shell", "console")
+LISTED = [f"{each.name}: {each.summary}." for each in TOPOLOGIES.values()]
 # Everything after the first word belongs to the command that is run, options included.
 PASS_ON = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @click.group()
 def lab() -> None:
-    """A real Kubernetes with RDMA cards on this machine."""
+    """Run a test cluster with RDMA cards.
+
+    A lab is a real Kubernetes on this machine. Its nodes have RDMA devices; the machine needs no
+    RDMA hardware, no KVM and no container engine.
+    """
 
 
-@lab.command()
+@lab.command(
+    epilog="\n\n".join(
+        (
+            examples("kube-rdma lab up", "kube-rdma lab up --topology native --nodes 4"),
+            "Topologies:",
+            *LISTED,
+        )
+    )
+)
 @NAME
 @TOPOLOGY
 @NODES
@@ -73,7 +90,10 @@ def up(
     binaries: Path | None,
     images: tuple[Path, ...],
 ) -> None:
-    """Build what is missing, boot, wait until every node is Ready."""
+    """Build what is missing and start a lab.
+
+    Returns when every node is Ready.
+    """
     begin = time.monotonic()
     from kube_rdma_lab.topology_file import choose
 
@@ -84,15 +104,19 @@ def up(
     click.echo(f"The lab {running.state.name!r} is up after {time.monotonic() - begin:.0f} s.")
 
 
-@lab.command()
+@lab.command(epilog=examples("kube-rdma lab down", "kube-rdma lab down --name second"))
 @NAME
 @click.option(
     "--if-only-demo",
     is_flag=True,
-    help="End it only if it holds nothing but what `lab demo` made, and say so; exit code 0.",
+    help="End the lab only if it has nothing but what `lab demo` made. A sentence says which; the "
+    "exit code is 0 in both cases.",
 )
 def down(name: str, *, if_only_demo: bool) -> None:
-    """End a lab and everything that belongs to it."""
+    """End a lab and all that belongs to it.
+
+    Ends its processes and removes its files; what was built stays for the next lab.
+    """
     if if_only_demo:
         from kube_rdma_lab.demo import inventory
 
@@ -103,11 +127,21 @@ def down(name: str, *, if_only_demo: bool) -> None:
     click.echo(f"The lab {name!r} is down." if existed else f"There was no lab {name!r}.")
 
 
-@lab.command()
+@lab.command(epilog=examples("kube-rdma lab status", "kube-rdma lab status -o json"))
 @NAME
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Output format: table for people, json for programs.",
+)
 def status(name: str, output: str) -> None:
-    """Say whether a lab runs and whether all its parts do. Exit code 1 when they do not."""
+    """Show whether a lab and all its parts run.
+
+    Exits with 1 when the lab does not run, or when a part of it is lost.
+    """
     home = state.home(name)
     current = state.read(home)
     running = state.is_held(home)
@@ -134,42 +168,61 @@ def status(name: str, output: str) -> None:
         sys.exit(1)
 
 
-@lab.command(context_settings=PASS_ON)
+@lab.command(context_settings=PASS_ON, epilog=examples("kube-rdma lab kubectl get nodes"))
 @NAME
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def kubectl(name: str, words: tuple[str, ...]) -> None:
-    """Run kubectl as the cluster's admin."""
+    """Run kubectl as the cluster's admin.
+
+    WORDS are the arguments of kubectl.
+    """
     argv = labs.find(name).kubectl(*words)
     os.execvp(argv[0], argv)  # noqa: S606 - we become kubectl, with its exit code and terminal
 
 
-@lab.command()
+@lab.command(epilog=examples("kube-rdma lab kubeconfig > lab.kubeconfig"))
 @NAME
 def kubeconfig(name: str) -> None:
-    """Print the admin's kubeconfig, for kubectl, k9s or helm on this machine."""
+    """Print the admin's kubeconfig.
+
+    It is for kubectl, k9s or helm on this machine.
+    """
     click.echo(labs.find(name).kubeconfig.read_text())
 
 
-@lab.command(context_settings=PASS_ON)
+@lab.command(
+    context_settings=PASS_ON,
+    epilog=examples("kube-rdma lab shell node-1", "kube-rdma lab shell node-1 rdma link"),
+)
 @NAME
 @click.argument("node")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def shell(name: str, node: str, words: tuple[str, ...]) -> None:
-    """Open a root shell on a node, or run one command there."""
+    """Run a root shell or a command on a node.
+
+    WORDS are a command and its arguments. Without them, a shell opens.
+    """
     argv = labs.find(name).on_node(node, *(words[1:] if words[:1] == ("--",) else words))
     os.execvp(argv[0], argv)  # noqa: S606 - as above
 
 
-@lab.command()
+@lab.command(
+    epilog=examples(
+        "kube-rdma lab card node-1 down mlx5_0",
+        "kube-rdma lab card node-1 pull mlx5_5",
+        "kube-rdma lab card node-1 plug 0000:86:00.0",
+    )
+)
 @NAME
 @click.argument("node")
 @click.argument("act", type=click.Choice(["down", "up", "pull", "plug"]))
 @click.argument("card")
 def card(name: str, node: str, act: str, card: str) -> None:
-    """Take a recorded CARD of a native node down or up, pull it out or plug it in again.
+    """Change a recorded card of a native node.
 
-    CARD is an RDMA device; pull also takes an interface or a PCI address, plug the address that
-    pull printed.
+    `down` and `up` change the state of its ports, `pull` takes the card out, `plug` puts it back.
+    CARD is an RDMA device; for `pull` also an interface or a PCI address, for `plug` the address
+    that `pull` printed.
     """
     from kube_rdma_lab.native.replay import Replay
 
@@ -179,19 +232,35 @@ def card(name: str, node: str, act: str, card: str) -> None:
         click.echo(address)
 
 
-@lab.command()
+@lab.command(
+    epilog=examples(
+        "kube-rdma lab logs kube-apiserver",
+        "kube-rdma lab logs --node node-1 kubelet",
+    )
+)
 @NAME
 @click.argument("program", required=False)
-@click.option("--node", help="A service of this node: " + ", ".join(SERVICES) + ".")
+@click.option(
+    "--node",
+    metavar="NODE",
+    help=f"Node whose log is printed; PROGRAM is then one of {', '.join(SERVICES)}.",
+)
 def logs(name: str, program: str | None, node: str | None) -> None:
-    """Print the log of a program of the control plane, a console, or a service of a node."""
+    """Print a log of the lab.
+
+    PROGRAM is a program of the control plane, or with --node a service of that node.
+    """
     labs.print_log(name, program, node)
 
 
-@lab.command()
+@lab.command(epilog=examples("kube-rdma lab demo"))
 @NAME
 def demo(name: str) -> None:
-    """Boot, install kube-rdma, let two pods talk RDMA, show what came of it."""
+    """Run a demo: RDMA between two pods.
+
+    Starts a lab unless it runs, installs kube-rdma, lets two pods send data by RDMA, and prints
+    what was measured.
+    """
     from kube_rdma_lab.demo import inventory
     from kube_rdma_lab.demo.main import run
 

@@ -256,8 +256,8 @@ TOPOLOGIES = {
         ),
         Topology(
             "native",
-            "two nodes without machines, for who needs no verbs: up in seconds, each shows eight"
-            " recorded InfiniBand cards",
+            "two nodes without machines and without verbs, up in seconds; each shows eight recorded"
+            " InfiniBand cards",
             tuple(NodeSpec(index, kind=NodeKind.NATIVE, tree="dgx-like") for index in (1, 2)),
         ),
         Topology(

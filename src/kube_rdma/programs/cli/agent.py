@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kube_rdma.programs.cli.options import ClusterOptions, program_options
+from kube_rdma.programs.cli.options import (
+    KUBELET_ROOT,
+    RUNTIME_SOCKET,
+    ClusterOptions,
+    program_options,
+)
 
 if TYPE_CHECKING:
     from kube_rdma.model.metrics import MetricNames
@@ -30,35 +35,33 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     multiple=True,
     default=["plugin"],
     show_default=True,
-    help="plugin: the kubelet's device plugin. node, beside it: the node's mode label, events, "
-    "devices that are bound to the pod's network; alone: the node's labels. May be given twice.",
+    help="Work of this process. plugin offers the cards to the kubelet. node beside it follows the "
+    "node's mode label, writes labels and events, and binds devices to pods' networks. node alone "
+    "only labels the node. May be given twice.",
 )
 @click.option(
     "--config",
     metavar="FILE",
     type=FOLDER,
-    help=f"Which pools to offer, as JSON or YAML; `kube-rdma config check` explains one.  "
-    f"[default: {CONFIG} or {SHARED_CONFIG}, none with role node]",
+    help="File of the pools to offer, JSON or YAML; `kube-rdma config check` explains it. "
+    f"Default: {SHARED_CONFIG} if its folder exists, else {CONFIG}. No default with role node.",
 )
 @click.option(
     "--node-name",
     envvar="NODE_NAME",
     metavar="NAME",
-    help="Name of this node's object, for role node.  [env: NODE_NAME]",
+    show_envvar=True,
+    help="Name of this node's Node object. Role node needs it.",
 )
 @program_options(namespace="kube-rdma")
-@click.option(
-    "--kubelet-root",
-    metavar="DIR",
-    type=FOLDER,
-    help="The kubelet's root directory.  [default: found]",
-)
+@KUBELET_ROOT
 @click.option(
     "--registry",
     type=click.Choice(["device-plugins", "plugins_registry"]),
     default="device-plugins",
     show_default=True,
-    help="In which of the kubelet's folders to register.",
+    help="Folder of the kubelet to register in. device-plugins works with every Kubernetes, "
+    "plugins_registry from 1.12 on.",
 )
 @click.option(
     "--state-dir",
@@ -66,7 +69,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     type=FOLDER,
     default=Path("/var/lib/kube-rdma"),
     show_default=True,
-    help="Where role node keeps what it must know after a restart.",
+    help="Folder of the agent's records, which role node needs after a restart.",
 )
 @click.option(
     "--cdi-dir",
@@ -74,49 +77,44 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     type=FOLDER,
     default=Path("/var/run/cdi"),
     show_default=True,
-    help="The runtime's folder of CDI files, for role node.",
+    help="Folder in which the container runtime looks for CDI files. Role node writes them there.",
 )
-@click.option(
-    "--runtime-socket",
-    metavar="FILE",
-    type=FOLDER,
-    help="Where the runtime is asked for CDI, its CNI folders and its sandboxes, for role node.  "
-    "[default: found, of containerd, k3s, RKE2, CRI-O, k0s and MicroK8s]",
-)
+@RUNTIME_SOCKET
 @click.option(
     "--networks",
     is_flag=True,
-    help="With role node: put networks into pods. Needs CAP_NET_ADMIN and CAP_SYS_ADMIN, and the "
-    "host's CNI folders.",
+    help="Put networks into pods. Needs role node, CAP_NET_ADMIN, CAP_SYS_ADMIN, CAP_NET_RAW and "
+    "the host's CNI folders.",
 )
 @click.option(
     "--namespace-isolation",
     is_flag=False,
     flag_value="default,kube-system",
     metavar="NAMESPACE,...",
-    help="With --networks: a pod may name networks of its own namespace and of these alone; "
-    "without a list of default and kube-system.  [default: networks of any namespace]",
+    help="Let a pod name only networks of its own namespace and of the listed ones, such as "
+    "default,shared. Without a list: default,kube-system. Needs --networks. Default: a pod may "
+    "name networks of any namespace.",
 )
 @click.option(
     "--startup-taint",
     is_flag=True,
-    help="With role node: take the taint kube-rdma.io/starting:NoSchedule off this node when every "
-    "resource is there. Needs the right to patch nodes.",
+    help="Take the taint kube-rdma.io/starting:NoSchedule off this node when it offers every "
+    "resource. Needs role node and the right to patch nodes.",
 )
 @click.option(
     "--node-labels",
     type=click.Choice(["write", "write-nfd", "leave", "remove"]),
     default="write",
     show_default=True,
-    help="With role node, labels of this node: write those below kube-rdma.io/; write-nfd also "
-    "those of Node Feature Discovery, by which operators start drivers. leave touches none, remove "
-    "takes away what an agent wrote. Needs the right to patch nodes.",
+    help="Labels of this node, for role node. write: write labels below kube-rdma.io/. write-nfd: "
+    "also those of Node Feature Discovery, by which operators start drivers. leave: change none. "
+    "remove: remove the labels that an agent wrote. Needs the right to patch nodes.",
 )
 @click.option(
     "--metrics-address",
     metavar="HOST:PORT",
-    help="Answer Prometheus here, under /metrics; without a HOST on every address of the node.  "
-    "[default: nobody is answered]",
+    help="Address to serve metrics on, under /metrics, such as 10.0.0.5:9879. Without HOST, such "
+    "as :9879: every address of the node. Default: no metrics.",
 )
 @click.option(
     "--metrics-names",
@@ -124,8 +122,8 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     multiple=True,
     default=["node-exporter"],
     show_default=True,
-    help="Whose names counters of the node's ports have; may be given twice. Beside another "
-    "exporter with these names a sum counts each port twice.",
+    help="Names for the counters of the node's ports; none leaves these counters out. May be given "
+    "twice. Avoid names that another exporter on the node uses: sums then count each port twice.",
 )
 @click.option(
     "--socket",
@@ -133,7 +131,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     type=FOLDER,
     default=Path("/run/kube-rdma/agent.sock"),
     show_default=True,
-    help="Where the shim finds the agent, for --networks.",
+    help="Socket on which the agent answers the CNI shim, for --networks.",
 )
 @click.option(
     "--host",
@@ -141,7 +139,8 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     type=FOLDER,
     default=Path("/host"),
     show_default=True,
-    help="The host's root, for --networks and labels: its CNI folders and os-release are in there.",
+    help="Folder in which the host's root is mounted. --networks needs its CNI folders, "
+    "--node-labels=write-nfd its os-release.",
 )
 def agent(
     roles: tuple[str, ...],
@@ -150,18 +149,15 @@ def agent(
     cluster: ClusterOptions,
     **more: Any,
 ) -> None:
-    """Serve this node's RDMA cards to the kubelet, until SIGTERM or SIGINT.
+    """Serve a node's cards; the DaemonSet runs it.
 
-    Role plugin needs the kubelet's folder and the configuration, and no privilege.
+    Role plugin offers the cards as resources to the kubelet. It needs the kubelet's folder and a
+    configuration, and no privilege. Role node adds what needs the API server. The agent runs until
+    SIGTERM or SIGINT.
     """
     from kube_rdma.adapters.kubelet.registry import Registry
     from kube_rdma.programs import logs
-    from kube_rdma.programs.agent.compose import (
-        AgentOptions,
-        LabelWish,
-        labelling,
-        opened,
-    )
+    from kube_rdma.programs.agent.compose import AgentOptions, LabelWish, labelling, opened
     from kube_rdma.programs.agent.device_plugin.loop import run_plugin
     from kube_rdma.programs.process import until_signal
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import page_width
 
 if TYPE_CHECKING:
@@ -39,23 +40,36 @@ _STDIN = "-"
 
 @click.group()
 def config() -> None:
-    """Check configurations and manifests, or print the JSON Schema of one."""
+    """Check configurations and manifests.
+
+    `check` shows what a file means before you apply it. `schema` prints the JSON Schema of a
+    format, for editors.
+    """
 
 
-@config.command()
+@config.command(
+    epilog=examples(
+        "kube-rdma config check config.json",
+        "kube-rdma config check --node config.json",
+        "kube-rdma config check pod.yaml network.yaml -o json",
+    )
+)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option(
     "--sysfs",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also say what the pools are on the node of this recorded tree.",
+    help="Also show which cards the pools have on a recorded node; `kube-rdma devices --record` "
+    "writes DIR.",
 )
-@click.option("--node", is_flag=True, help="Also say what the pools are on this node.")
+@click.option("--node", is_flag=True, help="Also show which cards the pools have on this node.")
 @click.option(
     "--node-name",
     envvar="NODE_NAME",
     metavar="NAME",
-    help="With --node: the node's object, whose addresses keep their cards.  [default: $NODE_NAME]",
+    show_envvar=True,
+    help="Name of this node's Node object, for --node. Pools do not move cards that have its "
+    "addresses.",
 )
 @cluster_options()
 @click.option(
@@ -64,27 +78,22 @@ def config() -> None:
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="A table for people or JSON for programs.",
+    help="Output format: table for people, json for programs.",
 )
-@click.option(
-    "--admission-set",
-    "assignments",
-    metavar="NAME=LIST",
-    multiple=True,
-    help="What counts as mGPU, vePFS and so on (docs/admission.md), such as mgpuResources=a/b,c/d.",
-)
+@ADMISSION_SET
 def check(
     files: tuple[str, ...],
     output: str,
     assignments: tuple[str, ...],
     **place: Any,
 ) -> None:
-    """Show what each FILE (JSON or YAML, - for stdin) means, or its faults.
+    """Show what files mean, or their faults.
 
-    A FILE is a configuration of pools, or manifests of any kind: pods and what makes pods,
-    networks, pools of addresses, policies and ConfigMaps. All are judged together.
+    FILE is JSON or YAML; - is stdin. It has a configuration of pools, or manifests of any kind:
+    pods, Deployments and Jobs, networks, IPPools, policies, ConfigMaps. All files are judged
+    together.
 
-    Exits with 1 when two pools mean a card of the node that only one can have, and with 3 when
+    Exits with 1 when two pools claim a card of the node that only one can have, with 3 when
     something is refused.
     """
     from kube_rdma.api import admission_settings
@@ -110,10 +119,19 @@ def check(
         sys.exit(ExitCode.REFUSED)
 
 
-@config.command()
+@config.command(
+    epilog=examples(
+        "kube-rdma config schema",
+        "kube-rdma config schema node-policy > node-policy.json",
+    )
+)
 @click.argument("dialect", required=False)
 def schema(dialect: str | None) -> None:
-    """Print the JSON Schema of DIALECT, for editors; without it, the names of all."""
+    """Print the JSON Schema of a configuration.
+
+    DIALECT is the format's name, such as node-policy. Without it, the names of all formats are
+    printed. Editors check and complete files with a schema.
+    """
     from kube_rdma.api.config import DIALECTS
     from kube_rdma.api.config import schema as schema_of
 

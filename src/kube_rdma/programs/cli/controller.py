@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kube_rdma.programs.cli.options import ClusterOptions, program_options
+from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, program_options
 
 if TYPE_CHECKING:
     from kube_rdma.model.admission import AdmissionSettings
@@ -23,28 +23,22 @@ LEASE = "kube-rdma-controller"  # of the copy that works
 @click.option(
     "--policies",
     is_flag=True,
-    help="Deploy what the NicClusterPolicy of this namespace asks for. Needs its definition "
-    "(config/operator) and the right to write DaemonSets and ConfigMaps there.",
+    help="Deploy what the NicClusterPolicy of the namespace asks for. Needs the definition of that "
+    "kind (config/operator), and the right to write DaemonSets and ConfigMaps in the namespace.",
 )
 @click.option(
     "--admission",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Serve the admission webhook on port 9443, with tls.crt and tls.key of DIR.",
+    help="Serve the admission webhook on port 9443, with tls.crt and tls.key of this folder.",
 )
 @click.option(
     "--admission-own",
     is_flag=True,
-    help="Serve it with a certificate that the controllers make and renew, in the Secret "
-    "kube-rdma-admission of the namespace.",
+    help="Serve the admission webhook on port 9443, with a certificate that the controllers make "
+    "and renew. It is in the Secret kube-rdma-admission of the namespace.",
 )
-@click.option(
-    "--admission-set",
-    "assignments",
-    metavar="NAME=LIST",
-    multiple=True,
-    help="What counts as mGPU, vePFS and so on (docs/admission.md), such as mgpuResources=a/b,c/d.",
-)
+@ADMISSION_SET
 def controller(
     cluster: ClusterOptions,
     *,
@@ -53,16 +47,17 @@ def controller(
     admission_own: bool,
     assignments: tuple[str, ...],
 ) -> None:
-    """Take back the addresses of nodes that are gone, and tell how full pools are.
+    """Do cluster-wide work; the Deployment runs it.
 
-    Evict pods that run without their networks, whose agents ask for it. Tell in each NodePolicy
-    on which nodes it is applied. Do the BandwidthChecks of namespaces that allow it.
+    It frees the addresses of nodes that are gone, reports how full pools are, and writes the status
+    of NodePolicies. It evicts pods without their networks when an agent asks for it. It runs the
+    BandwidthChecks of namespaces that allow it.
 
-    With --admission or --admission-own also judge and complete new pods, which the API server
-    asks about.
+    With --admission or --admission-own it also serves the webhook that checks and completes new
+    pods.
 
-    Of several copies one works, by the Lease kube-rdma-controller of this namespace. Runs until
-    SIGTERM or SIGINT.
+    When several copies run, the one that holds the Lease kube-rdma-controller works; all of them
+    serve the webhook. A controller runs until SIGTERM or SIGINT.
     """
     from kube_rdma.api import admission_settings
     from kube_rdma.model.errors import Refused

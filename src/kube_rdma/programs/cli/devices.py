@@ -20,6 +20,7 @@ import click
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.survey import Survey
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.output import page_width
 from kube_rdma.programs.survey import take_survey
@@ -30,37 +31,52 @@ from kube_rdma.views.documents import document
 _SYSFS = Path("/sys")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kube-rdma devices",
+        "kube-rdma devices --topology",
+        "kube-rdma devices --record /tmp/node-1",
+        "kube-rdma devices --sysfs /tmp/node-1 -o json",
+    )
+)
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json", "ibdev2netdev", "nccl"]),
     default="table",
     show_default=True,
-    help="A table for people, JSON for programs, the lines of Mellanox's ibdev2netdev; with "
-    "--topology also NCCL's topology file.",
+    help="Output format: table for people, json for programs, ibdev2netdev for lines like those of "
+    "Mellanox's tool. nccl prints NCCL's topology file and needs --topology.",
 )
 @click.option(
     "--sysfs",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Read a recorded tree (DIR holds class/infiniband, class/net, bus/pci) instead of /sys.",
+    help="Recorded tree to read instead of /sys; --record writes one. DIR has class/infiniband, "
+    "class/net and bus/pci.",
 )
-@click.option("--topology", is_flag=True, help="How near GPUs and NICs are, by the PCIe tree.")
-@click.option("--watch", is_flag=True, help="Print what changes until Ctrl-C.")
+@click.option(
+    "--topology",
+    is_flag=True,
+    help="Show how near GPUs and RDMA devices are to each other in the PCIe tree.",
+)
+@click.option("--watch", is_flag=True, help="Print each change of the devices until Ctrl-C.")
 @click.option(
     "--record",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write what a survey reads into the new folder DIR, for --sysfs.",
+    help="Copy the files that describe the devices into the new folder DIR, for --sysfs on another "
+    "machine.",
 )
 def devices(
     output: str, sysfs: Path | None, topology: bool, watch: bool, record: Path | None
 ) -> None:
-    """Show the RDMA devices of this node, whether pods can use them, and why not.
+    """Show the RDMA devices of this node.
 
-    Exits with 1 when not a single device is usable; --topology, --watch, --record and
-    -o ibdev2netdev do not judge and exit with 0.
+    The table says whether pods can use a device, and why not.
+
+    Exits with 1 when no device is usable. With --topology, --watch, --record or -o ibdev2netdev it
+    judges nothing and exits with 0.
     """
     _check(output, topology=topology, watch=watch, record=record is not None)
     if output == "nccl":

@@ -18,9 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
-from kube_rdma.programs.cli.output import TEXT_OUTPUT, page_width
+from kube_rdma.programs.cli.options import (
+    KUBELET_ROOT,
+    RUNTIME_SOCKET,
+    ClusterOptions,
+    cluster_options,
+)
+from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.objects import Cluster
@@ -31,25 +37,65 @@ _PATH = click.Path(path_type=Path)
 _NODE = "node"
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kube-rdma doctor",
+        "kube-rdma doctor pod/train/worker-0",
+        "kube-rdma doctor --collect node-1.json",
+        "kube-rdma doctor --bundle node-1.json",
+    )
+)
 @click.argument("target", metavar="[node|pod/[NAMESPACE/]NAME]", default=_NODE)
 @cluster_options(namespace=True)
 @TEXT_OUTPUT
-@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
-@click.option("--collect", metavar="FILE", type=_PATH, help="Write what was seen; - is stdout.")
-@click.option("--bundle", metavar="FILE", type=_PATH, help="Judge what was collected elsewhere.")
-@click.option("--config", metavar="FILE", type=_PATH, help="Which pools are wished for.")
-@click.option("--sysfs", metavar="DIR", type=_PATH, help="Judge a recorded tree.")
+@AS_JSON
 @click.option(
-    "--node-name", envvar="NODE_NAME", metavar="NAME", help="Of this node.  [env: NODE_NAME]"
+    "--collect",
+    metavar="FILE",
+    type=_PATH,
+    help="Write all that was seen to this file, for --bundle; - is stdout.",
 )
 @click.option(
-    "--host", metavar="DIR", type=_PATH, help="The host's root.  [default: /host, else /]"
+    "--bundle",
+    metavar="FILE",
+    type=_PATH,
+    help="Judge a file that --collect wrote, on any machine, instead of this node.",
 )
-@click.option("--kubelet-root", metavar="DIR", type=_PATH, help="[default: found]")
-@click.option("--runtime-socket", metavar="FILE", type=_PATH, help="[default: found]")
 @click.option(
-    "--state-dir", metavar="DIR", type=_PATH, default=Path("/var/lib/kube-rdma"), show_default=True
+    "--config",
+    metavar="FILE",
+    type=_PATH,
+    help="Configuration of the pools that this node should offer. Default: the agent's record.",
+)
+@click.option(
+    "--sysfs",
+    metavar="DIR",
+    type=_PATH,
+    help="Judge a recorded tree, and nothing else of this machine; `kube-rdma devices --record` "
+    "writes DIR.",
+)
+@click.option(
+    "--node-name",
+    envvar="NODE_NAME",
+    show_envvar=True,
+    metavar="NAME",
+    help="Name of this node's Node object. Default: the host name.",
+)
+@click.option(
+    "--host",
+    metavar="DIR",
+    type=_PATH,
+    help="Folder in which the host's root is mounted. Default: /host if it has /host/etc, else /.",
+)
+@KUBELET_ROOT
+@RUNTIME_SOCKET
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=_PATH,
+    default=Path("/var/lib/kube-rdma"),
+    show_default=True,
+    help="Folder of the agent's records.",
 )
 @click.pass_obj
 def doctor(
@@ -62,13 +108,14 @@ def doctor(
     as_json: bool,
     **more: Any,
 ) -> None:
-    """Say what is wrong with RDMA on this node, why, and what to do; root causes first.
+    """Find out why RDMA does not work here.
 
-    With a pod of this node also what is wrong with it; its processes are seen by root on the node.
+    Run it on the node or in the agent's container. It names root causes first, each with its fix,
+    and changes nothing. With pod/NAME it also checks a pod of this node; its processes are visible
+    only to root on the node.
 
     Exits with 1 when something is in the way of RDMA, with 6 when most checks could not be made,
-    with 0 otherwise. What could not be seen is named, and never taken for missing. docs/doctor.md
-    has all codes.
+    else with 0. The output names what could not be seen. docs/doctor.md explains the codes.
     """
     from kube_rdma.adapters.files import bundle
     from kube_rdma.rules.doctor.diagnose import diagnose

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 import click
 
 from kube_rdma.programs.cli.doctor import named_pod, root_of_host
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
-from kube_rdma.programs.cli.output import TEXT_OUTPUT, page_width
+from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.objects import Cluster
@@ -32,20 +33,37 @@ _PATH = click.Path(path_type=Path)
 _STDIN = Path("-")
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "kube-rdma explain pod/train/worker-0",
+        "kube-rdma explain -f pod.yaml --node node-1",
+    )
+)
 @click.argument("target", metavar="[pod/[NAMESPACE/]NAME]", default="")
-@click.option("-f", "--filename", metavar="FILE", type=_PATH, help="A pod that is not made yet.")
-@click.option("--node", metavar="NAME", help="For which node the file is looked at.")
+@click.option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    type=_PATH,
+    help="Manifest of a pod that does not exist yet, or of a Job, Deployment or the like; - is "
+    "stdin.",
+)
+@click.option(
+    "--node",
+    metavar="NAME",
+    help="Node that the pod of -f would run on. Without it, only admission and the pod's networks "
+    "are checked. An existing pod has to be on this node.",
+)
 @cluster_options(namespace=True)
 @TEXT_OUTPUT
-@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+@AS_JSON
 @click.option(
     "--state-dir",
     metavar="DIR",
     type=_PATH,
     default=Path("/var/lib/kube-rdma"),
     show_default=True,
-    help="The agent's records, on a node.",
+    help="Folder of the agent's records, if this machine is the pod's node.",
 )
 @click.pass_obj
 def explain(
@@ -57,12 +75,13 @@ def explain(
     cluster: ClusterOptions,
     **more: object,
 ) -> None:
-    """Say what a pod asked for, what it was granted, by which Steps, and what it sees.
+    """Show what a pod asked for, got and sees.
 
-    With -f of a pod that is not made yet, for a node: what it would get there, or what would refuse
-    it and why.
+    It also shows the steps by which the agent makes the pod's networks. With -f it shows what a pod
+    that does not exist yet would get on a node, or what would refuse it and why. It changes
+    nothing.
 
-    Exits with 1 when something refuses the pod, with 0 otherwise.
+    Exits with 1 when something refuses the pod, else with 0.
     """
     from kube_rdma.model.binding import PodName
     from kube_rdma.programs.explain import explain_manifest, explain_pod

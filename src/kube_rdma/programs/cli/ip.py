@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import OUTPUT, page_width
@@ -30,15 +31,21 @@ T = TypeVar("T")
 
 @click.group()
 def ip() -> None:
-    """Show pools of addresses, find what is wrong with them, free one, take over from others."""
+    """Show and check pools of IP addresses.
+
+    Only `release` and `migrate` change something in the cluster.
+    """
 
 
-@ip.command("list")
+@ip.command("list", epilog=examples("kube-rdma ip list", "kube-rdma ip list -o json"))
 @cluster_options()
 @OUTPUT
 @click.pass_obj
 def list_(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
-    """List all pools and how full they are."""
+    """List the pools and how full they are.
+
+    Shows for each IPPool how many addresses it has, and how many of them nodes hold.
+    """
     from kube_rdma.programs.ipam.snapshot import states
     from kube_rdma.views.ip import pools_document, pools_text
 
@@ -49,13 +56,17 @@ def list_(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
         click.echo(pools_text(pool_states, page_width()))
 
 
-@ip.command()
+@ip.command(epilog=examples("kube-rdma ip show rdma"))
 @click.argument("pool")
 @cluster_options()
 @OUTPUT
 @click.pass_obj
 def show(opener: Opener | None, pool: str, cluster: ClusterOptions, output: str) -> None:
-    """Show POOL: its ranges, which node holds which addresses, who is short."""
+    """Show a pool and who holds its addresses.
+
+    POOL is the name of an IPPool. Shows its ranges, which node holds which addresses, and which
+    nodes are short of addresses.
+    """
     from kube_rdma.views.ip import pool_text, pools_document
 
     pool_state = _named(_snapshot(opener, cluster), pool)
@@ -65,12 +76,15 @@ def show(opener: Opener | None, pool: str, cluster: ClusterOptions, output: str)
         click.echo(pool_text(pool_state, page_width()))
 
 
-@ip.command()
+@ip.command(epilog=examples("kube-rdma ip check"))
 @cluster_options()
 @OUTPUT
 @click.pass_obj
 def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
-    """Look for addresses with two holders, edited objects, full pools, nodes that are gone.
+    """Check the pools for faults.
+
+    Finds addresses that two nodes hold, objects that were edited by hand, pools that are nearly
+    full or overlap, and nodes that are gone.
 
     Exits with 1 when there is something to do; warnings do not count.
     """
@@ -86,10 +100,16 @@ def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
         sys.exit(ExitCode.PROBLEM)
 
 
-@ip.command()
+@ip.command(epilog=examples("kube-rdma ip release 10.10.0.7"))
 @click.argument("address")
-@click.option("--network", default="default", show_default=True, help="The pools' network.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--network",
+    default="default",
+    show_default=True,
+    metavar="NAME",
+    help="Address space of the pool: the field network of its IPPool.",
+)
+@click.option("--yes", is_flag=True, help="Free the address without asking first.")
 @cluster_options()
 @OUTPUT
 @click.pass_obj
@@ -101,7 +121,11 @@ def release(
     cluster: ClusterOptions,
     output: str,
 ) -> None:
-    """Take ADDRESS from the node that holds it, for a node that will never give it back."""
+    """Free an address by hand.
+
+    Takes ADDRESS from the node that holds it. Use it only for a node that never gives it back, such
+    as a machine that was thrown away. It says what the risk is and asks before it frees.
+    """
     from kube_rdma.programs.ipam.release import find, free
 
     wanted = _address(address)
@@ -118,16 +142,19 @@ def release(
         click.echo(f"{wanted} is free.")
 
 
-@ip.command()
+@ip.command(epilog=examples("kube-rdma ip migrate --dry-run", "kube-rdma ip migrate"))
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 @cluster_options()
 @OUTPUT
 @click.pass_obj
 def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, output: str) -> None:
-    """Make pools of the ranges of whereabouts, and leave its pods the addresses that they have.
+    """Take over pools from whereabouts.
 
-    Can be done again at any time: addresses of pods that have ended meanwhile come free. Exits
-    with 1 when something could not be mapped.
+    Makes an IPPool for each configuration of whereabouts. Its running pods keep their addresses,
+    and no other pod gets them. Run it again at any time: addresses of pods that have ended come
+    free.
+
+    Exits with 1 when something could not be mapped.
     """
     from kube_rdma.programs.whereabouts.migrate import shown, take_over
     from kube_rdma.views.ip import migration_document, migration_text

@@ -37,45 +37,49 @@ if TYPE_CHECKING:
 # Python's 700 some percent of a start look through them (docs/decisions/0033-starting.md).
 GARBAGE_AFTER = 10_000
 
-# name -> (module, attribute, one line for --help). Importing a module costs; listing must not.
+# name -> (module, attribute, first line of its help). Importing a module costs; listing must not.
 COMMANDS = {
-    "agent": ("kube_rdma.programs.cli.agent", "agent", "Serve this node's RDMA cards."),
+    "agent": (
+        "kube_rdma.programs.cli.agent",
+        "agent",
+        "Serve a node's cards; the DaemonSet runs it.",
+    ),
     "config": (
         "kube_rdma.programs.cli.config",
         "config",
-        "Check configurations, and what is applied.",
+        "Check configurations and manifests.",
     ),
     "controller": (
         "kube_rdma.programs.cli.controller",
         "controller",
-        "Keep the cluster's addresses in order.",
+        "Do cluster-wide work; the Deployment runs it.",
     ),
     "devices": ("kube_rdma.programs.cli.devices", "devices", "Show the RDMA devices of this node."),
     "doctor": (
         "kube_rdma.programs.cli.doctor",
         "doctor",
-        "Say why RDMA does not work here, and what to do.",
+        "Find out why RDMA does not work here.",
     ),
     "explain": (
         "kube_rdma.programs.cli.explain",
         "explain",
-        "Say what a pod asked for, got and sees, step by step.",
+        "Show what a pod asked for, got and sees.",
     ),
-    "ip": ("kube_rdma.programs.cli.ip", "ip", "Show pools of IP addresses, and who holds what."),
+    "ip": ("kube_rdma.programs.cli.ip", "ip", "Show and check pools of IP addresses."),
     "migrate": (
         "kube_rdma.programs.cli.migrate",
         "migrate",
-        "Go from another device plugin to kube-rdma, and back.",
+        "Plan the move from another device plugin.",
     ),
     "nccl-env": (
         "kube_rdma.programs.cli.nccl_env",
         "nccl_env",
-        "Print what NCCL and UCX need to know of this container.",
+        "Print variables for NCCL, UCX and NVSHMEM.",
     ),
     "network": (
         "kube_rdma.programs.cli.network",
         "network",
-        "Take a node's pod networks out of service.",
+        "Clean up nodes; Helm's uninstall runs it.",
     ),
     "render": (
         "kube_rdma.programs.cli.render",
@@ -85,13 +89,13 @@ COMMANDS = {
     "status": (
         "kube_rdma.programs.cli.status",
         "status",
-        "Show how the cluster is, and what to do next.",
+        "Show the cluster's state and its problems.",
     ),
-    "top": ("kube_rdma.programs.cli.top", "top", "Show what moves over RDMA devices now."),
+    "top": ("kube_rdma.programs.cli.top", "top", "Show RDMA traffic by node or by pod."),
     "verify": (
         "kube_rdma.programs.cli.verify",
         "verify",
-        "Measure from pod to pod, or try this node's cards.",
+        "Measure RDMA between pods, or test cards.",
     ),
 }
 
@@ -156,7 +160,11 @@ def _of_others() -> EntryPoints:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """RDMA networking for Kubernetes: find the cards, offer them, attach them, prove them."""
+    """Run and check RDMA networking for Kubernetes.
+
+    Most commands show or check the RDMA cards, pods, networks and addresses of a node or a cluster.
+    `kube-rdma COMMAND --help` shows the options of a command, and examples.
+    """
 
 
 def main() -> None:

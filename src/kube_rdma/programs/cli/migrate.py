@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import TEXT_OUTPUT
 
@@ -21,27 +22,35 @@ if TYPE_CHECKING:
 
 @click.group()
 def migrate() -> None:
-    """Go from another device plugin to kube-rdma, and back."""
+    """Plan the move from another device plugin.
+
+    `plan` prints the commands; the cluster changes only when you run them.
+    """
 
 
-@migrate.command()
+@migrate.command(
+    epilog=examples(
+        "kube-rdma migrate plan --image reg.example.com/kube-rdma:0.1.0 > plan.sh",
+        "kube-rdma migrate plan --daemonset kube-system/rdma-shared-dp-ds",
+    )
+)
 @click.option(
     "--daemonset",
     metavar="NAMESPACE/NAME",
     default="",
-    help="DaemonSet of the plugin to leave, where several serve RDMA cards.",
+    help="DaemonSet of the plugin to leave. Needed only when several plugins serve RDMA cards.",
 )
 @click.option(
     "--image",
     metavar="REPOSITORY[:TAG]",
     default="",
-    help="Image of kube-rdma, such as registry.example.com/rdma/kube-rdma:0.1.0.",
+    help="Image of kube-rdma to install. Default: the image of the preset.",
 )
 @click.option(
     "--values",
     metavar="FILE",
     default="",
-    help="More values of the installation; named in the commands, not read.",
+    help="File with more values of the installation. The commands name it; it is not read.",
 )
 @cluster_options()
 @TEXT_OUTPUT
@@ -54,10 +63,12 @@ def plan(
     cluster: ClusterOptions,
     output: str,
 ) -> None:
-    """Print the commands that move this cluster to kube-rdma, node by node, and the way back.
+    """Print the commands of the move.
 
-    Nothing is written to the cluster. Keep what it prints: the way back names what was there.
-    Exits with 3 for a plugin that kube-rdma does not know, and where a right is missing.
+    They move this cluster from another RDMA device plugin to kube-rdma, node by node, and back
+    again. Nothing is written to the cluster. Keep the output: the way back names what is there now.
+
+    Exits with 3 when kube-rdma does not know the plugin, or when a right is missing.
     """
     from kube_rdma.model.migration import MigrationOptions
     from kube_rdma.views.migrate import plan_document, plan_text

@@ -13,28 +13,53 @@ from pathlib import Path
 
 import click
 
+from kube_rdma.programs.cli.examples import examples
 
-@click.command("nccl-env")
+
+@click.command(
+    "nccl-env",
+    epilog=examples(
+        "kube-rdma nccl-env --format json",
+        "kube-rdma nccl-env --script > nccl_env.sh",
+    ),
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(["shell", "conf", "json"]),
     default="shell",
     show_default=True,
-    help="Exports for a shell, lines as in nccl.conf, or an object.",
+    help="Output format: shell for export lines, conf for lines like those of nccl.conf, json for "
+    "an object.",
 )
-@click.option("--strict-seed", is_flag=True, help="As the script of seed S1, its slips included.")
-@click.option("--vllm", is_flag=True, help="For vLLM too: a card for each GPU.")
-@click.option("--script", is_flag=True, help="Print the script itself, for an image.")
+@click.option(
+    "--strict-seed",
+    is_flag=True,
+    help="Do exactly what the script in VKE's documentation does, its mistakes included.",
+)
+@click.option(
+    "--vllm",
+    is_flag=True,
+    help="Also print vLLM's variables, which pair each GPU with the nearest card.",
+)
+@click.option(
+    "--script",
+    is_flag=True,
+    help="Print the script that finds the variables, to be put into an image.",
+)
 @click.option(
     "--root",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="A folder that stands for /, such as a recorded tree.",
+    help="Folder to read in place of /, such as a recorded tree.",
 )
 def nccl_env(form: str, *, strict_seed: bool, vllm: bool, script: bool, root: Path | None) -> None:
-    """Print the variables by which NCCL, UCX and NVSHMEM use the RDMA devices of this container.
+    """Print variables for NCCL, UCX and NVSHMEM.
 
-    Exits with 1 where no device is this container's, or where nothing tells their GIDs apart.
+    The variables name the RDMA devices of this container and their GID index. Run it inside the
+    container.
+
+    Exits with 1 when the container has no usable device. Exits with 1 too when its devices have
+    different GID indexes, which no range of addresses tells apart.
     """
     from kube_rdma.adapters.runtime.settings import NCCL_ENV
 
@@ -42,7 +67,9 @@ def nccl_env(form: str, *, strict_seed: bool, vllm: bool, script: bool, root: Pa
         click.echo(NCCL_ENV.read_text(), nl=False)
         return
     if strict_seed and vllm:
-        raise click.UsageError("--strict-seed and --vllm cannot be combined: the seed has no vLLM.")
+        raise click.UsageError(
+            "--strict-seed and --vllm cannot be combined: VKE's script has no vLLM."
+        )
     mode = "strict-seed" if strict_seed else "vllm" if vllm else ""
     environment = {**os.environ, "NCCL_ENV": mode}
     if root:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, program_options
 
 if TYPE_CHECKING:
@@ -24,26 +25,39 @@ STATE = PurePosixPath("/var/lib/kube-rdma")
 
 @click.group()
 def network() -> None:
-    """Take pod networks out of service, on a node or in the cluster."""
+    """Clean up nodes; Helm's uninstall runs it.
+
+    `helm uninstall` runs these commands in pods. Run them yourself only where kube-rdma was
+    installed without Helm: first `retire`, then `uninstall` on each node.
+    """
 
 
-@network.command()
+@network.command(epilog=examples("kube-rdma network uninstall --host /host --records"))
 @click.option(
     "--host",
     metavar="DIR",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     default=Path("/host"),
     show_default=True,
-    help="The host's root, as it is mounted here.",
+    help="Folder in which the host's root is mounted.",
 )
-@click.option("--records", is_flag=True, help="Also remove what agents kept about the node.")
-@click.option("--stay", is_flag=True, help="Wait for SIGTERM then, as the pod of a DaemonSet does.")
+@click.option(
+    "--records",
+    is_flag=True,
+    help="Also remove the agent's records. All of them stay while one is of a pod network that was "
+    "never taken back.",
+)
+@click.option(
+    "--stay",
+    is_flag=True,
+    help="Wait for SIGTERM afterwards, as the pod of a DaemonSet has to.",
+)
 def uninstall(host: Path, *, records: bool, stay: bool) -> None:
-    """Take kube-rdma out of the node's CNI configuration and remove its binaries.
+    """Remove kube-rdma from this node.
 
-    The last act on a node, after the agent's DaemonSet was deleted: an agent that runs would put
-    both back. Says what it did; can be repeated. Records of pods whose networks were never taken
-    back stay, with all others.
+    Takes kube-rdma out of the node's CNI configuration and removes its CNI binaries. Run it in a
+    privileged pod on the node, after the agent's DaemonSet was deleted: while the agent runs, the
+    command refuses. It says what it did and can be repeated.
     """
     import asyncio
 
@@ -98,14 +112,21 @@ def _forgotten(host: Path) -> Iterator[str]:
             yield f"{folder}: records removed"
 
 
-@network.command()
+@network.command(
+    epilog=examples("kube-rdma network retire rdma-device-plugin --namespace kube-rdma-vke")
+)
 @click.argument("daemonset")
 @program_options()
-@click.option("--force", is_flag=True, help="Also while pods have networks of kube-rdma.")
+@click.option(
+    "--force", is_flag=True, help="End the agents even while pods have networks of kube-rdma."
+)
 def retire(daemonset: str, cluster: ClusterOptions, *, force: bool) -> None:
-    """End the agents of DAEMONSET and wait for them, before anybody takes their rights.
+    """Delete the agents' DaemonSet and wait.
 
-    The first act of an uninstall, which Helm does itself. Exits with 3 while pods have networks.
+    Deletes DAEMONSET and waits until its pods are gone. This is the first step of an uninstall:
+    agents need their rights to end, so delete roles and accounts only afterwards.
+
+    Exits with 3 while pods have networks of kube-rdma.
     """
     import asyncio
 
@@ -119,12 +140,17 @@ def retire(daemonset: str, cluster: ClusterOptions, *, force: bool) -> None:
     click.echo(f"The agents of {cluster.namespace}/{daemonset} have ended.")
 
 
-@network.command()
+@network.command(
+    epilog=examples("kube-rdma network retire-drivers --namespace mlnx-network-operator")
+)
 @program_options()
 def retire_drivers(cluster: ClusterOptions) -> None:
-    """Say whether an operator of NicClusterPolicies may be removed.
+    """Check that no driver of a policy runs.
 
-    Exits with 3 while drivers of a policy run, which would all be unloaded at once.
+    Run it before you remove the operator of NicClusterPolicies.
+
+    Exits with 3 while drivers of a policy run: without the operator, all of them would be unloaded
+    at once.
     """
     import asyncio
 
@@ -142,9 +168,10 @@ def retire_drivers(cluster: ClusterOptions) -> None:
 @click.argument("daemonset")
 @program_options()
 def left(daemonset: str, cluster: ClusterOptions) -> None:
-    """Wait until all pods of DAEMONSET are available: those that uninstall on each node.
+    """Wait until all nodes are cleaned up.
 
-    Inside of a pod, where Helm runs it.
+    Waits until all pods of DAEMONSET are available; each of them runs `uninstall` on its node.
+    Helm runs this command in a pod.
     """
     import asyncio
 

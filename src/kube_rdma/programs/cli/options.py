@@ -1,5 +1,7 @@
 """The options of every command that asks a cluster: named and taken as kubectl has them.
 
+Behind them stand single options that more than one command has.
+
 What people run has all of them (cluster_options), what also runs in a pod those that say which
 cluster, and the namespace of kube-rdma's own objects (program_options). Either gets them as one
 value, which opens the cluster. What a file, a variable or a pod says
@@ -80,7 +82,7 @@ def _duration(_: click.Context, __: click.Parameter, text: str) -> float:
         return float(text)
     if text and not _DURATION.sub("", text):
         return sum(float(count) * _SECONDS[unit] for count, unit in _DURATION.findall(text))
-    raise click.BadParameter(f"{text!r} is no time; write 30s, 2m, 1h, or 0 for no limit.")
+    raise click.BadParameter(f"{text!r} is no time; write 10s, 1m30s, or 0 for the default.")
 
 
 _PROGRAM = (
@@ -88,27 +90,66 @@ _PROGRAM = (
         "--kubeconfig",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Of the cluster; else the files of $KUBECONFIG, ~/.kube/config, the pod's account.",
+        help="Cluster's kubeconfig file. Default: the files of $KUBECONFIG, then ~/.kube/config, "
+        "then the pod's service account.",
     ),
-    click.option("--context", default="", metavar="NAME", help="Of the kubeconfig."),
+    click.option(
+        "--context",
+        default="",
+        metavar="NAME",
+        help="Context of the kubeconfig. Default: its current context.",
+    ),
 )
 _ALWAYS = (
     *_PROGRAM,
-    click.option("--as", "user", default="", metavar="USER", help="Ask in the name of this user."),
+    click.option(
+        "--as",
+        "user",
+        default="",
+        metavar="USER",
+        help="User to act as (impersonation), like --as of kubectl.",
+    ),
     click.option(
         "--request-timeout",
         "timeout",
         default="0",
         metavar="TIME",
         callback=_duration,
-        help="Of one request, such as 30s; 0 is kube-rdma's own limit.",
+        help="Time without an answer after which a request is given up, such as 10s; a plain "
+        "number is seconds. Default and maximum: 30s.",
     ),
 )
 _NAMESPACE = click.option(
-    "-n", "--namespace", default="", metavar="NAME", help="Namespace; else that of the context."
+    "-n",
+    "--namespace",
+    default="",
+    metavar="NAME",
+    help="Namespace of the pods. Default: the namespace of the context.",
 )
 _EVERY = click.option(
-    "-A", "--all-namespaces", "every_namespace", is_flag=True, help="All namespaces."
+    "-A", "--all-namespaces", "every_namespace", is_flag=True, help="Show pods of all namespaces."
+)
+KUBELET_ROOT = click.option(
+    "--kubelet-root",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The kubelet's root directory. Default: found among the usual ones, such as "
+    "/var/lib/kubelet.",
+)
+RUNTIME_SOCKET = click.option(
+    "--runtime-socket",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The container runtime's socket. Default: the first that exists of containerd, k3s and "
+    "RKE2, CRI-O, k0s and MicroK8s.",
+)
+ADMISSION_SET = click.option(
+    "--admission-set",
+    "assignments",
+    metavar="NAME=LIST",
+    multiple=True,
+    help="Setting of the admission rules, such as mgpuResources=a/b,c/d. May be repeated. "
+    "docs/admission.md has the names.",
 )
 
 
@@ -136,7 +177,8 @@ def program_options(
         "--namespace",
         envvar="POD_NAMESPACE",
         metavar="NAME",
-        help="Of kube-rdma's own objects.  [env: POD_NAMESPACE]",
+        show_envvar=True,
+        help="Namespace of kube-rdma's own objects: its DaemonSets, Leases and Secrets.",
         **(usual if namespace else {"required": True}),
     )
     return _taking((*_PROGRAM, own))

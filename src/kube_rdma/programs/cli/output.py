@@ -28,7 +28,7 @@ def _asked(context: click.Context, _: click.Parameter, value: str) -> str:
     return value
 
 
-def _output(usual: str, meaning: str) -> Callable[[Command], Command]:
+def _output(usual: str) -> Callable[[Command], Command]:
     """The option -o of a command: `usual` for people, or JSON."""
     return click.option(
         "-o",
@@ -37,12 +37,13 @@ def _output(usual: str, meaning: str) -> Callable[[Command], Command]:
         default=usual,
         show_default=True,
         callback=_asked,
-        help=f"{meaning} for people or JSON for programs.",
+        help=f"Output format: {usual} for people, json for programs.",
     )
 
 
-OUTPUT = _output("table", "A table")
-TEXT_OUTPUT = _output("text", "Text")
+OUTPUT = _output("table")
+TEXT_OUTPUT = _output("text")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, the same as -o json.")
 
 
 def is_terminal() -> bool:

@@ -6,38 +6,54 @@ from pathlib import Path
 
 import click
 
+from kube_rdma.programs.cli.examples import examples
+
 PARTS = ("namespace", "definitions", "admission", "rights", "pools", "workloads", "metrics")
 
 
-@click.command()
-@click.option("--preset", metavar="NAME", help="ack, vke, scc, nvidia, nvidia-operator or ib.")
+@click.command(
+    epilog=examples(
+        "kube-rdma render --preset ack | kubectl apply -f -",
+        "kube-rdma render --values values.yaml --set image.tag=0.1.0",
+        "kube-rdma render --preset vke --part definitions",
+    )
+)
+@click.option(
+    "--preset",
+    metavar="NAME",
+    help="Preset to install: ack, vke, scc, nvidia, nvidia-operator or ib; docs/install.md "
+    "describes them. Default: the preset that the values name.",
+)
 @click.option(
     "--values",
     "files",
     metavar="FILE",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Values as the Helm chart has them (JSON or YAML); later ones win.",
+    help="File of values as the Helm chart takes them, JSON or YAML. May be repeated; a later file "
+    "wins over an earlier one.",
 )
 @click.option(
     "--set",
     "assignments",
     metavar="PATH=VALUE",
     multiple=True,
-    help="A single value, such as image.tag=0.1.0; over those of files.",
+    help="Single value, such as image.tag=0.1.0. May be repeated; it wins over files.",
 )
 @click.option(
     "--part",
     type=click.Choice(PARTS),
-    help="Only these objects, such as the definitions that others wait for.",
+    help="Print only this part, such as definitions, which have to be applied first.",
 )
 def render(
     preset: str | None, files: tuple[Path, ...], assignments: tuple[str, ...], part: str | None
 ) -> None:
-    """Print what an installation consists of, as the Helm chart would install it.
+    """Print an installation as plain manifests.
 
-    A preset has the names of a seed's document: its namespace, DaemonSet and resource. Nothing is
-    sent anywhere. Comments at the top say what is left to do. Exits with 3 when a value is refused.
+    Prints the objects that the Helm chart would install, for kubectl, kustomize or GitOps, and asks
+    no cluster. Comments at the top say what is left to do.
+
+    Exits with 3 when a value is refused.
     """
     from kube_rdma.programs import installation
     from kube_rdma.views.manifests import manifests

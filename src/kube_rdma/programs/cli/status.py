@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import OUTPUT, page_width
@@ -21,15 +22,18 @@ if TYPE_CHECKING:
     from kube_rdma.programs.cli.options import Opener
 
 
-@click.command()
+@click.command(epilog=examples("kube-rdma status", "kube-rdma status -o json"))
 @cluster_options()
 @OUTPUT
 @click.pass_obj
 def status(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
-    """Show what kube-rdma runs where, what does not, why, and what to do next.
+    """Show the cluster's state and its problems.
 
-    Exits with 0 when all is well, with 1 when there are problems, with 6 when too much could not be
-    read to tell. Advice does not count.
+    Shows where agents and controllers run, what does not work, why, and what to do next. It asks
+    the API server alone and changes nothing.
+
+    Exits with 0 when all is well, with 1 when there are problems, with 6 when too little could be
+    read to tell. Advice does not count as a problem.
     """
     from kube_rdma.model.cluster_health import ClusterHealth
     from kube_rdma.rules.reports.cluster import health, problems

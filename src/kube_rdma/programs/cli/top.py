@@ -18,13 +18,14 @@ import click
 
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.throughput import TrafficRate
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import OUTPUT, is_terminal, page_width
 
 if TYPE_CHECKING:
     from kube_rdma.programs.cli.options import Opener
 
-_FEW = 20  # pods, unless all are asked for
+_FEW = 20  # devices of pods, unless all are asked for
 _HOME = "\x1b[H\x1b[J"  # to the top left, and clear what is below
 _INTERVAL = click.option(
     "--interval",
@@ -32,16 +33,19 @@ _INTERVAL = click.option(
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Between two scrapes.",
+    help="Seconds between two pages; rates are averages of this time.",
 )
-_ONCE = click.option("--once", is_flag=True, help="Show one interval and end.")
+_ONCE = click.option("--once", is_flag=True, help="Show one page and end.")
 
 
 @click.group()
 def top() -> None:
-    """Show what moves over RDMA devices now, by node or by pod.
+    """Show RDMA traffic by node or by pod.
 
-    The agents have to answer Prometheus (metrics.port of the chart). Exits with 3 where none does.
+    Shows a new page every few seconds until Ctrl-C. The agents have to serve metrics: set
+    metrics.port of the chart.
+
+    Exits with 3 when no agent serves metrics.
     """
 
 
@@ -55,28 +59,36 @@ class TopPage(Frozen):
     once: bool
 
 
-@top.command()
+@top.command(epilog=examples("kube-rdma top nodes", "kube-rdma top nodes --once -o json"))
 @_INTERVAL
 @_ONCE
 @cluster_options()
 @OUTPUT
 @click.pass_obj
 def nodes(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> None:
-    """Show each port of the nodes' devices, the busiest first."""
+    """Show the traffic of the nodes' ports.
+
+    Has a line for each port of the nodes' RDMA devices, the busiest first.
+    """
     from kube_rdma.views.throughput import top_nodes
 
     _follow(opener, cluster, TopPage(lambda row: not row.key.pod, top_nodes, **options))
 
 
-@top.command()
-@click.option("--all", "every", is_flag=True, help=f"All of them, not the busiest {_FEW}.")
+@top.command(epilog=examples("kube-rdma top pods -A", "kube-rdma top pods -n train --all"))
+@click.option(
+    "--all", "every", is_flag=True, help=f"Show all devices of pods, not only the busiest {_FEW}."
+)
 @_INTERVAL
 @_ONCE
 @cluster_options(namespace=True, every=True)
 @OUTPUT
 @click.pass_obj
 def pods(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> None:
-    """Show each device of the pods' containers, the busiest first."""
+    """Show the traffic of the pods' devices.
+
+    Has a line for each RDMA device of a container, the busiest first.
+    """
     from kube_rdma.views.throughput import top_pods
 
     most = None if options.pop("every") else _FEW

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kube_rdma.model.selftest import SelftestRequest, TrialKind
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.output import page_width
 from kube_rdma.programs.cli.verify_pods import verify_nodes, verify_pods
@@ -24,28 +25,41 @@ if TYPE_CHECKING:
     from kube_rdma.programs.selftest import SelftestDependencies
 
 
-@click.group(invoke_without_command=True)
+@click.group(
+    invoke_without_command=True,
+    epilog=examples(
+        "kube-rdma verify pods -l app=train -n train",
+        "kube-rdma verify --hardware-selftest",
+        "kube-rdma verify --hardware-selftest --yes --card mlx5_0 --kind macvlan",
+    ),
+)
 @click.option(
     "--hardware-selftest",
     "hardware",
     is_flag=True,
-    help="Put the cards of this node into a network namespace and back, as the agent does.",
+    help="Test this node's cards: put interfaces of theirs into a network namespace and back, as "
+    "the agent does for pods. Without --yes it only shows the tests.",
 )
 @click.option(
     "--card",
     "cards",
     metavar="NAME|PCI",
     multiple=True,
-    help="An RDMA device, an interface or a PCI address; may be repeated. Without it, all cards.",
+    help="Card to test, by its RDMA device, interface or PCI address. May be repeated. Default: "
+    "all RDMA cards and virtual functions.",
 )
 @click.option(
     "--kind",
     "kinds",
     type=click.Choice([kind.value for kind in TrialKind]),
     multiple=True,
-    help="What to try; may be repeated. Without it, whatever fits the card.",
+    help="Test to run. macvlan, ipvlan and ipoib make an interface on the card. take moves the "
+    "card's own interface. function moves a virtual function that its physical function sets up. "
+    "May be repeated. Default: the tests that fit the card.",
 )
-@click.option("--yes", is_flag=True, help="Do it; without this, only tell what would be done.")
+@click.option(
+    "--yes", is_flag=True, help="Run the tests. Needs root. Without it, they are only shown."
+)
 @click.pass_context
 def verify(
     context: click.Context,
@@ -54,11 +68,14 @@ def verify(
     kinds: tuple[str, ...],
     yes: bool,
 ) -> None:
-    """Measure from pod to pod, or try on this node's cards what the agent does for pods.
+    """Measure RDMA between pods, or test cards.
 
-    The self-test takes back what it did. Cards that the node is reached through are never touched.
-    A card's own interface moves only when --card names it, that of an idle virtual function always.
-    Exits with 1 when a plan did not pass, with 3 when there is nothing to try.
+    `pods` and `nodes` measure from pod to pod. --hardware-selftest tries on this node's cards what
+    the agent does for pods, and takes it back. It never touches cards that the node is reached
+    through. A card's own interface moves only when --card names it; an idle virtual function moves
+    without that.
+
+    Exits with 1 when a test did not pass, with 3 when there is nothing to test.
     """
     if context.invoked_subcommand is not None:
         if hardware:

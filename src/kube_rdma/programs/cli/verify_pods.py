@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_rdma.model.foreign_json import Undecodable, decoded
+from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import keep, page_size, writable
@@ -31,9 +32,21 @@ if TYPE_CHECKING:
     from kube_rdma.views.bandwidth import PairTable
 
 
-@click.command("pods")
+@click.command(
+    "pods",
+    epilog=examples(
+        "kube-rdma verify pods w-0 w-1 w-2 -n train",
+        "kube-rdma verify pods -l app=train -n train --test read -q 30",
+        "kube-rdma verify pods -l app=train --latency --max-us 5",
+    ),
+)
 @click.argument("pods", metavar="POD...", nargs=-1)
-@click.option("-l", "--selector", help="All pods with these labels instead of names.")
+@click.option(
+    "-l",
+    "--selector",
+    metavar="LABELS",
+    help="Labels of the pods to measure, in place of names, such as app=train.",
+)
 @verify_options
 @cluster_options(namespace=True)
 @click.pass_obj
@@ -44,10 +57,13 @@ def verify_pods(
     pods: tuple[str, ...],
     selector: str | None,
 ) -> None:
-    """Measure between running pods, each two of them, over their own RDMA devices.
+    """Measure RDMA between running pods.
 
-    Their image needs perftest. Exits with 1 when a pair is slow or fails, with 3 when there is
-    nothing to measure, with 6 when all that was measured is well and not all could be.
+    Runs perftest between each pair of the pods, over their own RDMA devices. Name pods, or choose
+    them with --selector. Their image needs perftest.
+
+    Exits with 1 when a pair is slow or fails, with 3 when there is nothing to measure. Exits with 6
+    when all measured pairs are well, but some could not be measured.
     """
     if bool(pods) == bool(selector):
         raise click.UsageError("Name pods, or say --selector: one of the two.")
@@ -64,21 +80,30 @@ def verify_pods(
     _run(run())
 
 
-@click.command("nodes")
+@click.command(
+    "nodes",
+    epilog=examples(
+        "kube-rdma verify nodes -f pod.yaml -o json > today.json",
+        "kube-rdma verify nodes node-1 node-2 -f pod.yaml",
+        "kube-rdma verify nodes -f pod.yaml --against today.json --svg map.svg",
+    ),
+)
 @click.argument("nodes", metavar="[NODE]...", nargs=-1)
 @click.option(
     "-f",
     "--filename",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     required=True,
-    help="A pod as your jobs have it: its image, networks and shares.",
+    metavar="FILE",
+    help="Manifest of a pod as your jobs have it, with its image, networks and shares.",
 )
 @click.option(
     "--start-seconds",
     type=click.IntRange(1),
     default=300,
     show_default=True,
-    help="How long the copies may take to run.",
+    metavar="SECONDS",
+    help="Longest time until the copies are Ready, in seconds.",
 )
 @verify_options
 @cluster_options(namespace=True)
@@ -91,9 +116,13 @@ def verify_nodes(
     cluster: ClusterOptions,
     start_seconds: int,
 ) -> None:
-    """Measure between nodes: start a copy of a pod on each, measure each two, delete them.
+    """Measure RDMA between nodes.
 
-    Without names, on all nodes that offer what the pod asks for. Exits as `verify pods` does.
+    Starts a copy of a pod on each NODE, measures each pair and deletes the copies. Without names
+    it takes all nodes that offer what the pod asks for. The copies are in the namespace of -n,
+    else in that of the file, else in that of the context.
+
+    Exits with the codes of `verify pods`.
     """
     import yaml
 
