@@ -1,9 +1,12 @@
 """Each field that users write or read has a sentence: `kubectl explain` shows nothing else of it.
 
+So has each value of the Helm chart.
+
 The form is that of Kubernetes' API conventions: the field's name first, then what it is, its unit,
 what it is when it is left out, an example.
 """
 
+import json
 import re
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from kube_rdma.api.config import DIALECTS, untitled
 from kube_rdma.api.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.structural import definition
+from kube_rdma.programs.installation import chart_files
 
 KINDS = {each.kind: each for each in (*DEFINITIONS, *OPERATOR_DEFINITIONS)}
 LONGEST = 60  # words of all sentences of one field
@@ -73,6 +77,13 @@ def test_each_field_of_a_kind_has_its_sentence(kind):
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_each_field_of_a_configuration_has_its_sentence(dialect):
     assert faults(untitled(DIALECTS[dialect].model), dialect) == []
+
+
+def test_each_value_of_the_chart_has_its_sentence():
+    schema = json.loads(chart_files()["values.schema.json"])
+    assert faults(schema, "chart") == []
+    texts = [each["description"] for each in (schema, *schema["$defs"].values())]
+    assert not list(filter(None, map(fault_of_text, texts)))
 
 
 @pytest.mark.parametrize(

@@ -1,241 +1,90 @@
 """The values of an installation as people write them: for `kube-rdma render` and the Helm chart.
 
 Everything but the preset has a value of the preset's or of everyone's (rules/install/presets), so
-that a file holds only what differs. The chart's values.schema.json is made from these models; here
-the same values are read with the place of each fault.
+that a file holds only what differs. The chart's values.schema.json, values.yaml and README.md are
+made from these models; here the same values are read with the place of each fault.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
-
-from pydantic import ConfigDict, Field
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 from kube_rdma.api.config import untitled
 from kube_rdma.api.dialect import Many, Typed
 from kube_rdma.api.document import Document
 from kube_rdma.api.faults import validate
-from kube_rdma.api.ip_pool import IPPoolSpec
-from kube_rdma.api.ip_words import Label
-from kube_rdma.api.words import TextForm
-
-_REPOSITORY = TextForm(
-    r"[a-z0-9][a-zA-Z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9._-]+)+",
-    "a registry with a repository, without a tag",
-    "registry.example.com/rdma/kube-rdma",
+from kube_rdma.api.installation_admission import InstalledPolicy
+from kube_rdma.api.installation_values import (
+    HostFolders,
+    InstalledAgent,
+    InstalledController,
+    InstalledDefinitions,
+    InstalledImage,
+    InstalledMetrics,
+    InstalledNamespace,
+    InstalledPool,
+    InstalledRoles,
 )
-_TAG = TextForm(r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}", "a tag of an image", "0.1.0")
-_DIGEST = TextForm(r"sha256:[0-9a-f]{64}", "a digest of an image", f"sha256:{'0' * 64}")
-_FOLDER = TextForm(r"/[^\s:]*[^\s:/]", "a folder of the host", "/opt/cni/bin")
+from kube_rdma.model.chart_value import UNSAID, ChartValue
 
-_RESOURCES = TextForm(
-    r"([a-zA-Z0-9./*-]+(,[a-zA-Z0-9./*-]+)*)?",
-    "a list of resources, with commas between them",
-    "rdma/*,vke.volcengine.com/rdma",
-)
-_NAMES = TextForm(
-    r"([a-zA-Z0-9.-]+(,[a-zA-Z0-9.-]+)*)?",
-    "a list of names, with commas between them",
-    "vepfs.csi.volcengine.com",
-)
-_SIZE = TextForm(r"[1-9][0-9]{0,11}([kMGTP]|[KMGTP]i)?", "a size of memory", "8Gi")
-
-_OBJECT = TextForm(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?)?", "the name of an object", "kube-rdma")
-_BASE64 = TextForm(r"([A-Za-z0-9+/]+={0,2})?", "one text in base64", "LS0tLS1CRUdJTg==")
-_CERTIFICATE = TextForm(
-    r"([a-z0-9-]+/[a-z0-9.-]+)?", "a Certificate with its namespace", "kube-rdma-vke/admission"
-)
-
-Folder: TypeAlias = Annotated[str, _FOLDER]
-Replicas: TypeAlias = Annotated[int, Field(ge=1, le=9)]
-Object: TypeAlias = dict[str, Any]  # as Kubernetes has it, which checks it itself
-
-
-class PullSecret(Typed):
-    """The name of a Secret of type kubernetes.io/dockerconfigjson."""
-
-    name: str = Field(examples=["registry"])
-
-
-class InstalledImage(Typed):
-    """The node image. A digest counts more than a tag; pull secrets are of the namespace."""
-
-    repository: Annotated[str, _REPOSITORY] = ""
-    tag: Annotated[str, _TAG] = ""
-    digest: Annotated[str, _DIGEST] = ""
-    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    pull_secrets: Many[PullSecret] = ()
-
-
-class InstalledNamespace(Typed):
-    """Where the objects are, whatever namespace Helm is told; `create` it with its label."""
-
-    name: Label = ""
-    create: bool = False
-
-
-class InstalledAgent(Typed):
-    """The agents, one on each node.
-
-    `config` is the text of their configuration (docs/config.md). `otherPlugins`: networks of other
-    CNI plugins; `deviceInfo`: tell Multus which device a share is; `virtualFunctions`: make them;
-    `startupTaint`: take the taint kube-rdma.io/starting off the node (docs/agent.md).
-    `nodeLabels`: where networks are put into pods, `write` labels the node below kube-rdma.io/;
-    `write-nfd` also with labels of Node Feature Discovery, by which operators start drivers;
-    `leave` touches none; `remove` takes away what an agent wrote (docs/labels.md).
-    `namespaceIsolation`: namespaces, with commas, whose networks every pod may name beside those of
-    its own; empty: of any namespace, as with Multus in its default (docs/tenancy.md).
-    """
-
-    enabled: bool = True
-    config: str = ""
-    node_selector: dict[str, str] = Field(default_factory=dict, examples=[{"pool": "rdma"}])
-    tolerations: Many[Object] = ()
-    resources: Object = Field(default_factory=dict)
-    other_plugins: bool = False
-    device_info: bool = False
-    virtual_functions: bool = False
-    startup_taint: bool = False
-    node_labels: Literal["write", "write-nfd", "leave", "remove"] = "write"
-    namespace_isolation: Annotated[str, _NAMES] = ""
-
-
-class InstalledController(Typed):
-    """The controller, which keeps the cluster's addresses in order. Of several copies one works.
-
-    `name`: of its Deployment, account and roles; an operator's ClusterRole too.
-    """
-
-    enabled: bool = True
-    name: Label = "kube-rdma-controller"
-    replicas: Replicas = 2
-    resources: Object = Field(default_factory=dict)
-
-
-class InstalledRoles(Typed):
-    """ClusterRoles that an administrator may bind people to: kube-rdma-view, kube-rdma-verify and
-    kube-rdma-bandwidth-check.
-
-    `install`: false for a second release in a cluster, for they are called the same in each.
-    """
-
-    install: bool = True
-
-
-class InstalledPool(Typed):
-    """A pool of addresses; see docs/ip.md. Helm makes it once and never changes it."""
-
-    name: Label = Field(examples=["rdma"])
-    spec: IPPoolSpec = Field(examples=[{"ranges": [{"subnet": "10.0.0.0/24"}]}])
-
-
-class InstalledDefinitions(Typed):
-    """Definitions of resources. Uninstalling keeps them.
-
-    `networkAttachmentDefinitions` is another project's, which Multus brings too.
-    """
-
-    install: bool = True
-    network_attachment_definitions: bool = False
-
-
-class PodPolicies(Typed):
-    """Policies for pods that ask for shares; see docs/admission.md.
-
-    `check` refuses and warns; `complete` adds what is missing, from Kubernetes 1.36 on. Lists are
-    texts with commas, for they become parts of expressions.
-    """
-
-    check: bool = True
-    complete: bool = True
-    share_resources: Annotated[str, _RESOURCES] = ""
-    mgpu_resources: Annotated[str, _RESOURCES] = ""
-    gpu_resources: Annotated[str, _RESOURCES] = ""
-    vepfs_drivers: Annotated[str, _NAMES] = ""
-    vepfs_storage_classes: Annotated[str, _NAMES] = ""
-    host_network_resources: Annotated[str, _RESOURCES] = ""
-    shm_size: Annotated[str, _SIZE] = "8Gi"
-
-
-# What a webhook with a certificate of its own does not have; rules/install/webhook says it.
-_GIVEN = ("secret", "caBundle", "injectCaFrom")
-
-
-class InstalledWebhook(Typed):
-    """The admission webhook in the controller, by the same rules; see docs/admission.md.
-
-    `certificate`: `own` is made and renewed by the controller. Else `secret`: of type
-    kubernetes.io/tls, for kube-rdma-admission.NAMESPACE.svc. Without both: no webhook.
-    `caBundle`: its authority, PEM in base64. `injectCaFrom`: NAMESPACE/NAME of cert-manager's
-    Certificate, which writes the authority instead.
-    """
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "if": {"properties": {"certificate": {"const": "own"}}, "required": ["certificate"]},
-            "then": {"properties": {name: {"const": ""} for name in _GIVEN}},
-        }
-    )
-
-    certificate: Literal["", "own"] = ""
-    secret: Annotated[str, _OBJECT] = ""
-    ca_bundle: Annotated[str, _BASE64] = ""
-    inject_ca_from: Annotated[str, _CERTIFICATE] = ""
-
-
-class InstalledPolicy(Typed):
-    """Admission policies of the API server, from Kubernetes 1.30 on.
-
-    `install`: the one that holds each agent to its own node.
-    """
-
-    install: bool = True
-    pods: PodPolicies = PodPolicies()
-    webhook: InstalledWebhook = InstalledWebhook()
-
-
-class InstalledMetrics(Typed):
-    """What Prometheus gets of the agents; see docs/metrics.md.
-
-    `port` of every agent, on its node's own address; 0: nobody is answered. `names`: whose names
-    counters of ports have. `podMonitor`, `rules` and `labels` are for the Prometheus operator,
-    `dashboards` for Grafana's sidecar.
-    """
-
-    port: Annotated[int, Field(ge=0, le=65535)] = 0
-    names: Literal["node-exporter", "vke", "none"] = "node-exporter"
-    pod_monitor: bool = False
-    rules: bool = False
-    dashboards: bool = False
-    labels: dict[str, str] = Field(default_factory=dict, examples=[{"release": "prometheus"}])
-
-
-class HostFolders(Typed):
-    """Where the nodes have the kubelet, CNI and the runtime's socket, if not where most have."""
-
-    kubelet: Folder = "/var/lib/kubelet"
-    cni_conf: Folder = "/etc/cni/net.d"
-    cni_binaries: Folder = "/opt/cni/bin"
-    runtime: Folder = "/run/containerd"
+_GLOBAL = "global is a value of Helm itself, for all charts of a release. kube-rdma ignores it."
 
 
 class Installation(Typed):
-    """All values of an installation. A preset has the names and habits of a seed's document."""
+    """The values of an installation. Only preset has to be set."""
 
     preset: Literal["ack", "vke", "scc", "nvidia", "nvidia-operator", "ib"]
+    """
+    preset is the kind of installation. ack: rdma/hca on the host's network. scc: rdma/hca. vke:
+    vke.volcengine.com/rdma by node label. nvidia: rdma/hca_shared_devices_a for second networks.
+    nvidia-operator: what a NicClusterPolicy asks for. ib: rdma/vf, InfiniBand VFs. See
+    docs/install.md.
+    """
     distribution: Literal["kubernetes", "gke", "k3s", "rke2", "openshift"] = "kubernetes"
+    """
+    distribution is the kind of Kubernetes, which decides the folders in host. k3s: with its
+    flannel. rke2: RKE2, and k3s with another CNI. gke: adds a quota for the agents in a namespace
+    that the chart creates. openshift: adds the constraint privileged for the agents. kubernetes:
+    all others.
+    """
     image: InstalledImage = InstalledImage()
+    """image is the container image of everything that the chart deploys."""
     namespace: InstalledNamespace = InstalledNamespace()
+    """namespace is the namespace of the installation."""
     agent: InstalledAgent = InstalledAgent()
+    """
+    agent has the settings of the agents. One runs on each node and offers the node's cards as
+    resources.
+    """
     controller: InstalledController = InstalledController()
+    """
+    controller has the settings of the controller, which works for the whole cluster. It keeps the
+    addresses in order, evicts pods that have to restart, and writes the status of objects. With
+    preset nvidia-operator it is the operator too.
+    """
     roles: InstalledRoles = InstalledRoles()
+    """
+    roles are the ClusterRoles kube-rdma-view, kube-rdma-verify and kube-rdma-bandwidth-check. The
+    chart binds nobody to them, an administrator does.
+    """
     pools: Many[InstalledPool] = ()
+    """
+    pools lists the IPPools that Helm creates when it installs, and never changes. Preset vke needs
+    one named rdma for RoCE. Example: [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}].
+    """
     crds: InstalledDefinitions = InstalledDefinitions()
+    """crds are the custom resource definitions (CRDs). Uninstalling keeps them."""
     admission: InstalledPolicy = InstalledPolicy()
+    """admission has the settings of what the API server checks of agents and of pods."""
     metrics: InstalledMetrics = InstalledMetrics()
+    """metrics has the settings for Prometheus and Grafana. See docs/metrics.md."""
     host: HostFolders = HostFolders()
+    """
+    host has the folders of the nodes. Set what differs from your distribution. For k0s and MicroK8s
+    see docs/agent.md.
+    """
 
 
 def load(document: Document) -> Mapping[str, Any]:
@@ -245,12 +94,56 @@ def load(document: Document) -> Mapping[str, Any]:
     return document.value
 
 
-def schema() -> str:
-    """The JSON Schema of the values as Helm wants it, which adds a value `global` of its own."""
-    made = untitled(Installation)
-    made["properties"]["global"] = {"type": "object"}
+def values() -> tuple[ChartValue, ...]:
+    """Every value in the order of the models, still without the defaults of presets."""
+    made = _whole()
+    return tuple(value for value, _ in _below(made, made["$defs"], ""))
+
+
+def schema(left_out: Mapping[str, str]) -> str:
+    """The JSON Schema of the values as Helm wants it, which adds a value `global` of its own.
+
+    `left_out` has what is when a value is left out, a sentence for its path.
+    """
+    made = _whole()
+    for value, node in _below(made, made["$defs"], ""):
+        if value.path in left_out:
+            node["description"] = f"{value.sentence} {left_out[value.path]}"
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return json.dumps(head | _bare(made), indent=2) + "\n"
+
+
+def _whole() -> dict[str, Any]:
+    made = untitled(Installation)
+    made["properties"]["global"] = {"type": "object", "description": _GLOBAL}
+    return made
+
+
+def _below(
+    node: dict[str, Any], parts: dict[str, Any], path: str
+) -> Iterator[tuple[ChartValue, dict[str, Any]]]:
+    """Each value below a schema, and the schema of its own, which is a part of the whole."""
+    for name, field in node.get("properties", {}).items():
+        meant = _meant(field, parts)
+        inner = _meant(meant.get("items", {}), parts)
+        value = ChartValue(
+            f"{path}{name}",
+            " ".join(field.get("description", "").split()),
+            default=field.get("default", UNSAID),
+            required=name in node.get("required", ()),
+            choices=tuple(meant.get("enum", ())),
+            whole="properties" in meant,
+        )
+        yield value, field
+        yield from _below(meant, parts, f"{path}{name}.")
+        yield from _below(inner, parts, f"{path}{name}[].")
+
+
+def _meant(node: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
+    """A schema, or the part that it refers to."""
+    reference = node.get("$ref")
+    meant: dict[str, Any] = parts[reference.rpartition("/")[2]] if reference else node
+    return meant
 
 
 def _bare(node: Any) -> Any:

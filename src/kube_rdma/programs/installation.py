@@ -2,6 +2,7 @@
 
 values files, --set ─► checked (api) ─► merged, filled (rules/install) ─► `kube-rdma render`
 blueprints of rules/install ─► views/chart ─► charts/kube-rdma (tools/chart writes it)
+sentences (api), defaults (rules/install) ─► views/chart_values ─► what people read of its values
 policy of rules/install for agents anywhere ─► views/manifests ─► config/admission (it too)
 """
 
@@ -23,10 +24,11 @@ from kube_rdma.model.errors import Refused
 from kube_rdma.programs.config import parse_config
 from kube_rdma.rules.install import admission
 from kube_rdma.rules.install import objects as install
+from kube_rdma.rules.install.defaults import completed
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS, merged, over
 from kube_rdma.rules.install.webhook import check_webhook
-from kube_rdma.views import chart
+from kube_rdma.views import chart, chart_values
 from kube_rdma.views.manifests import manifests
 
 CONFIG = "agent.config"
@@ -126,10 +128,14 @@ def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
 def chart_files() -> dict[str, str]:
     """What the chart's generated files hold, by their names below charts/kube-rdma."""
     layers = {"defaults": DEFAULTS, "presets": PRESETS, "distributions": DISTRIBUTIONS}
+    values = [completed(value) for value in installation.values()]
+    left_out = {value.path: text for value in values if (text := chart_values.left_out(value))}
     return {
+        "README.md": chart_values.readme(values),
+        "values.yaml": chart_values.values_file(values),
         "files/layers.json": json.dumps(layers, indent=2) + "\n",
         "templates/_values.tpl": chart.merging(DEFAULTS["distribution"]),
-        "values.schema.json": installation.schema(),
+        "values.schema.json": installation.schema(left_out),
         **{
             f"templates/{name}.yaml": chart.template(listed)
             for name, listed in blueprints().items()
