@@ -23,11 +23,11 @@ def sentences(model: type) -> dict[str, str]:
     A sentence is the text that follows the field in the class, as PEP 257 calls it an attribute
     docstring. Fields of base classes have theirs there.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in reversed(model.__mro__):
         if part.__module__.startswith("kube_rdma."):
-            found |= _in_class(sys.modules[part.__module__]).get(part.__name__, {})
-    return found
+            texts |= _in_class(sys.modules[part.__module__]).get(part.__name__, {})
+    return texts
 
 
 def add(schema: dict[str, Any], aliases: dict[str, str], model: type) -> None:

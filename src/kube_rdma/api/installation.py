@@ -71,7 +71,8 @@ class Installation(Typed):
     """
     pools: Many[InstalledPool] = ()
     """
-    pools lists the IPPools that Helm creates when it installs, and never changes. Preset vke needs
+    pools lists the IPPools that Helm creates when it installs; an upgrade does not
+    change them. Preset vke needs
     one named rdma for RoCE. Example: [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}].
     """
     crds: InstalledDefinitions = InstalledDefinitions()

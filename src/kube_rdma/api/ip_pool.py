@@ -135,13 +135,13 @@ class IPPoolSpec(Typed):
     """A pool as it is wished for; `_compiled` makes a model/ip.IPPool of it."""
 
     network: Label = Field("default", examples=["default"])
-    """network is the address space of the pool. Pools of one network never give the same address
-    twice; pools of different networks can. Left out: default.
+    """network is the address space of the pool. Pools of one network
+    share no address; pools of different networks can. Left out: default.
     """
     ranges: Many[PoolRange] = Field(min_length=1, examples=[[{"subnet": "10.0.0.0/24"}]])
     """ranges are the subnets, or parts of them, that pods get addresses of. A NIC gets one address
     of each family that the ranges for its rail have. Ranges of one pool cannot overlap. IPv4
-    addresses that end in .0 are never given.
+    addresses that end in .0 are left out.
     """
     excludes: Many[IpSpan] = ()
     """excludes are addresses that no pod gets: single addresses, subnets, or two ends with a dash.

@@ -125,7 +125,7 @@ class NicClusterPolicySpec(OpenSection):
     """
     tolerations: Many[dict[str, Any]] = ()
     """tolerations is a list of tolerations for all pods of the policy, written as in a pod. These
-    pods always tolerate taints with the effect NoSchedule. Left out: no others.
+    pods also tolerate taints with the effect NoSchedule. Left out: no others.
     """
 
 

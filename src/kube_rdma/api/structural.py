@@ -78,8 +78,8 @@ def definition(resource: ResourceDefinition) -> Json:
     """The CustomResourceDefinition of a kind."""
     schema = structural(resource.model)
     parts = schema["properties"]
-    said = f"apiVersion is {resource.group}/{VERSION}."
-    parts["apiVersion"] = {"description": said, "type": "string"}
+    version_sentence = f"apiVersion is {resource.group}/{VERSION}."
+    parts["apiVersion"] = {"description": version_sentence, "type": "string"}
     parts["kind"] = {"description": f"kind is {resource.kind}.", "type": "string"}
     parts["metadata"] = _metadata(parts.get("metadata", {}))
     if "spec" in parts:
@@ -108,8 +108,8 @@ def definition(resource: ResourceDefinition) -> Json:
 
 
 def _column(column: Column) -> Json:
-    said = {"name": column.name, "type": column.type, "jsonPath": column.path}
-    return {**said, "priority": 1} if column.wide else said
+    written = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    return {**written, "priority": 1} if column.wide else written
 
 
 def _names(resource: ResourceDefinition) -> Json:

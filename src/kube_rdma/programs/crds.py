@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from kube_rdma.api.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.api.structural import text
+from kube_rdma.api.structural import definition, text
 from kube_rdma.views.kinds import page
 
 HEAD = "# Written by tools/crds from the models in src/kube_rdma/api; do not edit.\n"
@@ -25,7 +25,9 @@ def files() -> dict[str, str]:
         for each in kinds
     }
     every = (*DEFINITIONS, *OPERATOR_DEFINITIONS)
-    return definitions | {f"docs/reference/{each.kind.lower()}.md": page(each) for each in every}
+    return definitions | {
+        f"docs/reference/{each.kind.lower()}.md": page(definition(each)) for each in every
+    }
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The reference page of a kind, made from its schema: docs/reference, as `kubectl explain` shows it.
+"""The reference page of a kind, made from its schema, as `kubectl explain` shows it.
 
 programs/crds writes the pages beside the definitions, and a test compares.
 """
@@ -7,36 +7,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
-from kube_rdma.api.structural import CATEGORY, GROUP, VERSION, ResourceDefinition, definition
-
-Json = dict[str, Any]
+from kube_rdma.model.blueprint import Json
 
 HEAD = "<!-- Written by tools/crds from the models in src/kube_rdma/api; do not edit. -->"
-_NOT_OURS = ("apiVersion", "kind", "metadata")  # every object has them
+_OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")
 
 
-def page(resource: ResourceDefinition) -> str:
-    """The page: what the kind is, how kubectl calls it, a table for each part of it."""
-    (version,) = definition(resource)["spec"]["versions"]
+def page(definition: Json) -> str:
+    """The page of a CustomResourceDefinition: what the kind is, and a table for each part of it."""
+    spec = definition["spec"]
+    (version,) = spec["versions"]
     schema = version["schema"]["openAPIV3Schema"]
-    parts = [f"# {resource.kind}", HEAD, schema["description"], _names(resource)]
+    parts = [f"# {spec['names']['kind']}", HEAD, schema["description"], _names(spec, version)]
     for name, part in schema["properties"].items():
-        if name not in _NOT_OURS:
+        if name not in _OF_EVERY_OBJECT:
             parts += [f"## {name}", part["description"], "\n".join(_table(part))]
     return "\n\n".join(parts) + "\n"
 
 
-def _names(resource: ResourceDefinition) -> str:
-    place = "in a namespace" if resource.namespaced else "for the whole cluster"
-    calls = [f"`kubectl get {name}`" for name in (resource.short, resource.plural) if name]
-    if resource.group == GROUP:
-        calls.append(f"`kubectl get {CATEGORY}` (all kinds)")
-    text = f"`{resource.group}/{VERSION}`, {place}. Read it with {', '.join(calls)}."
-    if wide := [each.name for each in resource.columns if each.wide]:
+def _names(spec: Json, version: Json) -> str:
+    """How to read the kind's objects."""
+    names = spec["names"]
+    place = "in a namespace" if spec["scope"] == "Namespaced" else "for the whole cluster"
+    calls = [f"`kubectl get {name}`" for name in (*names.get("shortNames", ()), names["plural"])]
+    calls += [f"`kubectl get {name}` (all kinds)" for name in names.get("categories", ())]
+    text = f"`{spec['group']}/{version['name']}`, {place}. Read it with {', '.join(calls)}."
+    columns = version["additionalPrinterColumns"]
+    if wide := [column["name"] for column in columns if column.get("priority")]:
         text += f" `-o wide` adds the columns {', '.join(wide)}."
-    return f"{text} `kubectl explain {resource.plural} --recursive` has the same fields."
+    return f"{text} `kubectl explain {names['plural']} --recursive` has the same fields."
 
 
 def _table(part: Json) -> Iterator[str]:

@@ -164,7 +164,7 @@ _HW_STATS = (
 INFO = _gauge(
     f"{NODE}info",
     ("device", "board_id", "firmware_version", "hca_type"),
-    "The value is always 1; the labels name board, firmware version and type of the device.",
+    "The value is 1; the labels name board, firmware version and type of the device.",
     "`board_id`, `fw_ver`, `hca_type`",
 )
 STATE = _gauge(f"{NODE}state_id", PORT, _STATES, "`state`")
@@ -211,14 +211,14 @@ POD_SHARES = _gauge(
 POD_DEVICE = _gauge(
     f"{OWN}pod_device_info",
     (*HOLDER, "resource", "card", "device", "access"),
-    "The value is always 1, for a device of the container; label access is own or shared (with "
+    "The value is 1, for a device of the container; label access is own or shared (with "
     "other containers).",
     "pod resources, pools, attachments",
 )
 POOL_DEVICE = _gauge(
     f"{OWN}resource_device_info",
     ("resource", "card", "device"),
-    "The value is always 1, for a device that shares of the resource may stand for.",
+    "The value is 1, for a device that shares of the resource may stand for.",
     "pools",
 )
 SHARES = _gauge(
@@ -275,7 +275,7 @@ LATE_BINDING = MetricFamily(
 BUILD = _gauge(
     f"{OWN}build_info",
     ("version",),
-    "The value is always 1; label version is that of the agent.",
+    "The value is 1; label version is that of the agent.",
     "the agent",
 )
 SCRAPE_SECONDS = _gauge(
