@@ -70,7 +70,8 @@ def faults(schema, path):
 def test_each_field_of_a_kind_has_its_sentence(kind):
     (version,) = definition(KINDS[kind])["spec"]["versions"]
     schema = version["schema"]["openAPIV3Schema"]
-    assert faults(schema, kind) == []
+    without = [line for line in faults(schema, kind) if not line.startswith(f"{kind}.metadata has")]
+    assert without == []  # the API server describes metadata itself, and takes no other words
     assert fault(kind, schema["description"]) is None
 
 

@@ -198,7 +198,9 @@ def _own_keywords(schema: Mapping[str, Any]) -> Json:
 
 
 def _metadata(schema: Json) -> Json:
-    """Of metadata a definition may restrict the name alone."""
-    metadata = {"description": "metadata is that of every object.", "type": "object"}
+    """Of metadata a definition may restrict the name alone, and not even describe it.
+
+    "must not specify anything other than name and generateName" (apiextensions' validation).
+    """
     name = schema.get("properties", {}).get("name")
-    return {**metadata, "properties": {"name": name}} if name else metadata
+    return {"type": "object", "properties": {"name": name}} if name else {"type": "object"}

@@ -69,6 +69,9 @@ def test_a_definition_keeps_the_rules(one):
     (version,) = definition(one)["spec"]["versions"]
     found = list(nodes(version["schema"]["openAPIV3Schema"]))
     assert len(found) > 10
+    metadata = version["schema"]["openAPIV3Schema"]["properties"]["metadata"]
+    assert set(metadata) <= {"type", "properties"}
+    assert set(metadata.get("properties", ())) <= {"name", "generateName"}
     for node in found:
         assert not FORBIDDEN & set(node), node
         assert "type" in node, node
