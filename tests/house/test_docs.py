@@ -30,6 +30,27 @@ def dead_links(name: str, text: str) -> Iterator[str]:
             yield f"{name}: nothing at {link}"
 
 
+def anchors(text: str) -> set[str]:
+    """What links may name of a page: its headings, as GitHub and its kind write them."""
+    fenceless = re.sub(r"(?ms)^```.*?^```", "", text)
+    slugs: list[str] = []
+    for heading in re.findall(r"(?m)^#{1,6} (.+)$", fenceless):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
+        slug = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        slugs.append(f"{slug}-{slugs.count(slug)}" if slug in slugs else slug)
+    return set(slugs)
+
+
+def dead_anchors(name: str, text: str) -> Iterator[str]:
+    """Links to a heading that its page does not have."""
+    for target, anchor in re.findall(r"\]\(([^)\s#]*)#([^)\s]+)\)", text):
+        page = (ROOT / name).parent / target
+        if target and ("://" in target or page.suffix != ".md" or not page.is_file()):
+            continue
+        if anchor not in anchors(page.read_text(encoding="utf-8") if target else text):
+            yield f"{name}: {target} has no heading #{anchor}"
+
+
 def unknown_words(name: str, text: str) -> Iterator[str]:
     """Words after `make` that the Makefile does not have."""
     known = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
@@ -57,6 +78,11 @@ def test_links_lead_somewhere() -> None:
     assert not [line for page in PAGES for line in dead_links(*page)]
 
 
+def test_links_lead_to_headings() -> None:
+    """Also the part behind # is there."""
+    assert not [line for page in PAGES for line in dead_anchors(*page)]
+
+
 def test_words_of_make_exist() -> None:
     """Every `make` in every page."""
     assert not [line for page in PAGES for line in unknown_words(*page)]
@@ -77,6 +103,8 @@ def test_readme_is_short() -> None:
 def test_planted_faults_are_found() -> None:
     """A dead link, a word and two commands that do not exist are named."""
     assert list(dead_links("docs/x.md", "[a](nowhere.md#b) [b](picture.svg) [c](https://d.e/f)"))
+    planted = "# A `b`, c\n[a](#a-b-c) [b](#nowhere) [c](docs/story.md#nowhere)"
+    assert [line.partition("#")[2] for line in dead_anchors("x.md", planted)] == ["nowhere"] * 2
     assert list(unknown_words("x.md", "run `make tea`")) == ["x.md: the Makefile has no word tea"]
     assert (
         len(list(unknown_commands("x.md", "```\nkube-rdma fly\n```\n`kube-rdma lab fly n`"))) == 2
