@@ -6,18 +6,22 @@ several fields say together is checked here, and by the API server in CEL.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, Strict, ValidationInfo, field_validator
+from pydantic.alias_generators import to_camel
 
 from kube_rdma.api.bandwidth_check_status import BandwidthCheckStatus
 from kube_rdma.api.bandwidth_check_template import BandwidthTemplate
 from kube_rdma.api.dialect import Many, Typed
 from kube_rdma.api.faults import Slip, slips, validate
+from kube_rdma.api.measures import Latency, LeastBandwidth, gbps, microseconds
 from kube_rdma.api.object_document import of_json
 from kube_rdma.model.bandwidth import Operation, PairStandard, PerftestRun
 from kube_rdma.model.bandwidth_check import BandwidthPlan
 from kube_rdma.model.errors import Refused
+
+T = TypeVar("T")
 
 MOST_NODES = 1000
 MOST_PAIRS = 100_000
@@ -37,8 +41,15 @@ _RULES = [
         "message": "size and allSizes exclude each other: leave one out",
     },
     {
-        "rule": "self.latency ? !has(self.minGbps) : !has(self.maxMicroseconds)",
-        "message": "minGbps is for bandwidths, maxMicroseconds for latencies",
+        "rule": "self.latency ? !has(self.minBandwidth) && !has(self.minGbps) : "
+        "!has(self.maxLatency) && !has(self.maxMicroseconds)",
+        "message": "minBandwidth is for bandwidths, maxLatency for latencies",
+    },
+    {
+        "rule": "(!has(self.minBandwidth) || !has(self.minGbps)) && "
+        "(!has(self.maxLatency) || !has(self.maxMicroseconds))",
+        "message": "minGbps is the old form of minBandwidth, maxMicroseconds that of maxLatency: "
+        "leave the old one out",
     },
 ]
 
@@ -112,20 +123,29 @@ class BandwidthCheckSpec(Typed):
     out: 21600 (6 hours).
     """
     max_pairs: int = Field(20_000, ge=1, le=MOST_PAIRS)
-    """maxPairs is how many measurements a run may need; a run that needs more measures nothing. Two
-    pods need one for each rail that both have, with bothWays two. Left out: 20000.
+    """maxPairs is how many measurements a run may need. A run that needs more measures nothing; it
+    is tried again after five minutes, with nodes only after a change of the spec. Two pods need
+    one for each rail that both have, with bothWays two. Left out: 20000.
     """
     both_ways: bool = False
     """bothWays is true to measure each pair a second time with client and server exchanged. Left
     out: false.
     """
+    min_bandwidth: LeastBandwidth | None = None
+    """minBandwidth is the lowest bandwidth of a good pair in bit/s, a quantity with a suffix. It
+    is not allowed with latency: true. Left out: no such limit. Example: 180G.
+    """
+    max_latency: Latency | None = None
+    """maxLatency is the highest average latency of a good pair, a number with the unit ns, us, ms
+    or s. It needs latency: true. Left out: no such limit. Example: 5us.
+    """
     min_gbps: float | None = Field(None, ge=0)
-    """minGbps is the lowest bandwidth of a good pair in Gbit/s. It is not allowed with latency:
-    true. Left out: no such limit. Example: 180.
+    """minGbps is the old form of minBandwidth, in Gbit/s; it goes with the next release. It
+    excludes minBandwidth.
     """
     max_microseconds: float | None = Field(None, ge=0)
-    """maxMicroseconds is the highest average latency of a good pair in microseconds. It needs
-    latency: true. Left out: no such limit. Example: 5.
+    """maxMicroseconds is the old form of maxLatency, in microseconds; it goes with the next
+    release. It excludes maxLatency.
     """
     line_share_percent: int = Field(80, ge=0, le=100)
     """lineSharePercent is how much of the line rate of the slower card a good pair reaches, in
@@ -136,9 +156,10 @@ class BandwidthCheckSpec(Typed):
     percent. The median counts where a rail has at least three figures. Left out: 20.
     """
     against_last: bool = False
-    """againstLast is true to compare each pair also with its figure of the run before. A pair that
-    is worse by more than tolerancePercent is slow. Pairs that status.pairs does not list are not
-    compared. Left out: false.
+    """againstLast is true to compare each pair also with its figure of the last run of the same
+    spec; a changed spec begins a new comparison. A pair that is worse by more than
+    tolerancePercent is slow. Pairs that status.pairs does not list are not compared. Left out:
+    false.
     """
     every_seconds: int | None = Field(None, ge=60, le=YEAR)
     """everySeconds is the time from the start of one run to the start of the next, in seconds. Left
@@ -169,19 +190,36 @@ class BandwidthCheckSpec(Typed):
             raise slips(Slip("size says one size already", "Leave one of them out"))
         return every
 
-    @field_validator("min_gbps")
+    @field_validator("min_bandwidth", "min_gbps")
     @classmethod
-    def _of_bandwidths(cls, limit: float | None, info: ValidationInfo) -> float | None:
+    def _of_bandwidths(cls, limit: T, info: ValidationInfo) -> T:
         if limit is not None and info.data.get("latency"):
-            raise slips(Slip("this is no latency", "Write maxMicroseconds"))
+            raise slips(Slip("this is no latency", "Write maxLatency"))
         return limit
 
-    @field_validator("max_microseconds")
+    @field_validator("max_latency", "max_microseconds")
     @classmethod
-    def _of_latencies(cls, limit: float | None, info: ValidationInfo) -> float | None:
+    def _of_latencies(cls, limit: T, info: ValidationInfo) -> T:
         if limit is not None and not info.data.get("latency"):
-            raise slips(Slip("this is for latencies", "Write latency: true, or minGbps"))
+            raise slips(Slip("this is for latencies", "Write latency: true, or minBandwidth"))
         return limit
+
+    @field_validator("min_gbps", "max_microseconds")
+    @classmethod
+    def _once(cls, limit: float | None, info: ValidationInfo) -> float | None:
+        new = {"min_gbps": "min_bandwidth", "max_microseconds": "max_latency"}
+        name = new[str(info.field_name)]
+        if limit is not None and info.data.get(name) is not None:
+            problem = f"it is the old form of {to_camel(name)}, which is given too"
+            raise slips(Slip(problem, "Leave the old one out"))
+        return limit
+
+    @property
+    def limit(self) -> float | None:
+        """What was asked for, in Gbit/s or microseconds, in whichever form."""
+        if self.latency:
+            return microseconds(self.max_latency) if self.max_latency else self.max_microseconds
+        return gbps(self.min_bandwidth) if self.min_bandwidth else self.min_gbps
 
 
 class BandwidthCheck(Typed):
@@ -215,7 +253,7 @@ def load_plan(data: bytes, title: str) -> BandwidthPlan:
         _run(spec),
         PairStandard(
             latency=spec.latency,
-            limit=spec.max_microseconds if spec.latency else spec.min_gbps,
+            limit=spec.limit,
             line_share=spec.line_share_percent / 100,
             tolerance=spec.tolerance_percent / 100,
         ),

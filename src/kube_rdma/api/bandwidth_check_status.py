@@ -6,6 +6,7 @@ Lists have an end, and what is worst stands first in them.
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from pydantic import Field, field_validator
 
 from kube_rdma.api.conditions import Condition, StatusPart, condition, moment
 from kube_rdma.api.dialect import Many
+from kube_rdma.api.measures import Measure, figure_of, figure_text
 from kube_rdma.api.node_report_models import Sentence, Word, cut
 from kube_rdma.model.bandwidth import PairKey, PairProof, RatedPair, Rating, Suspect
 from kube_rdma.model.bandwidth_check import BandwidthHistory
@@ -38,12 +40,17 @@ class PairEntry(StatusPart):
     devices: Annotated[Many[Word], Field(max_length=2)] = ()
     """devices are the RDMA devices of client and server, in this order. Example: [mlx5_0, mlx5_1].
     """
+    measured: Measure | None = None
+    """measured is the average of the measurement: a quantity of bit/s, with latency: true a
+    duration. If several sizes were measured, the best one counts. Left out: the pair failed.
+    Examples: 94.215G, 2.13us.
+    """
     figure: float | None = None
-    """figure is the average of the measurement in Gbit/s, with latency: true in microseconds. If
-    several sizes were measured, the best figure counts. Left out: the pair failed.
+    """figure is the old form of measured, in Gbit/s or microseconds; it goes with the next release.
+    Controllers of the release before write it.
     """
     rating: Literal["ok", "slow", "failed"]
-    """rating is ok, slow (the figure misses a limit) or failed (there is no figure)."""
+    """rating is ok, slow (measured misses a limit) or failed (nothing was measured)."""
     why: Sentence = ""
     """why is the limit that the pair missed, or the reason of its failure. Empty: the pair is good.
     """
@@ -75,13 +82,20 @@ class SuspectEntry(StatusPart):
     """of is how many pairs the suspect has, good ones included. Pairs that another suspect explains
     do not count.
     """
+    median_measured: Measure | None = None
+    """medianMeasured is the median of what its bad pairs measured: a quantity of bit/s, with
+    latency: true a duration. Left out: at least half of them failed. Example: 12.4G.
+    """
+    median_due: Measure | None = None
+    """medianDue is the median of the limits that its bad pairs missed, in the form of
+    medianMeasured. Left out: at least half of them failed. Example: 80G.
+    """
     median: float | None = None
-    """median is the median figure of its bad pairs in Gbit/s, with latency: true in microseconds.
-    Left out: at least half of them failed.
+    """median is the old form of medianMeasured, in Gbit/s or microseconds; it goes with the next
+    release.
     """
     due: float | None = None
-    """due is the median of the limits that its bad pairs missed, in the unit of median. Left out:
-    at least half of them failed.
+    """due is the old form of medianDue, in Gbit/s or microseconds; it goes with the next release.
     """
     why: Sentence = ""
     """why is the most frequent failure of its bad pairs, if at least half of them failed. With a
@@ -104,6 +118,11 @@ class BandwidthCheckStatus(StatusPart):
     observed_generation: int
     """observedGeneration is the metadata.generation of the check that the last run measured, or the
     current run measures.
+    """
+    measured_generation: int | None = None
+    """measuredGeneration is the metadata.generation of the check whose figures are here: that of
+    the last run with figures. againstLast compares only with figures of the same generation. Left
+    out: no run had figures.
     """
     state: State
     """state is Measuring, Well, NotWell or NotMeasured. Measuring: a run is under way. NotWell: a
@@ -130,13 +149,21 @@ class BandwidthCheckStatus(StatusPart):
     """pairsUnmeasured is how many further pairs were not measured, as the time of that run was
     over.
     """
+    lowest_measured: Measure | None = None
+    """lowestMeasured is the lowest that any pair measured: a quantity of bit/s, with latency: true
+    a duration. Left out: all pairs failed. Examples: 94.2G, 2.13us.
+    """
+    highest_measured: Measure | None = None
+    """highestMeasured is the highest that any pair measured, in the form of lowestMeasured. Left
+    out: all pairs failed. Examples: 97.66G, 3.4us.
+    """
     lowest: float | None = None
-    """lowest is the lowest figure of all pairs in Gbit/s, with latency: true in microseconds. Left
-    out: no pair has a figure.
+    """lowest is the old form of lowestMeasured, in Gbit/s or microseconds; it goes with the next
+    release.
     """
     highest: float | None = None
-    """highest is the highest figure of all pairs in Gbit/s, with latency: true in microseconds.
-    Left out: no pair has a figure.
+    """highest is the old form of highestMeasured, in Gbit/s or microseconds; it goes with the next
+    release.
     """
     suspects: Annotated[Many[SuspectEntry], Field(max_length=MOST_NAMES)] = ()
     """suspects are the probable causes of bad pairs: first cards, then nodes, rails and pairs.
@@ -173,11 +200,22 @@ class BandwidthCheckStatus(StatusPart):
         hindered = self.state == "NotMeasured" and not refused
         return BandwidthHistory(self.observed_generation, began, ended, hindered, refused)
 
+    def figures_of(self, generation: int) -> dict[PairKey, float]:
+        """What pairs measured, as far as it is told; nothing where that was another spec."""
+        if self.figures_generation != generation:
+            return {}
+        pairs = (
+            (pair, figure_of(pair.measured) if pair.measured else pair.figure)
+            for pair in self.pairs
+        )
+        return {(p.client, p.server, p.rail): value for p, value in pairs if value is not None}
+
     @property
-    def figures(self) -> dict[PairKey, float]:
-        """What pairs measured, as far as it is told."""
-        pairs = ((pair, pair.figure) for pair in self.pairs)
-        return {(p.client, p.server, p.rail): figure for p, figure in pairs if figure is not None}
+    def figures_generation(self) -> int | None:
+        """A controller of the release before tells it only while its last run is the one seen."""
+        if self.measured_generation is None and self.state in ("Well", "NotWell"):
+            return self.observed_generation
+        return self.measured_generation
 
 
 def begun(old: BandwidthCheckStatus | None, generation: int, now: datetime) -> BandwidthCheckStatus:
@@ -188,6 +226,7 @@ def begun(old: BandwidthCheckStatus | None, generation: int, now: datetime) -> B
     return kept.model_copy(
         update={
             "observed_generation": generation,
+            "measured_generation": kept.figures_generation,
             "state": "Measuring",
             "result": "",
             "start_time": moment(now),
@@ -205,12 +244,14 @@ def measured(
 ) -> BandwidthCheckStatus:
     """A run has ended with figures; `result` says them in one sentence."""
     rows = [pair.outcome.standing(latency=proof.run.latency) for pair in proof.rated]
-    figures = [row.figure for row in rows if row is not None]
+    figures = [row.figure for row in rows if row is not None and math.isfinite(row.figure)]
+    latency = proof.run.latency
     worst = sorted(proof.rated, key=lambda pair: _WORST_FIRST.index(pair.rating))
     ratings = [pair.rating for pair in proof.rated]
     state: State = "Well" if proof.is_well else "NotWell"
     return BandwidthCheckStatus(
         observed_generation=running.observed_generation,
+        measured_generation=running.observed_generation,
         state=state,
         result=cut(result),
         start_time=running.start_time,
@@ -218,14 +259,14 @@ def measured(
         pairs_measured=len(ratings),
         pairs_slow=ratings.count(Rating.SLOW),
         pairs_failed=ratings.count(Rating.FAILED),
-        lowest=min(figures, default=None),
-        highest=max(figures, default=None),
+        lowest_measured=figure_text(min(figures, default=None), latency=latency),
+        highest_measured=figure_text(max(figures, default=None), latency=latency),
         pairs_unmeasured=proof.unmeasured,
-        suspects=tuple(map(_suspect, proof.suspects[:MOST_NAMES])),
+        suspects=tuple(_suspect(each, latency=latency) for each in proof.suspects[:MOST_NAMES]),
         left_out=tuple(
             LeftOutEntry(name=name, why=cut(why)) for name, why in proof.left_out[:MOST_NAMES]
         ),
-        pairs=tuple(_entry(pair, latency=proof.run.latency) for pair in worst[:MOST_PAIRS]),
+        pairs=tuple(_entry(pair, latency=latency) for pair in worst[:MOST_PAIRS]),
         conditions=_ended(running, now, (state, cut(result)), well=proof.is_well),
     )
 
@@ -265,7 +306,7 @@ def _ended(
     )
 
 
-def _suspect(suspect: Suspect) -> SuspectEntry:
+def _suspect(suspect: Suspect, *, latency: bool) -> SuspectEntry:
     return SuspectEntry(
         kind=suspect.kind.value,
         node=suspect.node or None,
@@ -274,8 +315,8 @@ def _suspect(suspect: Suspect) -> SuspectEntry:
         peer=suspect.peer or None,
         pairs=suspect.pairs,
         of=suspect.of,
-        median=suspect.median,
-        due=suspect.due,
+        median_measured=figure_text(suspect.median, latency=latency),
+        median_due=figure_text(suspect.due, latency=latency),
         why=cut(suspect.why),
     )
 
@@ -288,7 +329,7 @@ def _entry(pair: RatedPair, *, latency: bool) -> PairEntry:
         server=outcome.server,
         rail=outcome.rail,
         devices=outcome.devices,
-        figure=None if row is None else row.figure,
+        measured=None if row is None else figure_text(row.figure, latency=latency),
         rating=pair.rating.value,
         why=cut(pair.why),
     )

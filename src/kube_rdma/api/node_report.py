@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kube_rdma.api.conditions import Condition, condition
+from kube_rdma.api.measures import figure_text, gbps
 from kube_rdma.api.node_report_models import (
     CardEntry,
     NodeReportStatus,
@@ -117,7 +118,7 @@ def _card_entry(card: ReportedCard) -> CardEntry:
                 number=port.number,
                 state=port.state,
                 link_layer=port.link_layer,
-                rate_gbps=port.rate_gbps,
+                rate=figure_text(port.rate_gbps, latency=False),
                 netdev=port.netdev,
             )
             for port in card.ports[:16]
@@ -131,7 +132,7 @@ def _card_entry(card: ReportedCard) -> CardEntry:
 
 def _card(entry: CardEntry) -> ReportedCard:
     ports = (
-        ReportedPort(p.device, p.number, p.state, p.link_layer, p.rate_gbps, p.netdev)
+        ReportedPort(p.device, p.number, p.state, p.link_layer, _rate(p), p.netdev)
         for p in entry.ports
     )
     return ReportedCard(
@@ -145,6 +146,11 @@ def _card(entry: CardEntry) -> ReportedCard:
         entry.carries,
         entry.addresses,
     )
+
+
+def _rate(port: PortEntry) -> float | None:
+    """The Gbit/s of a port; an agent of the release before tells them in the old form."""
+    return port.rate_gbps if port.rate is None else gbps(port.rate)
 
 
 def _summary(report: NodeReport) -> SummaryEntry:

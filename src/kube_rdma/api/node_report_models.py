@@ -12,6 +12,7 @@ from pydantic import Field
 
 from kube_rdma.api.conditions import Condition, StatusPart
 from kube_rdma.api.dialect import Many, Typed
+from kube_rdma.api.measures import Bandwidth
 
 LONGEST = 512  # characters of a sentence
 _CUT = "…"
@@ -34,9 +35,13 @@ class PortEntry(StatusPart):
     """
     link_layer: Word
     """linkLayer is what the port speaks: InfiniBand, Ethernet (RoCE) or Unknown."""
+    rate: Bandwidth | None = None
+    """rate is the speed of the port in bit/s, a quantity. Left out: the kernel does not tell it.
+    Example: 400G.
+    """
     rate_gbps: float | None = None
-    """rateGbps is the speed of the port in Gbit/s. Left out: the kernel does not tell it. Example:
-    400.
+    """rateGbps is the old form of rate, in Gbit/s; it goes with the next release. Agents of the
+    release before write it.
     """
     netdev: Word | None = None
     """netdev is the network interface of the port, of Ethernet or IPoIB. Left out: the node sees

@@ -74,6 +74,26 @@ class CheckTiming(Frozen):
     pacing: Pacing = Pacing()
 
 
+class _TooMany(Refused):
+    """A check needs more measurements than its maxPairs."""
+
+    def __init__(self, seen: SeenCheck, most: int, pods: int, wanted: int) -> None:
+        super().__init__(
+            f"its {pods} pods need {wanted} measurements, and maxPairs allows {most}",
+            remedy="Choose fewer pods or nodes, or raise maxPairs",
+            where=f"BandwidthCheck {seen.title}",
+        )
+
+
+class _Excess(Frozen):
+    """A run of a template that needed too many measurements: on `nodes` it made `pods` Ready."""
+
+    generation: int
+    nodes: int
+    pods: int
+    wanted: int
+
+
 class _Running(Frozen):
     """What is measured in a namespace."""
 
@@ -95,6 +115,7 @@ class BandwidthChecks:
         self._busy: dict[str, _Running | None] = {}  # by namespace
         self._served: dict[str, datetime] = {}  # when a namespace's last check began
         self._not_before: dict[str, datetime] = {}  # by title: its status could not be written
+        self._too_many: dict[str, _Excess] = {}  # by uid: no copies are made to find it again
         self._notices = Notices()
 
     async def run(self) -> None:
@@ -124,6 +145,8 @@ class BandwidthChecks:
             del self._busy[seen.namespace]
             spaces = {each.namespace for each in self._checks.values.values()}
             self._served = {space: at for space, at in self._served.items() if space in spaces}
+            kept = {each.uid for each in self._checks.values.values()}
+            self._too_many = {one: it for one, it in self._too_many.items() if one in kept}
             self._wake.set()
 
     def _next(self, now: datetime) -> tuple[datetime, SeenCheck] | tuple[None, None]:
@@ -190,7 +213,9 @@ class BandwidthChecks:
         try:
             proof = await self._proof(seen, seen.plan)
         except KubeRdmaError as error:
-            return not_measured(status, str(error), self._timing.now())
+            # Nodes that are named stay as many; of pods and of all nodes there may be fewer later.
+            refused = isinstance(error, _TooMany) and bool(seen.plan.nodes)
+            return not_measured(status, str(error), self._timing.now(), refused=refused)
         if not proof.rated:
             why = "; ".join(f"{name}: {why}" for name, why in proof.left_out) or _NOBODY
             return not_measured(status, why, self._timing.now())
@@ -200,7 +225,8 @@ class BandwidthChecks:
         """What `kube-rdma verify pods` does, or with a template `kube-rdma verify nodes`."""
         pacing = replace(self._timing.pacing, turn=lambda: self._turn, run_seconds=plan.run_seconds)
         measuring = BandwidthProof(self._commands, plan.run, pacing, brief=True)
-        before = seen.status.figures if seen.status and plan.against_last else {}
+        old = seen.status if plan.against_last else None
+        before = old.figures_of(seen.generation) if old else {}
         async with AsyncExitStack() as stack:
             if plan.template is None:
                 pods_there = await self._objects.pods(seen.namespace, selector=plan.selector)
@@ -208,22 +234,41 @@ class BandwidthChecks:
             else:
                 # Of a run whose controller ended without a word.
                 await self._objects.delete(seen.namespace, f"{CHECK_LABEL}={seen.name}")
-                asked = copies(self._objects, _copies(seen, plan))
+                asked = copies(self._objects, self._copies(seen, plan))
                 taking = await stack.enter_async_context(asked)
             pods, silent = await measuring.all_probed(taking.pods, taking.left_out)
             wanted = measurements(pods, both_ways=plan.both_ways)
             if wanted > plan.most_pairs:
-                raise Refused(
-                    f"its {len(pods)} pods need {wanted} measurements, and maxPairs allows "
-                    f"{plan.most_pairs}",
-                    remedy="Choose fewer pods or nodes, or raise maxPairs",
-                    where=f"BandwidthCheck {seen.title}",
-                )
+                if plan.template is not None:
+                    nodes = len(taking.pods) + len(taking.left_out) - taking.excused
+                    excess = _Excess(seen.generation, nodes, len(pods), wanted)
+                    self._too_many[seen.uid] = excess
+                raise _TooMany(seen, plan.most_pairs, len(pods), wanted)
             outcomes = await measuring.measure(pods, both_ways=plan.both_ways)
         proof = await asyncio.to_thread(  # the Lease is renewed meanwhile
             measuring.proof, outcomes, plan.standard, silent, before, due=wanted
         )
         return replace(proof, excused=taking.excused)
+
+    def _copies(self, seen: SeenCheck, plan: BandwidthPlan) -> CopyRequest:
+        """They are the check's own: when it goes, they go, whatever became of the controller."""
+        assert plan.template is not None
+        excess = self._too_many.get(seen.uid)
+
+        def admit(nodes: int) -> None:
+            """What could only come to too much again is not made."""
+            if excess and excess.generation == seen.generation and nodes >= excess.nodes:
+                raise _TooMany(seen, plan.most_pairs, excess.pods, excess.wanted)
+
+        return CopyRequest(
+            plan.template,
+            f"BandwidthCheck {seen.title}: spec.template",
+            seen.namespace,
+            plan.nodes,
+            plan.start_seconds,
+            owner=(BANDWIDTH_CHECK.api_version, BANDWIDTH_CHECK.kind, seen.name, seen.uid),
+            admit=admit,
+        )
 
     def _changed(self, old: SeenCheck | None, new: SeenCheck | None) -> None:
         """A run ends at once when what it measures is no longer asked for."""
@@ -265,16 +310,3 @@ def _is_newer(shown: SeenCheck, seen: SeenCheck, ended: BandwidthCheckStatus) ->
     if (shown.uid, shown.generation) != (seen.uid, seen.generation):
         return True
     return shown.status is not None and shown.status.completion_time == ended.completion_time
-
-
-def _copies(seen: SeenCheck, plan: BandwidthPlan) -> CopyRequest:
-    """They are the check's own: when it goes, they go, whatever became of the controller."""
-    assert plan.template is not None
-    return CopyRequest(
-        plan.template,
-        f"BandwidthCheck {seen.title}: spec.template",
-        seen.namespace,
-        plan.nodes,
-        plan.start_seconds,
-        owner=(BANDWIDTH_CHECK.api_version, BANDWIDTH_CHECK.kind, seen.name, seen.uid),
-    )

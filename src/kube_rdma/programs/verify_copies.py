@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
 from kube_rdma.model.errors import KubeRdmaError, Refused
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.rules.verify.copies import LABEL, asked, fitting, not_started, owned, pod_for
 
 _LOOK_SECONDS = 1.0
@@ -25,6 +25,7 @@ class CopyRequest(Frozen):
     """What to copy: the manifest and its file, the namespace, nodes (all that fit if none).
 
     `seconds` is how long the copies may take to become Ready, `owner` whose they are, if anybody's.
+    `admit` is told how many are to be made, before one is, and may raise.
     """
 
     manifest: Mapping[str, Any]
@@ -33,6 +34,7 @@ class CopyRequest(Frozen):
     nodes: tuple[str, ...] = ()
     seconds: float = 300
     owner: tuple[str, str, str, str] | None = None  # apiVersion, kind, name, uid
+    admit: Callable[[int], None] = field(default=lambda _: None)
 
 
 class Copies(Frozen):
@@ -61,6 +63,7 @@ async def copies(objects: VerifyObjects, request: CopyRequest) -> AsyncIterator[
     chosen = dict(fitting(nodes, request.nodes, asked(request.manifest)))
     left_out = {node: why for node, why in chosen.items() if why}
     excused = 0 if request.nodes else len(left_out)
+    request.admit(len(chosen) - len(left_out))
     made: list[str] = []
     selector = f"{LABEL}={run}"
     try:

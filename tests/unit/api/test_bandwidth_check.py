@@ -26,6 +26,7 @@ from kube_rdma.model.errors import Refused
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 POD = {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"rdma/hca": 1}}}]}
+SOME = {"selector": {"a": "b"}}
 TEMPLATE = {"metadata": {"labels": {"a": "b"}, "name": "x"}, "spec": {**POD, "hostNetwork": True}}
 
 
@@ -54,7 +55,7 @@ def test_all_that_it_can_say():
         cuda=0,
         pairSeconds=30,
         bothWays=True,
-        maxMicroseconds=12,
+        maxLatency="12us",
         lineSharePercent=90,
         tolerancePercent=5,
         againstLast=True,
@@ -67,6 +68,24 @@ def test_all_that_it_can_say():
     assert (read.nodes, read.start_seconds, read.every) == (("n1", "n2"), 60, 3600)
     assert read.both_ways
     assert read.against_last
+
+
+@pytest.mark.parametrize(
+    ("spec", "limit"),
+    [
+        ({"minBandwidth": "180G"}, 180),
+        ({"minBandwidth": "2500M"}, 2.5),
+        ({"minGbps": 97.5}, 97.5),
+        ({"minGbps": 180}, 180),
+        ({"latency": True, "maxLatency": "5us"}, 5),
+        ({"latency": True, "maxLatency": "850ns"}, 0.85),
+        ({"latency": True, "maxLatency": "1.5ms"}, 1500),
+        ({"latency": True, "maxMicroseconds": 2.5}, 2.5),
+        ({}, None),
+    ],
+)
+def test_a_limit_is_read_in_its_new_form_and_in_its_old_one(spec, limit):
+    assert plan(**SOME, **spec).standard.limit == limit
 
 
 def test_a_template_goes_on_as_it_was_written_but_for_its_name():
@@ -85,8 +104,24 @@ def test_a_template_goes_on_as_it_was_written_but_for_its_name():
         ({"selector": {"a": "b"}, "template": TEMPLATE}, "spec.template: selector chooses"),
         ({"selector": {"a": "b"}, "nodes": ["n"]}, "spec.nodes: nodes are for copies"),
         ({"selector": {"a": "b"}, "size": 1, "allSizes": True}, "spec.allSizes: size says"),
-        ({"selector": {"a": "b"}, "latency": True, "minGbps": 1}, "spec.minGbps: this is no lat"),
-        ({"selector": {"a": "b"}, "maxMicroseconds": 1}, "spec.maxMicroseconds: this is for"),
+        ({**SOME, "latency": True, "minBandwidth": "1G"}, "spec.minBandwidth: this is no lat"),
+        ({**SOME, "latency": True, "minGbps": 1}, "spec.minGbps: this is no lat"),
+        ({**SOME, "maxLatency": "1us"}, "spec.maxLatency: this is for"),
+        ({**SOME, "maxMicroseconds": 1}, "spec.maxMicroseconds: this is for"),
+        ({**SOME, "minBandwidth": "180"}, 'with a suffix: k, M, G, T. Write it like "180G"'),
+        ({**SOME, "minBandwidth": 180}, "spec.minBandwidth: 180 is not a text. Put it in quotes"),
+        (
+            {**SOME, "latency": True, "maxLatency": "5"},
+            'with one unit: ns, us, ms, s. Write it like "5us"',
+        ),
+        (
+            {**SOME, "minBandwidth": "1G", "minGbps": 1},
+            "spec.minGbps: it is the old form of minBandwidth, which is given too",
+        ),
+        (
+            {**SOME, "latency": True, "maxLatency": "1us", "maxMicroseconds": 1},
+            "spec.maxMicroseconds: it is the old form of maxLatency, which is given too",
+        ),
         ({"selector": {"a": "b"}, "test": "atomic"}, "spec.test"),
         ({"selector": {"a": "b"}, "everySeconds": 5}, "spec.everySeconds"),
         ({"selector": {"a": "b"}, "colour": 5}, "spec.colour: there is no such field"),
@@ -148,7 +183,10 @@ def test_while_it_runs_the_last_figures_stay():
     proof = PairProof(PerftestRun(), (outcome(1, 50.0, Rating.WELL),))
     first = statuses.measured(statuses.begun(None, 1, NOW), proof, "well", NOW)
     running = statuses.begun(first, 2, NOW)
-    assert running.figures == {("a", "b1", 0): 50.0}
+    assert first.figures_of(1) == {("a", "b1", 0): 50.0}
+    assert running.figures_of(2) == {}  # they are those of another spec
+    assert running.figures_of(1) == {("a", "b1", 0): 50.0}
+    assert statuses.begun(running, 2, NOW).figures_of(2) == {}  # nor does a run that broke off
     assert running.history.ended is None
     assert {each.type: each.status for each in running.conditions} == {
         "Complete": "False",
@@ -178,6 +216,48 @@ def test_nothing_lasts_for_ever(name, most):
     assert plan(selector={"a": "b"}, **{name: most})
     with pytest.raises(Refused, match=f"spec.{name}"):
         plan(selector={"a": "b"}, **{name: most + 1})
+
+
+OLD = {
+    "observedGeneration": 3,
+    "state": "Well",
+    "lowest": 97.5,
+    "highest": 97.5,
+    "startTime": "2026-11-22T12:00:00Z",
+    "pairs": [{"client": "a", "server": "b", "rail": 0, "figure": 97.5, "rating": "ok"}],
+    "suspects": [{"kind": "node", "node": "a", "pairs": 1, "of": 1, "median": 1.5, "due": 80.0}],
+}
+
+
+def test_a_status_of_the_release_before_is_read_and_compared_with():
+    """Its figures are numbers, and which generation they are of only its state tells."""
+    old = statuses.decode(json.dumps(OLD).encode())
+    assert old.figures_of(3) == {("a", "b", 0): 97.5}
+    assert old.figures_of(4) == {}
+    running = statuses.begun(old, 3, NOW)
+    assert running.figures_of(3) == {("a", "b", 0): 97.5}
+    assert json.loads(statuses.encode(running))["pairs"][0]["figure"] == 97.5  # as it was
+    unclear = statuses.decode(json.dumps({**OLD, "state": "NotMeasured"}).encode())
+    assert unclear.figures_of(3) == {}
+
+
+@pytest.mark.parametrize(
+    ("latency", "figures", "texts"),
+    [(False, (94.215, 0.85), ("850M", "94.215G")), (True, (2.13, 5.0), ("2.13us", "5us"))],
+)
+def test_figures_are_texts_with_their_unit(latency, figures, texts):
+    pairs = tuple(outcome(n, figure, Rating.WELL) for n, figure in enumerate(figures))
+    pairs += (outcome(9, float("nan"), Rating.FAILED),)  # perftest prints it, and JSON has no such
+    suspect = Suspect(SuspectKind.NODE, "a", median=figures[0], due=figures[1])
+    proof = PairProof(PerftestRun(latency=latency), pairs, (suspect,))
+    status = statuses.measured(statuses.begun(None, 1, NOW), proof, "well", NOW)
+    document = json.loads(statuses.encode(status))
+    assert (document["lowestMeasured"], document["highestMeasured"]) == texts
+    assert {pair.get("measured") for pair in document["pairs"]} == {*texts, None}
+    (said,) = document["suspects"]
+    assert {said["medianMeasured"], said["medianDue"]} == set(texts)
+    assert not {"lowest", "highest", "figure", "median", "due"} & {*document, *said}
+    assert set(status.figures_of(1).values()) == set(figures)
 
 
 def test_a_status_of_before_suspects_had_fields_is_read():

@@ -81,6 +81,43 @@ def test_a_definition_keeps_the_rules(one):
     assert yaml.safe_load(files()[f"config/{folder}/{one.plural}.yaml"]) == definition(one)
 
 
+def paths(schema, path=""):
+    """Where each schema in a schema stands, by the names of fields."""
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from paths(inner, f"{path}.{name}".removeprefix("."))
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from paths(schema[key], f"{path}[]")
+
+
+OLD_NUMBERS = {
+    "BandwidthCheck": {
+        "spec.minGbps",
+        "spec.maxMicroseconds",
+        "status.lowest",
+        "status.highest",
+        "status.pairs[].figure",
+        "status.suspects[].median",
+        "status.suspects[].due",
+    },
+    "NodeReport": {"status.cards[].ports[].rateGbps", "status.rejected[].ports[].rateGbps"},
+}
+"""What the release before writes; server-side apply refuses a field that a schema does not have, so
+without them its agents and controllers could write no status any more."""
+
+
+@pytest.mark.parametrize("one", DEFINITIONS, ids=lambda one: one.kind)
+def test_no_kind_has_floating_point_but_in_fields_that_go(one):
+    """Kubernetes' API conventions; what is left says that it goes."""
+    (version,) = definition(one)["spec"]["versions"]
+    found = dict(paths(version["schema"]["openAPIV3Schema"]))
+    numbers = {path for path, each in found.items() if each["type"] == "number"}
+    assert numbers == OLD_NUMBERS.get(one.kind, set())
+    for path in numbers:
+        assert "it goes with the next release" in " ".join(found[path]["description"].split())
+
+
 def test_the_converter_turns_everything():
     """References, nulls, constants, exclusive limits, defaults, maps and our extensions."""
     found = structural(Outer)["properties"]

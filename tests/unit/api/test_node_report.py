@@ -162,6 +162,19 @@ def test_a_column_is_short_and_says_how_much_it_leaves_out(count):
     assert summary.problems == f"refusal 0 (+{min(count, 16)})"
 
 
+def test_a_report_of_an_agent_of_the_release_before_is_read():
+    """Its rates are numbers; the next look writes them in the new form."""
+    status = report_status(None, WELL, NOW)
+    document = json.loads(node_report.encode(status))
+    port = document["cards"][0]["ports"][0]
+    assert port.pop("rate") == "400G"
+    port["rateGbps"] = 400.0
+    assert list(fits(schema(), document)) == []
+    read = node_report.decode(json.dumps(document).encode())
+    assert node_report.node_report(read) == node_report.node_report(status)
+    assert read != status
+
+
 def test_a_status_of_a_later_version_is_read():
     """What it adds is not a fault."""
     document = json.loads(node_report.encode(report_status(None, WELL, NOW)))

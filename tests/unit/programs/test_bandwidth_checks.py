@@ -9,9 +9,11 @@ import pytest
 from kube_rdma.adapters.cluster.bandwidth_check_objects import BANDWIDTH_CHECK
 from kube_rdma.adapters.cluster.calls import RequestTiming
 from kube_rdma.adapters.cluster.events import Events
+from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.wire import Answer
+from kube_rdma.api.conditions import moment
 from kube_rdma.programs.bandwidth import GRACE, Pacing
 from kube_rdma.programs.bandwidth_checks import BandwidthChecks, CheckTiming
 from kube_rdma.rules.verify.copies import CHECK_LABEL
@@ -102,7 +104,8 @@ async def test_running_pods_are_measured_once(world):
         await until(lambda: "BandwidthWell" in world.events)
     status = world.status()
     assert status["result"] == "All is well: 1 pair, 97.50 to 97.50 Gb/s."
-    assert (status["pairsMeasured"], status["lowest"], status["highest"]) == (1, 97.5, 97.5)
+    assert status["pairsMeasured"] == 1
+    assert (status["lowestMeasured"], status["highestMeasured"]) == ("97.5G", "97.5G")
     assert status["pairs"][0]["rating"] == "ok"
     assert {each["type"]: each["status"] for each in status["conditions"]} == {
         "Complete": "True",
@@ -136,12 +139,12 @@ def watched(world, owners):
 
 
 async def test_a_slow_pair_is_named_and_a_change_measures_again(world):
-    world.check(**SELECTED, minGbps=200)
+    world.check(**SELECTED, minBandwidth="200G")
     async with world.running():
         await until(lambda: world.state() == "NotWell")
         await until(lambda: "BandwidthNotWell" in world.events)
         assert "less than the 200.00 asked for" in world.status()["pairs"][0]["why"]
-        world.check(**SELECTED, minGbps=20)
+        world.check(**SELECTED, minBandwidth="20G")
         await until(lambda: world.state() == "Well")
     assert world.status()["observedGeneration"] == 2
 
@@ -159,6 +162,41 @@ async def test_a_pair_that_is_worse_than_the_last_time_is_slow(world):
     assert "what it had before" in world.status()["pairs"][0]["why"]
 
 
+async def test_another_test_is_not_compared_with_the_figures_of_before(world):
+    """Gbit/s of a run were held against microseconds of the next one, or reads against writes."""
+    spec = {**SELECTED, "againstLast": True, "lineSharePercent": 0}
+    world.check(**spec)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+        world.pods.figure = 50.0
+        world.check(**spec, test="read")
+        await until(
+            lambda: world.status()["observedGeneration"] == 2 and world.state() != "Measuring"
+        )
+    assert world.state() == "Well"
+    assert world.status()["measuredGeneration"] == 2
+
+
+async def test_a_run_without_figures_makes_those_of_before_no_figures_of_its_own(world):
+    """The status then has the new generation and the old figures."""
+    spec = {**SELECTED, "againstLast": True, "lineSharePercent": 0}
+    world.check(**spec)
+    async with world.running():
+        await until(lambda: world.state() == "Well")
+        world.pods.figure = 50.0
+        world.server.forbidden = {("get", "pods/exec"), ("create", "pods")}
+        world.check(**spec, test="read")
+        await until(lambda: world.state() == "NotMeasured")
+        status = world.status()
+        assert (status["observedGeneration"], status["measuredGeneration"]) == (2, 1)
+        assert status["pairs"][0]["measured"] == "97.5G"
+        world.server.forbidden = set()
+        world.now += AGAIN
+        world.check("other", **SELECTED, lineSharePercent=0)
+        await until(lambda: world.state() == "Well")
+    assert world.status()["measuredGeneration"] == 2
+
+
 async def test_a_missing_right_is_said_and_tried_again(world):
     world.server.forbidden = {("get", "pods/exec"), ("create", "pods")}
     world.check(**SELECTED)
@@ -172,7 +210,7 @@ async def test_a_missing_right_is_said_and_tried_again(world):
 
 
 async def test_what_cannot_be_is_said_once(world):
-    world.check(**SELECTED, latency=True, minGbps=5)
+    world.check(**SELECTED, latency=True, minBandwidth="5G")
     async with world.running():
         await until(lambda: world.state() == "NotMeasured")
         began = world.status()["startTime"]
@@ -181,7 +219,7 @@ async def test_what_cannot_be_is_said_once(world):
         await until(lambda: world.state("other") == "Well")
     assert world.condition("Well")["reason"] == "Refused"
     assert world.status()["startTime"] == began
-    assert "spec.minGbps: this is no latency" in world.status()["result"]
+    assert "spec.minBandwidth: this is no latency" in world.status()["result"]
 
 
 async def test_a_check_that_is_deleted_ends_its_run_and_its_copies(world):
@@ -359,6 +397,72 @@ async def test_more_pairs_than_it_allows_are_refused_before_one_is_measured(worl
         await until(lambda: world.state() == "NotMeasured")
     assert "its 3 pods need 3 measurements, and maxPairs allows 2" in world.status()["result"]
     assert not world.pods.measured
+
+
+async def test_pods_that_are_too_many_are_tried_again_for_there_may_be_fewer(world):
+    world.pods.pod("p3", 3, "train")
+    world.check(**SELECTED, maxPairs=2)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+        assert world.condition("Well")["reason"] == "NotMeasured"
+        world.server.remove(POD, "p3", "train")
+        world.now += AGAIN
+        world.check("other", **SELECTED)
+        await until(lambda: world.state() == "Well")
+
+
+def creations(world):
+    """How many copies the API server was asked to create."""
+    requests = world.line.requests
+    return sum((each.verb, each.resource) == ("create", "pods") for each in requests)
+
+
+async def test_copies_that_are_too_many_are_not_made_again_until_there_are_fewer_nodes(world):
+    """Which nodes start one, and with how many rails, only a run can tell; the next remembers."""
+    world.pods.node("node-3")
+    world.check(**COPIED, maxPairs=2)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+        assert "its 3 pods need 3 measurements" in world.status()["result"]
+        assert creations(world) == 3
+        for count in (1, 2):
+            world.now += AGAIN
+            world.check(f"other-{count}", **SELECTED)  # somebody looks
+            await until(lambda: world.status()["startTime"] == moment(world.now))
+            await until(lambda: world.state() == "NotMeasured")
+            assert "its 3 pods need 3 measurements" in world.status()["result"]
+        assert (creations(world), world.condition("Well")["reason"]) == (3, "NotMeasured")
+        world.server.remove(NODE, "node-3")
+        world.now += AGAIN
+        world.check("other-3", **SELECTED)
+        await until(lambda: world.state() == "Well")
+    assert creations(world) == 5
+
+
+async def test_nodes_that_start_no_copy_do_not_count_as_too_many(world):
+    world.pods.node("node-3")
+    world.pods.full.add("node-3")
+    world.check(**COPIED, maxPairs=1, startSeconds=1)
+    async with world.running():
+        await until(lambda: world.state() == "NotWell")
+    assert world.status()["pairsMeasured"] == 1
+
+
+async def test_named_nodes_that_are_too_many_are_refused_until_the_spec_changes(world):
+    world.pods.node("node-3")
+    names = {"nodes": ["node-1", "node-2", "node-3"], "everySeconds": 3600}
+    world.check(**COPIED, **names, maxPairs=2)
+    async with world.running():
+        await until(lambda: world.state() == "NotMeasured")
+        assert world.condition("Well")["reason"] == "Refused"
+        began = world.status()["startTime"]
+        world.now += timedelta(hours=2)
+        world.check("other", **SELECTED)
+        await until(lambda: world.state("other") == "Well")
+        assert world.status()["startTime"] == began
+        world.check(**COPIED, **names, maxPairs=3)
+        await until(lambda: world.state() == "Well")
+    assert creations(world) == 6
 
 
 async def test_a_period_that_no_clock_can_add_is_refused(world):

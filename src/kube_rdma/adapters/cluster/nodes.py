@@ -6,12 +6,10 @@ change single labels.
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
-from fractions import Fraction
 
 import msgspec
 
@@ -21,6 +19,7 @@ from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Wh
 from kube_rdma.adapters.cluster.objects import MANAGED, Cluster
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Deleted, Muddled, Synced
 from kube_rdma.model.node import LabelChange, NodeCondition, NodeState, Taint
+from kube_rdma.model.quantity import quantity
 
 CARDS_HEALTHY = "kube-rdma.io/CardsHealthy"  # type of the condition that is read and written
 
@@ -90,13 +89,6 @@ _TAINTED = ObjectKind(
     spec=ObjectCodec.of(_TaintedSpec, writes=False),
     status=NODE.status,
 )
-
-_QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]*)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i|)")
-_SUFFIXES = {
-    suffix: Fraction(10) ** power for power, suffix in zip(range(-9, 0, 3), "num", strict=True)
-}
-_SUFFIXES |= {suffix: Fraction(1000) ** (n + 1) for n, suffix in enumerate("kMGTPE")}
-_SUFFIXES |= {f"{suffix}i": Fraction(1024) ** (n + 1) for n, suffix in enumerate("KMGTPE")}
 
 
 class Nodes:
@@ -229,14 +221,6 @@ def node_state(node: Stored[NodeObjectSpec, NodeStatus]) -> NodeState:
     )
 
 
-def whole(quantity: str) -> int:
+def whole(text: str) -> int:
     """The whole units of a quantity (resource.Quantity): 1k is 1000, 3920m is 3, 1Ki is 1024."""
-    match = _QUANTITY.fullmatch(quantity)
-    if not match or not any(c.isdigit() for c in match[1]):
-        raise ValueError(f"not a quantity: {quantity!r}")
-    number, suffix = Fraction(match[1]), match[2]
-    if suffix in _SUFFIXES:
-        number *= _SUFFIXES[suffix]
-    elif suffix:
-        number *= Fraction(10) ** int(suffix[1:])
-    return int(number)
+    return int(quantity(text))

@@ -94,7 +94,7 @@ async def test_a_node_says_what_it_has_and_a_rest_writes_nothing(world):
         assert (owner["kind"], owner["uid"]) == ("Node", node["metadata"]["uid"])
         card = world.status["cards"][0]
         assert (card["name"], card["resources"]) == ("mlx5_0", [VKE])
-        assert card["ports"][0] | {"state": "ACTIVE", "rateGbps": 100.0} == card["ports"][0]
+        assert card["ports"][0] | {"state": "ACTIVE", "rate": "100G"} == card["ports"][0]
         (pool,) = world.status["pools"]
         assert (pool["resource"], pool["mode"]) == (VKE, "shared")
         assert pool["shares"] == pool["healthy"] > 0

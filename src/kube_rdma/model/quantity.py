@@ -1,0 +1,26 @@
+"""Quantities of Kubernetes (resource.Quantity): what ``1k``, ``500m`` or ``2Gi`` is."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+_QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]*)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i|)")
+_SUFFIXES = {
+    suffix: Fraction(10) ** power for power, suffix in zip(range(-9, 0, 3), "num", strict=True)
+}
+_SUFFIXES |= {suffix: Fraction(1000) ** (n + 1) for n, suffix in enumerate("kMGTPE")}
+_SUFFIXES |= {f"{suffix}i": Fraction(1024) ** (n + 1) for n, suffix in enumerate("KMGTPE")}
+
+
+def quantity(text: str) -> Fraction:
+    """What a quantity is: 1k is 1000, 500m one half, 1Ki 1024; ValueError for another text."""
+    match = _QUANTITY.fullmatch(text)
+    if not match or not any(c.isdigit() for c in match[1]):
+        raise ValueError(f"not a quantity: {text!r}")
+    number, suffix = Fraction(match[1]), match[2]
+    if suffix in _SUFFIXES:
+        number *= _SUFFIXES[suffix]
+    elif suffix:
+        number *= Fraction(10) ** int(suffix[1:])
+    return number
