@@ -373,7 +373,7 @@ CHECKS = (
         ("KR103", "KR132", "KR204"),
     ),
     Check("KR103", "RDMA devices", ("survey",), _no_device, (), ("KR132", "KR204")),
-    Check("KR104", "doors of devices", ("survey",), _doors, (), ("KR133", "KR204")),
+    Check("KR104", "device files", ("survey",), _doors, (), ("KR133", "KR204")),
     Check("KR105", "device nodes", ("absent",), _absent_nodes, (), ("KR133", "KR204")),
     Check("KR106", "connection manager", ("survey",), _manager),
     Check(
@@ -391,10 +391,10 @@ CHECKS = (
     Check("KR123", "GIDs", ("survey",), _no_gid, ("KR133",), ("KR204",)),
     Check("KR124", "rate", ("survey",), _slow_port),
     Check("KR130", "configuration", ("refusals",), _refused, (), ("KR202", "KR203", "KR204")),
-    Check("KR131", "pools apart", _POOLS, _clashes, ("KR132", "KR203", "KR204")),
+    Check("KR131", "overlapping pools", _POOLS, _clashes, ("KR132", "KR203", "KR204")),
     Check("KR132", "cards of pools", _POOLS, _empty_pool, ("KR203", "KR204")),
     Check("KR133", "health of cards", _POOLS, _ill_cards, (), ("KR204",)),
-    Check("KR134", "uses of cards", _POOLS, _taken_over),
+    Check("KR134", "cards in use", _POOLS, _taken_over),
     Check("KR135", "cards of rails", ("survey", "rails"), _lost_rails),
     Check("KR140", "peer memory", ("survey", "modules"), _no_peer_memory),
 )

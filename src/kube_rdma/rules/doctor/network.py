@@ -209,6 +209,6 @@ CHECKS = (
     Check("KR310", "CNI configuration", ("cni",), _cni_refused, ("KR490",), ("KR403",)),
     Check("KR311", "owner of CNI", ("cni",), _cni_owned, ("KR312", "KR490"), ("KR403",)),
     Check("KR312", "CNI entry", ("cni",), _cni_rewritten, ("KR490",), ("KR403",)),
-    Check("KR320", "one address, one pod", ("uses",), _duplicates),
+    Check("KR320", "duplicate addresses", ("uses",), _duplicates),
     Check("KR321", "subnet of addresses", ("uses", "ranges"), _wrong_subnet),
 )

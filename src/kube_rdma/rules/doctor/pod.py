@@ -429,13 +429,13 @@ _CLOSED = (*_NODES, "pod.containers.granted")
 _WORDS = (*_INSIDE, "pod.containers.variables")
 
 CHECKS = (
-    Check("KR322", "addresses left", ("pod",), _pool_refuses, (), ("KR490",)),
-    Check("KR401", "the pod's documents", ("pod", "pod.findings"), _documents),
+    Check("KR322", "free addresses", ("pod",), _pool_refuses, (), ("KR490",)),
+    Check("KR401", "requests of the pod", ("pod", "pod.findings"), _documents),
     Check("KR403", "networks of the pod", ("pod", "pod.attached"), _not_attached, (), ("KR422",)),
     Check("KR410", "links of the pod", ("pod", "pod.links"), _link_down),
     Check("KR411", "MTU of the pod", ("pod", "pod.links", "links"), _mtu),
     Check("KR412", "routes of the pod", ("pod", "pod.links", "pod.routes"), _no_route),
-    Check("KR415", "doors of the container", _NODES, _no_nodes),
+    Check("KR415", "device files of the container", _NODES, _no_nodes),
     Check("KR416", "device cgroup", _CLOSED, _closed_nodes),
     Check("KR417", "devices in the namespace", _HIDDEN, _unseen_device, ("KR418",)),
     Check("KR418", "GIDs of the pod", _DEVICES, _no_gid, ("KR420",)),
