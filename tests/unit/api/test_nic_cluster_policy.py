@@ -264,7 +264,7 @@ def test_both_spellings_at_once_are_refused():
 def test_an_image_with_a_space_is_refused():
     spec = {"ofedDriver": {**SEED["ofedDriver"], "image": "ofed driver"}}
     assert refusal(spec) == (
-        'NicClusterPolicy example: spec.ofedDriver.image: "ofed driver" is no name of an image. '
+        'NicClusterPolicy example: spec.ofedDriver.image: "ofed driver" is not a name of an image. '
         r"Allowed characters: [a-zA-Z0-9\-_]+."
     )
 
