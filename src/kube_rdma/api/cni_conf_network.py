@@ -119,7 +119,7 @@ def _named(files: Iterable[ConfFile]) -> Iterator[tuple[str, ConfFile]]:
 
 def _refuse_subnet(document: Document) -> None:
     raise Refused(
-        "the subnet of a card has addresses of other machines, which nobody here knows",
+        "the subnet of a card has addresses of other machines, which kube-rdma does not know",
         remedy='Remove it, make an IPPool with what is free, and write "ipam": {"type": '
         '"kube-rdma-ipam", "pool": NAME} into the plugin',
         where=document.where(("meta", "ipRangesSource")),

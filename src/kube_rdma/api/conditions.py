@@ -25,7 +25,7 @@ class Condition(StatusPart):
     type: str
     """type is the name of the condition. Example: Ready."""
     status: Literal["True", "False", "Unknown"]
-    """status is True if the condition holds, False if it does not, Unknown if nobody can tell."""
+    """status is True if the condition holds, False if it does not, Unknown if it is not known."""
     reason: str
     """reason is why the condition has this status, in one word that programs can compare."""
     message: str

@@ -113,9 +113,15 @@ def is_dialect(value: object) -> bool:
 
 
 def schema(name: str) -> str:
-    """The JSON Schema of a dialect as text, for editors; KeyError when there is no such dialect."""
+    """The JSON Schema of a dialect as text, for editors; KeyError when there is no such dialect.
+
+    Fields have their sentences. The docstrings of parts are for makers.
+    """
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json.dumps(head | untitled(DIALECTS[name].model), indent=2)
+    made = untitled(DIALECTS[name].model)
+    for part in made.get("$defs", {}).values():
+        part.pop("description", None)
+    return json.dumps(head | made, indent=2)
 
 
 def untitled(model: type[Typed]) -> dict[str, Any]:

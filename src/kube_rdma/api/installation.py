@@ -67,7 +67,7 @@ class Installation(Typed):
     roles: InstalledRoles = InstalledRoles()
     """
     roles are the ClusterRoles kube-rdma-view, kube-rdma-verify and kube-rdma-bandwidth-check. The
-    chart binds nobody to them, an administrator does.
+    chart creates no bindings of them; an administrator does.
     """
     pools: Many[InstalledPool] = ()
     """

@@ -112,8 +112,8 @@ class InstalledAgent(Typed):
     """
     device_info: bool = False
     """
-    deviceInfo is whether agents write files below /var/run/k8s.cni.cncf.io. These tell Multus the
-    device of each share that is a single card. Presets vke, nvidia and ib alone.
+    deviceInfo is whether agents write files below /var/run/k8s.cni.cncf.io. Multus reads
+    there the device of each share that is a single card. Presets vke, nvidia and ib alone.
     """
     virtual_functions: bool = False
     """

@@ -261,7 +261,7 @@ def _static(document: Document) -> IpamConf:
         addresses=_addresses(block.addresses),
         routes=_routes(block.routes),
         dns=block.dns.value() if block.dns else None,
-        notes=("nobody checks that these addresses are free: they are in no pool",),
+        notes=("it is not checked that these addresses are free: they are in no pool",),
         yields=True,
     )
 
@@ -336,7 +336,7 @@ def _without_ends(block: Whereabouts) -> list[str]:
     """Where whereabouts would give the ends of a subnet too, that this is not done."""
     if not any(each.enable_l3 for each in (block, *block.ip_ranges)):
         return []
-    return ["enable_l3 is ignored: the first and the last address of a subnet are given to nobody"]
+    return ["enable_l3 is ignored: the first and the last address of a subnet are not assigned"]
 
 
 def _one_of_each(subnets: Sequence[Subnet], what: str) -> list[str]:

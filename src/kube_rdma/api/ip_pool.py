@@ -132,7 +132,7 @@ class PoolRoute(Typed):
 
 
 class IPPoolSpec(Typed):
-    """A pool as it is wished for; `_compiled` makes a model/ip.IPPool of it."""
+    """A pool of addresses as an administrator writes it."""
 
     network: Label = Field("default", examples=["default"])
     """network is the address space of the pool. Pools of one network

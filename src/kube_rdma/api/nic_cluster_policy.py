@@ -168,7 +168,7 @@ def _policy(spec: NicClusterPolicySpec) -> ClusterPolicy:
     plugin = spec.device_plugin or spec.rdma_shared_device_plugin
     networks = _networks(spec, plugin)
     secrets = [*common.image_pull_secrets]
-    for section in (ofed, plugin, peer):
+    for section in (ofed, plugin, peer, _cni_plugins(spec) if networks else None):
         secrets += section.image_pull_secrets if section else ()
     return ClusterPolicy(
         name="",
@@ -208,10 +208,14 @@ def _notes(spec: NicClusterPolicySpec, networks: bool | None) -> Iterator[Policy
 
 def _networks(spec: NicClusterPolicySpec, plugin: PluginSection | None) -> bool | None:
     """Whether the device plugin's image puts networks into pods; None: nobody asks for it."""
-    section = spec.secondary_network and spec.secondary_network.cni_plugins
+    section = _cni_plugins(spec)
     if not section:
         return None
     return plugin is not None and _image(section, spec.global_) == _image(plugin, spec.global_)
+
+
+def _cni_plugins(spec: NicClusterPolicySpec) -> ImageSection | None:
+    return spec.secondary_network.cni_plugins if spec.secondary_network else None
 
 
 def _both_spellings(spec: NicClusterPolicySpec, document: Document) -> Iterator[Refused]:

@@ -34,7 +34,7 @@ def _matching(pattern: str, what: str) -> AfterValidator:
 
     def check(text: str) -> str:
         if not whole.fullmatch(text):
-            raise slips(Slip(f"{shown(text)} is no {what}", f"Allowed characters: {pattern}"))
+            raise slips(Slip(f"{shown(text)} is not a {what}", f"Allowed characters: {pattern}"))
         return text
 
     return AfterValidator(check)
@@ -46,7 +46,7 @@ def _version(text: str) -> str:
         return text
     if not _DIGEST.fullmatch(text):
         remedy = "Write sha256: and the 64 hexadecimal digits, or a tag"
-        raise slips(Slip(f"{shown(text)} is no digest of an image", remedy))
+        raise slips(Slip(f"{shown(text)} is not the digest of an image", remedy))
     return text
 
 
@@ -54,7 +54,7 @@ def _selector(text: str) -> str:
     """A label selector, as kubectl takes it."""
     if text.strip() and not all(_REQUIREMENT.fullmatch(term) for term in _COMMA.split(text)):
         remedy = "Write labels as for kubectl -l, such as app=training,tier!=free"
-        raise slips(Slip(f"{shown(text)} is no label selector", remedy))
+        raise slips(Slip(f"{shown(text)} is not a label selector", remedy))
     return text.strip()
 
 
@@ -88,8 +88,8 @@ class ImageSection(OpenSection):
     """
     image_pull_secrets: Many[str] = ()
     """imagePullSecrets is a list of Secrets in the policy's namespace that give access to the
-    registry. All pods of the policy use the Secrets of global, ofedDriver, the device plugin and
-    nvPeerDriver. Left out: none.
+    registry. All pods of the policy use the Secrets of global and of every section that has an
+    effect. Left out: none.
     """
 
 

@@ -201,7 +201,7 @@ class PolicyPool(Typed):
     effect with bind pool.
     """
     numa_hints: bool = True
-    """numaHints says whether the kubelet is told the NUMA node of each share, for its topology
+    """numaHints says whether the kubelet gets the NUMA node of each share, for its topology
     manager. It has no effect with bind pool. Left out: true.
     """
     extra_info: Facts = Field(default_factory=dict)

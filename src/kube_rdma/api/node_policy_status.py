@@ -123,7 +123,7 @@ def _conditions(
 def _applied(refusal: str, rollup: PolicyRollup) -> tuple[str, str]:
     """Reason and message of the condition Applied."""
     if refusal:
-        return ("NotUnderstood", "nodes keep what it said before")
+        return ("NotUnderstood", "nodes keep its previous version")
     if not rollup.nodes:
         return ("NoNodeMatches", "no node has all labels of its nodeSelector")
     for outcome, reason in (

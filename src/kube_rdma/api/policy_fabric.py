@@ -101,7 +101,7 @@ class PolicyFabric(Typed):
 def _faults(name: str, variables: dict[str, str]) -> list[tuple[str, str]]:
     """Problem and remedy."""
     if not re.fullmatch(_NAME, name):
-        return [(f"{shown(name)} is no variable of NCCL or UCX", 'Write it like "NCCL_IB_TC"')]
+        return [(f"{shown(name)} is not a variable of NCCL or UCX", 'Write it like "NCCL_IB_TC"')]
     if name in OWN:
         return [
             (

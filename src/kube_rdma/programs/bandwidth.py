@@ -249,7 +249,7 @@ class BandwidthProof:
             return pod.address
         if device.address is None:
             raise Refused(
-                f"nobody told the address of {device.name}, which RDMA_CM needs",
+                f"the address of {device.name}, which RDMA_CM needs, is not known",
                 remedy="Leave --rdma-cm out, or give the pod a network of kube-rdma",
                 where=f"pod/{pod.name}",
             )

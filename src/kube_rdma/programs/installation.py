@@ -43,7 +43,7 @@ _POLICY = """\
 # and lease, the pods on it, and what the node has of the cluster's addresses. Of its node: the
 # labels of docs/labels.md, the startup taint, which it only takes off, and one condition. Labels
 # below feature.node.kubernetes.io, by which operators start drivers, it writes only with the right
-# to write nfdlabels of kube-rdma.io, and takes away without it. Of a pod: what it tells of the
+# to write nfdlabels of kube-rdma.io, and takes away without it. Of a pod: what it reports of the
 # pod's networks. Of addresses: its own holdings, not those of another node.
 # For Kubernetes 1.30 or newer, which puts the node's name into the token of each pod. It holds for
 # service accounts called kube-rdma-agent in every namespace. An installation by Helm or

@@ -271,7 +271,7 @@ def earlier_figures(document: Any, run: PerftestRun, where: str) -> Mapping[Pair
     mine = perftest_name(run)
     if not isinstance(document, dict) or not isinstance(document.get("pairs"), list):
         raise Refused(
-            "it is no result of kube-rdma verify",
+            "it is not a result of kube-rdma verify",
             remedy="Give a file that `kube-rdma verify … -o json` has written",
             where=where,
         )

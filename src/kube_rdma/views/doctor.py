@@ -104,12 +104,12 @@ def _verdict(diagnosis: Diagnosis) -> str:
     if diagnosis.unseen:
         checks += f", {len(diagnosis.unseen)} could not be made"
     if errors:
-        return f"{_counted(errors, 'error')}, {_counted(others, 'remark')}; {checks}."
+        return f"{_counted(errors, 'error')}, {_counted(others, 'note')}; {checks}."
     if others:
         much = "Too little was seen" if diagnosis.is_blind else "No error"
-        return f"{much}, {_counted(others, 'remark')}; {checks}."
+        return f"{much}, {_counted(others, 'note')}; {checks}."
     if diagnosis.is_blind:
-        return f"Too little was seen to call it well; {checks}."
+        return f"Too little was seen to rule out problems; {checks}."
     return f"Nothing is wrong in what was seen; {checks}."
 
 

@@ -68,7 +68,7 @@ def _overview(rows: Mapping[Mode, ModesRow]) -> Iterator[str]:
 
 
 def _section(mode: Mode, row: ModesRow) -> str:
-    most = "as many as the kubelet can be told of" if row.most is None else f"at most {row.most}"
+    most = "as many as the kubelet accepts" if row.most is None else f"at most {row.most}"
     doors = ", ".join(f"`{kind}`" for kind in CharKind if kind in row.gives)
     second = "belongs to no second pool" if row.owns else "may belong to a second pool too"
     return f"""\
@@ -77,7 +77,7 @@ def _section(mode: Mode, row: ModesRow) -> str:
 {row.meaning[0].upper()}{row.meaning[1:]}.
 
 - **Takes**: {row.takes}. A card {second}.
-- **Shares**: {_shares(row)} by itself; {most} in a configuration.
+- **Shares**: {_shares(row)} by default; {most} in a configuration.
 - **Opens**: {doors} of its cards.
 - **Goes into the pod**: {row.moves}.
 - **Isolation**: {row.isolation}.

@@ -165,17 +165,17 @@ def _besides(spec: PoolSpec) -> Iterator[str]:
     """What else is special about a pool."""
     if spec.variables is Variables.PCIDEVICE:
         yield "containers get the PCIDEVICE variables of the SR-IOV network device plugin"
-    if spec.extra_info:
-        cards = ("every card" if one.card == "*" else one.card for one in spec.extra_info)
-        yield f"containers are told further facts about {' and '.join(cards)}"
+        if spec.extra_info:  # no other variable has it
+            cards = ("every card" if one.card == "*" else one.card for one in spec.extra_info)
+            yield f"containers get further facts about {' and '.join(cards)}"
     if spec.extra_paths:
         yield f"containers also get {' and '.join(spec.extra_paths)}"
     if spec.host_network:
         yield "its pods use the node's own network"
     if spec.fabric:
-        yield f"programs are told {', '.join(_fabric(spec.fabric))}"
+        yield f"programs get {', '.join(_fabric(spec.fabric))}"
     if not spec.numa_hints:
-        yield "the kubelet is not told on which NUMA node a share is"
+        yield "the kubelet does not get the NUMA node of a share"
 
 
 def _fabric(fabric: FabricProfile) -> Iterator[str]:

@@ -20,7 +20,7 @@ _WIDEST = ("", "", "", "✗ stopped", "99999.9")
 _WHEN = {
     TrialStage.ATTACH: "when it was attached",
     TrialStage.REPEAT: "when it was attached again",
-    TrialStage.UNDO: "when it was taken back",
+    TrialStage.UNDO: "when it was undone",
     TrialStage.END: "after its namespace had ended",
 }
 
@@ -40,7 +40,7 @@ def dry_run(tried: Sequence[Tried], width: int) -> str:
         lines.append("")
     if any(isinstance(attempt, Trial) for attempt in tried):
         lines += wrapped(
-            "Each plan is run twice and taken back, then run once more and lost with its network "
+            "Each plan is run twice and undone, then run once more and lost with its network "
             "namespace; the node is compared with what it was.",
             width,
             "",
@@ -134,8 +134,8 @@ def _warning(tried: Sequence[Tried], width: int) -> Iterator[str]:
     yield ""
     verb = "leaves" if len(names) == 1 else "leave"
     yield from wrapped(
-        f"Warning: {', '.join(names)} {verb} the node for a moment. Whoever uses it is "
-        "interrupted, pods too: drain the node first.",
+        f"Warning: {', '.join(names)} {verb} the node for a moment. Programs and "
+        "pods that use it are interrupted: drain the node first.",
         width,
         "",
     )
@@ -143,8 +143,8 @@ def _warning(tried: Sequence[Tried], width: int) -> Iterator[str]:
     addressed = list(dict.fromkeys(step.link.name for step in takes if step.addresses))
     if addressed:
         yield from wrapped(
-            f"{', '.join(addressed)} will have its addresses again afterwards, but not the routes "
-            "that somebody added.",
+            f"{', '.join(addressed)} will have its addresses again afterwards, but not routes "
+            "that were added by hand.",
             width,
             "",
         )
@@ -162,7 +162,7 @@ def _troubles(result: TrialResult, width: int) -> Iterator[str]:
         sentence = f"{what}, {_WHEN[trouble.stage]}: {_act(trouble, result.trial)}{trouble.message}"
         yield from wrapped(_stop(sentence), width, "  ")
     if result.stopped:
-        yield from wrapped(f"{what}: stopped, and taken back as far as it was done.", width, "  ")
+        yield from wrapped(f"{what}: stopped, and undone as far as it was done.", width, "  ")
 
 
 def _act(trouble: Trouble, trial: Trial) -> str:

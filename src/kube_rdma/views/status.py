@@ -225,7 +225,7 @@ def _verdict(facts: ClusterFacts, problems: Sequence[Problem]) -> str:
         count = _counted(len(facts.unread), "part")
         return f"No problem in what could be read; {count} could not be read.{hints}"
     if facts.is_unreported:
-        return f"No problem in what could be read; nothing tells of cards and pools.{hints}"
+        return f"No problem in what could be read; no agent reports cards and pools.{hints}"
     return f"All is well.{hints}"
 
 

@@ -134,7 +134,7 @@ TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
         f"bind {step.driver} to {step.pci} again, which then has the GUID {step.guid}"
     ),
     SetLink: _set_link,
-    Probe: lambda step: f"ask on {step.name} whether somebody has {step.address}",
+    Probe: lambda step: f"ask on {step.name} whether another machine has {step.address}",
     AddAddress: lambda step: f"give {step.name} the address {step.address}/{step.prefix}",
     AddRoute: _route,
     AddRule: _rule,
@@ -143,7 +143,7 @@ TEXTS: Mapping[type[Step | Undo], Callable[[Any], str]] = {
     MoveRdma: lambda step: f"move the RDMA device {step.device} into the pod",
     AwaitPartition: lambda step: f"wait until {step.pci} is in the partition 0x{step.pkey:04x}",
     AwaitGid: lambda step: f"wait until {step.device} has a GID for {step.address} on {step.on}",
-    Announce: lambda step: f"tell the neighbours that {step.name} has {step.address}",
+    Announce: lambda step: f"announce to the neighbours that {step.name} has {step.address}",
     CallPlugin: lambda step: f"have {_plugins(step)} {_part(step)} {step.name}",
     RemoveLink: lambda step: f"remove {step.name}",
     RemoveLinks: lambda step: f"remove {', '.join(link.name for link in step.links) or 'nothing'}",

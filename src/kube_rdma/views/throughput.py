@@ -19,7 +19,7 @@ _STATES = {1: "down", 2: "init", 3: "armed", 4: "active", 5: "deferred"}  # enum
 _NODES = ("NODE", "DEVICE", "PORT", "STATE", "LINK", "RECEIVED", "SENT", "LOAD", "ERRORS")
 _PODS = ("POD", "CONTAINER", "NODE", "DEVICE", "RECEIVED", "SENT", "LOAD", "ERRORS")
 _RIGHT_OF_NODES, _RIGHT_OF_PODS = (2, 4, 5, 6, 7), (4, 5, 6)
-_NO_NODE = "No agent tells of ports by a name of --metrics-names, or no node has an RDMA device."
+_NO_NODE = "No agent reports ports under these --metrics-names, or no node has an RDMA device."
 _SHARED = "shared"
 
 

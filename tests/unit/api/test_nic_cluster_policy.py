@@ -140,6 +140,17 @@ def test_the_device_plugin_s_own_image_puts_networks_into_pods():
     assert policy.notes == ()
 
 
+def test_the_section_of_networks_has_secrets_where_it_has_an_effect():
+    plugin = {**SEED["devicePlugin"], "imagePullSecrets": ["mine"]}
+    image = {part: plugin[part] for part in ("image", "repository", "version")}
+    section = {**image, "imagePullSecrets": ["mine", "networks"]}
+    policy = read({"devicePlugin": plugin, "secondaryNetwork": {"cniPlugins": section}})
+    assert policy.pull_secrets == ("mine", "networks")
+    section["image"] = "another"
+    policy = read({"devicePlugin": plugin, "secondaryNetwork": {"cniPlugins": section}})
+    assert policy.pull_secrets == ("mine",)
+
+
 @pytest.mark.parametrize("others", [{"devicePlugin": SEED["devicePlugin"]}, {}])
 def test_another_image_for_networks_has_no_effect_and_is_named(others):
     section = {"image": "plugins", "repository": "nvcr.io", "version": "1"}
@@ -162,7 +173,7 @@ def test_a_digest_is_a_version():
 def test_a_digest_of_another_length_is_refused(version):
     text = refusal({"devicePlugin": {**SEED["devicePlugin"], "version": version}})
     assert "spec.devicePlugin.version" in text
-    assert "is no digest of an image. Write sha256: and the 64 hexadecimal digits" in text
+    assert "is not the digest of an image. Write sha256: and the 64 hexadecimal digits" in text
 
 
 def test_what_narrows_the_driver_is_kept():
@@ -253,7 +264,7 @@ def test_both_spellings_at_once_are_refused():
 def test_an_image_with_a_space_is_refused():
     spec = {"ofedDriver": {**SEED["ofedDriver"], "image": "ofed driver"}}
     assert refusal(spec) == (
-        'NicClusterPolicy example: spec.ofedDriver.image: "ofed driver" is no name of an image. '
+        'NicClusterPolicy example: spec.ofedDriver.image: "ofed driver" is not a name of an image. '
         r"Allowed characters: [a-zA-Z0-9\-_]+."
     )
 

@@ -27,6 +27,13 @@ def test_the_schema_names_every_field(name):
     assert text["additionalProperties"] is False
 
 
+@pytest.mark.parametrize("name", DIALECTS)
+def test_parts_of_the_schema_have_no_docstrings(name):
+    """These are for whoever changes the code; fields keep their sentences."""
+    parts = json.loads(schema(name)).get("$defs", {})
+    assert not [part for part, each in parts.items() if "description" in each]
+
+
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_every_example_of_the_page_is_read_without_a_warning(text):
     found = parse_config(text.encode(), "example")

@@ -195,7 +195,7 @@ def expired(world):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (lambda _: {"tls.crt": b"nonsense"}, "are no pair"),
+        (lambda _: {"tls.crt": b"nonsense"}, "are not a pair"),
         (lambda _: {"ca.crt": b"nonsense"}, "ca.crt of the Secret holds no certificates"),
         (lambda _: {"ca.key": b"nonsense"}, "ca.key of the Secret holds no key"),
         (expired, "the former was valid from"),

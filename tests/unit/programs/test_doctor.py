@@ -238,7 +238,7 @@ def test_modules_neighbours_and_sysctls_are_read(tmp_path):
     "text", ["", "[]", "{}", '{"document": 99, "node": "a"}', '{"document": 1}', "[" * 9999]
 )
 def test_what_is_no_bundle_is_refused(text):
-    with pytest.raises(Refused, match=r"\A\S*: (this is no bundle|the bundle has format)"):
+    with pytest.raises(Refused, match=r"\A\S*: (this is not a bundle|the bundle has format)"):
         bundle.decode(text.encode(), "x.json")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from kube_rdma.model.card import Card, CardId
@@ -77,15 +77,22 @@ intel.com/b  sriov     1/card  auto    least-loaded
     0000:81:00.0, auxiliary type sf, RDMA device mlx5_0, partition key 0x0001 or 0x7fff, no RDMA
     device; or an RDMA device
   └ containers get the PCIDEVICE variables of the SR-IOV network device plugin
-  └ containers are told further facts about every card and 0000:81:00.1
+  └ containers get further facts about every card and 0000:81:00.1
   └ containers also get /dev/vhost-net and /dev/net/tun
-  └ the kubelet is not told on which NUMA node a share is
+  └ the kubelet does not get the NUMA node of a share
 
 Warning: mind the gap."""
 
 
 def test_the_wishes_word_for_word():
     assert wishes_text([SHARED, FULL], TAKES, ["mind the gap"]) == WISHES
+
+
+def test_further_facts_are_named_only_where_a_variable_has_them():
+    other = replace(FULL, variables=SHARED.variables)
+    assert "further facts" in wishes_text([FULL], TAKES)
+    assert "further facts" not in wishes_text([other], TAKES)
+    assert pools_document([other], 60)["pools"][0]["extra_info"]
 
 
 def card(name, *reasons):

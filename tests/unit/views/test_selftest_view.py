@@ -57,7 +57,7 @@ def test_a_failure_names_the_step_when_and_what_the_kernel_said():
 def test_what_is_left_over_is_said_loudly():
     *_, act = undo(TAKE.plan)
     text = summary([TrialResult(TAKE, 1.0, (Trouble(TrialStage.UNDO, BUSY, act, left=True),))], 200)
-    assert "when it was taken back: give kr-selftest back to the node as ens2f0, up" in text
+    assert "when it was undone: give kr-selftest back to the node as ens2f0, up" in text
     assert "Not everything could be given back" in text
 
 
@@ -72,7 +72,7 @@ def test_a_dry_run_warns_of_what_will_be_interrupted_and_of_lost_routes():
     assert "routes" not in text.rpartition("Warning")[2]
     where = with_links(scene(card(2, virtual=True)), addresses=(ADDRESS,))
     addressed = trials(where, SelftestRequest(("ens2f0",), (TrialKind.TAKE,)))
-    assert "but not the routes that somebody added" in dry_run(addressed, 200)
+    assert "but not routes that were added by hand" in dry_run(addressed, 200)
 
 
 def test_a_dry_run_of_nothing_promises_nothing():

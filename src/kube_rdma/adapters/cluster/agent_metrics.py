@@ -23,4 +23,4 @@ async def samples_of(cluster: Cluster, agent: MetricsAgent) -> tuple[ScrapedSamp
             for sample in family.samples
         )
     except ValueError as error:
-        raise Unavailable(f"its answer is no metrics of Prometheus ({error})") from error
+        raise Unavailable(f"its answer is not in the format of Prometheus ({error})") from error

@@ -126,7 +126,7 @@ class TokenFile:
         except OSError as error:
             token, why = "", error.strerror or type(error).__name__
         except UnicodeDecodeError:
-            token, why = "", "it is no text"
+            token, why = "", "it is not text"
         if not token and not self._token:
             raise Refused(
                 f"cannot read a token: {why}",
@@ -226,7 +226,7 @@ class CredentialPlugin:
         plugin, pipe = self._plugin, asyncio.subprocess.PIPE
         if plugin.interactive_mode == "Always" and not self._interactive:
             raise self._refused(
-                f"the credential plugin {plugin.command} wants to ask, and stdin is no terminal",
+                f"the credential plugin {plugin.command} wants to ask, and stdin is not a terminal",
                 "Log in by hand first, or set its interactiveMode to IfAvailable",
             )
         environment = {

@@ -85,8 +85,8 @@ def block(stored: Stored[Block, None]) -> Block:
     if stored.name != stored.spec.cell.name:
         raise Broken(
             f"IPBlock {stored.name}, spec.first: {stored.spec.cell.address(0)} of network "
-            f"{stored.spec.cell.network} belongs in the block {stored.spec.cell.name}, so somebody "
-            "edited it; write back what it was, or delete it when no pod uses an address of it"
+            f"{stored.spec.cell.network} belongs in the block {stored.spec.cell.name}, so it was "
+            "edited; write back what it was, or delete it when no pod uses an address of it"
         )
     return replace(stored.spec, version=Version(stored.version))
 

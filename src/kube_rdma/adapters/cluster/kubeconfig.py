@@ -256,12 +256,12 @@ def _of_yaml(data: bytes, path: Path) -> Any:
         mark = error.problem_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise Refused(
-            f"the kubeconfig is no YAML: {error.problem}", remedy=_REMEDY, where=f"{path}{place}"
+            f"the kubeconfig is not YAML: {error.problem}", remedy=_REMEDY, where=f"{path}{place}"
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError):
-        raise Refused("the kubeconfig is no text", remedy=_REMEDY, where=str(path)) from None
+        raise Refused("the kubeconfig is not text", remedy=_REMEDY, where=str(path)) from None
     except (ValueError, RecursionError):  # no such day or number, or an anchor within itself
-        raise Refused("the kubeconfig is no YAML", remedy=_REMEDY, where=str(path)) from None
+        raise Refused("the kubeconfig is not YAML", remedy=_REMEDY, where=str(path)) from None
 
 
 def _without_nulls(value: Any) -> Any:

@@ -60,7 +60,9 @@ class CommandOutput:
         causes = (self.outcome.details.causes if self.outcome.details else None) or ()
         codes = [cause.message for cause in causes if cause.reason == "ExitCode"]
         if not codes:
-            raise Unavailable(f"{title} did not run: {self.outcome.message or 'no reason is told'}")
+            raise Unavailable(
+                f"{title} did not run: {self.outcome.message or 'no reason is given'}"
+            )
         shown = self.text(STDERR) or self.text(STDOUT)
         words = plain(" ".join(shown.split())[-_SHOWN:]) or "it printed nothing"
         raise Unavailable(f"{title} ended with {codes[0]}: {words}")

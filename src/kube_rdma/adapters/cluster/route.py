@@ -65,7 +65,7 @@ def _proxy(address: str) -> ProxyServer:
     url = read_url(address if "://" in address else f"http://{address}")
     if url is None:
         raise Refused(
-            "the proxy for the API server is none that kube-rdma can use",
+            "kube-rdma cannot use the proxy for the API server",
             remedy="Write proxy-url, or HTTPS_PROXY, as http://HOST:PORT or https://HOST:PORT",
         )
     proof: Pairs = ()

@@ -68,7 +68,7 @@ def _show(context: ssl.SSLContext, certificate: bytes, where: str) -> None:
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")  # it must not ask
     except ssl.SSLError:
         raise Refused(
-            "the client certificate and its key are no PEM, or do not belong together",
+            "the client certificate and its key are not PEM, or do not belong together",
             remedy="Correct client-certificate and client-key, or what the plugin prints",
             where=where,
         ) from None
@@ -83,7 +83,7 @@ def _pem(name: str, path: str, data: str, where: str) -> bytes:
             return base64.b64decode("".join(data.split()), validate=True)
         except ValueError:
             raise Refused(
-                f"{name}-data is no base64", remedy="Write its PEM in base64", where=where
+                f"{name}-data is not base64", remedy="Write its PEM in base64", where=where
             ) from None
     try:
         return Path(path).read_bytes()

@@ -62,7 +62,7 @@ class Handshake:
     def accepted(self, headers: Mapping[str, str]) -> str:
         """The subprotocol that the server has chosen; raise WebsocketFault when it is none."""
         if headers.get("sec-websocket-accept") != accept(self._key):
-            raise WebsocketFault("it switches to something that is no WebSocket")
+            raise WebsocketFault("it switches to something that is not a WebSocket")
         protocol = headers.get("sec-websocket-protocol", "")
         if protocol not in self._protocols:
             raise WebsocketFault(f"it speaks {protocol!r}, not {' or '.join(self._protocols)}")

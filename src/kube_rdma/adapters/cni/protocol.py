@@ -83,7 +83,7 @@ def decode(environment: bytes, config: bytes, netns: int | None) -> cni.Call:
     try:
         verb = cni.Verb(variables.get("CNI_COMMAND", ""))
     except ValueError as error:
-        raise _refused("CNI_COMMAND is none of ADD, DEL, CHECK, GC, STATUS") from error
+        raise _refused("CNI_COMMAND is not one of ADD, DEL, CHECK, GC, STATUS") from error
     document = _decoded(config, _Config, DOCUMENT)
     if document.cniVersion not in cni.VERSIONS:
         raise Refused(

@@ -34,7 +34,7 @@ def decode(data: bytes, where: str) -> Observation:
             raise Refused(f"the bundle has format {version}", remedy=remedy, where=where)
         return decoded(data, Observation, most=_LONGEST, hook=_of_text)
     except Undecodable as error:
-        raise Refused(f"this is no bundle ({error.why})", remedy=remedy, where=where) from None
+        raise Refused(f"this is not a bundle ({error.why})", remedy=remedy, where=where) from None
 
 
 def write(seen: Observation, path: Path) -> None:

@@ -188,7 +188,7 @@ class RecordCodec:
                 self._choices[choices] = tags
             tag = data.get(TAG)
             if tag not in tags:
-                raise ValueError(f"{tag!r} is none of {', '.join(tags)}")
+                raise ValueError(f"{tag!r} is not one of {', '.join(tags)}")
             return self._dataclass(tags[tag], data)
         for choice in choices:
             try:
@@ -199,7 +199,7 @@ class RecordCodec:
 
     def _tuple(self, of: tuple[Any, ...], data: Json) -> tuple[object, ...]:
         if not isinstance(data, list):
-            raise ValueError(f"{data!r:.60} is no list")  # noqa: TRY004  of a text, not of a call
+            raise ValueError(f"{data!r:.60} is not a list")  # noqa: TRY004  of a text, not of a call
         if len(of) == 2 and of[1] is Ellipsis:
             return tuple(self._decode(of[0], part) for part in data)
         if len(of) != len(data):
@@ -209,7 +209,7 @@ class RecordCodec:
     def _dataclass(self, of: Any, data: Json) -> object:
         shape = self._shape(of)
         if not isinstance(data, dict) or data.get(TAG) != shape.form.tag:
-            raise ValueError(f"{data!r:.60} is no {shape.form.tag}")
+            raise ValueError(f"{data!r:.60} is not a {shape.form.tag}")
         if missing := shape.required - data.keys():
             raise ValueError(f"{shape.form.tag} has no {', '.join(sorted(missing))}")
         # A field has its default in a record from before it; what has no field is passed by.
@@ -262,4 +262,4 @@ def _plain(of: Any, data: Json) -> object:
         return make(data)
     if isinstance(data, str) and isinstance(of, type) and issubclass(of, (Enum, str)):
         return of(data)  # a str's own kind checks its text
-    raise ValueError(f"{data!r:.60} is no {getattr(of, '__name__', of)}")
+    raise ValueError(f"{data!r:.60} is not a {getattr(of, '__name__', of)}")

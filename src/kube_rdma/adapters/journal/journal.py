@@ -192,11 +192,11 @@ class Journal(Generic[T]):
     def _read(self, file: str) -> T:
         envelope = json.loads(self._disk.read(file))
         if not isinstance(envelope, dict) or "version" not in envelope:
-            raise ValueError("it is no record of kube-rdma")
+            raise ValueError("it is not a record of kube-rdma")
         if (version := envelope["version"]) != VERSION:
             raise _Foreign(f"its version is {version!r:.20}, this kube-rdma knows {VERSION}")
         if not envelope.keys() >= _ENVELOPE:
-            raise ValueError("it is no record of kube-rdma")
+            raise ValueError("it is not a record of kube-rdma")
         kind, data = envelope["kind"], envelope["data"]
         if kind not in self._types:
             raise _Foreign(f"its kind is {kind!r:.60}, known are {', '.join(self._types)}")

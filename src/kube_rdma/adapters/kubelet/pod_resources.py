@@ -111,7 +111,7 @@ class PodResources:
             yield
         except CallFailed as failure:
             raise Unavailable(
-                f"The kubelet does not say on {self._socket} who holds which shares "
+                f"The kubelet does not report on {self._socket} who holds which shares "
                 f"({failure.reason}); see that it runs and that the host's folder of this socket "
                 "is mounted (hostPath)."
             ) from failure

@@ -60,7 +60,7 @@ async def _receive(stream: Stream[Request, Answer]) -> Request:
             raise GRPCError(Status.RESOURCE_EXHAUSTED, problem)
         message: Request = codec.decode(await wire.recv_data(length), kind)
     except (AssertionError, DecodeError) as error:  # the first when the client ends within it
-        raise GRPCError(Status.INVALID_ARGUMENT, f"the request is no {kind.__name__}") from error
+        raise GRPCError(Status.INVALID_ARGUMENT, f"the request is not a {kind.__name__}") from error
     return message
 
 

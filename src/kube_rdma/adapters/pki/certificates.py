@@ -135,7 +135,7 @@ def _read(data: Mapping[str, bytes]) -> KeptCertificates:
         try:
             server = _server(data, authorities)
         except _UNREADABLE:
-            faults.append(f"{CERTIFICATE} and {KEY} of the Secret are no pair")
+            faults.append(f"{CERTIFICATE} and {KEY} of the Secret are not a pair")
     return KeptCertificates(trusted, signer, server, exists=True, faults=tuple(faults))
 
 

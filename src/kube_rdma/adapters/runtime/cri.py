@@ -85,7 +85,7 @@ async def read_netns(socket: Path, container: ContainerId) -> str:
         answer = await answered(stub.PodSandboxStatus(request, timeout=_SECONDS))
     path = netns(answer.info)
     if path is None:
-        raise _unavailable(socket, f"it does not tell the namespaces of sandbox {container}")
+        raise _unavailable(socket, f"it does not show the namespaces of sandbox {container}")
     return path
 
 

@@ -224,7 +224,7 @@ def _namespaces(text: str | None) -> tuple[str, ...] | None:
     names = tuple(part.strip() for part in text.split(",") if part.strip())
     for name in names:
         if not _NAMESPACE.fullmatch(name):
-            problem = f"{name!r} is no namespace: write them with commas, such as default,shared"
+            problem = f"{name!r} is not a namespace: write them with commas, such as default,shared"
             raise click.BadParameter(problem, param_hint="--namespace-isolation")
     return names
 
@@ -245,7 +245,7 @@ def _address(text: str | None) -> tuple[str | None, int] | None:
     number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else 0
     if not colon or not 0 < number < 1 << 16 or (":" in bare and not _is_address(bare)):
         raise click.BadParameter(
-            f"{text!r} is no address: write HOST:PORT, such as 10.0.0.5:9879, or :9879",
+            f"{text!r} is not an address: write HOST:PORT, such as 10.0.0.5:9879, or :9879",
             param_hint="--metrics-address",
         )
     return bare or None, number

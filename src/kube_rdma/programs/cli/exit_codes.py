@@ -31,7 +31,7 @@ MEANINGS = {
     ExitCode.REFUSED: "A file, an object or a right is not as it has to be; change that.",
     ExitCode.UNAVAILABLE: "Something does not answer or takes no output; try again later.",
     ExitCode.BROKEN: "The state contradicts its record; stop and look.",
-    ExitCode.UNKNOWN: "Too little could be seen to call it well.",
+    ExitCode.UNKNOWN: "Too little could be seen to rule out a problem.",
     ExitCode.INTERRUPTED: "It was interrupted.",
 }
 _OF_ERRORS: tuple[tuple[type[KubeRdmaError], ExitCode], ...] = (

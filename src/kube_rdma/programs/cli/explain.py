@@ -138,7 +138,9 @@ def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> Pod
     parts = [(one, part) for one in objects for part in manifests.pods(one)]
     if len(parts) != 1:
         kinds = ", ".join(one.kind for one in objects) or "no object of Kubernetes"
-        what = f"it describes {len(parts)} kinds of pods" if parts else f"it is no pod, but {kinds}"
+        what = (
+            f"it describes {len(parts)} kinds of pods" if parts else f"it is not a pod, but {kinds}"
+        )
         raise Refused(what, remedy="Give a Pod, or a Job or Deployment of one", where=name)
     manifest, part = parts[0]
     space = cluster.namespace or manifest.namespace or cluster.usual_namespace(opener)

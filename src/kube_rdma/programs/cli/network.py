@@ -45,7 +45,7 @@ def network() -> None:
     "--records",
     is_flag=True,
     help="Also remove the agent's records. All of them stay while one is of a pod network that was "
-    "never taken back.",
+    "not removed.",
 )
 @click.option(
     "--stay",

@@ -82,7 +82,7 @@ def _duration(_: click.Context, __: click.Parameter, text: str) -> float:
         return float(text)
     if text and not _DURATION.sub("", text):
         return sum(float(count) * _SECONDS[unit] for count, unit in _DURATION.findall(text))
-    raise click.BadParameter(f"{text!r} is no time; write 10s, 1m30s, or 0 for the default.")
+    raise click.BadParameter(f"{text!r} is not a time; write 10s, 1m30s, or 0 for the default.")
 
 
 _PROGRAM = (

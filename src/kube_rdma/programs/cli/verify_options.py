@@ -166,7 +166,7 @@ def _options(chosen: dict[str, Any]) -> VerifyOptions:
     if chosen["size"] is not None and chosen["all_sizes"]:
         raise click.UsageError("--size and --all-sizes exclude each other: leave one out.")
     if latency and chosen["low"] is not None:
-        raise click.UsageError(f"--min-gbps is no latency: with --latency say {_LATENCY_LIMIT}.")
+        raise click.UsageError(f"--min-gbps is not a latency: with --latency say {_LATENCY_LIMIT}.")
     if not latency and chosen["high"] is not None:
         raise click.UsageError(f"{_LATENCY_LIMIT} is for latencies: say --latency, or --min-gbps.")
     return VerifyOptions(

@@ -63,8 +63,8 @@ class Ledger:
         _refuse(self._records.foreign)  # the id may be in one of them
         if self.bookings:
             raise Broken(
-                f"{path} has records of containers, but not the journal's own id, so somebody took "
-                "it away: drain the node, empty the folder, restart the node"
+                f"{path} has records of containers, but not the journal's own id, so it was "
+                "removed: drain the node, empty the folder, restart the node"
             )
         made = JournalIdentity(JournalId(secrets.token_hex(16)))
         self._records.begin(_IDENTITY, made)

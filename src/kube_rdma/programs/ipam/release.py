@@ -44,7 +44,7 @@ async def find(cluster: Cluster, network: str, address: Address) -> Held:
             sentences.append(
                 f"{address} of network {network} is held by node {node}, which is there. If a pod "
                 "on it has the address, a second pod may get it and both lose traffic; its agent "
-                "asks for it back as long as nobody else has it. Delete the pod instead."
+                "asks for it back as long as no other node has it. Delete the pod instead."
             )
         else:
             sentences.append(

@@ -233,7 +233,7 @@ class Operator:
             )
             if stored is not None and not _owned(stored, policy):
                 raise Refused(
-                    f"{kind.kind} {name} belongs to somebody else",
+                    f"{kind.kind} {name} belongs to another owner",
                     remedy=f"Delete it, or the policy {policy.name}",
                 )
             if stored is None or not _says(stored, document, kind):

@@ -182,7 +182,7 @@ def _no_place(wish: Wish, link: HostLink, card: Card | None) -> Refused:
     seat = card.seat if card else None
     if seat and seat.physical_function:
         above = seat.physical_function
-        problem = f"nobody can set up {link.name}: its physical function has no interface here"
+        problem = f"{link.name} cannot be set up: its physical function has no interface here"
         remedy = f'Let the node keep the interface of {above}, or write "type": "host-device"'
         return refused(wish, "type", problem, remedy)
     physical = seat is not None and seat.sriov_total is not None

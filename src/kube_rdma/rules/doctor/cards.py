@@ -168,7 +168,7 @@ def _ports(seen: Observation, *kinds: str) -> Iterator[Symptom]:
 
 _PORT_CAUSES: Mapping[str, str] = MappingProxyType(
     {
-        "down": "Somebody set the interface down, or nobody set it up",
+        "down": "The interface was set down, or was not set up",
         "carrier": "There is no signal from the other end of the cable",
         "fabric": "The InfiniBand subnet manager or the virtual link holds the port back",
         "other": "The port is not active",
@@ -282,7 +282,7 @@ def _ill_cards(seen: Observation) -> Iterator[Symptom]:
         for card in pool.unusable:
             for reason in card.reasons:
                 if reason not in judged and not reason.startswith(absent or ("\0",)):
-                    cause = f"The card cannot be given away by {pool.spec.resource}"
+                    cause = f"The card is not allocatable as {pool.spec.resource}"
                     yield _symptom(card.name, reason, cause)
 
 

@@ -72,8 +72,8 @@ def _allocatable(seen: Observation) -> Iterator[Symptom]:
             yield Symptom(
                 resource,
                 f"None of {len(pool.shares)} shares is healthy",
-                "Every card of the pool is ill",
-                "Mend the cards first",
+                "Every card of the pool is unhealthy",
+                "Fix the cards first",
             )
         elif offered and healthy and offered != healthy:
             yield Symptom(
@@ -121,7 +121,7 @@ def _no_room(seen: Observation) -> Iterator[Symptom]:
     for folder in seen.folders or ():
         if folder.read_only:
             evidence = "Its file system is read-only"
-            cause = "The kernel found errors on the disk, or somebody mounted it so"
+            cause = "The kernel found errors on the disk, or it was mounted read-only"
             fix = "Look into dmesg, repair the file system, mount it for writing"
         elif folder.free < _ROOM or folder.inodes == 0:
             left = "no inode" if folder.inodes == 0 else f"{folder.free} bytes"

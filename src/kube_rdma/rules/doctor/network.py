@@ -128,7 +128,7 @@ def _cni_rewritten(seen: Observation) -> Iterator[Symptom]:
         yield Symptom(
             "CNI",
             f"kube-rdma is not in {entry} as it has to be",
-            "Somebody wrote the file again, and no agent has put the entry back",
+            "Another program wrote the file, and no agent has put the entry back",
             "See that the agent runs, and its event NetworkConfigurationRefused",
         )
 

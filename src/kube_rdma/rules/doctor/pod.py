@@ -56,7 +56,7 @@ def _not_attached(seen: Observation) -> Iterator[Symptom]:
         yield Symptom(
             pod.title,
             f"It asks for {listed(pod.networks)}, and {made} of {len(pod.networks)} are attached",
-            "Nobody called kube-rdma when the pod's sandbox was made",
+            "The runtime did not call kube-rdma when the pod's sandbox was made",
             "Delete the pod when the node's CNI configuration is right; the agent's events say why",
         )
 
@@ -68,7 +68,7 @@ def _link_down(seen: Observation) -> Iterator[Symptom]:
             yield Symptom(
                 link.name,
                 f"{link.name} {state} in the pod",
-                "Its card on the node is down, or somebody in the pod set it down",
+                "Its card on the node is down, or a program in the pod set it down",
                 f"Look at {link.parent or 'the card'} on the node: kube-rdma doctor",
             )
 
@@ -346,7 +346,7 @@ def _waits(seen: Observation) -> Iterator[Symptom]:
         about = next((name for name in sorted(resources) if name in pod.why), pod.title)
         yield Symptom(
             "CNI" if "FailedCreatePodSandBox" in pod.why else about,
-            pod.why or f"It is {pod.phase}, and says no reason",
+            pod.why or f"It is {pod.phase}, and gives no reason",
             "The pod does not run",
             f"kubectl -n {pod.namespace} describe pod {pod.name}",
         )

@@ -223,8 +223,8 @@ def _of_rules(evidence: PodEvidence, plan: Planned) -> Iterator[str]:
     """About Steps that are planned now."""
     if evidence.attached:
         yield (
-            "The Steps are planned again from what the pod was told; the record of the agent has "
-            f"them word by word: run this in the agent's pod of {evidence.node}"
+            "The Steps are planned again from the network status of the pod; the record of the "
+            f"agent has them word by word: run this in the agent's pod of {evidence.node}"
         )
     elif plan.short:
         yield "The Steps are those of a node on which no other pod holds shares"

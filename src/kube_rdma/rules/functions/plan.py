@@ -202,7 +202,7 @@ class _Node:
         if pods:
             yield f"these pods have ended: {listed(list(dict.fromkeys(pods)))}"
         if parts and self._held is None:
-            yield "the kubelet tells who holds them: mount its folder pod-resources"
+            yield "the kubelet reports which pods hold them: mount its folder pod-resources"
         if card.driver is None:
             yield "a driver is bound to it: load its module, dmesg may say why it did not bind"
         for function in (card, *parts):
@@ -215,7 +215,7 @@ class _Node:
             if any(netdev.vital for netdev in part.netdevs):
                 yield f"the node itself is no longer reached through {_name(part)}"
             if not forced and (use := self._use(part)):
-                yield f'{use}, or somebody writes "force": true'
+                yield f'{use}, or the configuration has "force": true'
 
     def _use(self, part: Function) -> str | None:
         """What the node itself does with a virtual function, as what has to end."""
@@ -254,7 +254,7 @@ class _Node:
             problem = f"the node itself is, or may be, reached through {name}"
             return Refused(problem, remedy=f"Choose another card, or {force}", where=wish.source)
         if now and card.seat.pci not in self._ours:
-            problem = f"{name} has {now} virtual functions that somebody else made"
+            problem = f"{name} has {now} virtual functions that kube-rdma did not make"
             remedy = f'Write {now}, or "force": true to have {wish.count} in their place'
             return Refused(problem, remedy=remedy, where=wish.source)
         return None

@@ -139,7 +139,7 @@ def _spared(facts: NodeFacts) -> Iterator[str]:
             if card.id in facts.held.get(spec.resource, {}):
                 continue
             if why := spared(spec, card, functions):
-                yield f"{card.name} is no card of {spec.resource} ({spec.source}): {why}"
+                yield f"{card.name} is not a card of {spec.resource} ({spec.source}): {why}"
 
 
 def _dynamic(facts: NodeFacts, pools: Sequence[Pool]) -> Iterator[str]:
@@ -155,7 +155,7 @@ def _dynamic(facts: NodeFacts, pools: Sequence[Pool]) -> Iterator[str]:
         leased = ((n.name, n.use.dynamic[0]) for n in netdevs if n.use and n.use.dynamic)
         for name, address in islice(leased, 1):
             yield (
-                f"{name} of {pool.spec.resource} has {address} by DHCP or SLAAC, which nobody "
+                f"{name} of {pool.spec.resource} has {address} by DHCP or SLAAC, which no program "
                 f"renews inside a pod: make it static, or install {UNMANAGED}"
             )
 

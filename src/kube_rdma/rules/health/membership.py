@@ -19,8 +19,8 @@ driver in a selector.
 A card that pods share stays on the node. In RDMA namespace mode exclusive no pod sees it there, but
 those that use the node's own network, so such a pool is unhealthy unless it says that its pods do.
 
-Besides, a card that a pod has by a resource which is offered no more is not free, though no current
-pool says so: under its new name it would be given away a second time.
+Besides, a card that a pod has by a resource which is no longer advertised is not free, though no
+current pool says so: under its new name it would be given away a second time.
 """
 
 from __future__ import annotations
@@ -159,4 +159,6 @@ def _elsewhere(
     for before in kept:
         pods = held.get(before.resource, {}).get(card.id, ())
         if pods and (terms(before).owns or terms(spec).owns):
-            yield f"{listed(pods)} still has it, of {before.resource}, which is offered no more"
+            yield (
+                f"{listed(pods)} still has it, of {before.resource}, which is no longer advertised"
+            )

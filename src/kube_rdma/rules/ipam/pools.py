@@ -63,7 +63,7 @@ def lost(old: IPPool, new: IPPool | None, blocks: Iterable[Block]) -> str:
     what = "deleting it" if new is None else "the change"
     return (
         f"IPPool {old.name}: {what} takes {counted(count)} that nodes hold ({named}, on {nodes}): "
-        "pods that have them keep them until they end, and nobody gets them again"
+        "pods that have them keep them until they end, and no pod gets them after that"
     )
 
 

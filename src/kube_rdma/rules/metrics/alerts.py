@@ -53,7 +53,8 @@ def _cards() -> tuple[Json, ...]:
             f"{state} != {_ACTIVE} and on (instance, device) {offered}",
             5,
             "warning",
-            "Port {port} of device {device} at {instance} carries no data; its card is offered. | "
+            "Port {port} of device {device} at {instance} carries no data; its card is "
+            "allocatable. | "
             "Check the cable and the switch of device {device}, and whether its interface is up.",
         ),
         _alert(
@@ -127,7 +128,7 @@ def _agents() -> tuple[Json, ...]:
             f"{families.HOLDERS_KNOWN.name} == 0",
             15,
             "warning",
-            "The kubelet at {instance} does not tell who holds shares. | "
+            "The kubelet at {instance} does not report which pods hold shares. | "
             "Metrics of pods are missing: check the kubelet at {instance}, and that the agent "
             "mounts its folder pod-resources.",
         ),

@@ -230,7 +230,7 @@ SHARES = _gauge(
 HEALTHY_SHARES = _gauge(
     f"{OWN}resource_shares_healthy",
     ("resource",),
-    "Number of offered shares of the resource that are healthy.",
+    "Number of advertised shares of the resource that are healthy.",
     "pools",
 )
 USED_SHARES = _gauge(
@@ -299,7 +299,7 @@ UNENTERED = _gauge(
 HOLDERS_KNOWN = _gauge(
     f"{OWN}scrape_holders_known",
     (),
-    "The value is 1 when the kubelet tells who holds shares, else 0: metrics of pods are missing.",
+    "The value is 1 when the kubelet reports holders of shares, else 0: pods have no metrics.",
     "the kubelet's pod resources",
 )
 PART_FAILURES = _counter(

@@ -184,7 +184,7 @@ class _Way:
     def _held_off(self) -> PlanStep:
         return PlanStep(
             f"Have {self._plugin.title} leave the nodes that are moved",
-            "Nodes without the label keep its pods as they are: no pod starts anew (OnDelete).",
+            "Nodes without the label keep its pods as they are: no pod restarts (OnDelete).",
             (words.held_off(self._plugin),),
         )
 
@@ -214,7 +214,7 @@ class _Way:
             why = "Its pods go elsewhere: what VKE gave them, kube-rdma does not know. "
         return PlanStep(
             f"{node.name}: from the other plugin to kube-rdma",
-            f"{why}While nobody serves the node it takes no new pods, for the kubelet would "
+            f"{why}While no plugin serves the node it takes no new pods, for the kubelet would "
             "refuse them for good.",
             (
                 self._closed(node),
@@ -261,7 +261,7 @@ class _Way:
         return PlanStep(
             f"{node.name}: kube-rdma takes over",
             "Both run, and the kubelet asks who came last. Shares have the same names in both, "
-            "so none is given twice, whoever answers.",
+            "so none is given twice, whichever answers.",
             (
                 words.cordon([node]),
                 words.mark([node], HERE),
@@ -275,7 +275,7 @@ class _Way:
         assert self._origin.policy
         return PlanStep(
             "Have the policy drop the plugin, on all nodes at once",
-            "Its operator deletes the DaemonSet. Then kube-rdma starts anew, so that the wait for "
+            "Its operator deletes the DaemonSet. Then kube-rdma restarts, so that the wait for "
             "its shares proves something. Running pods go on; no new ones are placed meanwhile.",
             (
                 words.cordon(self._nodes),
@@ -295,7 +295,7 @@ class _Way:
         return PlanStep(
             "Have the policy bring its plugin back, on all nodes at once",
             "The section is the one that was read when this plan was made. Pods of its plugin that "
-            "still run start anew, so that the kubelet hears of them.",
+            "still run are restarted, so that they register with the kubelet.",
             (
                 words.cordon(self._nodes),
                 words.mark(self._nodes, BETWEEN),

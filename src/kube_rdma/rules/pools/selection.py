@@ -18,7 +18,7 @@ from kube_rdma.rules.pools.cards import interfaces
 from kube_rdma.rules.pools.modes import Takes, terms
 
 _LINK_TYPES = {LinkLayer.ETHERNET: "ether", LinkLayer.INFINIBAND: "infiniband"}
-_ROUTE = "the node's default route leads through it, as far as the kernel tells"
+_ROUTE = "the node's default route leads through it, as far as the kernel shows"
 _MOVING = (Takes.MOVABLE, Takes.FUNCTION)
 _NAMING = ("interfaces", "pci_addresses", "acpi_indexes", "rdma_devices", "physical", "roots")
 _MEMBER = 0x7FFF  # a partition key without the bit that tells full from limited members
@@ -131,7 +131,7 @@ def _untakable_function(spec: PoolSpec, card: Card) -> str | None:
         asked = any(selector.auxiliary_types for selector in spec.selectors)
         return None if asked else "it is not a PCI function"
     if card.function.seat.virtual_functions:
-        return "it has virtual functions, which are given away instead of it"
+        return "it has virtual functions, which pods get instead of it"
     return None
 
 

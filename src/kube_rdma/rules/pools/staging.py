@@ -40,7 +40,7 @@ class Pending(Frozen):
         name, source = self.wanted.resource, self.wanted.source
         if self.now is None:
             mode = f"mode {self.wanted.mode} ({source})"
-            return f"{name} is not offered in {mode} until {self.until}"
+            return f"{name} is not advertised in {mode} until {self.until}"
         before, after = _told_apart(self.now, self.wanted)
         return f"{name} stays in {before}, {after} ({source}) waits until {self.until}"
 

@@ -115,7 +115,7 @@ def _policies(policies: Sequence[PolicyState]) -> Iterator[Problem]:
             remedy = "Run the controller with --policies in the namespace of the policy"
             yield Problem("PolicyNotSeen", about, sentence, remedy)
         elif policy.state != "ready":
-            why = "; ".join(policy.notes) or policy.reason or "it says no reason"
+            why = "; ".join(policy.notes) or policy.reason or "it gives no reason"
             remedy = "Do what the reason says; the controller looks again by itself"
             yield Problem("PolicyNotReady", about, f"It is {policy.state}: {why}", remedy)
         elif policy.notes:  # all runs, and some of it is not what is asked for by now
@@ -134,10 +134,10 @@ def _node_policies(policies: Sequence[NodePolicyState]) -> Iterator[Problem]:
             remedy = "Wait a moment; if it stays so, run the controller"
             yield Problem("PolicyNotSeen", about, sentence, remedy, is_advice=True)
         elif policy.reason in ("Refused", "NotUnderstood"):
-            remedy = "Mend the field; nodes keep what it said before"
+            remedy = "Fix the field; nodes keep its previous version"
             yield Problem("PolicyRefused", about, policy.message, remedy)
         elif policy.refused:
-            remedy = f"See kubectl describe {about}, and mend what the nodes say"
+            remedy = f"See kubectl describe {about}, and fix what the nodes report"
             yield Problem("PolicyRefused", about, policy.message, remedy)
         elif policy.reason:
             remedy = f"Wait, or see kubectl describe {about}"

@@ -95,7 +95,7 @@ def _at_node(
         PolicyOutcome.PENDING: [
             *(sentence for source, sentence in waits if source in own),
             *(
-                f"{pool.resource} is not offered yet"
+                f"{pool.resource} is not advertised yet"
                 for pool in policy.pools
                 if pool.resource not in taken
             ),

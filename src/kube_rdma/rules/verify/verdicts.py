@@ -50,7 +50,7 @@ def _rated(
 ) -> RatedPair:
     row = outcome.standing(latency=standard.latency)
     if row is None or not math.isfinite(row.figure):
-        return RatedPair(outcome, Rating.FAILED, outcome.failure or "its figure is none")
+        return RatedPair(outcome, Rating.FAILED, outcome.failure or "its figure is not a number")
     unit = "µs" if standard.latency else "Gb/s"
     for limit, what in (
         (standard.limit, "asked for"),

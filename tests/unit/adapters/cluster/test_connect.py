@@ -325,9 +325,13 @@ async def test_a_plugin_is_asked_again_for_what_is_refused(tmp_path):
     ("user", "cluster", "what"),
     [
         ({}, {"certificate-authority": "none"}, "cannot read the file of certificate-authority"),
-        ({}, {"certificate-authority-data": "%"}, "certificate-authority-data is no base64"),
+        ({}, {"certificate-authority-data": "%"}, "certificate-authority-data is not base64"),
         ({}, {"certificate-authority-data": b64(b"x")}, "holds no certificate in PEM"),
-        ({"client-certificate-data": b64(b"x"), "client-key-data": b64(b"y")}, TRUST, "are no PEM"),
+        (
+            {"client-certificate-data": b64(b"x"), "client-key-data": b64(b"y")},
+            TRUST,
+            "are not PEM",
+        ),
     ],
 )
 async def test_certificates_that_cannot_be_used(tmp_path, user, cluster, what):

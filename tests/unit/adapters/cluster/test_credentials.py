@@ -169,7 +169,7 @@ async def test_a_plugin_that_must_ask_needs_a_terminal(tmp_path):
     entry = PluginEntry(api_version=V1, command="login", interactive_mode="Always")
     access = Access(ServerEntry(), UserEntry(exec=entry), "the kubeconfig")
     nobody = Person(types=False, reads=False)
-    with pytest.raises(Refused, match="login wants to ask, and stdin is no terminal"):
+    with pytest.raises(Refused, match="login wants to ask, and stdin is not a terminal"):
         await CredentialPlugin(entry, access, person=nobody).read()
 
 

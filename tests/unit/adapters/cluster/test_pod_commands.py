@@ -204,7 +204,7 @@ async def test_what_breaks_is_one_sentence(tmp_path, server, words):
 async def test_a_switch_to_something_else_is_no_websocket(tmp_path):
     server = ExecServer()
     server.key = "wrong"
-    with pytest.raises(Unavailable, match="no WebSocket"):
+    with pytest.raises(Unavailable, match="not a WebSocket"):
         await output(tmp_path, server)
 
 

@@ -82,9 +82,9 @@ def test_of_two_authorities_with_one_name_the_right_one_verifies():
     [
         ({"ca.crt": b""}, "ca.crt of the Secret holds no certificates"),
         ({"ca.key": b""}, "ca.key of the Secret holds no key of an authority"),
-        ({"tls.crt": b"-----BEGIN"}, "tls.crt and tls.key of the Secret are no pair"),
-        ({"tls.key": whole()["tls.key"]}, "tls.crt and tls.key of the Secret are no pair"),
-        ({"tls.key": b""}, "tls.crt and tls.key of the Secret are no pair"),
+        ({"tls.crt": b"-----BEGIN"}, "tls.crt and tls.key of the Secret are not a pair"),
+        ({"tls.key": whole()["tls.key"]}, "tls.crt and tls.key of the Secret are not a pair"),
+        ({"tls.key": b""}, "tls.crt and tls.key of the Secret are not a pair"),
     ],
 )
 def test_what_is_broken_is_said(changes, fault):

@@ -318,7 +318,7 @@ async def test_what_somebody_made_since_the_boot_is_not_ours(world, recording):
     world.policy(wish(4))
     async with world.agent(boot="2"):
         await until(lambda: world.events_of("VirtualFunctionsRefused"))
-        assert "somebody else made" in world.events_of("VirtualFunctionsRefused")[0]
+        assert "kube-rdma did not make" in world.events_of("VirtualFunctionsRefused")[0]
         world.policy(wish(4, force=True))
         await world.offered(4)
 

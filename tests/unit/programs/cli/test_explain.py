@@ -192,8 +192,8 @@ def test_a_job_is_explained_by_its_template(tmp_path):
     [
         ([], "it holds 0 documents"),
         ([kit.pod("a"), kit.pod("b")], "it holds 2 documents"),
-        ([{"apiVersion": "v1", "kind": "ConfigMap"}], "it is no pod, but ConfigMap"),
-        ([{"hello": "world"}], "it is no pod, but no object of Kubernetes"),
+        ([{"apiVersion": "v1", "kind": "ConfigMap"}], "it is not a pod, but ConfigMap"),
+        ([{"hello": "world"}], "it is not a pod, but no object of Kubernetes"),
         (
             [{"apiVersion": "v1", "kind": "PodList", "items": [kit.pod("a"), kit.pod("b")]}],
             "it describes 2 kinds of pods",

@@ -24,14 +24,14 @@ def test_an_address(text, address):
 
 @pytest.mark.parametrize("text", ["", "9879", ":", ":0", ":65536", "a:b", "a:b:80", ":٣"])
 def test_what_is_no_address_is_refused_with_the_option(text):
-    with pytest.raises(click.BadParameter, match="is no address: write HOST:PORT"):
+    with pytest.raises(click.BadParameter, match="is not an address: write HOST:PORT"):
         _address(text)
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--metrics-address", "nine"], "--metrics-address: 'nine' is no address"),
+        (["--metrics-address", "nine"], "--metrics-address: 'nine' is not an address"),
         (["--metrics-names", "mine"], "'mine' is not one of 'node-exporter', 'vke', 'none'"),
         (
             ["--role", "node", "--node-name", "a", "--metrics-address", ":9879"],
@@ -46,7 +46,7 @@ def test_what_is_no_address_is_refused_with_the_option(text):
                 "--networks",
                 "--namespace-isolation=B_",
             ],
-            "--namespace-isolation: 'B_' is no namespace: write them with commas",
+            "--namespace-isolation: 'B_' is not a namespace: write them with commas",
         ),
     ],
 )

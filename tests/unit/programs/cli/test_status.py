@@ -285,7 +285,7 @@ def test_kinds_that_are_not_installed_are_no_problem(world):
     assert all(each["advice"] for each in codes.values())
     shown = world.run()
     assert shown.exit_code == 6
-    assert "No problem in what could be read; nothing tells of cards and pools." in shown.output
+    assert "No problem in what could be read; no agent reports cards and pools." in shown.output
 
 
 @pytest.mark.parametrize(

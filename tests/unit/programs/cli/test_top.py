@@ -128,4 +128,4 @@ def test_an_agent_that_speaks_something_else_is_silent(world):
     world.server.answering["kr", f"agent-2:{PORT}"] = lambda _: "<html>"
     result = world.run("nodes")
     assert "node-2 did not answer" in result.output
-    assert "no metrics of Prometheus" in " ".join(result.output.split())
+    assert "not in the format of Prometheus" in " ".join(result.output.split())

@@ -245,7 +245,7 @@ async def test_an_object_of_somebody_else_is_not_taken(world, labels):
     world.policy({"devicePlugin": SEED["devicePlugin"]})
     async with world.operator():
         await until(lambda: world.status().get("state") == "error")
-        assert "belongs to somebody else" in world.status()["reason"]
+        assert "belongs to another owner" in world.status()["reason"]
     assert world.stored("daemonsets")[PLUGIN]["spec"] == {"template": {}}
 
 

@@ -91,7 +91,7 @@ def test_the_network_of_the_operator_document():
         "route 192.168.111.0/24 through net1 as 192.168.111.1, in table 101",
         "look up what comes from 192.168.111.1 in table 101, priority 20000",
         f"wait until {rdma} has a GID for 192.168.111.1 on net1",
-        "tell the neighbours that net1 has 192.168.111.1",
+        "announce to the neighbours that net1 has 192.168.111.1",
     ]
     assert [describe(act) for act in undo(plan)] == [
         "remove the rule for what comes from 192.168.111.1",
@@ -112,7 +112,7 @@ def test_each_address_of_a_pool_that_probes_is_asked_about_before_it_is_there():
         *(Probe("net1", v4), AddAddress("net1", v4, 24)),
         *(Probe("net1", v6), AddAddress("net1", v6, 64)),
     ]
-    assert describe(Probe("net1", v4)) == "ask on net1 whether somebody has 10.0.0.7"
+    assert describe(Probe("net1", v4)) == "ask on net1 whether another machine has 10.0.0.7"
 
 
 @pytest.mark.parametrize("kind", [NetworkKind.IPVLAN, NetworkKind.IPOIB])

@@ -79,7 +79,7 @@ def test_another_number_of_our_own_is_made_when_nobody_uses_one():
 
 def test_functions_of_somebody_else_are_changed_only_by_force():
     assert refusal(plan([wish(2)], card(4))) == (
-        "ens1f0 has 4 virtual functions that somebody else made"
+        "ens1f0 has 4 virtual functions that kube-rdma did not make"
     )
     assert plan([wish(2, force=True)], card(4)).acts
 
@@ -140,7 +140,7 @@ def test_an_interface_that_is_merely_up_is_in_nobody_s_way():
 )
 def test_a_function_that_the_node_uses_is_removed_only_by_force(use, sentence):
     found = wait(plan([wish(2)], SET_UP, ours=[PF], uses={"v0": use}))
-    assert f"until {sentence}, or somebody writes" in found
+    assert f"until {sentence}, or the configuration has" in found
     assert plan([wish(2, force=True)], SET_UP, ours=[PF], uses={"v0": use}).acts
 
 

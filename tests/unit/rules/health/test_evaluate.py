@@ -105,7 +105,9 @@ def test_a_card_that_the_node_uses_is_left_to_it_and_its_holder_keeps_it():
     verdict = evaluate(facts(survey, (ALONE,)))
     assert verdict.pools[0].cards == ()
     (sentence,) = verdict.spared
-    assert sentence.startswith("mlx5_0 is no card of rdma/alone (c:2): the node's routes to 10.0")
+    assert sentence.startswith(
+        "mlx5_0 is not a card of rdma/alone (c:2): the node's routes to 10.0"
+    )
     (card,) = node_cards(survey)
     held = evaluate(facts(survey, (ALONE,), held={ALONE.resource: {card.id: ("default/a",)}}))
     assert (len(held.pools[0].cards), held.spared) == (1, ())

@@ -152,7 +152,7 @@ def test_a_card_of_a_resource_that_went_is_free_when_its_pod_has_ended(mode):
     before = part(survey, wish)
     assert part(survey, wish, held=HELD, kept=[OLD]) == (
         *before,
-        "default/a still has it, of rdma/old, which is offered no more",
+        "default/a still has it, of rdma/old, which is no longer advertised",
     )
     assert part(survey, wish, kept=[OLD]) == before
 

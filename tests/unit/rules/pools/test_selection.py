@@ -100,7 +100,7 @@ BARE = card_of(function(seat(0x20), "eth0"))
 ROUTED = card_of(
     replace(PLAIN.function, netdevs=(Netdev("eth0", "ether", True, True, True),)), *PLAIN.devices
 )
-ROUTE = "the node's default route leads through it, as far as the kernel tells"
+ROUTE = "the node's default route leads through it, as far as the kernel shows"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ ROUTE = "the node's default route leads through it, as far as the kernel tells"
         (BARE, Mode.SRIOV, None),
         (VIRTUAL, Mode.SRIOV, None),
         (ROUTED, Mode.SRIOV, ROUTE),
-        (WHOLE, Mode.SRIOV, "it has virtual functions, which are given away instead of it"),
+        (WHOLE, Mode.SRIOV, "it has virtual functions, which pods get instead of it"),
         (SUB, Mode.SRIOV, "it is not a PCI function"),
     ],
 )

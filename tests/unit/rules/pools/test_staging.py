@@ -94,7 +94,7 @@ def test_share_ids_tell_what_nothing_else_remembers(before, now):
     fits = before is now or {before, now} == alike or (before in alike and now is Mode.SHARED_MULTI)
     assert (found.specs == (spec(now),)) is fits
     assert fits or str(found.pending[0]) == (
-        f"rdma/a is not offered in mode {now} (c:{now}) until these pods have ended: default/p, "
+        f"rdma/a is not advertised in mode {now} (c:{now}) until these pods have ended: default/p, "
         "which hold shares of another mode"
     )
     assert found.remembered == found.specs

@@ -63,7 +63,7 @@ def test_the_node_s_own_file_overrules_whatever_the_priority():
 
 
 def test_a_resource_that_nobody_has_yet_is_pending():
-    assert outcome(A, [A], {}) == (PolicyOutcome.PENDING, "rdma/hca is not offered yet")
+    assert outcome(A, [A], {}) == (PolicyOutcome.PENDING, "rdma/hca is not advertised yet")
 
 
 def test_virtual_functions_that_wait_or_are_refused_count():

@@ -30,7 +30,7 @@ from kube_rdma.model.step import PluginConf
 _CALLER = {
     Code.VERSION: "the plugin does not speak this cniVersion",
     2: "the plugin does not know a field of it",
-    Code.ENVIRONMENT: "the plugin does not accept what it was told about the pod",
+    Code.ENVIRONMENT: "the plugin does not accept what it got about the pod",
     Code.DECODE: "the plugin cannot read it",
     Code.CONFIGURATION: "the plugin does not accept it",
 }

@@ -28,7 +28,7 @@ _REMEDIES: Mapping[int, str] = {
     errno.EINVAL: "Ask for what this kind of link and its card allow",
     errno.ERANGE: "Ask for a value that the card allows",
     errno.EEXIST: "Choose a name that is free",
-    errno.EADDRINUSE: "Choose a MAC that nobody has on this card",
+    errno.EADDRINUSE: "Choose a MAC that is free on this card",
     errno.EADDRNOTAVAIL: "Choose a unicast MAC, one that the card lets this interface have",
     errno.ENOTUNIQ: "Choose a partition key that this card has no link for yet",
     errno.EOPNOTSUPP: "Load the kernel module of this kind, or choose another kind",
@@ -105,7 +105,7 @@ def no_link_here(name: str) -> Unavailable:
 def no_carrier(step: Probe, seconds: float) -> Unavailable:
     """The link does not come up, so the network cannot be asked."""
     return Unavailable(
-        f"{step.name} has no carrier after {seconds:g} s, so nobody can be asked about "
+        f"{step.name} has no carrier after {seconds:g} s, so the network cannot be asked about "
         f"{step.address}"
     )
 
@@ -225,7 +225,7 @@ def inactive_port(pci: PciAddress, states: Sequence[str], seconds: float) -> Ref
             'Check the card\'s own port, and write "link_state": "auto" into the network; then the '
             "subnet manager activates it"
         )
-    problem = f"the port of {pci} is {has} after {seconds:g} s, so the pod could reach nobody"
+    problem = f"the port of {pci} is {has} after {seconds:g} s, so the pod could reach no peer"
     return Refused(problem, remedy=remedy, where="InfiniBand")
 
 

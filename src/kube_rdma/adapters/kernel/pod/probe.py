@@ -61,7 +61,7 @@ def probe(step: Probe, namespace: int, netlink: Netlink, patience: float) -> Non
                         raise address_in_use(step, other.hex(":"))
     except OSError as error:
         raise Unavailable(
-            f"nobody can be asked on {step.name} about {step.address} ({error.strerror})"
+            f"the network cannot be asked on {step.name} about {step.address} ({error.strerror})"
         ) from error
 
 

@@ -76,4 +76,4 @@ def _interface(node: Netlink, act: SetFunctions) -> Interface:
     for interface in candidates:
         if interface.seen.pci is None and interface.seen.name == act.name:
             return interface
-    raise Unavailable(f"{act.name} has no interface here, so nobody can be told the addresses.")
+    raise Unavailable(f"{act.name} has no interface here, so the addresses cannot be set.")

@@ -78,8 +78,8 @@ class SriovCards:
             now = _number(place, act)
             if now not in {act.now, act.wanted}:
                 raise Unavailable(
-                    f"{act.name} has {now} virtual functions by now, not {act.now}: somebody else "
-                    "changes them too."
+                    f"{act.name} has {now} virtual functions by now, not {act.now}: another "
+                    "program changes them too."
                 )
             if now != act.wanted:
                 self._change(place, act, now)
@@ -216,7 +216,7 @@ def _judged(place: Path, act: SetFunctions, error: OSError) -> KubeRdmaError:
     if not (place / NUMBER).exists():
         return _gone(act.name)
     if error.errno == errno.EBUSY:
-        return Unavailable(f"{act.name} is busy: somebody changes or uses its virtual functions.")
+        return Unavailable(f"{act.name} is busy: a program changes or uses its virtual functions.")
     if error.errno not in _MEANINGS:
         return Unavailable(
             f"the kernel does not give {act.name} {act.wanted} virtual functions "

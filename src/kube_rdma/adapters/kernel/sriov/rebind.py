@@ -64,8 +64,8 @@ class FunctionDrivers:
             bound = self._driver(step)
             if bound not in (None, step.driver):
                 raise Unavailable(
-                    f"the driver of {step.pci} is {bound} by now, not {step.driver}: somebody else "
-                    "uses this function"
+                    f"the driver of {step.pci} is {bound} by now, not {step.driver}: another "
+                    "program uses this function"
                 )
             if not (bound and self._has(step)):
                 if bound:
@@ -164,7 +164,7 @@ def _same(has: str, wanted: str) -> bool:
 def _judged(step: RebindFunction, file: str, error: OSError) -> KubeRdmaError:
     if error.errno in (errno.EROFS, errno.EACCES):
         return Refused(
-            f"the driver of {step.pci} is bound anew in /sys, which may not be written "
+            f"the driver of {step.pci} is bound again in /sys, which may not be written "
             f"({error.strerror})",
             remedy="Mount the host's /sys into the agent's container for writing, without "
             "AppArmor's profile",

@@ -348,7 +348,7 @@ class Binder:
         """The device nodes of the promised cards as they are now."""
         pool = self._pools.get(promise.resource)
         if pool is None:
-            raise Unavailable(f"{promise.resource} is not offered on this node now.")
+            raise Unavailable(f"{promise.resource} is not advertised on this node now.")
         shares = [pool.index[name] for name in promise.shares if name in pool.index]
         return grant(pool, shares).char_paths
 

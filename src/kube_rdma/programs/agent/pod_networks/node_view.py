@@ -164,7 +164,7 @@ class NetworkNode:
         for held in holdings:
             pool = pools.get(held.resource)
             if pool is None and held.resource in self._asked.context.withdrawn:
-                raise Unavailable(f"{held.resource} is not offered on this node now.")
+                raise Unavailable(f"{held.resource} is not advertised on this node now.")
             lost = [share for share in held.shares if pool and share not in pool.index]
             if lost:
                 names = listed(lost)

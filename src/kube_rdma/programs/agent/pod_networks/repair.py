@@ -173,7 +173,7 @@ class Sandboxes:
             await self._failed(sandbox, pod, Unavailable("The agent's log has the reason."))
             return
         if any(one.sandbox.container == sandbox.container for one in self._to.networks.attachments):
-            note = "Its networks were attached late: nobody had asked for them at its start."
+            note = "Its networks were attached late: no request for them came at its start."
             self._to.tell(pod, "NetworksAttachedLate", note, False)
         else:
             self._state = asks_for_nothing(self._state, sandbox.container)

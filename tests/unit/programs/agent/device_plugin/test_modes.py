@@ -176,7 +176,7 @@ async def test_without_a_record_the_shares_of_pods_tell_of_another_mode(world, r
         async with running(world.doors()):
             await recording.wait_for("mode change pending")
             assert recording.of("mode change pending")[0]["what"] == (
-                "vke.volcengine.com/rdma is not offered in mode exclusive (label "
+                "vke.volcengine.com/rdma is not advertised in mode exclusive (label "
                 "vke.node.rdma.mode) until these pods have ended: default/training, which hold "
                 "shares of another mode"
             )
@@ -257,7 +257,7 @@ async def test_a_card_of_a_resource_that_went_is_offered_when_its_pod_has_ended(
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/new") == 3)
         (line,) = recording.of("card not free")
         assert line["what"] == (
-            "mlx5_0: default/training still has it, of rdma/old, which is offered no more"
+            "mlx5_0: default/training still has it, of rdma/old, which is no longer advertised"
         )
         world.kubelet.remove_pod("training")
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/new") == 4)

@@ -39,7 +39,7 @@ def test_right_after_the_start_nothing_is_known():
 
 def test_a_resource_of_ours_that_is_withdrawn_makes_the_pod_wait():
     """Its shares are still ours, whatever the pod's networks are."""
-    with pytest.raises(Unavailable, match="rdma/hca is not offered on this node now"):
+    with pytest.raises(Unavailable, match="rdma/hca is not advertised on this node now"):
         asking({}, (RESOURCE,)).granted([holding(OTHER, "gpu-0"), holding(RESOURCE, "a-0")])
 
 
