@@ -201,7 +201,7 @@ class NodeReportObject(Typed):
     api_version: Literal["kube-rdma.io/v1alpha1"]
     kind: Literal["NodeReport"]
     status: NodeReportStatus | None = None
-    """status is what the agent of the node reports. The agent restores it when somebody else
+    """status is what the agent of the node reports. The agent restores it when another client
     changes it.
     """
 
