@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from kube_rdma.model.cni_conf import IPAM_PLUGIN, PLUGIN, ConfFile, Wiring
+from kube_rdma.model.cni_conf import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN, ConfFile, Wiring
 from kube_rdma.rules.cni_conf.binaries import proven
 from kube_rdma.rules.cni_conf.conflist import plan
 
-OURS = {PLUGIN, IPAM_PLUGIN}
+OURS = {PLUGIN, IPAM_PLUGIN, HOOK_PROGRAM}
 MULTUS = '{"cniVersion": "1.1.0", "name": "m", "type": "multus-shim"}'
 
 

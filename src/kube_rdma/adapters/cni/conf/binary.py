@@ -1,7 +1,9 @@
-"""The shim on the host, by both of its names: put there, kept up to date, taken away.
+"""The shim on the host, by each of its names: put there, kept up to date, taken away.
 
 A pod may start at any moment, so the file is replaced by a rename: a runtime runs the old or the
 new one, never half of it and never none.
+CDI files name it by a name of its own: an agent from before them, put back by a roll-back, has a
+shim that knows no hooks, and would write it over the one that running pods need to start again.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from kube_rdma.model.cni_conf import IPAM_PLUGIN, PLUGIN
+from kube_rdma.model.cni_conf import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN
 from kube_rdma.model.errors import Unavailable
 
-NAMES = (PLUGIN, IPAM_PLUGIN)
+NAMES = (PLUGIN, IPAM_PLUGIN, HOOK_PROGRAM)
 SHIMS = Path(__file__).with_name("shim")  # filled when the package is built (hatch_build.py)
 
 

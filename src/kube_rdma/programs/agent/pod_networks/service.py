@@ -39,7 +39,7 @@ from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
 from kube_rdma.model.attachment import Attachment
 from kube_rdma.model.card import CardId
-from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
+from kube_rdma.model.cni_conf import HOOK_PROGRAM, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
@@ -181,7 +181,7 @@ class NodeNetworks:
     def shim_of_host(self) -> str | None:
         """Where the host has the shim, for the runtime to run for containers with a share."""
         with suppress(Refused):  # the runtime's folders are not known, so nothing lies there
-            program = self._places.now.binaries / PLUGIN
+            program = self._places.now.binaries / HOOK_PROGRAM
             if inside(self._site.host, program).exists():
                 return str(program)
         return None

@@ -11,7 +11,7 @@ import pytest
 
 from kube_rdma.adapters.cni.conf import binary
 from kube_rdma.adapters.cni.conf.folder import ConfFolder, FolderTiming, remove
-from kube_rdma.model.cni_conf import IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
+from kube_rdma.model.cni_conf import HOOK_PROGRAM, IPAM_PLUGIN, PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.rules.cni_conf.conflist import plan, unplan
 
@@ -290,9 +290,19 @@ def test_the_binary_is_written_only_when_it_differs(tmp_path):
     (tmp_path / PLUGIN).chmod(0o644)
     assert binary.install(b"one", tmp_path)
     assert binary.install(b"two", tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [PLUGIN, IPAM_PLUGIN]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(binary.NAMES)
     (tmp_path / IPAM_PLUGIN).unlink()
     assert binary.install(b"two", tmp_path)
+
+
+def test_a_hook_outlives_a_roll_back_to_a_shim_that_knows_none(tmp_path):
+    """Only the plugins' names are written by an agent from before hooks."""
+    binary.install(b"knows hooks", tmp_path)
+    for name in (PLUGIN, IPAM_PLUGIN):
+        binary.replace(tmp_path / name, b"knows none", 0o755)
+    assert (tmp_path / HOOK_PROGRAM).read_bytes() == b"knows hooks"
+    binary.uninstall(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path):

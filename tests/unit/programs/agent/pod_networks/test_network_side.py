@@ -264,7 +264,7 @@ async def test_what_is_told_waits_in_the_one_table_of_the_process(node):
 async def test_the_host_is_wired_and_the_socket_is_there(node):
     """The shim is installed, and called behind the cluster's plugin and for containers."""
     async with node.agent() as side:
-        assert side.shim_of_host() == "/opt/cni/bin/kube-rdma"
+        assert side.shim_of_host() == "/opt/cni/bin/kube-rdma-hook"
         assert node.site.socket.is_socket()
         types = [one["type"] for one in json.loads(node.conf.read_text())["plugins"]]
         assert types == ["bridge", "kube-rdma"]
