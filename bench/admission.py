@@ -13,11 +13,11 @@ from typing import Any
 
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma.model.admission import AdmissionFacts, OfferedPool
-from kube_rdma.model.attachment import Network, NetworkKind
-from kube_rdma.model.ip import PoolName
-from kube_rdma.model.pool import Mode, PoolSpec
-from kube_rdma.programs.admission_review import completed, validated
+from kube_rdma.model.admission.findings import AdmissionFacts, OfferedPool
+from kube_rdma.model.attach.attachment import Network, NetworkKind
+from kube_rdma.model.ipam import PoolName
+from kube_rdma.model.pools.pool import Mode, PoolSpec
+from kube_rdma.programs.admission.review import completed, validated
 
 RESOURCE = "vke.volcengine.com/rdma"
 PODS, LARGE = 2000, 50

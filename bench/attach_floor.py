@@ -31,10 +31,8 @@ from kube_rdma.adapters.kernel.pod.announce import arp_announcement, packet_sock
 from kube_rdma.adapters.kernel.pod.gids import await_gid
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.model.attachment import Plan
-from kube_rdma.model.errors import Broken
-from kube_rdma.model.function_step import SetFunction
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.attachment import Plan
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -47,6 +45,8 @@ from kube_rdma.model.step import (
     Step,
     TakeLink,
 )
+from kube_rdma.model.errors import Broken
+from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.rules.attach.undo import undo_by_plan
 
 _ARP = 0x0806  # ETH_P_ARP

@@ -48,25 +48,25 @@ from kube_rdma.adapters.kubelet.directory import KUBELET_SOCKET
 from kube_rdma.adapters.kubelet.folders import POD_RESOURCES
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.runtime.cdi import CdiFolder
-from kube_rdma.model.attachment import AttachmentKey
-from kube_rdma.model.binding import ContainerId, PodName
-from kube_rdma.model.cni import Call, Verb
+from kube_rdma.model.attach.attachment import AttachmentKey
+from kube_rdma.model.attach.cni import Call, Verb
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import BootId, InterfaceName, NodeName
-from kube_rdma.model.pool import Pool
+from kube_rdma.model.ipam import BootId, InterfaceName, NodeName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs import logs
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.late_binding import binder
-from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies
 from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
 from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.executor import Attachments
-from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
+from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor
+from kube_rdma.programs.agent.pod_networks.node_networks import host_functions, host_links
+from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
-from kube_rdma.programs.agent.pod_networks.service import host_functions, host_links
 from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.attach.requests import ANNOTATION
@@ -128,7 +128,7 @@ class Node:
         self._open: list[Sandbox] = []
         self._before = self.spent()
         self._resident = 0.0
-        self.attachments: Attachments
+        self.attachments: PlanExecutor
         self.networks: PodNetworks
 
     def spent(self) -> Spent:
@@ -290,17 +290,17 @@ def documents(server: FakeServer, scene: Scene) -> None:
         server.put(DEFINITION, {**network, "spec": {"config": json.dumps(config)}})
 
 
-def attachments(folder: Path, stack: AsyncExitStack, sizes: list[int]) -> Attachments:
+def attachments(folder: Path, stack: AsyncExitStack, sizes: list[int]) -> PlanExecutor:
     """The agent's own, over journals that note what they write."""
     records = [Noting(folder / name, sizes) for name in ("attachments", "delegated")]
     pods, interfaces = [stack.enter_context(Journal(one, ATTACHMENTS)) for one in records]
     binaries = HostPlugins(folder, PurePosixPath("/opt/cni/bin"), partial(inside, folder))
-    return Attachments(AttachmentJournal(pods, interfaces), open_pod, Plugins(binaries))
+    return PlanExecutor(AttachmentJournal(pods, interfaces), open_pod, Plugins(binaries))
 
 
 @asynccontextmanager
 async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
-    """Pod networks, wired as in programs/agent/pod_networks/service; they give addresses."""
+    """Pod networks, wired as in programs/agent/pod_networks/node_networks; they give addresses."""
     server, sizes = FakeServer([IP_POOL, IP_BLOCK, LEASE, DEFINITION]), list[int]()
     documents(server, scene)
     line = server.line()
@@ -323,14 +323,14 @@ async def running(folder: Path, scene: Scene) -> AsyncIterator[Node]:
             cluster=cluster,
             kubelet=kubelet,
             context=context,
-            survey=KeptSurvey(scene.survey),
+            survey=SurveyCache(scene.survey),
             links=host_links,
             functions=host_functions,
             watched=giver.pool,
         )
         node.attachments = attachments(folder, stack, sizes)
         to = AttachDependencies(
-            node=NetworkNode(asked),
+            node=NodeView(asked),
             giver=giver,
             late=late,
             attachments=node.attachments,

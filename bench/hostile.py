@@ -3,8 +3,8 @@
 Each pod is an object with 250 KiB of annotations and 1 MiB of labels. The agent reads it from its
 watch and keeps what it needs, takes the runtime's call with the annotations in it, and reads what
 the pod asks for: what is the same at each try of the kubelet. `costliest` are annotations just
-within the bounds (api/entries), the dearest of several kinds. A process of its own, so that its
-memory is that of this alone; the API server, the kernel and the disk are left out.
+within the bounds (api/text/entries), the dearest of several kinds. A process of its own, so that
+its memory is that of this alone; the API server, the kernel and the disk are left out.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.watching import Changed
 from kube_rdma.adapters.cni import protocol
-from kube_rdma.api.entries import LONGEST, MOST, MOST_VALUES
+from kube_rdma.api.text.entries import LONGEST, MOST, MOST_VALUES
 from kube_rdma.model.cni_conf import ANNOTATIONS
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.pod_watch import NodePods, PodWatchDependencies
+from kube_rdma.programs.agent.pod_networks.pod_watch import NodePodWatch, PodWatchDependencies
 from kube_rdma.programs.agent.pod_networks.requests import asking
 
 PODS = 110  # the kubelet's own limit of a node
@@ -131,7 +131,7 @@ async def _measured(text: str) -> dict[str, float]:
             NodeContext(network="c"),
             lambda *_: None,
         )
-        node = NodePods(to)
+        node = NodePodWatch(to)
         seconds = 0.0
         _read(pod_state(wire.stored(POD, wire.line(next(_pods('[{"name": "a"},]')))[1])))
         rest = _fresh_peak()

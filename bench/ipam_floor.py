@@ -26,7 +26,7 @@ from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, IpamObjec
 from kube_rdma.adapters.cluster.kinds import ObjectKind
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     CELL,
     Bits,
     Block,

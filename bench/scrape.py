@@ -23,7 +23,7 @@ from bench.survey import card, functions, virtual_device
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import Device
-from kube_rdma.model.pool import Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.metrics.exporter import Exporter, MetricsSite, MetricsSources

@@ -21,7 +21,7 @@ from statistics import median, quantiles
 from bench.context import Context
 from bench.figures import Figure
 from kube_rdma.adapters.cni.socket import CniSocket
-from kube_rdma.model.cni import Call, CniResult
+from kube_rdma.model.attach.cni import Call, CniResult
 
 ROUNDS = 300
 BUILD = Path(__file__).parents[1] / "shim" / "build.py"

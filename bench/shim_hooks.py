@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.shim import milliseconds
 from kube_rdma.adapters.runtime.settings import NCCL_ENV
-from kube_rdma.model.binding import UsedDevice
+from kube_rdma.model.late_binding.binding import UsedDevice
 from kube_rdma.rules.settings.files import settings_files
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused
-from kube_rdma.model.ip import Ask, Bits, Cell, ContainerId, InterfaceName, IPPool, NodeName
+from kube_rdma.model.ipam import Ask, Bits, Cell, ContainerId, InterfaceName, IPPool, NodeName
 from kube_rdma.rules.ipam.cells import cell_at, mask, zones
 from kube_rdma.rules.ipam.grant import Granted, ask
 from kube_rdma.rules.ipam.node_state import (
@@ -28,7 +28,7 @@ _CELLS = 64  # of a large pool; as many addresses as any test asks for
 
 
 class FakeAddresses:
-    """A Giver. `failing` is raised by every call, while it is set."""
+    """An AddressProvider. `failing` is raised by every call, while it is set."""
 
     def __init__(self, pools: Iterable[IPPool], node: str = "node") -> None:
         self.failing: KubeRdmaError | None = None

@@ -1,7 +1,7 @@
 """A small cluster in memory in whose pods perftest runs: kubelet, shell and figures of a test.
 
-It knows the commands that programs/bandwidth starts, and fails at all others. A client whose server
-does not listen cannot connect, and no server serves twice.
+It knows the commands that programs/verify/pairs starts, and fails at all others. A client whose
+server does not listen cannot connect, and no server serves twice.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ import re
 
 import pytest
 
-from kube_rdma.api.config import DIALECTS, untitled
-from kube_rdma.api.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.api.structural import definition
-from kube_rdma.programs.installation import chart_files
+from kube_rdma.api.pools.config import DIALECTS, untitled
+from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
+from kube_rdma.api.schema.structural import definition
+from kube_rdma.programs.install.installation import chart_files
 
 KINDS = {each.kind: each for each in (*DEFINITIONS, *OPERATOR_DEFINITIONS)}
 LONGEST = 60  # words of all sentences of one field

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.metrics import MetricKind
+from kube_rdma.model.metrics.families import MetricKind
 from kube_rdma.rules.metrics import families, meanings
 from kube_rdma.rules.metrics.alerts import rule_groups
 from kube_rdma.rules.metrics.dashboards import dashboards

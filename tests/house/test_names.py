@@ -17,9 +17,11 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast
 PACKAGES = ("src/kube_rdma", "src/kube_rdma_lab", "src/kube_rdma_testing", "bench")
 # Files of the container runtime, the kernel and others, which prose may name.
 FOREIGN = frozenset(("setup.py",))
-# ``rules/health/damping.py``, ``netlink/codec.py``, ``pace.py``: with its ending, so that words
-# with a slash are none.
+# ``rules/health/damping.py``, ``netlink/codec.py``, ``pace.py``.
 REFERENCE = re.compile(r"(?<![\w./-])((?:\w+/)*\w+\.py)\b")
+# ``rules/health/damping``: without its ending only below a floor, for words with a slash are none.
+FLOORS = "model", "api", "rules", "views", "adapters", "programs"
+MODULE = re.compile(rf"(?<![\w./-])((?:{'|'.join(FLOORS)})(?:/\w+)+)(?![\w/]|\.\w)")
 
 
 def modules(*tops: str) -> list[tuple[str, str]]:
@@ -65,21 +67,31 @@ def twins(files: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def endings(paths: Iterable[str]) -> frozenset[str]:
-    """Every way to name the files: by their last parts."""
+    """Every way to name the files: by their last parts, and below a floor by module or folder."""
     parts = [PurePath(path).parts for path in paths]
-    return frozenset("/".join(names[i:]) for names in parts for i in range(len(names)))
+    words = {"/".join(names[i:]) for names in parts for i in range(len(names))}
+    for floor in FLOORS:
+        modules = [word.removesuffix(".py") for word in words if word.startswith(f"{floor}/")]
+        words.update(str(folder) for word in modules for folder in (word, *PurePath(word).parents))
+    return frozenset(words)
 
 
 def stale(name: str, text: str, names: frozenset[str]) -> Iterator[str]:
     """One sentence for each file that a docstring or comment names and that is not there."""
-    if all(match[1] in names or match[1] in FOREIGN for match in REFERENCE.finditer(text)):
+    if all(word in names for word in _named(text)):
         return  # whatever of it is prose
     tree = ast.parse(text)
     prose = [ast.get_docstring(n, clean=False) or "" for n in ast.walk(tree) if _documented(n)]
     prose += [line.partition("# ")[2] for line in text.splitlines() if "# " in line]
-    for match in (match for words in prose for match in REFERENCE.finditer(words)):
-        if match[1] not in names and match[1] not in FOREIGN:
-            yield f"{name}: {match[1]}"
+    for word in (word for words in prose for word in _named(words)):
+        if word not in names:
+            yield f"{name}: {word}"
+
+
+def _named(text: str) -> Iterator[str]:
+    """The files and modules that a text names, but those of others."""
+    for pattern in (REFERENCE, MODULE):
+        yield from (match[1] for match in pattern.finditer(text) if match[1] not in FOREIGN)
 
 
 def _documented(node: ast.AST) -> bool:
@@ -114,6 +126,10 @@ def test_a_planted_twin_is_found() -> None:
 
 
 def test_a_planted_stale_reference_is_found() -> None:
-    text = '"""See rules/drive.py and pace.py."""\nx = 1  # as in tests/gone.py\n'
-    names = endings(["src/kube_rdma_lab/pace.py"])
-    assert list(stale("x.py", text, names)) == ["x.py: rules/drive.py", "x.py: tests/gone.py"]
+    text = (
+        '"""See rules/drive.py and pace.py."""\n'
+        "x = 1  # as in tests/gone.py and model/gone, not in rules/health or model/a.b\n"
+    )
+    names = endings(["src/kube_rdma_lab/pace.py", "src/kube_rdma/rules/health/evaluate.py"])
+    missing = ["rules/drive.py", "tests/gone.py", "model/gone"]
+    assert list(stale("x.py", text, names)) == [f"x.py: {word}" for word in missing]

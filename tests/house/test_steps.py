@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.step import CallPlugin, EndPlugin, MakeLink, RemoveLink, SetLink, Step, Undo
+from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.step import (
+    CallPlugin,
+    EndPlugin,
+    MakeLink,
+    RemoveLink,
+    SetLink,
+    Step,
+    Undo,
+)
 from kube_rdma.rules.attach.step_table import ROWS, lacks, undone
-from kube_rdma.views.steps import TEXTS, describe
+from kube_rdma.views.attach import TEXTS, describe
 from tests.kit.recorded_values import values
 
 from .tree import ROOT
@@ -32,7 +40,7 @@ def faults(rows: Collection[type], texts: Collection[type], runner: str) -> Iter
             yield f"{kind.__name__} has no row in rules/attach/step_table"
     for kind in dict.fromkeys((*STEPS, *UNDOS)):
         if kind not in texts:
-            yield f"{kind.__name__} has no sentence in views/steps"
+            yield f"{kind.__name__} has no sentence in views/attach"
         if kind not in PLUGINS and f" {kind.__name__}: " not in runner:
             yield f"{kind.__name__} is not run in adapters/kernel/pod/steps"
 
@@ -47,9 +55,9 @@ def test_no_kind_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("kind", "sentences"),
     [
-        (SetLink, ["has no row in rules/attach/step_table", "has no sentence in views/steps"]),
-        (RemoveLink, ["has no sentence in views/steps"]),
-        (MakeLink, ["has no row in rules/attach/step_table", "has no sentence in views/steps"]),
+        (SetLink, ["has no row in rules/attach/step_table", "has no sentence in views/attach"]),
+        (RemoveLink, ["has no sentence in views/attach"]),
+        (MakeLink, ["has no row in rules/attach/step_table", "has no sentence in views/attach"]),
     ],
 )
 def test_a_planted_fault_is_found(kind: type, sentences: list[str]) -> None:

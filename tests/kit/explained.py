@@ -13,10 +13,10 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.adapters.cluster.policy_watch import NODE_POLICY
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
-from kube_rdma.api import node_report
-from kube_rdma.api.network_status import OWN_ANNOTATION, own_attached
+from kube_rdma.api.attach.network_status import OWN_ANNOTATION, own_attached
+from kube_rdma.api.reports import node_report
 from kube_rdma.model.card import CardId
-from kube_rdma.model.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
+from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
 from kube_rdma_testing.cluster.server import FakeServer
 
 HCA = "rdma/hca"

@@ -29,19 +29,19 @@ from kube_rdma.adapters.cni.exec import protocol
 from kube_rdma.adapters.cni.exec.process import ProcessOutcome
 from kube_rdma.adapters.files import bundle
 from kube_rdma.adapters.kernel.sysfs import record
-from kube_rdma.api import node_report
-from kube_rdma.model.bandwidth import PerftestRun
-from kube_rdma.model.cni import Verb
+from kube_rdma.api.reports import node_report
+from kube_rdma.model.attach.cni import Verb
+from kube_rdma.model.attach.step import PluginConf
+from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.observation import Observation, ObservedLink, ObservedRoute
-from kube_rdma.model.step import PluginConf
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.verify.bandwidth import PerftestRun
 from kube_rdma.programs.cli.verify_pods import earlier
-from kube_rdma.programs.whereabouts import plan
+from kube_rdma.programs.migrate import whereabouts_plan as plan
 from kube_rdma.rules import election
 from kube_rdma.rules.verify.perftest import table
 from kube_rdma.rules.verify.pods import paired_pod
-from kube_rdma.views.bandwidth import perftest_name
+from kube_rdma.views.verify.bandwidth import perftest_name
 
 from .foreign_parsers import META, Parser
 from .foreign_texts import MACVLAN, PEER, as_file, as_text

@@ -20,24 +20,18 @@ from kube_rdma.adapters.cluster.networks import DEFINITION
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.settings import topology_policy
 from kube_rdma.adapters.runtime import cri
-from kube_rdma.api import (
-    cni_conf_network,
-    config,
-    document,
-    manifests,
-    network_definition,
-    network_status,
-    networks,
-    pod_manifest,
-    pod_networks,
-)
-from kube_rdma.model.attachment import NetworkAsk, NetworkKind
+from kube_rdma.api import cni_conf
+from kube_rdma.api.admission import manifests, pod_manifest
+from kube_rdma.api.attach import network_definition, network_status, networks, pod_networks
+from kube_rdma.api.pools import config
+from kube_rdma.api.text import document
+from kube_rdma.model.attach.attachment import NetworkAsk, NetworkKind
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pool import DeviceInfo
+from kube_rdma.model.pools.pool import DeviceInfo
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.attach import foreign_plugins
 from kube_rdma.rules.attach.repair import is_others
@@ -263,8 +257,8 @@ def _on_the_node(data: bytes) -> None:
     for decide in (conflist.plan, conflist.unplan):
         with suppress(Refused):
             decide(files)
-    cni_conf_network.names(files)
-    cni_conf_network.load("a", "n", data)
+    cni_conf.names(files)
+    cni_conf.load("a", "n", data)
 
 
 def _device_info(data: bytes) -> None:

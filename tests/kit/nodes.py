@@ -18,7 +18,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.pool import FunctionRange, Mode, PoolSpec, Preference, Selector
+from kube_rdma.model.pools.pool import FunctionRange, Mode, PoolSpec, Preference, Selector
 from kube_rdma.model.survey import NamespaceMode, Survey, Verdict
 from kube_rdma.rules.pools.cards import cards
 

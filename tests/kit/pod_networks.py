@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 from hypothesis import strategies as st
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     Given,
     GrantedShare,
     HostLink,
@@ -19,13 +19,13 @@ from kube_rdma.model.attachment import (
     Sandbox,
     Wish,
 )
-from kube_rdma.model.binding import ContainerId, PodName
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import LinkLayer
-from kube_rdma.model.function_step import FunctionPlace, FunctionSettings, LinkState, VlanProtocol
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState, VlanProtocol
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pool import Bind, Mode, ShareId
+from kube_rdma.model.pools.pool import Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.seats import seats

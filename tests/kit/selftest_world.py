@@ -8,9 +8,9 @@ from itertools import count
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
-from kube_rdma.model.attachment import HostLink, HostNetwork
+from kube_rdma.model.attach.attachment import HostLink, HostNetwork
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.function_step import FunctionPlace
+from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.selftest import SelftestScene
 from kube_rdma.model.survey import NamespaceMode

@@ -15,7 +15,7 @@ from itertools import count
 from random import Random
 
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.ip import Ask, IPPool, NicAsk, NodeLease, Timing
+from kube_rdma.model.ipam import Ask, IPPool, NicAsk, NodeLease, Timing
 from kube_rdma.rules.ipam import agent as serve
 from kube_rdma.rules.ipam import effects as talk
 from kube_rdma.rules.ipam.cells import zones

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.ip import Block, Booking, BootId, Cell, ContainerId, JournalId, NodeName
+from kube_rdma.model.ipam import Block, Booking, BootId, Cell, ContainerId, JournalId, NodeName
 from kube_rdma.rules.ipam.effects import Act, IpamAgentState, Talk
 
 NOTHING = object()

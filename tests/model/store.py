@@ -12,7 +12,7 @@ from enum import StrEnum
 from random import Random
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import Block, Board, Cell, NodeLease, NodeName, PoolName
+from kube_rdma.model.ipam import Block, Board, Cell, NodeLease, NodeName, PoolName
 from kube_rdma.rules.ipam import effects as talk
 
 _OTHERS = 1000  # versions at most that others use up between two writes here

@@ -4,7 +4,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_rdma.model.ip import IPPool, IPRange
+from kube_rdma.model.ipam import IPPool, IPRange
 
 from .crowd import Crowd
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Address,
     Ask,
     ContainerId,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from random import Random
 
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Ask,
     ContainerId,
     InterfaceName,

@@ -17,7 +17,7 @@ from typing import get_args
 from msgspec import structs
 
 from kube_rdma.model.errors import Broken, Unavailable
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Address,
     Ask,
     Block,

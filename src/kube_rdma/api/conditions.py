@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
-from kube_rdma.api.dialect import Typed
+from kube_rdma.api.text.typed import Typed
 
 
 class StatusPart(Typed):
@@ -18,7 +18,7 @@ class StatusPart(Typed):
 
 
 class Condition(StatusPart):
-    """As meta/v1 Condition. In a list there is one of each type (api/structural)."""
+    """As meta/v1 Condition. In a list there is one of each type (api/schema/structural)."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-list-map-keys": ["type"]})
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from kube_rdma.api import config, document
-from kube_rdma.api.dialect import Config
+from kube_rdma.api.pools import config
+from kube_rdma.api.text import document
+from kube_rdma.api.text.typed import Config
 from kube_rdma.model.errors import Refused
 from kube_rdma.rules.functions.plan import function_faults
 from kube_rdma.rules.functions.ranges import range_faults

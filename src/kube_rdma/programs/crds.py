@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kube_rdma.api.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
-from kube_rdma.api.structural import definition, text
-from kube_rdma.views.kinds import page
+from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
+from kube_rdma.api.schema.structural import definition, text
+from kube_rdma.views.install.kinds import page
 
 HEAD = "# Written by tools/crds from the models in src/kube_rdma/api; do not edit.\n"
 

@@ -26,11 +26,12 @@ from kube_rdma.adapters.kernel.pod.namespaces import Namespace, make_namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork, open_pod
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.step import SetSysctl, Step, Undo
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.function_step import SetFunction
-from kube_rdma.model.pod_view import PodView
+from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.model.selftest import (
     SelftestRequest,
     SelftestScene,
@@ -41,7 +42,6 @@ from kube_rdma.model.selftest import (
     Trouble,
     UntriedCard,
 )
-from kube_rdma.model.step import SetSysctl, Step, Undo
 from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.attach.undo import check, undo

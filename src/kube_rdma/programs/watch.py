@@ -1,9 +1,9 @@
 """`kube-rdma devices --watch`: looks again whenever the kernel says that something happened.
 
 The loop between the kernel's events (which never say what is true now), the survey, and the
-comparison of two surveys in views/changes. A GID table is rewritten by a worker of the kernel some
-time after the address that causes it was announced; therefore the last look of a burst is followed
-by one more. Nothing else is polled.
+comparison of two surveys in views/devices/changes. A GID table is rewritten by a worker of the
+kernel some time after the address that causes it was announced; therefore the last look of a burst
+is followed by one more. Nothing else is polled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
-from kube_rdma.views.changes import SurveyChange, changes
+from kube_rdma.views.devices.changes import SurveyChange, changes
 
 Door = AbstractAsyncContextManager[AsyncIterator[object]]
 

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from hashlib import blake2b
 from ipaddress import ip_address, ip_network
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     GrantedShare,
     HostLink,
     InterfaceAddress,
@@ -25,14 +25,14 @@ from kube_rdma.model.attachment import (
     Sandbox,
     Wish,
 )
-from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.attach.step import MakeRdma
 from kube_rdma.model.card import Card
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.function_step import FunctionPlace, FunctionSettings, LinkState
-from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.pool import Bind, Mode, ShareId
+from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.pools.pool import Bind, Mode, ShareId
 from kube_rdma.model.selftest import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
-from kube_rdma.model.step import MakeRdma
 from kube_rdma.rules.attach.infiniband import refuse_taken
 from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.requests import wishes

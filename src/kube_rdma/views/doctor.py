@@ -1,7 +1,7 @@
 """What a doctor found, for people and programs: `kube-rdma doctor`.
 
 Roots first, each with evidence, cause and fix; behind them in short what follows from them; last
-what was not seen, and one line that says it all. Marks are those of views/status.
+what was not seen, and one line that says it all. Marks are those of views/reports.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from kube_rdma.model.observation import Ailment, Blank, Diagnosis, Gravity, Observation
+from kube_rdma.model.doctor import Ailment, Blank, Diagnosis, Gravity, Observation
 from kube_rdma.views.text import wrapped
 
 _MARKS: Mapping[Gravity, str] = {Gravity.ERROR: "✗", Gravity.WARNING: "!", Gravity.ADVICE: "·"}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from ipaddress import IPv6Address
 
-from kube_rdma.model.explanation import (
+from kube_rdma.model.explain import (
     ExplainedPlan,
     ExplainedShare,
     Explanation,
@@ -24,7 +24,7 @@ from kube_rdma.model.explanation import (
     StandIn,
     StepsFrom,
 )
-from kube_rdma.views.steps import describe
+from kube_rdma.views.attach import describe
 from kube_rdma.views.text import GAP, aligned, widths, wrapped
 
 _FATAL, _REMARK = "✗", "!"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.migration import (
+from kube_rdma.model.migrate import (
     MigratingNode,
     MigrationSource,
     PlanStep,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from kube_rdma.model.attach.step import TakeLink
 from kube_rdma.model.selftest import Trial, TrialResult, TrialStage, Trouble, UntriedCard
-from kube_rdma.model.step import TakeLink
-from kube_rdma.views.steps import describe
+from kube_rdma.views.attach import describe
 from kube_rdma.views.text import aligned, widths, wrapped
 
 _COLUMNS = ("CARD", "PLAN", "STEPS", "RESULT", "MS")

@@ -11,7 +11,7 @@ from dataclasses import fields
 from itertools import groupby
 
 from kube_rdma.model.card import Card
-from kube_rdma.model.function_step import FunctionSettings
+from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.selftest import (
     SelftestScene,
     SelftestSystem,
@@ -19,7 +19,7 @@ from kube_rdma.model.selftest import (
     TrialStage,
     UntriedCard,
 )
-from kube_rdma.views.steps import describe
+from kube_rdma.views.attach import describe
 from kube_rdma.views.text import wrapped
 
 _WHEN = {

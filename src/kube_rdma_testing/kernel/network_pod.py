@@ -34,15 +34,8 @@ from kube_rdma.adapters.kernel.pod.errors import (
 )
 from kube_rdma.adapters.kernel.pod.links import described, pick
 from kube_rdma.adapters.kernel.pod.steps import seen_device
-from kube_rdma.model.function_step import (
-    FunctionPlace,
-    RebindFunction,
-    ResetFunction,
-    SetFunction,
-)
-from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.pod_view import PodView, SeenLink, SeenRoute, SeenRule
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -67,6 +60,13 @@ from kube_rdma.model.step import (
     Undo,
     VirtualKind,
 )
+from kube_rdma.model.functions.step import (
+    FunctionPlace,
+    RebindFunction,
+    ResetFunction,
+    SetFunction,
+)
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma_testing.kernel import network_rdma
 from kube_rdma_testing.kernel.network import MOST, FakeLink, FakeNetwork
 from kube_rdma_testing.kernel.network import FakeSpace as Space

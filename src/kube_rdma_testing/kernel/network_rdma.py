@@ -21,10 +21,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     unmovable,
 )
 from kube_rdma.adapters.kernel.sriov.rebind import FABRIC_PATIENCE
-from kube_rdma.model.device import PciAddress, PortState
-from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.function_step import FunctionSettings, LinkState, RebindFunction
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AwaitPartition,
     GiveBackRdma,
     MoveRdma,
@@ -33,6 +30,9 @@ from kube_rdma.model.step import (
     RemoveRdma,
     RestoreRdma,
 )
+from kube_rdma.model.device import PciAddress, PortState
+from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.functions.step import FunctionSettings, LinkState, RebindFunction
 from kube_rdma_testing.kernel.network import FakeLink, FakeNetwork, FakeRdma, FakeSpace
 
 

@@ -18,7 +18,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     refusal,
     setting_refused,
 )
-from kube_rdma.model.function_step import (
+from kube_rdma.model.functions.step import (
     FunctionPlace,
     FunctionSettings,
     ResetFunction,

@@ -20,7 +20,7 @@ from kube_rdma.adapters.kernel.sysfs.pci import PciTree
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
 from kube_rdma.model.card import Function, Netdev
 from kube_rdma.model.device import PciAddress, PciSeat
-from kube_rdma.model.function import SetFunctions
+from kube_rdma.model.functions.function import SetFunctions
 from kube_rdma_testing.kernel.tree import add_virtual, remove_virtual
 
 _OFFSET, _STRIDE = 0x10, 2  # of routing ids; two cards of one slot do not meet

@@ -10,7 +10,7 @@ from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.election import ELECTION, ElectionLease
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.election import ElectionRecord, ElectionTiming
-from kube_rdma.programs.leadership import Leadership
+from kube_rdma.programs.controller.leadership import Leadership
 from kube_rdma.programs.logs import recorded
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.kit.api_server import POWERLESS, QUICK, REAL

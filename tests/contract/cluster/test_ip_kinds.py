@@ -14,7 +14,7 @@ from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Block,
     Board,
     CellHolding,

@@ -12,8 +12,8 @@ from select import select
 import pytest
 
 from kube_rdma.adapters.cni.exec.process import MOST
-from kube_rdma.model.attachment import PluginResult
-from kube_rdma.model.cni import Dns
+from kube_rdma.model.attach.attachment import PluginResult
+from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.errors import Refused, Unavailable
 
 from .conftest import Answer, FakeWorld, RealWorld, call, needs_root, sandbox_in

@@ -15,10 +15,7 @@ import pytest
 from kube_rdma.adapters.kernel.pod.announce import arp_announcement
 from kube_rdma.adapters.kernel.pod.errors import judged, refusal
 from kube_rdma.adapters.kernel.pod.steps import open_pod
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.function_step import FunctionPlace
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -32,6 +29,9 @@ from kube_rdma.model.step import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.functions.step import FunctionPlace
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma_testing.kernel.network import FakeNetwork, KilledError
 from tests.kit.pod_networks import AS_MADE
 from tests.unit.adapters.kernel.pod.test_namespaces import holder, needs_root

@@ -14,7 +14,7 @@ from cryptography import x509
 from kube_rdma.adapters.pki import certificates
 from kube_rdma.adapters.pki.certificates import MadePair
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.programs.installation import assignment, objects
+from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
 from kube_rdma_lab import cluster
 from kube_rdma_lab.demo import scc

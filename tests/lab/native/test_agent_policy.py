@@ -20,11 +20,12 @@ from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.networks import NetworkObjects
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts
-from kube_rdma.api import document
-from kube_rdma.api.ip_conf import load as load_ipam
-from kube_rdma.api.ip_objects import encode_block
+from kube_rdma.api.ipam.ip_conf import load as load_ipam
+from kube_rdma.api.ipam.ip_objects import encode_block
+from kube_rdma.api.text import document
+from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Ask,
     Bits,
     Block,
@@ -41,8 +42,7 @@ from kube_rdma.model.ip import (
     PoolName,
     Timing,
 )
-from kube_rdma.model.restart import RestartRequest
-from kube_rdma.programs.installation import assignment, objects
+from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.rules.install.agent_cel import ANNOTATIONS

@@ -13,8 +13,8 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kube_rdma.api import document
-from kube_rdma.programs.installation import notes, objects
+from kube_rdma.api.text import document
+from kube_rdma.programs.install.installation import notes, objects
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
 from tests.kit import helm as kit
 from tests.kit.helm import CHART

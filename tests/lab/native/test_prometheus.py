@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from kube_rdma.programs.installation import assignment, objects
+from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.alerts import rule_groups
 from kube_rdma_lab import cluster

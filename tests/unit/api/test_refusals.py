@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.api.document import unreadable
+from kube_rdma.api.text.document import unreadable
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.config import parse_config
 

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from kube_rdma.adapters.cluster.status_objects import GUARD
-from kube_rdma.api.installation import schema
+from kube_rdma.api.install.installation import schema
 from kube_rdma.programs.cli.render import PARTS
-from kube_rdma.programs.installation import (
+from kube_rdma.programs.install.installation import (
     NO_POOL,
     assignment,
     blueprints,

@@ -9,8 +9,8 @@ import yaml
 
 from kube_rdma.adapters.cni.conf.places import find
 from kube_rdma.adapters.runtime.cri import SOCKETS
-from kube_rdma.api.network_definition import load
-from kube_rdma.model.attachment import NetworkKind
+from kube_rdma.api.attach.network_definition import load
+from kube_rdma.model.attach.attachment import NetworkKind
 
 ROOT = Path(__file__).parents[3]
 IMAGE = "kube-rdma.io/kube-rdma:dev"

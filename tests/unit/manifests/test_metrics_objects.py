@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from kube_rdma.api import document
-from kube_rdma.programs.installation import objects
+from kube_rdma.api.text import document
+from kube_rdma.programs.install.installation import objects
 from kube_rdma.rules.install.presets import PRESETS
 from kube_rdma.rules.metrics.dashboards import dashboards
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kube_rdma.model.attach.step import AwaitGid, MakeRdma, MoveRdma, TakeLink
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.function_step import SetFunction
+from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.model.selftest import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
-from kube_rdma.model.step import AwaitGid, MakeRdma, MoveRdma, TakeLink
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.selftest import differences, trials
 from tests.kit.pod_networks import card, node, place

@@ -5,9 +5,9 @@ Of our marked entry in the cluster's list: pods that the runtime tells to ask fo
 
 import pytest
 
-from kube_rdma.model.binding import PodName
-from kube_rdma.model.cni import CniInterface, CniResult
+from kube_rdma.model.attach.cni import CniInterface, CniResult
 from kube_rdma.model.cni_conf import ANNOTATIONS
+from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.rules.attach.requests import (
     ANNOTATION,
     DEFAULT_NETWORK,

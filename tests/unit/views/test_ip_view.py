@@ -5,8 +5,8 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_rdma.model.ip import Board, Family, IPPool, IPRange, Route, Span, Usage, Want
-from kube_rdma.views.ip import (
+from kube_rdma.model.ipam import Board, Family, IPPool, IPRange, Route, Span, Usage, Want
+from kube_rdma.views.ipam import (
     Finding,
     Holder,
     Migration,

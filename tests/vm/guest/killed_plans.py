@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     GrantedShare,
     InterfaceAddress,
     Network,
@@ -18,10 +18,10 @@ from kube_rdma.model.attachment import (
     NetworkRoute,
     Sandbox,
 )
-from kube_rdma.model.binding import ContainerId, PodName
-from kube_rdma.model.function_step import FunctionSettings
-from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.pool import Bind, Mode, ShareId
+from kube_rdma.model.functions.step import FunctionSettings
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.pools.pool import Bind, Mode, ShareId
 from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.requests import wishes
 from kube_rdma.rules.attach.seats import link_of, seats

@@ -13,9 +13,7 @@ from typing import Protocol
 
 import pytest
 
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -28,6 +26,8 @@ from kube_rdma.model.step import (
     SetSysctl,
     TakeLink,
 )
+from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.link import PlannedHostLink
 
 MARK, ANOTHERS = "kube-rdma c1/net1", "kube-rdma c2/net1"
 MAC = "02:00:00:00:77:01"

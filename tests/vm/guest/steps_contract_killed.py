@@ -14,10 +14,10 @@ from typing import Protocol
 
 import pytest
 
-from kube_rdma.model.function_step import SetFunction
-from kube_rdma.model.pod_view import PodView
+from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.step import AwaitGid, SetSysctl, TakeLink
+from kube_rdma.model.functions.step import SetFunction
 from kube_rdma.model.selftest import SelftestScene
-from kube_rdma.model.step import AwaitGid, SetSysctl, TakeLink
 from kube_rdma.rules.attach.undo import check, undo_by_plan
 
 from .killed_plans import ONE_LINK, PLANS, planned

@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import pytest
 
+from kube_rdma.model.attach.step import SetLink
 from kube_rdma.model.errors import HardwareGone, Refused, Unavailable
-from kube_rdma.model.function_step import (
+from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,
     ResetFunction,
@@ -20,7 +21,6 @@ from kube_rdma.model.function_step import (
     VlanProtocol,
 )
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.step import SetLink
 
 from .steps_contract import MAC, back, link
 

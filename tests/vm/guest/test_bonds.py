@@ -14,9 +14,16 @@ from pathlib import Path
 import pytest
 
 from kube_rdma.adapters.kernel.pod.steps import open_pod
+from kube_rdma.model.attach.step import (
+    AddAddress,
+    AwaitGid,
+    MakeLink,
+    MakeRdma,
+    SetLink,
+    VirtualKind,
+)
 from kube_rdma.model.device import PortState
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.step import AddAddress, AwaitGid, MakeLink, MakeRdma, SetLink, VirtualKind
 
 from .masters import expected, facts
 from .world import (

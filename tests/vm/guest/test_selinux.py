@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.model.cni import Code
+from kube_rdma.model.attach.cni import Code
 from kube_rdma.model.cni_conf import PLUGIN
 
 from .selinux_node import PLUGINS, Node, decides, enforce, label_of, python, wanted_label

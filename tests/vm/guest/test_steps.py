@@ -14,10 +14,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_write import make_link
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.function_step import FunctionPlace
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -28,6 +25,9 @@ from kube_rdma.model.step import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.functions.step import FunctionPlace
+from kube_rdma.model.link import PlannedHostLink
 
 from .steps_contract import MAC, MARK, PRIORITY, TABLE, V4, Links
 from .steps_contract_probe import LENGTHS, Probed

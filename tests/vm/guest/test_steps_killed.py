@@ -32,11 +32,11 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import seen_functions
 from kube_rdma.adapters.kernel.pod.namespaces import make_namespace, open_inside
 from kube_rdma.adapters.kernel.pod.steps import open_pod
 from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl
-from kube_rdma.model.attachment import Attachment, AttachmentKey, NetworkKind
-from kube_rdma.model.pod_view import PodView, SeenRdma
+from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, NetworkKind
+from kube_rdma.model.attach.pod_view import PodView, SeenRdma
 from kube_rdma.model.selftest import SelftestScene
 from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
-from kube_rdma.programs.agent.pod_networks.executor import Attachments
+from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor
 from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.health.discovery import judge
@@ -279,7 +279,7 @@ def attaching(folder):
     """The agent's own, over a journal on this disk."""
     journal = Journal(Folder(folder), ATTACHMENTS)
     records = AttachmentJournal(journal, Journal(FakeDisk(), ATTACHMENTS))
-    yield Attachments(records, open_pod, Plugins(FakeHost({}, lambda _: None)))
+    yield PlanExecutor(records, open_pod, Plugins(FakeHost({}, lambda _: None)))
     journal.close()
 
 

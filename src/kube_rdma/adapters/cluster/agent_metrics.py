@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.throughput import MetricsAgent, ScrapedSample
+from kube_rdma.model.metrics.throughput import MetricsAgent, ScrapedSample
 
 
 async def samples_of(cluster: Cluster, agent: MetricsAgent) -> tuple[ScrapedSample, ...]:

@@ -14,11 +14,12 @@ from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.networks import DEFINITION, RESOURCE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.api import network_definition, network_status, pod_manifest
-from kube_rdma.api.object_document import of_json
+from kube_rdma.api.admission import pod_manifest
+from kube_rdma.api.attach import network_definition, network_status
+from kube_rdma.api.text.object_document import of_json
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.doctor import AddressRange, AddressUse
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.observation import AddressRange, AddressUse
-from kube_rdma.model.pod_template import PodTemplate
 
 
 class _WaitingReason(msgspec.Struct, frozen=True):

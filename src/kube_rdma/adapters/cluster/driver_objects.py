@@ -1,4 +1,4 @@
-"""What an upgrade of drivers reads of pods and reports, as values of model/driver_upgrade."""
+"""What an upgrade of drivers reads of pods and reports (model/operator/driver_upgrade)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Wh
 from kube_rdma.adapters.cluster.nodes import whole
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
-from kube_rdma.api.node_report import node_report
-from kube_rdma.model.driver_upgrade import DRIVER_FIELDS, DrainPolicy, DriverPod, ShareHolder
-from kube_rdma.model.node_report import NodeReport
+from kube_rdma.api.reports.node_report import node_report
+from kube_rdma.model.operator.driver_upgrade import (
+    DRIVER_FIELDS,
+    DrainPolicy,
+    DriverPod,
+    ShareHolder,
+)
 from kube_rdma.model.pod import MIRROR
+from kube_rdma.model.reports.node_report import NodeReport
 
 _ENDED = ("Succeeded", "Failed")
 

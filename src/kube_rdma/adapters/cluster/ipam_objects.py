@@ -1,8 +1,8 @@
 """Pools, blocks, boards and node leases at the API server: the kinds, and one door for all of them.
 
-`IpamObjects` does what the acts of rules/ipam/effects ask of the API server; values of model/ip go
-in and out. Reads raise Unavailable without an answer. A write answers with the object as stored, or
-None when it was lost or its outcome is unknown: then read, and decide again.
+`IpamObjects` does what the acts of rules/ipam/effects ask of the API server; values of model/ipam
+go in and out. Reads raise Unavailable without an answer. A write answers with the object as stored,
+or None when it was lost or its outcome is unknown: then read, and decide again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kube_rdma.adapters.cluster.kinds import (
 )
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Changed, Cut, Muddled, Synced
-from kube_rdma.api import ip_objects, ip_pool, ip_pool_status
-from kube_rdma.api.ip_pool_status import IPPoolStatus
+from kube_rdma.api.ipam import ip_objects, ip_pool, ip_pool_status
+from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
 from kube_rdma.model.errors import Broken, Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Block,
     Board,
     Cell,

@@ -1,4 +1,4 @@
-"""What `kube-rdma migrate plan` reads of the API server, as values of model/migration.
+"""What `kube-rdma migrate plan` reads of the API server, as values of model/migrate.
 
 Each function is one kind and needs the verb list, a ConfigMap's get. A DaemonSet's spec is handed
 on as it is, for a plan names what others wrote in it.
@@ -13,7 +13,7 @@ from kube_rdma.adapters.cluster.nodes import NODE, NodeObjectSpec, NodeStatus
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_objects import CONFIG_MAP, DAEMON_SET
 from kube_rdma.adapters.cluster.status_objects import DEPLOYMENTS, POD_STATE
-from kube_rdma.model.migration import HolderPod, MigratingNode, PluginDaemonSet, VendorPolicy
+from kube_rdma.model.migrate import HolderPod, MigratingNode, PluginDaemonSet, VendorPolicy
 
 _KEY = "config.json"
 _ENDED = ("Succeeded", "Failed")

@@ -1,7 +1,7 @@
 """Networks that pods name: NetworkAttachmentDefinitions, and what is written back to the pods.
 
 The resource is that of the Network Plumbing Working Group (k8s.cni.cncf.io/v1); its config is text,
-which api/network_definition compiles.
+which api/attach/network_definition compiles.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from kube_rdma.adapters.cluster import wire
 from kube_rdma.adapters.cluster.errors import Conflict, Lost
 from kube_rdma.adapters.cluster.kinds import ObjectCodec, ObjectKind, Stored, Where
 from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import MIRROR, PodState
-from kube_rdma.model.restart import RESTART
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):

@@ -12,7 +12,7 @@ from typing import Any
 from kube_rdma.adapters.cluster.kinds import NOTHING, ObjectCodec, ObjectKind, Stored
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Notice
-from kube_rdma.model.node_policy import ClusterNodePolicy
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy
 
 NODE_POLICY: ObjectKind[bytes, None] = ObjectKind(
     "kube-rdma.io",
@@ -32,7 +32,7 @@ def watch_policies(cluster: Cluster) -> AsyncGenerator[Notice[bytes, None], None
 
 def policy_of(stored: Stored[bytes, Any]) -> ClusterNodePolicy:
     """The value of an object; raise Refused with all of its faults."""
-    from kube_rdma.api import node_policy  # slow to import, and most clusters have no policy
+    from kube_rdma.api.pools import node_policy  # slow to import, and most clusters have no policy
 
     read = node_policy.load_object(stored.spec, stored.name)
     return replace(read, generation=stored.generation)

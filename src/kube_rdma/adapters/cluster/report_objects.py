@@ -21,8 +21,8 @@ from kube_rdma.adapters.cluster.kinds import (
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.watching import Notice
 from kube_rdma.adapters.cluster.wire import Unreadable
-from kube_rdma.api import node_report
-from kube_rdma.api.node_report_models import NodeReportStatus
+from kube_rdma.api.reports import node_report
+from kube_rdma.api.reports.node_report_models import NodeReportStatus
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.node import NodeState
 

@@ -1,6 +1,6 @@
 """Requests to restart a pod: written and taken back by agents, read by the controller.
 
-programs/agent/pod_networks/repair asks, programs/evictions carries out.
+programs/agent/pod_networks/repair asks, programs/controller/evictions carries out.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import msgspec
 from kube_rdma.adapters.cluster.kinds import Where
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.model.attach.restart import RESTART, RestartRequest
 from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.restart import RESTART, RestartRequest
 
 
 class _Written(msgspec.Struct, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""What `kube-rdma status` reads of the API server, as values of model/cluster_health.
+"""What `kube-rdma status` reads of the API server, as values of model/reports/cluster.
 
 Each function is one kind, one or a few requests, and needs the verb list (of the binding get). Only
 the fields that are judged are decoded, so an object that somebody garbled hides no other.
@@ -17,13 +17,15 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.policy_objects import NIC_CLUSTER_POLICY
 from kube_rdma.adapters.cluster.policy_status_objects import NODE_POLICY_STATUS
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
-from kube_rdma.api import networks, pod_networks
+from kube_rdma.api.attach import networks, pod_networks
 from kube_rdma.api.conditions import Condition
-from kube_rdma.api.ip_pool_status import IPPoolStatus
-from kube_rdma.api.nic_cluster_policy_status import NicClusterPolicyStatus
-from kube_rdma.api.node_policy_status import NodePolicyStatus
-from kube_rdma.api.node_report import node_report
-from kube_rdma.model.cluster_health import (
+from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
+from kube_rdma.api.operator.nic_cluster_policy_status import NicClusterPolicyStatus
+from kube_rdma.api.reports.node_policy_status import NodePolicyStatus
+from kube_rdma.api.reports.node_report import node_report
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.reports.cluster import (
     AddressPool,
     ClusterEvent,
     NodePolicyState,
@@ -32,9 +34,7 @@ from kube_rdma.model.cluster_health import (
     ProgramTemplate,
     WaitingPod,
 )
-from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.node_report import NodeReport
+from kube_rdma.model.reports.node_report import NodeReport
 
 # The policy of config/admission; an installation has its own, with the namespace before.
 GUARD = "agents-own-node.kube-rdma.io"

@@ -1,7 +1,7 @@
 """What whereabouts left at the API server, and the attachments that asked it; read only.
 
-For programs/whereabouts/plan. whereabouts.cni.cncf.io/v1alpha1 as in its pkg/api; the attachments
-are those of the Network Plumbing Working Group.
+For programs/migrate/whereabouts_plan. whereabouts.cni.cncf.io/v1alpha1 as in its pkg/api; the
+attachments are those of the Network Plumbing Working Group.
 """
 
 from __future__ import annotations

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from kube_rdma.adapters.cni import results
-from kube_rdma.model import cni, cni_conf
-from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model import cni_conf
+from kube_rdma.model.attach import cni
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
 
 # Who has to act -> code. A refusal of the call's own form has a code for each place it is found in.
 CODES: tuple[tuple[type[KubeRdmaError], cni.Code], ...] = (

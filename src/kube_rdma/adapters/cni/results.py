@@ -1,8 +1,8 @@
 """The result of a CNI ADD on the wire, in the forms of 0.3.0 to 1.1.0: read and written here alone.
 
 Between the callers' documents (protocol), what other plugins answer (exec/protocol) and the values
-of model/cni. From 0.3.0 to 0.4.0 a result has one form, in which each address says its family;
-1.0.0 took that away, and 1.1.0 added the keys that no older reader gets.
+of model/attach/cni. From 0.3.0 to 0.4.0 a result has one form, in which each address says its
+family; 1.0.0 took that away, and 1.1.0 added the keys that no older reader gets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kube_rdma.model import cni
+from kube_rdma.model.attach import cni
 from kube_rdma.model.foreign_json import Undecodable
 from kube_rdma.model.foreign_json import decoded as decoded_json
 

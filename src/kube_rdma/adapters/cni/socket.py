@@ -29,7 +29,7 @@ from kube_rdma.adapters.bulkhead import contained
 from kube_rdma.adapters.cni import frames
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.adapters.cni.turns import CALLER, Caller, Turns
-from kube_rdma.model.cni import Call, CniResult, Verb
+from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
 

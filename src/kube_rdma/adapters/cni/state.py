@@ -13,10 +13,10 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from kube_rdma.model.binding import ContainerId, PodName
-from kube_rdma.model.cni import CniAttachment
+from kube_rdma.model.attach.cni import CniAttachment
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
 
 ASKING = Path("/var/lib/kube-rdma/asking")  # of the disk: a node starts its pods before the agent
 MISSED = Path("/run/kube-rdma/missed")  # of memory: after a boot, no sandbox is left to delete

@@ -1,7 +1,7 @@
 """A support bundle: an Observation as a file of JSON, for a doctor elsewhere.
 
 `kube-rdma doctor --collect` writes it and `--bundle` reads it. What is in it is decided field by
-field in model/observation, so nothing comes along that nobody meant.
+field in model/doctor, so nothing comes along that nobody meant.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from kube_rdma.model.device import PciAddress
+from kube_rdma.model.doctor import VERSION, Observation
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.observation import VERSION, Observation
 
 _LONGEST = 64 << 20  # bytes; a node with a thousand functions has one
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from kube_rdma.model.observation import ObservedFolder
+from kube_rdma.model.doctor import ObservedFolder
 
 
 def read_room(folders: Iterable[Path]) -> tuple[ObservedFolder, ...]:

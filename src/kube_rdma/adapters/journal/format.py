@@ -11,16 +11,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kube_rdma.adapters.journal.codec import RecordCodec, form
-from kube_rdma.model import function_step, step
-from kube_rdma.model.attachment import Attachment, InterfaceAddress, Plan, PluginResult, Sandbox
-from kube_rdma.model.binding import Binding, PodName, Promise
-from kube_rdma.model.cni import Dns
-from kube_rdma.model.fabric import FabricProfile
-from kube_rdma.model.function import MadeFunctions
-from kube_rdma.model.ip import Booking, JournalIdentity, Lease
+from kube_rdma.model.attach import step
+from kube_rdma.model.attach.attachment import (
+    Attachment,
+    InterfaceAddress,
+    Plan,
+    PluginResult,
+    Sandbox,
+)
+from kube_rdma.model.attach.cni import Dns
+from kube_rdma.model.functions import step as function_step
+from kube_rdma.model.functions.function import MadeFunctions
+from kube_rdma.model.ipam import Booking, JournalIdentity, Lease
+from kube_rdma.model.late_binding.binding import Binding, PodName, Promise
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pool import AppliedPools, ExtraInfo, FunctionRange, PoolSpec, Selector
-from kube_rdma.model.rails import RailRecord
+from kube_rdma.model.pools.pool import AppliedPools, ExtraInfo, FunctionRange, PoolSpec, Selector
+from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.model.settings.fabric import FabricProfile
 
 # The kinds of record that each journal holds, by the word in their envelope.
 ATTACHMENTS: Mapping[str, type[Attachment]] = {"attachment": Attachment}  # attachments, delegated

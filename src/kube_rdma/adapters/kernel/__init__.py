@@ -1,1 +1,1 @@
-"""The kernel: sysfs, RDMA netlink, events. Each reader ships its fake."""
+"""The kernel: sysfs, RDMA netlink, events."""

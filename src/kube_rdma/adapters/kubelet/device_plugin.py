@@ -16,7 +16,7 @@ from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import RegistrationStub
 from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.adapters.kubelet.service import Answers
-from kube_rdma.model.pool import Offer
+from kube_rdma.model.pools.pool import Offer
 
 _REGISTER_SECONDS = 15.0  # the kubelet dials back within this call, for up to 10 s
 

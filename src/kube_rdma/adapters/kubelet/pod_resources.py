@@ -18,8 +18,8 @@ from kube_rdma.adapters.kubelet.proto import podresources_v1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.podresources_v1_grpc import PodResourcesListerStub
 from kube_rdma.adapters.kubelet.rpc import RpcConnection
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.holding import Allocatable, Holding
-from kube_rdma.model.pool import ShareId
+from kube_rdma.model.pools.holding import Allocatable, Holding
+from kube_rdma.model.pools.pool import ShareId
 
 T = TypeVar("T")
 

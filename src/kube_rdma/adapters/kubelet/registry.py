@@ -10,7 +10,7 @@ from kube_rdma.adapters.kubelet.plugin_watcher import WatchedPlugin
 from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.adapters.kubelet.service import Answers
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.pool import Offer
+from kube_rdma.model.pools.pool import Offer
 
 
 class Registry(StrEnum):

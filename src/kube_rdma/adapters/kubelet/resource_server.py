@@ -24,7 +24,7 @@ from kube_rdma.adapters.kubelet.proto.pluginregistration_v1_grpc import Registra
 from kube_rdma.adapters.kubelet.service import Answers, PoolService
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.pool import Offer
+from kube_rdma.model.pools.pool import Offer
 
 _CLOSE_SECONDS = 2.0  # how long a stop waits for the kubelet to hang up
 _TURNS_OF_A_CALL = 4  # of the loop: it is seen, taken, made a task, connected

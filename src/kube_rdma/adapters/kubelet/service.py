@@ -18,7 +18,7 @@ from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.adapters.kubelet.proto.deviceplugin_v1beta1_grpc import DevicePluginBase
 from kube_rdma.adapters.kubelet.rpc import Requests
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.pool import Grant, Offer, ShareId
+from kube_rdma.model.pools.pool import Grant, Offer, ShareId
 
 
 class Choice(Frozen):

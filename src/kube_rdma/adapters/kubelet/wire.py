@@ -12,7 +12,7 @@ from grpclib import GRPCError, Status
 
 from kube_rdma.adapters.kubelet.proto import deviceplugin_v1beta1_pb2 as pb
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.pool import Grant, Offer, Share
+from kube_rdma.model.pools.pool import Grant, Offer, Share
 
 VERSION = "v1beta1"
 HEALTHY = "Healthy"

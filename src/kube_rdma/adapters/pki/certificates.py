@@ -1,6 +1,6 @@
 """Authorities and server certificates in PEM, by the library `cryptography`, and nowhere else.
 
-    data of the Secret ─► read ─► KeptCertificates ─► rules/certificate ─► new_authority, new_server
+    Secret ─► read ─► KeptCertificates ─► rules/admission/certificate ─► new_authority, new_server
 
 What cannot be read is no error but a clause in `faults`: it is about to be replaced. Only the copy
 of the controller that leads imports this, for the library takes 9 MB of memory.
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kube_rdma.model.certificate import (
+from kube_rdma.model.admission.certificate import (
     CertificateLife,
     Fingerprint,
     KeptCertificates,

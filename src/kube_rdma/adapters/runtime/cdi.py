@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kube_rdma.adapters.runtime.whole_files import replace
-from kube_rdma.model.binding import Binding, CdiFile, ContainerId, Edits, Nonce
 from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.late_binding.binding import Binding, CdiFile, ContainerId, Edits, Nonce
 
 CDI_FOLDER = Path("/var/run/cdi")
 

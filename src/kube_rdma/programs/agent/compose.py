@@ -38,20 +38,20 @@ from kube_rdma.adapters.runtime.cri import read_runtime
 from kube_rdma.adapters.runtime.settings import SettingsFolder
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.function import MadeFunctions
-from kube_rdma.model.metrics import MetricNames
-from kube_rdma.model.pool import AppliedPools
-from kube_rdma.model.rails import RailRecord
-from kube_rdma.model.runtime import Runtime
+from kube_rdma.model.functions.function import MadeFunctions
+from kube_rdma.model.late_binding.runtime import Runtime
+from kube_rdma.model.metrics.families import MetricNames
+from kube_rdma.model.pools.pool import AppliedPools
+from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.programs.agent.late_binding.asked_again import AskedAgain
 from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies, always
 from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
-from kube_rdma.programs.agent.late_binding.late import Never
+from kube_rdma.programs.agent.late_binding.interface import NoLateBinding
 from kube_rdma.programs.agent.node.kernel_events import Announcements, KernelSources
-from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.virtual_functions import BOOT_ID, Sources
 from kube_rdma.programs.own_addresses import OwnAddresses
 from kube_rdma.programs.survey import rerouted, take_survey
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.pods import Pods
     from kube_rdma.programs.agent.node.labeller import LabelSources
     from kube_rdma.programs.agent.node.node_labels import NodeLabels
-    from kube_rdma.programs.agent.pod_networks.service import NodeNetworks
+    from kube_rdma.programs.agent.pod_networks.node_networks import NodeNetworks
 
 HOST_DEV = Path("/host/dev")  # where the host's /dev is mounted for the agent, if it is
 CHAR_NODES = HOST_DEV / CHAR_FOLDER
@@ -120,7 +120,7 @@ async def opened(options: AgentOptions) -> AsyncIterator[AgentDependencies]:
     folders = find_folders(KNOWN if root is None else (root, FIXED))
     kubelet = KubeletView(PodResources(folders.pod_resources) if folders.pod_resources else None)
     own = OwnAddresses()
-    kept = KeptSurvey(
+    kept = SurveyCache(
         partial(take_survey, brief=True, own=own.now), routes=partial(rerouted, own=own.now)
     )
     doors = AgentDependencies(
@@ -156,7 +156,7 @@ async def labelling(options: AgentOptions) -> AsyncIterator[LabelSources]:
     assert options.node
     async with options.connect() as cluster:
         online = Online(cluster, options.node, Events(cluster, options.node))
-        kernel = _kernel(KeptSurvey(partial(take_survey, brief=True)))
+        kernel = _kernel(SurveyCache(partial(take_survey, brief=True)))
         yield LabelSources(kernel, online, _labels(options, Nodes(cluster)))
 
 
@@ -174,7 +174,7 @@ async def _with_node(
     doors: AgentDependencies,
     options: AgentOptions,
     folders: Folders,
-    kept: KeptSurvey,
+    kept: SurveyCache,
     stack: AsyncExitStack,
 ) -> AgentDependencies:
     """The doors of role `node` too: the API server, and late binding where it works."""
@@ -234,9 +234,9 @@ def _with_metrics(doors: AgentDependencies, options: AgentOptions) -> AgentDepen
     return replace(doors, metrics=Exporter(site, sources))
 
 
-def _never(options: AgentOptions, why: str) -> Never:
+def _never(options: AgentOptions, why: str) -> NoLateBinding:
     """No late binding; what containers are told lies on the host's disk, where that is here."""
-    return Never(why, EarlySettings(_early(options)))
+    return NoLateBinding(why, EarlySettings(_early(options)))
 
 
 def _early(options: AgentOptions) -> Path | None:
@@ -250,10 +250,14 @@ def _networks(
     cluster: Cluster,
     events: Events,
     doors: AgentDependencies,
-    kept: KeptSurvey,
+    kept: SurveyCache,
 ) -> NodeNetworks:
     """Pod networks, which nobody serves yet."""
-    from kube_rdma.programs.agent.pod_networks.service import Machine, NetworkSite, NodeNetworks
+    from kube_rdma.programs.agent.pod_networks.node_networks import (
+        NetworkSite,
+        NodeKernel,
+        NodeNetworks,
+    )
 
     assert options.node
     places = options.places
@@ -266,7 +270,7 @@ def _networks(
         runtime=places.runtime_socket,
         everybodys=options.everybodys,
     )
-    machine = Machine(kept, infos=doors.device_infos, rails=doors.rails)
+    machine = NodeKernel(kept, infos=doors.device_infos, rails=doors.rails)
     return NodeNetworks(site, cluster, events, doors.kubelet, machine)
 
 
@@ -340,7 +344,7 @@ async def _runtime(socket: Path, notices: Notices) -> Runtime | None:
     return runtime
 
 
-def _kernel(kept: KeptSurvey) -> KernelSources:
+def _kernel(kept: SurveyCache) -> KernelSources:
     announcements: list[tuple[str, Announcements]] = [
         ("devices that come and go", Uevents),
         ("links and addresses", RtnlEvents),

@@ -16,11 +16,11 @@ from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.adapters.kubelet.service import Answers
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.pool import Offer
+from kube_rdma.model.pools.pool import Offer
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.mode_changes import OpenJournal
 from kube_rdma.programs.agent.device_plugin.rails import NodeRails
-from kube_rdma.programs.agent.late_binding.late import Late, Never
+from kube_rdma.programs.agent.late_binding.interface import LateBinding, NoLateBinding
 from kube_rdma.programs.agent.node.interface import Alone, NodeSide
 from kube_rdma.programs.agent.node.kernel_events import KernelSources
 from kube_rdma.programs.agent.virtual_functions import Sources
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kube_rdma.programs.agent.node.policies import NodePolicies
     from kube_rdma.programs.agent.node.report import NodeReporter
     from kube_rdma.programs.agent.node.startup_taint import StartupTaint
-    from kube_rdma.programs.agent.pod_networks.service import NodeNetworks
+    from kube_rdma.programs.agent.pod_networks.node_networks import NodeNetworks
 
 Serve = Callable[[Offer, Answers], Served]
 
@@ -46,7 +46,9 @@ class AgentDependencies(Frozen):
     serve: Serve
     kubelet: KubeletView = field(default_factory=lambda: KubeletView(None))
     node: NodeSide = field(default_factory=Alone)
-    late: Late = field(default_factory=lambda: Never("the agent runs without role node"))
+    late: LateBinding = field(
+        default_factory=lambda: NoLateBinding("the agent runs without role node")
+    )
     device_infos: DeviceInfoFolder | None = None
     networks: NodeNetworks | None = None  # pod networks beside the plugin
     functions: Sources | None = None  # None: virtual functions are nobody's wish here

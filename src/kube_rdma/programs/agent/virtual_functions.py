@@ -22,9 +22,14 @@ from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.function import FunctionsPlan, FunctionsWish, MadeFunctions, SetFunctions
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Pool
+from kube_rdma.model.functions.function import (
+    FunctionsPlan,
+    FunctionsWish,
+    MadeFunctions,
+    SetFunctions,
+)
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.node.interface import NodeSide
 from kube_rdma.programs.records import Records

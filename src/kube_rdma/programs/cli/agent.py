@@ -17,7 +17,7 @@ from kube_rdma.programs.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from kube_rdma.model.metrics import MetricNames
+    from kube_rdma.model.metrics.families import MetricNames
     from kube_rdma.programs.agent.compose import AgentPlaces
 
 # Where the manifests of the first device plugins and of the shared one mount it.
@@ -231,7 +231,7 @@ def _namespaces(text: str | None) -> tuple[str, ...] | None:
 
 def _names(words: tuple[str, ...]) -> tuple[MetricNames, ...]:
     """Whose names metrics have; `none` beside others says nothing."""
-    from kube_rdma.model.metrics import MetricNames
+    from kube_rdma.model.metrics.families import MetricNames
 
     return tuple(MetricNames(word) for word in words if word != "none")
 

@@ -18,12 +18,12 @@ from kube_rdma.programs.cli.output import page_width
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kube_rdma.api.dialect import Config
-    from kube_rdma.api.document import Document
-    from kube_rdma.model.admission import AdmissionSettings
+    from kube_rdma.api.text.document import Document
+    from kube_rdma.api.text.typed import Config
+    from kube_rdma.model.admission.findings import AdmissionSettings
     from kube_rdma.model.errors import Refused
     from kube_rdma.rules.pools.pools import Clash
-    from kube_rdma.views.pools import OnNode
+    from kube_rdma.views.pools.pools import OnNode
 
 
 class _Place(Frozen):
@@ -96,9 +96,9 @@ def check(
     Exits with 1 when two pools claim a card of the node that only one can have, with 3 when
     something is refused.
     """
-    from kube_rdma.api import admission_settings
+    from kube_rdma.api.admission import settings as admission_settings
     from kube_rdma.model.errors import Refused
-    from kube_rdma.programs.manifest_check import is_configuration
+    from kube_rdma.programs.admission.manifest_check import is_configuration
 
     sysfs, node = place["sysfs"], place["node"]
     if node and sysfs:
@@ -132,8 +132,8 @@ def schema(dialect: str | None) -> None:
     DIALECT is the format's name, such as node-policy. Without it, the names of all formats are
     printed. Editors check and complete files with a schema.
     """
-    from kube_rdma.api.config import DIALECTS
-    from kube_rdma.api.config import schema as schema_of
+    from kube_rdma.api.pools.config import DIALECTS
+    from kube_rdma.api.pools.config import schema as schema_of
 
     if dialect is None:
         for name, entry in DIALECTS.items():
@@ -146,7 +146,7 @@ def schema(dialect: str | None) -> None:
 
 def _documents(name: str) -> tuple[Document, ...]:
     """What a file holds; raise Refused."""
-    from kube_rdma.api import document
+    from kube_rdma.api.text import document
 
     if name == _STDIN:
         return document.read_all(sys.stdin.buffer.read(), "stdin")
@@ -162,8 +162,8 @@ def _check_configuration(
     documents: Sequence[Document], name: str, place: _Place, output: str
 ) -> None:
     """Show the pools of the only document, on a node too if one is meant."""
-    from kube_rdma.api import config as api
-    from kube_rdma.api.document import read
+    from kube_rdma.api.pools import config as api
+    from kube_rdma.api.text.document import read
     from kube_rdma.programs.config import judged
 
     document = documents[0] if documents else read(b"", "stdin" if name == _STDIN else name)
@@ -180,8 +180,8 @@ def _check_manifests(
 ) -> None:
     """Show what the objects mean; raise Refused with all that is refused."""
     from kube_rdma.model.errors import Refused
-    from kube_rdma.programs.manifest_check import check as judge
-    from kube_rdma.views.manifest_check import check_document, check_text
+    from kube_rdma.programs.admission.manifest_check import check as judge
+    from kube_rdma.views.admission import check_document, check_text
 
     checked = judge(documents, settings)
     if output == "json":
@@ -205,7 +205,7 @@ def _errors(error: Refused) -> Iterator[dict[str, str]]:
 def _show(configuration: Config, on_node: OnNode | None, title: str, output: str) -> None:
     from kube_rdma.rules.pools.modes import MODES
     from kube_rdma.rules.pools.wishes import with_defaults
-    from kube_rdma.views.pools import functions_text, node_text, pools_document, wishes_text
+    from kube_rdma.views.pools.pools import functions_text, node_text, pools_document, wishes_text
 
     specs = [with_defaults(spec) for spec in configuration.pools]
     if output == "json":
@@ -248,7 +248,7 @@ def _on_node(configuration: Config, place: _Place) -> OnNode:
     from kube_rdma.programs.survey import take_survey, with_uses
     from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
     from kube_rdma.rules.pools.selection import asked_uses, why_not
-    from kube_rdma.views.pools import OnNode, PoollessCard
+    from kube_rdma.views.pools.pools import OnNode, PoollessCard
 
     moving = place.sysfs is None and asked_uses(configuration.pools)
     own = _own_addresses(place) if moving else {}

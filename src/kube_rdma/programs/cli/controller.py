@@ -12,8 +12,8 @@ import click
 from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, program_options
 
 if TYPE_CHECKING:
-    from kube_rdma.model.admission import AdmissionSettings
-    from kube_rdma.programs.admission_server import SecretPlace
+    from kube_rdma.model.admission.findings import AdmissionSettings
+    from kube_rdma.programs.admission.server import SecretPlace
 
 LEASE = "kube-rdma-controller"  # of the copy that works
 
@@ -59,10 +59,10 @@ def controller(
     When several copies run, the one that holds the Lease kube-rdma-controller works; all of them
     serve the webhook. A controller runs until SIGTERM or SIGINT.
     """
-    from kube_rdma.api import admission_settings
+    from kube_rdma.api.admission import settings as admission_settings
     from kube_rdma.model.errors import Refused
     from kube_rdma.programs import logs
-    from kube_rdma.programs.admission_server import SecretPlace
+    from kube_rdma.programs.admission.server import SecretPlace
     from kube_rdma.programs.process import until_signal
     from kube_rdma.rules.install.webhook import OWN_SECRET
 
@@ -88,8 +88,13 @@ async def _run(
     """All of a controller. What writes to the cluster is done by the copy that leads."""
     from kube_rdma.adapters.cluster.election import ElectionLease
     from kube_rdma.adapters.cluster.events import Events
-    from kube_rdma.programs.controller import ControllerOptions, always, leading, run_controller
-    from kube_rdma.programs.leadership import Leadership, own_identity
+    from kube_rdma.programs.controller.leadership import Leadership, own_identity
+    from kube_rdma.programs.controller.parts import (
+        ControllerOptions,
+        always,
+        leading,
+        run_controller,
+    )
 
     namespace = access.namespace
     async with access.open() as cluster:

@@ -25,8 +25,8 @@ from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.output import page_width
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.health.discovery import judge, notes
-from kube_rdma.views.devices import table
-from kube_rdma.views.documents import document
+from kube_rdma.views.devices.documents import document
+from kube_rdma.views.devices.table import table
 
 _SYSFS = Path("/sys")
 
@@ -89,7 +89,7 @@ def devices(
     elif topology:
         _topology(take_survey(sysfs), output)
     elif output == "ibdev2netdev":
-        from kube_rdma.views.ibdev2netdev import ibdev2netdev
+        from kube_rdma.views.devices.ibdev2netdev import ibdev2netdev
 
         click.echo(ibdev2netdev(take_survey(sysfs)), nl=False)
     else:
@@ -122,7 +122,7 @@ def _show(survey: Survey, output: str) -> None:
 def _topology(survey: Survey, output: str) -> None:
     """The matrix, or the whole document with the key ``topology``."""
     from kube_rdma.rules.pools.topology import matrix
-    from kube_rdma.views.topology import topology_document, topology_text
+    from kube_rdma.views.devices.topology import topology_document, topology_text
 
     marks = matrix(survey)
     if output == "json":
@@ -136,7 +136,7 @@ def _topology(survey: Survey, output: str) -> None:
 def _nccl(sysfs: Path | None) -> None:
     """NCCL's topology file of all RDMA devices of the node."""
     from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
-    from kube_rdma.model.topology_file import PlacedNet
+    from kube_rdma.model.settings.topology_file import PlacedNet
     from kube_rdma.rules.settings.topology_file import topology_file
 
     survey = take_survey(sysfs)
@@ -150,7 +150,7 @@ def _watch(sysfs: Path | None, output: str) -> None:
     from kube_rdma.adapters.kernel.netlink.rtnl_events import RtnlEvents
     from kube_rdma.adapters.kernel.netlink.uevents import Uevents
     from kube_rdma.programs.watch import watch
-    from kube_rdma.views.changes import SurveyChange, entry, line
+    from kube_rdma.views.devices.changes import SurveyChange, entry, line
 
     if sysfs is not None:
         raise Refused(

@@ -30,7 +30,7 @@ from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.objects import Cluster
-    from kube_rdma.model.observation import Observation
+    from kube_rdma.model.doctor import Observation
     from kube_rdma.programs.cli.options import Opener
 
 _PATH = click.Path(path_type=Path)
@@ -165,7 +165,7 @@ async def _observed(
     opener: Opener | None,
 ) -> Observation:
     """What there is to see now."""
-    from kube_rdma.programs.doctor import DoctorPlaces, observe
+    from kube_rdma.programs.doctor.evidence import DoctorPlaces, observe
 
     places = DoctorPlaces(
         node=words["node_name"] or os.uname().nodename,

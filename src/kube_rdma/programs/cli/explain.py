@@ -24,10 +24,10 @@ from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.objects import Cluster
-    from kube_rdma.model.explanation import PodEvidence
-    from kube_rdma.model.pod_template import PodTemplate
+    from kube_rdma.model.admission.pod_template import PodTemplate
+    from kube_rdma.model.explain import PodEvidence
     from kube_rdma.programs.cli.options import Opener
-    from kube_rdma.programs.explain import ExplainPlaces
+    from kube_rdma.programs.explain.evidence import ExplainPlaces
 
 _PATH = click.Path(path_type=Path)
 _STDIN = Path("-")
@@ -83,8 +83,8 @@ def explain(
 
     Exits with 1 when something refuses the pod, else with 0.
     """
-    from kube_rdma.model.binding import PodName
-    from kube_rdma.programs.explain import explain_manifest, explain_pod
+    from kube_rdma.model.late_binding.binding import PodName
+    from kube_rdma.programs.explain.evidence import explain_manifest, explain_pod
 
     if bool(target) == bool(filename):
         raise click.UsageError("Name a pod (pod/NAME), or a file (-f): one of the two.")
@@ -101,7 +101,7 @@ def explain(
 
 
 def _places(kubeconfig: object, state: object) -> ExplainPlaces:
-    from kube_rdma.programs.explain import ExplainPlaces
+    from kube_rdma.programs.explain.evidence import ExplainPlaces
 
     return ExplainPlaces(
         kubeconfig=kubeconfig if isinstance(kubeconfig, Path) else None,
@@ -119,7 +119,8 @@ def _open(
 
 def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> PodTemplate:
     """The pod of a file, or what a Job and its like make pods of; raise Refused."""
-    from kube_rdma.api import document, manifests, pod_manifest
+    from kube_rdma.api.admission import manifests, pod_manifest
+    from kube_rdma.api.text import document
     from kube_rdma.model.errors import Refused
 
     name = "stdin" if file == _STDIN else str(file)

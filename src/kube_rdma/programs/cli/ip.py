@@ -21,10 +21,10 @@ from kube_rdma.programs.cli.output import OUTPUT, page_width
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.objects import Cluster
-    from kube_rdma.model.ip import Address
+    from kube_rdma.model.ipam import Address
     from kube_rdma.programs.cli.options import Opener
     from kube_rdma.programs.ipam.snapshot import Snapshot
-    from kube_rdma.views.ip import PoolState
+    from kube_rdma.views.ipam import PoolState
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def list_(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     Shows for each IPPool how many addresses it has, and how many of them nodes hold.
     """
     from kube_rdma.programs.ipam.snapshot import states
-    from kube_rdma.views.ip import pools_document, pools_text
+    from kube_rdma.views.ipam import pools_document, pools_text
 
     pool_states = states(_snapshot(opener, cluster))
     if output == "json":
@@ -67,7 +67,7 @@ def show(opener: Opener | None, pool: str, cluster: ClusterOptions, output: str)
     POOL is the name of an IPPool. Shows its ranges, which node holds which addresses, and which
     nodes are short of addresses.
     """
-    from kube_rdma.views.ip import pool_text, pools_document
+    from kube_rdma.views.ipam import pool_text, pools_document
 
     pool_state = _named(_snapshot(opener, cluster), pool)
     if output == "json":
@@ -89,7 +89,7 @@ def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     Exits with 1 when there is something to do; warnings do not count.
     """
     from kube_rdma.programs.ipam.snapshot import findings
-    from kube_rdma.views.ip import findings_document, findings_text
+    from kube_rdma.views.ipam import findings_document, findings_text
 
     problems = findings(_snapshot(opener, cluster))
     if output == "json":
@@ -156,8 +156,8 @@ def migrate(opener: Opener | None, dry_run: bool, cluster: ClusterOptions, outpu
 
     Exits with 1 when something could not be mapped.
     """
-    from kube_rdma.programs.whereabouts.migrate import shown, take_over
-    from kube_rdma.views.ip import migration_document, migration_text
+    from kube_rdma.programs.migrate.whereabouts import shown, take_over
+    from kube_rdma.views.ipam import migration_document, migration_text
 
     plan = _run(opener, cluster, lambda api: take_over(api, is_dry=dry_run))
     migration = shown(plan)
@@ -199,7 +199,7 @@ def _named(snapshot: Snapshot, name: str) -> PoolState:
 
 
 def _address(text: str) -> Address:
-    from kube_rdma.api.ip_words import address
+    from kube_rdma.api.ipam.ip_words import address
 
     try:
         return address(text)

@@ -16,7 +16,7 @@ from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import TEXT_OUTPUT
 
 if TYPE_CHECKING:
-    from kube_rdma.model.migration import MigrationOptions, TakeoverPlan
+    from kube_rdma.model.migrate import MigrationOptions, TakeoverPlan
     from kube_rdma.programs.cli.options import Opener
 
 
@@ -70,7 +70,7 @@ def plan(
 
     Exits with 3 when kube-rdma does not know the plugin, or when a right is missing.
     """
-    from kube_rdma.model.migration import MigrationOptions
+    from kube_rdma.model.migrate import MigrationOptions
     from kube_rdma.views.migrate import plan_document, plan_text
 
     made = asyncio.run(_plan(opener, cluster, MigrationOptions(daemonset, image, values)))
@@ -83,7 +83,7 @@ def plan(
 async def _plan(
     opener: Opener | None, where: ClusterOptions, options: MigrationOptions
 ) -> TakeoverPlan:
-    from kube_rdma.programs.migration import look
+    from kube_rdma.programs.migrate.cluster import look
     from kube_rdma.rules.migrate.plan import plan as planned
 
     async with where.open(opener) as cluster:

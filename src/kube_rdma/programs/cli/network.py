@@ -1,6 +1,6 @@
 """`kube-rdma network`: what a person does to a node's pod networks from outside of the agent.
 
-Only their end for now. The agent installs itself and keeps what it installed (adapters/cni_conf);
+Only their end for now. The agent installs itself and keeps what it installed (adapters/cni/conf);
 when it ends it leaves all of it behind, since most ends are updates. `retire` ends all agents of a
 cluster, `uninstall` is the last act on each of its nodes.
 """
@@ -130,7 +130,7 @@ def retire(daemonset: str, cluster: ClusterOptions, *, force: bool) -> None:
     """
     import asyncio
 
-    from kube_rdma.programs.retirement import Retirement
+    from kube_rdma.programs.install.retirement import Retirement
 
     async def run() -> None:
         async with cluster.open() as opened:
@@ -154,7 +154,7 @@ def retire_drivers(cluster: ClusterOptions) -> None:
     """
     import asyncio
 
-    from kube_rdma.programs import retirement
+    from kube_rdma.programs.install import retirement
 
     async def run() -> None:
         async with cluster.open() as opened:
@@ -175,7 +175,7 @@ def left(daemonset: str, cluster: ClusterOptions) -> None:
     """
     import asyncio
 
-    from kube_rdma.programs.retirement import available
+    from kube_rdma.programs.install.retirement import available
 
     async def run() -> None:
         async with cluster.open() as opened:

@@ -18,7 +18,7 @@ from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import OUTPUT, page_width
 
 if TYPE_CHECKING:
-    from kube_rdma.model.cluster_health import ClusterFacts
+    from kube_rdma.model.reports.cluster import ClusterFacts
     from kube_rdma.programs.cli.options import Opener
 
 
@@ -35,9 +35,9 @@ def status(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     Exits with 0 when all is well, with 1 when there are problems, with 6 when too little could be
     read to tell. Advice does not count as a problem.
     """
-    from kube_rdma.model.cluster_health import ClusterHealth
+    from kube_rdma.model.reports.cluster import ClusterHealth
     from kube_rdma.rules.reports.cluster import health, problems
-    from kube_rdma.views.status import status_document, status_text
+    from kube_rdma.views.reports import status_document, status_text
 
     facts = asyncio.run(_facts(opener, cluster))
     wrong = problems(facts)
@@ -55,7 +55,7 @@ def status(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
 
 
 async def _facts(opener: Opener | None, options: ClusterOptions) -> ClusterFacts:
-    from kube_rdma.programs.cluster_status import take
+    from kube_rdma.programs.reports.cluster import take
 
     async with options.open(opener) as cluster:
         return await take(cluster)

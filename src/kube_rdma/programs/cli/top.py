@@ -1,6 +1,6 @@
 """`kube-rdma top`: who moves how much over RDMA now, from a laptop with a kubeconfig.
 
-agents' /metrics ─ API server's proxy ─► programs/throughput ─► rules ─► a page every few seconds
+agents' /metrics ─ API server's proxy ─► programs/metrics/throughput ─► a page every few seconds
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.throughput import TrafficRate
+from kube_rdma.model.metrics.throughput import TrafficRate
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
 from kube_rdma.programs.cli.output import OUTPUT, is_terminal, page_width
@@ -70,7 +70,7 @@ def nodes(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> 
 
     Has a line for each port of the nodes' RDMA devices, the busiest first.
     """
-    from kube_rdma.views.throughput import top_nodes
+    from kube_rdma.views.metrics.throughput import top_nodes
 
     _follow(opener, cluster, TopPage(lambda row: not row.key.pod, top_nodes, **options))
 
@@ -89,7 +89,7 @@ def pods(opener: Opener | None, /, cluster: ClusterOptions, **options: Any) -> N
 
     Has a line for each RDMA device of a container, the busiest first.
     """
-    from kube_rdma.views.throughput import top_pods
+    from kube_rdma.views.metrics.throughput import top_pods
 
     most = None if options.pop("every") else _FEW
     page = TopPage(lambda row: bool(row.key.pod), partial(top_pods, most=most), **options)
@@ -105,9 +105,9 @@ def _follow(opener: Opener | None, cluster: ClusterOptions, page: TopPage) -> No
 
 
 async def _show(opener: Opener | None, options: ClusterOptions, page: TopPage) -> None:
-    from kube_rdma.programs.throughput import watch_traffic
-    from kube_rdma.rules.throughput import busiest
-    from kube_rdma.views.throughput import top_document
+    from kube_rdma.programs.metrics.throughput import watch_traffic
+    from kube_rdma.rules.metrics.throughput import busiest
+    from kube_rdma.views.metrics.throughput import top_document
 
     async with (
         options.open(opener) as cluster,

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from kube_rdma.model.bandwidth import Operation, PairStandard, PerftestRun
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.verify.bandwidth import Operation, PairStandard, PerftestRun
 from kube_rdma.programs.cli.output import OUTPUT
 
 _LATENCY_LIMIT = "--max-us"

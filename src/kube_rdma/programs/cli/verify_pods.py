@@ -26,10 +26,10 @@ from kube_rdma.programs.cli.verify_options import VerifyOptions, verify_options
 
 if TYPE_CHECKING:
     from kube_rdma.adapters.cluster.objects import Cluster
-    from kube_rdma.model.bandwidth import PairKey, PairOutcome, PairProof, PerftestRun
+    from kube_rdma.model.verify.bandwidth import PairKey, PairOutcome, PairProof, PerftestRun
     from kube_rdma.programs.cli.options import Opener
-    from kube_rdma.programs.verify_copies import Copies
-    from kube_rdma.views.bandwidth import PairTable
+    from kube_rdma.programs.verify.copies import Copies
+    from kube_rdma.views.verify.bandwidth import PairTable
 
 
 @click.command(
@@ -68,7 +68,7 @@ def verify_pods(
     if bool(pods) == bool(selector):
         raise click.UsageError("Name pods, or say --selector: one of the two.")
     from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
-    from kube_rdma.programs.verify_copies import Copies
+    from kube_rdma.programs.verify.copies import Copies
 
     async def run() -> PairProof:
         async with cluster.open(opener) as api:
@@ -127,7 +127,7 @@ def verify_nodes(
     import yaml
 
     from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
-    from kube_rdma.programs.verify_copies import CopyRequest, copies
+    from kube_rdma.programs.verify.copies import CopyRequest, copies
 
     manifest = _manifest(yaml, filename)
 
@@ -176,9 +176,9 @@ async def _measured(
 ) -> PairProof:
     """Measure, and show it; in JSON all at the end."""
     from kube_rdma.adapters.cluster.pod_commands import PodCommands
-    from kube_rdma.programs.bandwidth import BandwidthProof, Pacing
+    from kube_rdma.programs.verify.pairs import BandwidthProof, Pacing
     from kube_rdma.rules.verify.rounds import measurements
-    from kube_rdma.views.bandwidth import PairTable, proof_document, proof_text
+    from kube_rdma.views.verify.bandwidth import PairTable, proof_document, proof_text
 
     before = _earlier(options)
     pacing = Pacing(run_seconds=options.run_seconds)
@@ -259,7 +259,7 @@ def _earlier(options: VerifyOptions) -> Mapping[PairKey, float]:
 
 def earlier(data: bytes, run: PerftestRun, where: str) -> Mapping[PairKey, float]:
     """The figures of a file that an earlier run has written; raise Refused for another file."""
-    from kube_rdma.views.bandwidth import earlier_figures
+    from kube_rdma.views.verify.bandwidth import earlier_figures
 
     try:
         document = decoded(data)
@@ -269,8 +269,8 @@ def earlier(data: bytes, run: PerftestRun, where: str) -> Mapping[PairKey, float
 
 
 def _drawn(proof: PairProof) -> str:
-    from kube_rdma.views.bandwidth import perftest_name, unit
-    from kube_rdma.views.heat_map import heat_map_svg
+    from kube_rdma.views.verify.bandwidth import perftest_name, unit
+    from kube_rdma.views.verify.heat_map import heat_map_svg
 
     title = f"{perftest_name(proof.run)} from pod to pod, {unit(proof.run)}"
     return heat_map_svg(proof.rated, title, latency=proof.run.latency)

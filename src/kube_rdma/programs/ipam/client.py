@@ -23,7 +23,7 @@ from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Ask,
     BootId,
     ContainerId,
@@ -33,7 +33,7 @@ from kube_rdma.model.ip import (
     NodeName,
     PodUid,
 )
-from kube_rdma.model.ip import PoolName as Pool
+from kube_rdma.model.ipam import PoolName as Pool
 from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 
 _PATIENCE = 600.0  # seconds; a starved machine took more than one minute

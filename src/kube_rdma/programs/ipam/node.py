@@ -24,7 +24,7 @@ from kube_rdma.adapters.journal.disk import Disk
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Ask,
     Block,
     Board,
@@ -37,10 +37,10 @@ from kube_rdma.model.ip import (
     NodeName,
     PoolName,
 )
+from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.programs.ipam.ledger import Ledger
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.programs.ipam.runner import Handler, Runner
-from kube_rdma.programs.mirror import Mirror
 from kube_rdma.rules.ipam import agent, effects
 from kube_rdma.rules.ipam.blocks import went_back
 from kube_rdma.rules.ipam.cells import Zone, zones, zones_for
@@ -71,7 +71,7 @@ class _Pool(Frozen):
 
 
 class NodeAddresses:
-    """A Giver (port.py): ``async with NodeAddresses(node, boot, doors) as addresses``.
+    """An AddressProvider: ``async with NodeAddresses(node, boot, doors) as addresses``.
 
     Entering reads the journal and raises Broken when it cannot be relied on, Unavailable when the
     disk fails; it does not wait for the API server.
@@ -138,7 +138,7 @@ class NodeAddresses:
             raise
 
     async def add(self, request: Ask) -> Granted:
-        """As Giver.add."""
+        """As AddressProvider.add."""
         self._serving()
         for nic in request.nics:
             if fault := self._pools.faults.get(nic.pool):
@@ -158,19 +158,19 @@ class NodeAddresses:
         return granted
 
     async def delete(self, container: ContainerId, interface: InterfaceName | None = None) -> None:
-        """As Giver.delete; works without the API server."""
+        """As AddressProvider.delete; works without the API server."""
         await self._serve(agent.delete(self._desk, container, interface))
 
     def now(self) -> float:
-        """As Giver.now."""
+        """As AddressProvider.now."""
         return self._pace.clock()
 
     async def collect(self, living: frozenset[ContainerId], since: float) -> None:
-        """As Giver.collect; works without the API server."""
+        """As AddressProvider.collect; works without the API server."""
         await self._serve(agent.collect(self._desk, living, since))
 
     async def check(self) -> tuple[Broken, ...]:
-        """As Giver.check."""
+        """As AddressProvider.check."""
         self._serving()
         if self.now() >= self._desk.state.right_until:
             raise self._trouble or Unavailable(f"node {self._node} has lost its right to grant")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kube_rdma.adapters.backoff import full_jitter
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.ip import Timing
+from kube_rdma.model.ipam import Timing
 
 
 def boot_time() -> float:

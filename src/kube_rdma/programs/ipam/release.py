@@ -14,7 +14,7 @@ from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import Address, Bits, Block, NetworkName, NodeName
+from kube_rdma.model.ipam import Address, Bits, Block, NetworkName, NodeName
 from kube_rdma.rules.ipam.cells import cell_of
 
 

@@ -19,7 +19,7 @@ import structlog
 
 from kube_rdma.adapters.cluster.ipam_objects import IpamObjects
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.ip import Block, Cell
+from kube_rdma.model.ipam import Block, Cell
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma.rules.ipam import effects
 from kube_rdma.rules.ipam.effects import Act, Talk

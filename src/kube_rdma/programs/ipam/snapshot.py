@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.api.ip_words import spans_of
+from kube_rdma.api.ipam.ip_words import spans_of
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Bits,
     Block,
     Board,
@@ -25,7 +25,7 @@ from kube_rdma.model.ip import (
 from kube_rdma.rules.ipam.cells import Zone, mask, zones
 from kube_rdma.rules.ipam.pools import counted, overlaps
 from kube_rdma.rules.ipam.reclaim import conflicts, near_dry, outside, usage
-from kube_rdma.views.ip import Finding, Holder, PoolState
+from kube_rdma.views.ipam import Finding, Holder, PoolState
 
 
 class Snapshot(Frozen):

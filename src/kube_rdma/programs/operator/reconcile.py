@@ -34,11 +34,11 @@ from kube_rdma.adapters.cluster.policy_objects import (
 )
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.api.conditions import moment
-from kube_rdma.api.nic_cluster_policy_status import PolicyVerdict, policy_status
-from kube_rdma.model.cluster_policy import AppliedState, ClusterPolicy, ComponentName
+from kube_rdma.api.operator.nic_cluster_policy_status import PolicyVerdict, policy_status
 from kube_rdma.model.errors import KubeRdmaError, Refused
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.programs.mirror import Mirror
+from kube_rdma.model.operator.cluster_policy import AppliedState, ClusterPolicy, ComponentName
+from kube_rdma.programs.controller.mirror import Mirror
 from kube_rdma.programs.operator.upgrades import (
     CLOSED_MARK,
     DRIVERS,

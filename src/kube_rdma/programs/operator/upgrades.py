@@ -28,8 +28,10 @@ from kube_rdma.adapters.cluster.nodes import Nodes
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.api.conditions import moment
-from kube_rdma.model.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
-from kube_rdma.model.driver_upgrade import (
+from kube_rdma.model.errors import KubeRdmaError
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.operator.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
+from kube_rdma.model.operator.driver_upgrade import (
     Close,
     DriverPlace,
     DriverPod,
@@ -43,8 +45,6 @@ from kube_rdma.model.driver_upgrade import (
     UpgradePlan,
     UpgradePolicy,
 )
-from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
 from kube_rdma.rules.operator.holders import is_share, needs

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from kube_rdma.model.admission import (
+from kube_rdma.model.admission.findings import (
     USUAL,
     AdmissionFacts,
     AdmissionSettings,
@@ -20,9 +20,9 @@ from kube_rdma.model.admission import (
     PodFinding,
     Severity,
 )
+from kube_rdma.model.admission.pod_template import ContainerTemplate, FieldPath, PodTemplate
 from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.pod_template import ContainerTemplate, FieldPath, PodTemplate
 from kube_rdma.rules.admission.networks import BLOCKS
 from kube_rdma.rules.admission.shares import asked, held
 from kube_rdma.rules.attach.requests import POD_NETWORKS, names_networks
@@ -30,7 +30,7 @@ from kube_rdma.rules.attach.requests import POD_NETWORKS, names_networks
 ANNOTATION = "kube-rdma.io/complete"
 NOTHING = "none"
 VOLUME = "kube-rdma-shm"
-MOST_BLOCKS = 128  # networks of a pod (api/entries)
+MOST_BLOCKS = 128  # networks of a pod (api/text/entries)
 
 _SHM = "/dev/shm"  # noqa: S108 (where every program looks for it)
 _LOCK = "IPC_LOCK"

@@ -1,14 +1,14 @@
 """All that is wrong with a pod: the limits that the documents of S0 and S1 name, rule by rule.
 
-The webhook and `kube-rdma config check` ask here, rules/admission/policies says in CEL what CEL can
-say. The first rules are about containers and volumes, those about networks stand in networks.
+The webhook and `kube-rdma config check` ask here, rules/install/pod_admission says in CEL what CEL
+can say. The first rules are about containers and volumes, those about networks stand in networks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kube_rdma.model.admission import (
+from kube_rdma.model.admission.findings import (
     NOTHING_KNOWN,
     USUAL,
     AdmissionFacts,
@@ -16,8 +16,8 @@ from kube_rdma.model.admission import (
     PodFinding,
     Severity,
 )
-from kube_rdma.model.pod_template import PodTemplate, VolumeTemplate
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.admission.pod_template import PodTemplate, VolumeTemplate
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.admission.completions import completions, wrong_words
 from kube_rdma.rules.admission.networks import (
     BLOCKS,

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kube_rdma.model.admission import AdmissionFacts, AdmissionSettings, PodFinding, Severity
-from kube_rdma.model.attachment import CardAddresses, Network, NetworkAsk, NetworkKind
-from kube_rdma.model.pod_template import PodTemplate
-from kube_rdma.model.pool import Bind
+from kube_rdma.model.admission.findings import (
+    AdmissionFacts,
+    AdmissionSettings,
+    PodFinding,
+    Severity,
+)
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkAsk, NetworkKind
+from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
 from kube_rdma.rules.admission.shares import asked, held
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, isolated

@@ -10,9 +10,9 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from kube_rdma.model.admission import Completion
-from kube_rdma.model.blueprint import Json
-from kube_rdma.model.pod_template import FieldPath
+from kube_rdma.model.admission.findings import Completion
+from kube_rdma.model.admission.pod_template import FieldPath
+from kube_rdma.model.install.blueprint import Json
 
 END = "-"  # of a list
 

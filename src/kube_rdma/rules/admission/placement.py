@@ -6,14 +6,14 @@ holds at admission only for a pod that can run on no node of another one.
 
 from __future__ import annotations
 
-from kube_rdma.model.admission import AdmissionFacts, OfferedPool
-from kube_rdma.model.pod_template import PodTemplate
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.admission.findings import AdmissionFacts, OfferedPool
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.pod_networks import RESOURCE
 from kube_rdma.rules.labels.table import MODE
 
 VKE_LABEL = "vke.node.rdma.mode"
-"""By which VKE says how its nodes give their cards; api/node_label reads it."""
+"""By which VKE says how its nodes give their cards; api/pools/node_label reads it."""
 
 _MODES = frozenset(Mode)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.pod_template import (
+from kube_rdma.model.admission.pod_template import (
     ContainerRole,
     ContainerTemplate,
     PodTemplate,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kube_rdma.model.attachment import Given, InterfaceAddress, NetworkRoute
-from kube_rdma.model.ip import InterfaceName, IPPool, Lease, Owner, Route
+from kube_rdma.model.attach.attachment import Given, InterfaceAddress, NetworkRoute
+from kube_rdma.model.ipam import InterfaceName, IPPool, Lease, Owner, Route
 from kube_rdma.model.pod import PodState
 
 

@@ -11,11 +11,18 @@ from dataclasses import replace
 from ipaddress import ip_interface
 from itertools import count
 
-from kube_rdma.model.attachment import Attached, GrantedShare, HostNetwork, NetworkSeat, Plan, Wish
+from kube_rdma.model.attach.attachment import (
+    Attached,
+    GrantedShare,
+    HostNetwork,
+    NetworkSeat,
+    Plan,
+    Wish,
+)
+from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress, LinkRoute
+from kube_rdma.model.attach.step import AddRoute, AddRule, MakeRdma
 from kube_rdma.model.card import Card
-from kube_rdma.model.cni import CniInterface, CniResult, LinkAddress, LinkRoute
-from kube_rdma.model.pool import Bind
-from kube_rdma.model.step import AddRoute, AddRule, MakeRdma
+from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.attach.plan import FIRST_TABLE
 from kube_rdma.rules.attach.requests import refused
 from kube_rdma.rules.attach.seats import seats, soft_links

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from ipaddress import ip_network
 from typing import Any
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     Attached,
     GrantedShare,
     HostNetwork,
@@ -25,13 +25,13 @@ from kube_rdma.model.attachment import (
     PluginResult,
     Wish,
 )
+from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.step import AddRoute, CallPlugin, PluginConf
 from kube_rdma.model.card import Card
 from kube_rdma.model.cni_conf import CHAINED, PLUGIN
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Broken, Refused
 from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.step import AddRoute, CallPlugin, PluginConf
 from kube_rdma.rules.attach.requests import POD_NETWORKS, refused
 from kube_rdma.rules.attach.seats import Choice, choices, not_lent
 from kube_rdma.rules.pools.modes import MODES
@@ -323,7 +323,7 @@ def _document(wish: Wish) -> Json:
 
 
 def _plugins(document: Json) -> list[Json]:
-    """The plugins of a list, or the only one; api/network_definition has checked its form."""
+    """The plugins of a list, or the only one; network_definition has checked its form."""
     return list(document["plugins"]) if "plugins" in document else [document]
 
 

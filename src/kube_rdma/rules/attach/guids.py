@@ -6,7 +6,7 @@ four digits, and the address of an IPoIB interface ends with that of its port (R
 
 from __future__ import annotations
 
-from kube_rdma.model.attachment import Wish
+from kube_rdma.model.attach.attachment import Wish
 
 NONE = "ff:ff:ff:ff:ff:ff:ff:ff"
 """What a function without a GUID is set back to, as ib-sriov-cni does."""

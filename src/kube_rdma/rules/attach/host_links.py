@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kube_rdma.model.attachment import GrantedShare, NetworkKind, Wish
+from kube_rdma.model.attach.attachment import GrantedShare, NetworkKind, Wish
+from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.attach.step import VirtualKind
 from kube_rdma.model.card import Card
-from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.step import VirtualKind
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.attach.seats import named
 from kube_rdma.rules.pools.modes import MODES

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     Attachment,
     GrantedShare,
     HostLink,
@@ -26,16 +26,16 @@ from kube_rdma.model.attachment import (
     Way,
     Wish,
 )
+from kube_rdma.model.attach.step import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
 from kube_rdma.model.card import Card
-from kube_rdma.model.function_step import (
+from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,
     RebindFunction,
     SetFunction,
 )
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.step import AwaitPartition, MakeLink, Mark, SetLink, Step, VirtualKind
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach import guids
 from kube_rdma.rules.attach.requests import refused

@@ -18,7 +18,7 @@ from dataclasses import replace
 from hashlib import blake2b
 from ipaddress import ip_network
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     GidTable,
     Given,
     HostNetwork,
@@ -29,11 +29,7 @@ from kube_rdma.model.attachment import (
     Sandbox,
     Way,
 )
-from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.ip import Address, InterfaceName, Subnet
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -50,6 +46,10 @@ from kube_rdma.model.step import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ipam import Address, InterfaceName, Subnet
+from kube_rdma.model.late_binding.binding import ContainerId
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.infiniband import (
     awaits_port,

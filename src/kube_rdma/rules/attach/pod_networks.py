@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     CardAddresses,
     Given,
     GrantedShare,
@@ -24,8 +24,8 @@ from kube_rdma.model.attachment import (
     Wish,
 )
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ip import Address, InterfaceName
-from kube_rdma.model.pool import Bind
+from kube_rdma.model.ipam import Address, InterfaceName
+from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.attach.plan import subnet_of
 from kube_rdma.rules.attach.requests import POD_NETWORKS, refused
 from kube_rdma.rules.phrases import listed

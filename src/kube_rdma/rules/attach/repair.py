@@ -14,12 +14,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from kube_rdma.model.attachment import Attachment
-from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.attach.attachment import Attachment
 from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.rules.attach.requests import is_asking
 
 GRACE = 5.0

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from ipaddress import ip_interface
 from typing import TypeVar
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     AskedAddress,
     Attached,
     Network,

@@ -1,15 +1,15 @@
 """Which pods the controller evicts now, of those whose agents ask for a restart.
 
-Behind rules/attach/repair, by which an agent asks; programs/evictions does what is said here. An
-agent that still asks writes it again with each try, every five minutes at the latest.
+Behind rules/attach/repair, by which an agent asks; programs/controller/evictions does what is said
+here. An agent that still asks writes it again with each try, every five minutes at the latest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.restart import RestartRequest
 from kube_rdma.rules.attach.repair import LONGEST
 
 FRESH = 2 * LONGEST

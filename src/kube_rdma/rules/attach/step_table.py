@@ -1,6 +1,6 @@
 """What each kind of Step comes to: what is wrong in a pod where it is not done, and what undoes it.
 
-One row for each kind; a new kind is one row here, one sentence in views/steps, and what runs it
+One row for each kind; a new kind is one row here, one sentence in views/attach, and what runs it
 in adapters/kernel. tests/house/test_steps.py sees that none of them is forgotten. rules/attach/undo
 takes whole attachments back by these rows, and checks them.
 """
@@ -11,11 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.function_step import RebindFunction, ResetFunction, SetFunction
-from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -41,6 +38,9 @@ from kube_rdma.model.step import (
     Undo,
     VirtualKind,
 )
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.rules.attach.vf import differing
 
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kube_rdma.model.attachment import Plan
-from kube_rdma.model.function_step import RebindFunction
-from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.attachment import Plan
+from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.step import (
     GiveBackLink,
     GiveBackRdma,
     RemoveLink,
     RemoveLinks,
     Undo,
 )
+from kube_rdma.model.functions.step import RebindFunction
 from kube_rdma.rules.attach.step_table import lacks, undone
 
 ALL_PLANS = -1

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device, LinkLayer, PhysicalState, Port, PortState
-from kube_rdma.model.observation import Gravity, Observation
+from kube_rdma.model.doctor import Gravity, Observation
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.doctor.check import Check, Symptom
 from kube_rdma.rules.health.discovery import idle, judge, lasting, notes

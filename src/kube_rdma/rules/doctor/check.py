@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
-from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.observation import (
+from kube_rdma.model.doctor import (
     Ailment,
     Gravity,
     Observation,
     ObservedLink,
     ObservedRoute,
 )
+from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.survey import NamespaceMode
 
 Look = Callable[[Observation], Iterator["Symptom"]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kube_rdma.model.observation import (
+from kube_rdma.model.doctor import (
     Ailment,
     Diagnosis,
     Gravity,

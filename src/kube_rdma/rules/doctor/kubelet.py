@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kube_rdma.model.observation import Gravity, Observation, ObservedKubelet
+from kube_rdma.model.doctor import Gravity, Observation, ObservedKubelet
 from kube_rdma.rules.doctor.cards import verdict
 from kube_rdma.rules.doctor.check import Check, Symptom
 from kube_rdma.rules.late_binding.cdi import cdi_works

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
-from kube_rdma.model.observation import (
+from kube_rdma.model.doctor import (
     AddressUse,
     Gravity,
     Observation,

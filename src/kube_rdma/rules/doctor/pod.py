@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from kube_rdma.model.admission import USUAL, Severity
+from kube_rdma.model.admission.findings import USUAL, Severity
 from kube_rdma.model.device import Device, GidType, LinkLayer
-from kube_rdma.model.ip import gid_of
-from kube_rdma.model.observation import (
+from kube_rdma.model.doctor import (
     Gravity,
     Observation,
     ObservedContainer,
     ObservedLink,
     ObservedPod,
 )
+from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.admission.shares import matches
 from kube_rdma.rules.doctor.check import Check, Symptom, interfaces_of, unrouted

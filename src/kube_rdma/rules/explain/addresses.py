@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address
 from itertools import islice
 
-from kube_rdma.model.attachment import Attached, Given, NetworkSeat
-from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.explanation import PodEvidence, StandIn
-from kube_rdma.model.ip import (
+from kube_rdma.model.attach.attachment import Attached, Given, NetworkSeat
+from kube_rdma.model.explain import PodEvidence, StandIn
+from kube_rdma.model.ipam import (
     Address,
     Ask,
     Family,
@@ -23,6 +22,7 @@ from kube_rdma.model.ip import (
     NicAsk,
     PodUid,
 )
+from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.rules.attach.addresses import given
 from kube_rdma.rules.ipam.cells import Zone, range_of, zones
 from kube_rdma.rules.ipam.grant import demands

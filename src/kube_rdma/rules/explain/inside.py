@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from ipaddress import ip_interface
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     Attached,
     GrantedShare,
     HostLink,
@@ -18,19 +18,19 @@ from kube_rdma.model.attachment import (
     NetworkSeat,
     Plan,
 )
-from kube_rdma.model.binding import UsedDevice
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import CharKind, LinkLayer
-from kube_rdma.model.explanation import (
+from kube_rdma.model.doctor import ObservedLink
+from kube_rdma.model.explain import (
     ExplainedPlan,
     PodEvidence,
     RdmaCmAddress,
     SeenFrom,
     SeenInterface,
 )
-from kube_rdma.model.fabric import FabricProfile
-from kube_rdma.model.ip import Address, InterfaceName
-from kube_rdma.model.observation import ObservedLink
+from kube_rdma.model.ipam import Address, InterfaceName
+from kube_rdma.model.late_binding.binding import UsedDevice
+from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.rules.attach.result import rdma_names
 from kube_rdma.rules.attach.seats import link_of
 from kube_rdma.rules.explain.planning import Planned

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 
-from kube_rdma.model.attachment import HostLink, HostNetwork
+from kube_rdma.model.attach.attachment import HostLink, HostNetwork
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.device import (
     Device,
@@ -22,10 +22,10 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.explanation import NodeBasis
+from kube_rdma.model.explain import NodeBasis
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
-from kube_rdma.model.pool import Bind, Mode, Pool, PoolSpec
+from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec
+from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.seats import soft_links
 from kube_rdma.rules.labels.table import NAMESPACES

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.admission.pod_template import ContainerRole, ContainerTemplate, PodTemplate
+from kube_rdma.model.attach.attachment import (
     Attached,
     GrantedShare,
     HostLink,
@@ -22,17 +23,16 @@ from kube_rdma.model.attachment import (
     Sandbox,
     Wish,
 )
-from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.attach.step import MakeRdma
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.explanation import NodeBasis, PodEvidence, StandIn
+from kube_rdma.model.explain import NodeBasis, PodEvidence, StandIn
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     InterfaceName,
 )
-from kube_rdma.model.pod_template import ContainerRole, ContainerTemplate, PodTemplate
-from kube_rdma.model.pool import Attach, Pool, ShareId
-from kube_rdma.model.step import MakeRdma
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.pools.pool import Attach, Pool, ShareId
 from kube_rdma.rules.attach import foreign_plugins, ipam_plugins
 from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.pod_networks import (

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.admission import USUAL
-from kube_rdma.model.attachment import Network, NetworkKind
-from kube_rdma.model.explanation import (
+from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.attach.attachment import Network, NetworkKind
+from kube_rdma.model.explain import (
     ExplainedAsk,
     ExplainedNetwork,
     ExplainedPlan,
@@ -21,8 +22,7 @@ from kube_rdma.model.explanation import (
     SeenInterface,
     StepsFrom,
 )
-from kube_rdma.model.pod_template import PodTemplate
-from kube_rdma.model.pool import Pool
+from kube_rdma.model.pools.pool import Pool
 from kube_rdma.rules.admission.shares import asked
 from kube_rdma.rules.explain.inside import (
     connections,

@@ -15,9 +15,9 @@ from types import MappingProxyType
 from kube_rdma.model.card import Card, CardId, Function, Netdev, Use
 from kube_rdma.model.device import Device, PciAddress
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.function import FunctionsPlan, FunctionsWish, SetFunctions
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Bind, Pool, Selector, ShareId
+from kube_rdma.model.functions.function import FunctionsPlan, FunctionsWish, SetFunctions
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Bind, Pool, Selector, ShareId
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.holdings import card_of

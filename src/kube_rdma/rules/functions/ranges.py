@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from kube_rdma.model.card import Function
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.function import FunctionsWish
-from kube_rdma.model.pool import FunctionRange, PoolSpec, Selector
+from kube_rdma.model.functions.function import FunctionsWish
+from kube_rdma.model.pools.pool import FunctionRange, PoolSpec, Selector
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.functions.plan import wished
 

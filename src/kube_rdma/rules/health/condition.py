@@ -13,7 +13,7 @@ from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.node import NodeCondition
-from kube_rdma.model.pool import PoolSpec
+from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.health.damping import VANISHED
 from kube_rdma.rules.health.evaluate import LEAVING, NodeVerdict

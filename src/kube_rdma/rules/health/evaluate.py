@@ -14,9 +14,9 @@ from itertools import islice
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.function import FunctionsWish
+from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.link import PodLink
-from kube_rdma.model.pool import Pool, PoolSpec
+from kube_rdma.model.pools.pool import Pool, PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.functions.ranges import outside
 from kube_rdma.rules.health.absence import MOVED

@@ -30,7 +30,7 @@ from dataclasses import replace
 
 from kube_rdma.model.card import USER_SPACE, Card, CardId
 from kube_rdma.model.device import Device, PciAddress
-from kube_rdma.model.pool import Attach, PoolSpec, Variables
+from kube_rdma.model.pools.pool import Attach, PoolSpec, Variables
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.discovery import idle, lasting
 from kube_rdma.rules.phrases import listed, no_carrier

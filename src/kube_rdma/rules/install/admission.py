@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.model.blueprint import Blueprint, Json, Node, joined
+from kube_rdma.model.install.blueprint import Blueprint, Json, Node, joined
 from kube_rdma.rules.install import agent_cel
 from kube_rdma.rules.install.rights import AGENT, CONTROLLER, NAMESPACE
 from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from kube_rdma.model.blueprint import Json
-from kube_rdma.model.chart_value import UNSAID, ChartValue
+from kube_rdma.model.install.blueprint import Json
+from kube_rdma.model.install.chart_value import UNSAID, ChartValue
 from kube_rdma.rules.install.presets import DEFAULTS, DISTRIBUTIONS, PRESETS
 
 

@@ -1,6 +1,6 @@
 """Blueprints with their holes filled: the objects that an installation consists of.
 
-The first reader of model/blueprint; views/chart is the second.
+The first reader of model/install/blueprint; views/install/chart is the second.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kube_rdma.model.blueprint import (
+from kube_rdma.model.install.blueprint import (
     ABSENT,
     EITHER,
     IS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, When, joined
+from kube_rdma.model.install.blueprint import Blueprint, Hole, Json, Node, When, joined
 from kube_rdma.rules.install.rights import NAMESPACE
 from kube_rdma.rules.metrics.alerts import rule_groups
 from kube_rdma.rules.metrics.dashboards import dashboards

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.model.blueprint import Blueprint, Hole, Json
+from kube_rdma.model.install.blueprint import Blueprint, Hole, Json
 from kube_rdma.rules.install.admission import policies
 from kube_rdma.rules.install.metrics import metrics
 from kube_rdma.rules.install.pod_admission import pod_policies

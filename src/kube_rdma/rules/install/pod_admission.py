@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kube_rdma.model.admission import USUAL
-from kube_rdma.model.blueprint import Blueprint, Json, Node
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.model.install.blueprint import Blueprint, Json, Node
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.admission.placement import VKE_LABEL
 from kube_rdma.rules.attach.pod_networks import RESOURCE
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 
-from kube_rdma.model.admission import USUAL
-from kube_rdma.model.blueprint import Blueprint, Hole, Node, joined
+from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.model.install.blueprint import Blueprint, Hole, Node, joined
 from kube_rdma.rules.admission.completions import ANNOTATION as COMPLETE
 from kube_rdma.rules.admission.completions import MOST_BLOCKS, VOLUME
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION

@@ -2,7 +2,7 @@
 
 Later layers win: DEFAULTS, a preset, a distribution, then the values of whoever installs. What is
 below `seed` are names and habits of a seed's document, and nobody's to set; all else is
-(api/installation). Folders of the distributions are explained in docs/agent.md.
+(api/install/installation). Folders of the distributions are explained in docs/agent.md.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kube_rdma.model.admission import USUAL
-from kube_rdma.model.blueprint import Json, Values
+from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.model.install.blueprint import Json, Values
 
 _AGENT_RESOURCES = {"requests": {"cpu": "10m", "memory": "70Mi"}, "limits": {"memory": "256Mi"}}
 _CONTROLLER_RESOURCES = {

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, joined
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.install.blueprint import Blueprint, Hole, Json, Node, joined
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.install.rights import NAMESPACE, account, binding, role, rule
 from kube_rdma.rules.install.workloads import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, When, equals, joined
+from kube_rdma.model.install.blueprint import Blueprint, Hole, Json, Node, When, equals, joined
 
 AGENT = "kube-rdma-agent"
 NAMESPACE = Hole("namespace.name")

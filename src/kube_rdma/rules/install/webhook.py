@@ -8,8 +8,17 @@ are pods that name no resource of a plugin: so it can lock nobody out.
 
 from __future__ import annotations
 
-from kube_rdma.model.blueprint import Blueprint, Hole, Json, Node, Values, When, either, joined
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.install.blueprint import (
+    Blueprint,
+    Hole,
+    Json,
+    Node,
+    Values,
+    When,
+    either,
+    joined,
+)
 from kube_rdma.rules.attach.requests import POD_NETWORKS
 from kube_rdma.rules.install.rights import CONTROLLER, NAMESPACE, binding, role, rule
 

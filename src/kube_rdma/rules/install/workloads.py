@@ -6,7 +6,7 @@ networks three capabilities and the host's CNI folders, its runtime's socket and
 
 from __future__ import annotations
 
-from kube_rdma.model.blueprint import (
+from kube_rdma.model.install.blueprint import (
     Blueprint,
     Hole,
     Json,

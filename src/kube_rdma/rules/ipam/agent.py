@@ -17,7 +17,7 @@ from itertools import chain
 from math import inf
 
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Ask,
     Bits,
     Block,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     CELL,
     Address,
     Bits,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kube_rdma.model.ip import Address, Bits, Board, Cell, NodeName, Want
+from kube_rdma.model.ipam import Address, Bits, Board, Cell, NodeName, Want
 from kube_rdma.rules.ipam.blocks import Blocks, vacancy
 from kube_rdma.rules.ipam.cells import Zone, cell_of, lowest, mask, zones_for
 from kube_rdma.rules.ipam.grant import Lack

@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     CELL,
     Address,
     Bits,

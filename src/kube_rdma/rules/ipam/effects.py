@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Bits,
     Block,
     Board,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kube_rdma.model.errors import Broken
-from kube_rdma.model.ip import BootId, JournalId, NodeLease, NodeName, Timing
+from kube_rdma.model.ipam import BootId, JournalId, NodeLease, NodeName, Timing
 
 
 def renewal(lease: NodeLease) -> NodeLease:

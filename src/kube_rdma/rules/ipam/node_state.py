@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import inf
 
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Bits,
     Booking,
     Cell,

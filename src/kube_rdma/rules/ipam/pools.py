@@ -11,7 +11,7 @@ from ipaddress import IPv4Address, IPv6Address
 from itertools import combinations
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Address,
     Ask,
     Bits,

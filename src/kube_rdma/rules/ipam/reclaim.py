@@ -14,7 +14,7 @@ from itertools import combinations
 
 from kube_rdma.model.errors import Broken
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import (
+from kube_rdma.model.ipam import (
     Bits,
     Block,
     Board,

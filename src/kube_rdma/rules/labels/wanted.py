@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from kube_rdma.model.card import USER_SPACE
 from kube_rdma.model.device import Device, LinkLayer, PciSeat, Port, PortState
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.labels import table
 from kube_rdma.rules.pools.topology import Nearness, nearness

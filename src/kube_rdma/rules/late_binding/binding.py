@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kube_rdma.model.binding import (
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.late_binding.binding import (
     Binding,
     CdiFile,
     ContainerId,
@@ -22,10 +24,8 @@ from kube_rdma.model.binding import (
     Promise,
     cdi_name,
 )
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Attach, Grant, ShareId
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Attach, Grant, ShareId
 
 SETTLED = 0.05
 """Seconds after which containerd knows a new CDI file; its inotify was up to 20 ms late."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from kube_rdma.model.runtime import Runtime
+from kube_rdma.model.late_binding.runtime import Runtime
 
 Version = tuple[int, int]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kube_rdma.model.attachment import NetworkSeat, Plan
+from kube_rdma.model.attach.attachment import NetworkSeat, Plan
+from kube_rdma.model.attach.step import MoveRdma
 from kube_rdma.model.device import CharKind, Device
 from kube_rdma.model.errors import Outdated
-from kube_rdma.model.pool import Attach, PoolSpec
-from kube_rdma.model.step import MoveRdma
+from kube_rdma.model.pools.pool import Attach, PoolSpec
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import terms

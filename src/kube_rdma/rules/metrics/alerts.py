@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kube_rdma.model.blueprint import Json
+from kube_rdma.model.install.blueprint import Json
 from kube_rdma.rules.metrics import families
 
 _ACTIVE = 4  # state_id of a port that carries data

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kube_rdma.model.blueprint import Json
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.install.blueprint import Json
 from kube_rdma.rules.metrics import families
 
 _WIDTH, _HEIGHT = 12, 8  # of a panel; a row has 24

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from kube_rdma.model.metrics import MetricFamily, MetricKind
+from kube_rdma.model.metrics.families import MetricFamily, MetricKind
 from kube_rdma.rules.metrics import meanings
 
 PORT = ("device", "port")

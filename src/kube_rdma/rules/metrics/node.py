@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from kube_rdma.model.metrics import (
+from kube_rdma.model.metrics.families import (
     DeviceCounters,
     HolderName,
     MetricFamily,

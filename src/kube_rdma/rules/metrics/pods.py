@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kube_rdma.model.attachment import Attachment, Plan, Sandbox
-from kube_rdma.model.binding import HeldShare
+from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
+from kube_rdma.model.attach.step import MakeRdma, MoveRdma
 from kube_rdma.model.card import CardId
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.metrics import (
+from kube_rdma.model.late_binding.binding import HeldShare
+from kube_rdma.model.metrics.families import (
     CounterReadings,
     DeviceCounters,
     HolderName,
     MetricSeries,
     PodPlaceCounters,
 )
-from kube_rdma.model.pool import Pool
-from kube_rdma.model.step import MakeRdma, MoveRdma
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.node import pod_device_series

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kube_rdma.model.card import CardId
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.metrics import MetricSeries
-from kube_rdma.model.pool import Pool
+from kube_rdma.model.metrics.families import MetricSeries
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Pool
 from kube_rdma.rules.health.damping import HealthChange
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.pools.pools import offer

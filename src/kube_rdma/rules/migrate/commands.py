@@ -10,7 +10,7 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
-from kube_rdma.model.migration import Document, MigratingNode, PluginDaemonSet, VendorPolicy
+from kube_rdma.model.migrate import Document, MigratingNode, PluginDaemonSet, VendorPolicy
 
 MARK = "kube-rdma.io/agent"  # a node's label
 HERE, BETWEEN = "on", "moving"  # the node is kube-rdma's; nobody's

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.migration import (
+from kube_rdma.model.migrate import (
     Document,
     MigratingNode,
     MigrationOptions,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.migration import (
+from kube_rdma.model.migrate import (
     MigrationOptions,
     MigrationSource,
     MigrationView,

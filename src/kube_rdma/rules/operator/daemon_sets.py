@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, TypeAlias
 
-from kube_rdma.model.cluster_policy import (
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
     ComponentName,
     PeerDriverSection,
     PolicyDriver,
 )
-from kube_rdma.model.driver_upgrade import DRIVER_FIELDS
-from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.operator.driver_upgrade import DRIVER_FIELDS
 from kube_rdma.rules.install.fill import filled
 from kube_rdma.rules.install.presets import merged
 from kube_rdma.rules.install.workloads import workloads

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from kube_rdma.model.node_report import NodeReport
+from kube_rdma.model.reports.node_report import NodeReport
 
 # Plugins whose devices are no RDMA cards, by the names that their own documents give.
 _HARMLESS = re.compile(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from kube_rdma.model.cluster_policy import PolicyNode
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.operator.cluster_policy import PolicyNode
 
 _FEATURE = "feature.node.kubernetes.io"
 CARDS_LABEL = f"{_FEATURE}/pci-15b3.present"

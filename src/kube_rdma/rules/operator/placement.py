@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kube_rdma.model.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
-from kube_rdma.model.driver_upgrade import DriverPlace
+from kube_rdma.model.operator.cluster_policy import ClusterPolicy, ComponentName, PolicyNode
+from kube_rdma.model.operator.driver_upgrade import DriverPlace
 from kube_rdma.rules.operator.affinity import allows
 from kube_rdma.rules.operator.names import label_value
 from kube_rdma.rules.operator.node_groups import (

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kube_rdma.model.cluster_policy import (
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.operator.cluster_policy import (
     AppliedState,
     ClusterPolicy,
     ComponentName,
@@ -19,7 +20,6 @@ from kube_rdma.model.cluster_policy import (
     DaemonSetProgress,
     PolicyNode,
 )
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.operator.daemon_sets import (
     WantedObjects,
     driver_objects,

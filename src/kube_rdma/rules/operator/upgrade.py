@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.driver_upgrade import (
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.operator.driver_upgrade import (
     Close,
     DriverPlace,
     EndDrivers,
@@ -29,7 +30,6 @@ from kube_rdma.model.driver_upgrade import (
     UpgradeStage,
     UpgradeState,
 )
-from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.operator.placement import READY_LABEL
 from kube_rdma.rules.phrases import listed
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kube_rdma.model.device import Gpu, PciSeat
-from kube_rdma.model.gpu_use import FreeGpu, HeldGpu
-from kube_rdma.model.holding import Allocatable, Holding
+from kube_rdma.model.pools.gpu_use import FreeGpu, HeldGpu
+from kube_rdma.model.pools.holding import Allocatable, Holding
 
 
 def is_gpu(resource: str) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from kube_rdma.model.card import CardId
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Bind, Offer, Pool, PoolSpec, ShareId
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Bind, Offer, Pool, PoolSpec, ShareId
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.modes import terms
 

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Preference
+from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference
 
 
 class Takes(StrEnum):

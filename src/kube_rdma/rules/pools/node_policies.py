@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kube_rdma.model.node_policy import ClusterNodePolicy, NodeWishes
-from kube_rdma.model.pool import PoolSpec
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
+from kube_rdma.model.pools.pool import PoolSpec
 
 
 def node_wishes(

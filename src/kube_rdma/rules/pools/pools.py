@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.pool import Attach, Bind, Offer, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.pools.pool import Attach, Bind, Offer, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.pools.modes import ModeRow, terms
 from kube_rdma.rules.pools.selection import Functions, why_not

@@ -15,8 +15,8 @@ from collections.abc import Collection, Mapping, Sequence
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.gpu_use import FreeGpu
-from kube_rdma.model.pool import Pool, Preference, Share, ShareId
+from kube_rdma.model.pools.gpu_use import FreeGpu
+from kube_rdma.model.pools.pool import Pool, Preference, Share, ShareId
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.distance import rank, way
 from kube_rdma.rules.pools.modes import terms

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.rails import RailRecord
+from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.rules.phrases import listed as enumerated
 
 _ADDRESS = re.compile(r"[0-9a-fA-F]{4,}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kube_rdma.model.card import Card, Function, Netdev
 from kube_rdma.model.device import LinkLayer, PciAddress, Port
-from kube_rdma.model.pool import FunctionRange, PoolSpec, Selector
+from kube_rdma.model.pools.pool import FunctionRange, PoolSpec, Selector
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.cards import interfaces
 from kube_rdma.rules.pools.modes import Takes, terms

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Bind, Mode, PoolSpec, ShareId
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec, ShareId
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.holdings import holders
 from kube_rdma.rules.pools.modes import terms

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.pool import FunctionRange, PoolSpec, Selector
+from kube_rdma.model.pools.pool import FunctionRange, PoolSpec, Selector
 from kube_rdma.rules.pools.modes import MODES, terms
 
 # Fields of a Selector that name single cards, and those that narrow a choice down.

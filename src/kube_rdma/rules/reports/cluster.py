@@ -1,14 +1,14 @@
 """Judges a cluster: what is wrong, how bad it is, what to do next.
 
-programs/cluster_status hands in what the API server tells, views/status shows what comes out. Each
-problem has a code that stays, one sentence and the next step; docs/reports.md lists the codes.
+programs/reports/cluster hands in what the API server tells, views/reports shows what comes out.
+Each problem has a code that stays, one sentence and the next step; docs/reports.md lists the codes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.cluster_health import (
+from kube_rdma.model.reports.cluster import (
     AddressPool,
     ClusterFacts,
     ClusterHealth,

@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kube_rdma.model.card import Card, CardId, Function, Netdev
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.function import FunctionsPlan
-from kube_rdma.model.node_policy import ClusterNodePolicy, PolicyAtNode
-from kube_rdma.model.node_report import (
+from kube_rdma.model.functions.function import FunctionsPlan
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy, PolicyAtNode
+from kube_rdma.model.pools.pool import Pool
+from kube_rdma.model.reports.node_report import (
     NodeReport,
     PendingMode,
     ReportedCard,
     ReportedPool,
     ReportedPort,
 )
-from kube_rdma.model.pool import Pool
 from kube_rdma.rules.health.condition import CardsState
 from kube_rdma.rules.health.evaluate import NodeVerdict
 from kube_rdma.rules.phrases import listed

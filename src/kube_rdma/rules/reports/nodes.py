@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from kube_rdma.model.cluster_health import (
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.reports.cluster import (
     ClusterEvent,
     ClusterFacts,
     Problem,
     ProgramPod,
     ProgramRole,
 )
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.node_report import NodeReport
+from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.rules.phrases import listed
 
 # Reasons of Events about a node that stand until the other one comes, what they are called here

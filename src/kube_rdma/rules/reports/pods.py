@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from kube_rdma.model.cluster_health import ClusterEvent, ClusterFacts, Problem, WaitingPod
+from kube_rdma.model.reports.cluster import ClusterEvent, ClusterFacts, Problem, WaitingPod
 
 _OURS = ("kube-rdma", "rdma")  # words of an error of a sandbox that tell whose it is
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from kube_rdma.model.cluster_health import ProgramRole, ProgramTemplate
+from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate
 
 _METRICS = "--metrics-address"
 _ADDRESS = re.compile(rf"{_METRICS}=(?:.*:)?(\d{{1,5}})")

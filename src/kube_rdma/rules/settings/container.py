@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from kube_rdma.model.binding import Edits, HeldShare, UsedDevice
 from kube_rdma.model.card import Card
 from kube_rdma.model.device import LinkLayer, PortState
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.topology_file import PlacedNet
+from kube_rdma.model.late_binding.binding import Edits, HeldShare, UsedDevice
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.settings.topology_file import PlacedNet
 
 
 def known_devices(cards: Iterable[Card]) -> tuple[UsedDevice, ...]:

@@ -15,8 +15,8 @@ import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from kube_rdma.model.binding import SETTINGS_KIND, UsedDevice
-from kube_rdma.model.pool import Attach, FileMount
+from kube_rdma.model.late_binding.binding import SETTINGS_KIND, UsedDevice
+from kube_rdma.model.pools.pool import Attach, FileMount
 
 OWN_FOLDER = "/usr/share/kube-rdma"  # in containers: no image and no pod has anything there
 BIN = "bin"  # what holds nccl_env.sh, for their PATH

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from kube_rdma.model.binding import UsedDevice
-from kube_rdma.model.fabric import FabricProfile
+from kube_rdma.model.late_binding.binding import UsedDevice
+from kube_rdma.model.settings.fabric import FabricProfile
 
 ANNOTATION = "kube-rdma.io/settings"  # of a pod
 NONE, TOPOLOGY = "none", "topology"  # what it may say: no settings, or NCCL's topology file too

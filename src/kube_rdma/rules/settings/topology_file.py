@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from xml.etree.ElementTree import Element, SubElement
 
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.topology_file import PciFacts, PlacedNet, Processor, TopologyFacts
+from kube_rdma.model.settings.topology_file import PciFacts, PlacedNet, Processor, TopologyFacts
 
 VERSION = "1"  # NCCL_TOPO_XML_VERSION
 LONGEST = 254  # characters of a value that NCCL reads (xmlGetValue, MAX_STR_LEN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from kube_rdma.model.bandwidth_check import BandwidthHistory
+from kube_rdma.model.verify.bandwidth_check import BandwidthHistory
 
 AGAIN = timedelta(minutes=5)  # after a run that something hindered: a missing right, no pod
 

@@ -13,9 +13,9 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.bandwidth import PerftestRow, PerftestRun, PodDevice
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.plain_text import plain
+from kube_rdma.model.verify.bandwidth import PerftestRow, PerftestRun, PodDevice
 
 LISTENING = "listening"  # what a server's script prints when it can be dialled
 _TRIES = 60  # of a client by RDMA_CM, one each second

@@ -13,9 +13,9 @@ from contextlib import suppress
 from ipaddress import ip_interface
 from typing import Any
 
-from kube_rdma.model.bandwidth import PairedPod, PodDevice
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.foreign_json import Undecodable, decoded
+from kube_rdma.model.verify.bandwidth import PairedPod, PodDevice
 from kube_rdma.rules.verify.copies import LABEL
 
 MOST_DEVICES = 64  # of a pod; its own word for them decides how long it is measured

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from kube_rdma.model.bandwidth import PairedPod
+from kube_rdma.model.verify.bandwidth import PairedPod
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from itertools import groupby
 from statistics import median
 from typing import TypeAlias
 
-from kube_rdma.model.bandwidth import RatedPair, Rating, Suspect, SuspectKind
+from kube_rdma.model.verify.bandwidth import RatedPair, Rating, Suspect, SuspectKind
 
 NEARLY_ALL = 0.8  # of the pairs of a cause, and of the cards of a rail
 _FEWEST_PEERS = 2  # of one pair nobody can tell which end it is

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from kube_rdma.model.bandwidth import (
+from kube_rdma.model.verify.bandwidth import (
     PairKey,
     PairOutcome,
     PairStandard,

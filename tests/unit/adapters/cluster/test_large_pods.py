@@ -12,9 +12,9 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, READ, pod_state
 from kube_rdma.adapters.cluster.watching import Changed, Synced
 from kube_rdma.adapters.cluster.wire import Answer
-from kube_rdma.api import network_status, networks, pod_networks, pod_networks_status
+from kube_rdma.api.attach import network_status, networks, pod_networks, pod_networks_status
+from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.pod import MIRROR
-from kube_rdma.model.restart import RESTART
 from kube_rdma.rules.attach import repair, requests
 from kube_rdma.rules.settings import files
 

@@ -24,17 +24,22 @@ from kube_rdma.adapters.journal.format import (
     RAILS,
 )
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model import function_step as vf
-from kube_rdma.model import step
-from kube_rdma.model.attachment import Attachment, InterfaceAddress, Plan, PluginResult, Sandbox
-from kube_rdma.model.binding import Binding, PodName, Promise
-from kube_rdma.model.cni import Dns
+from kube_rdma.model.attach import step
+from kube_rdma.model.attach.attachment import (
+    Attachment,
+    InterfaceAddress,
+    Plan,
+    PluginResult,
+    Sandbox,
+)
+from kube_rdma.model.attach.cni import Dns
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.fabric import FabricProfile
-from kube_rdma.model.function import MadeFunctions
-from kube_rdma.model.ip import Booking, JournalIdentity, Lease
+from kube_rdma.model.functions import step as vf
+from kube_rdma.model.functions.function import MadeFunctions
+from kube_rdma.model.ipam import Booking, JournalIdentity, Lease
+from kube_rdma.model.late_binding.binding import Binding, PodName, Promise
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pool import (
+from kube_rdma.model.pools.pool import (
     AppliedPools,
     Attach,
     Bind,
@@ -46,7 +51,8 @@ from kube_rdma.model.pool import (
     Selector,
     Variables,
 )
-from kube_rdma.model.rails import RailRecord
+from kube_rdma.model.pools.rails import RailRecord
+from kube_rdma.model.settings.fabric import FabricProfile
 
 CONTAINER = "0d5f1c9ae8b74f3f"
 V4, V6 = ip_address("192.168.111.7"), ip_address("fd00:111::7")

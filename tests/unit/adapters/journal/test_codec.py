@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kube_rdma.adapters.journal.codec import TAG
 from kube_rdma.adapters.journal.format import CODEC
-from kube_rdma.model.attachment import Attachment
-from kube_rdma.model.pool import Mode, PoolSpec
-from kube_rdma.model.step import RemoveLink, SetLink, TakeLink
+from kube_rdma.model.attach.attachment import Attachment
+from kube_rdma.model.attach.step import RemoveLink, SetLink, TakeLink
+from kube_rdma.model.pools.pool import Mode, PoolSpec
 from tests.kit.recorded import ROOTS
 from tests.kit.recorded_values import values
 

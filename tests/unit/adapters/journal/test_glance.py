@@ -8,8 +8,8 @@ from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import BINDINGS
 from kube_rdma.adapters.journal.glance import glances
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.binding import Binding, Promise
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.late_binding.binding import Binding, Promise
 
 PROMISE = Promise("n1", "rdma/hca", ("a-0",), ("a",), "kube-rdma.io/hca=a-0-n1", 1.0)
 

@@ -14,8 +14,8 @@ from kube_rdma.adapters.journal.codec import RecordCodec, form
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import FORMS
 from kube_rdma.adapters.journal.journal import Journal, Loaded
-from kube_rdma.model.binding import Promise
 from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.late_binding.binding import Promise
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 
 

@@ -8,7 +8,7 @@ import struct
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import sent
 from kube_rdma.adapters.kernel.pod.errors import refusal
-from kube_rdma.model.function_step import FunctionPlace
+from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.link import PlannedHostLink
 
 INDEX = 7

@@ -5,7 +5,7 @@ from grpclib import GRPCError, Status
 
 from kube_rdma.adapters.kubelet.service import Choice
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.pool import Share
+from kube_rdma.model.pools.pool import Share
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kube_rdma.adapters.backoff import FIRST, LONGEST, full_jitter
 from kube_rdma.adapters.kubelet import wire
 from kube_rdma.model.errors import Broken, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.pool import FileMount, Grant, Share
+from kube_rdma.model.pools.pool import FileMount, Grant, Share
 
 from .conftest import make_offer
 

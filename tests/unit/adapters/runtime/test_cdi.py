@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.adapters.runtime.cdi import CdiFolder, document, file_name
-from kube_rdma.model.binding import (
+from kube_rdma.model.errors import Broken, Refused, Unavailable
+from kube_rdma.model.late_binding.binding import (
     Binding,
     CdiFile,
     Edits,
@@ -17,8 +18,7 @@ from kube_rdma.model.binding import (
     cdi_name,
     lift_memlock,
 )
-from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.pool import FileMount
+from kube_rdma.model.pools.pool import FileMount
 from kube_rdma_testing.runtime.cdi import FakeCdiRuntime
 
 EDITS = Edits(

@@ -10,9 +10,9 @@ from kube_rdma.adapters.runtime.cri import (
     read_runtime,
     read_sandboxes,
 )
-from kube_rdma.model.binding import PodName
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.runtime import PodSandbox, Runtime
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox, Runtime
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
 
 DIRS = ["/etc/cdi", "/var/run/cdi"]

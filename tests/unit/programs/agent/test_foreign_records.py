@@ -11,13 +11,13 @@ from grpclib import GRPCError
 
 from kube_rdma.adapters.journal.format import FUNCTIONS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.attachment import Sandbox
-from kube_rdma.model.binding import ContainerId, PodName
-from kube_rdma.model.cni import CniResult
+from kube_rdma.model.attach.attachment import Sandbox
+from kube_rdma.model.attach.cni import CniResult
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.function import MadeFunctions
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.functions.function import MadeFunctions
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.programs.records import Records
 from kube_rdma_testing.disk import FakeDisk
 from kube_rdma_testing.kubelet.devices import ContainerPlace

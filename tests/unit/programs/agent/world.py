@@ -25,7 +25,7 @@ from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.loop import run_plugin
 from kube_rdma.programs.agent.late_binding.binder import Binder, BinderDependencies
 from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
-from kube_rdma.programs.agent.late_binding.late import Never
+from kube_rdma.programs.agent.late_binding.interface import NoLateBinding
 from kube_rdma.programs.agent.node.online import Online
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.kubelet.kubelet import FakeKubelet
@@ -121,7 +121,7 @@ class World(Node):
 
     def never(self):
         """No late binding."""
-        return Never("the test has none", EarlySettings(self.folder / "early"))
+        return NoLateBinding("the test has none", EarlySettings(self.folder / "early"))
 
     def _binder(self, view, cluster, node):
         journal = Journal(Folder(self.folder / "journal"), BINDINGS)

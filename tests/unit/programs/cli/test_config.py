@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kube_rdma.api.config import DIALECTS, schema
+from kube_rdma.api.pools.config import DIALECTS, schema
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs import survey
 from kube_rdma.programs.cli.config import config

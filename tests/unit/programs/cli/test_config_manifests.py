@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.api.document import read_all
+from kube_rdma.api.text.document import read_all
 from kube_rdma.model.errors import Refused
+from kube_rdma.programs.admission.manifest_check import check as judge
 from kube_rdma.programs.cli.config import config
-from kube_rdma.programs.manifest_check import check as judge
 from kube_rdma.rules.attach.requests import POD_NETWORKS
 
 EXAMPLES = Path(__file__).parents[4] / "examples"

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kube_rdma.adapters.files import bundle
-from kube_rdma.model.observation import Observation
+from kube_rdma.model.doctor import Observation
 from kube_rdma.programs.cli.doctor import doctor
 from kube_rdma.rules.doctor.diagnose import diagnose
 from kube_rdma_lab.native.tree_text import unpack

@@ -14,11 +14,11 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.journal.disk import Folder
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.attachment import Attachment, AttachmentKey, Plan, Sandbox
-from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, Sandbox
+from kube_rdma.model.attach.step import SetLink
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.step import SetLink
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
 from kube_rdma.programs.cli.explain import explain
 from tests.kit import explained as kit

@@ -14,8 +14,9 @@ LOOP = "asyncio", "structlog"
 LATER = tuple(
     f"kube_rdma.api.{name}"
     for name in (
-        *("networks", "pod_networks", "network_definition", "network_plugins", "called_conf"),
-        *("cni_conf_network", "ip_conf", "resource_list", "node_policy", "hca", "structural"),
+        *("attach.networks", "attach.pod_networks", "attach.network_definition", "cni_conf"),
+        *("attach.network_plugins", "attach.called_conf", "ipam.ip_conf", "schema.structural"),
+        *("pools.resource_list", "pools.node_policy", "pools.hca"),
     )
 )
 # Pod networks and their addresses are for agents that put networks into pods, the rest for people.
@@ -24,7 +25,7 @@ NETWORKS = (
     *("kube_rdma.programs.agent.pod_networks", "kube_rdma.programs.ipam"),
     *("kube_rdma.rules.cni_conf", "kube_rdma.rules.ipam"),
 )
-PEOPLE = "kube_rdma.views", "kube_rdma.programs.whereabouts", "kube_rdma.programs.selftest"
+PEOPLE = "kube_rdma.views", "kube_rdma.programs.migrate", "kube_rdma.programs.selftest"
 CERTIFICATES = "cryptography", "kube_rdma.adapters.pki"  # the controller that leads makes them
 # A module stands for all that is in it.
 NEEDLESS = {
@@ -64,7 +65,9 @@ def test_a_program_imports_nothing_that_only_others_need(name, tmp_path):
 
 def test_an_import_that_is_planted_is_found(tmp_path):
     """In a program that imports it two modules further on."""
-    (tmp_path / "planted.py").write_text("import kube_rdma.api.dialect, kube_rdma.adapters.inotify")
+    (tmp_path / "planted.py").write_text(
+        "import kube_rdma.api.text.typed, kube_rdma.adapters.inotify"
+    )
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import planted"
     assert needless("devices", modules([sys.executable, "-c", code])) >= {"pydantic"}
 

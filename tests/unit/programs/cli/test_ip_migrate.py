@@ -11,9 +11,9 @@ from kube_rdma.adapters.cluster import ipam_objects as kinds
 from kube_rdma.adapters.cluster import whereabouts
 from kube_rdma.adapters.cluster.pods import POD
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ip import IPPool, IPRange
+from kube_rdma.model.ipam import IPPool, IPRange
 from kube_rdma.model.pod import PodState
-from kube_rdma.programs.whereabouts.plan import Allocated, Legacy, Present, plan
+from kube_rdma.programs.migrate.whereabouts_plan import Allocated, Legacy, Present, plan
 from kube_rdma.rules.ipam.cells import cell_of, mask, zones
 
 from .ip_world import LEGACY, World, meta

@@ -9,9 +9,9 @@ from ipaddress import ip_address
 import pytest
 from click.testing import CliRunner
 
+from kube_rdma.model.attach.step import GiveBackLink, RemoveLink
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.selftest import SelftestRequest, TrialKind, TrialStage, UntriedCard
-from kube_rdma.model.step import GiveBackLink, RemoveLink
 from kube_rdma.programs.cli.main import cli
 from kube_rdma.programs.cli.verify import verified
 from kube_rdma.programs.selftest import listening, selftest

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kube_rdma.adapters.cluster.verify_objects import VerifyObjects
 from kube_rdma.programs.cli.verify import verify
-from kube_rdma.programs.verify_copies import CopyRequest, copies
+from kube_rdma.programs.verify.copies import CopyRequest, copies
 from kube_rdma.rules.verify.copies import pod_for
 from kube_rdma_testing.perftest import PerftestCluster
 

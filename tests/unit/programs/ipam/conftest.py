@@ -9,9 +9,9 @@ import pytest
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.calls import RequestTiming as WatchPace
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.api import ip_objects
+from kube_rdma.api.ipam import ip_objects
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import Ask, NicAsk, Timing
+from kube_rdma.model.ipam import Ask, NicAsk, Timing
 from kube_rdma.programs.ipam.node import IpamDependencies, NodeAddresses
 from kube_rdma.programs.ipam.pace import IpamTiming
 from kube_rdma_testing.cluster.server import FakeServer

@@ -1,11 +1,11 @@
-"""What every Giver does: the real one, against a fake API server, and the one in memory."""
+"""What every AddressProvider does: the real one, against a fake API server, and that in memory."""
 
 from ipaddress import ip_address, ip_network
 
 import pytest
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ip import IPPool, IPRange, NicAsk
+from kube_rdma.model.ipam import IPPool, IPRange, NicAsk
 from kube_rdma_testing.ipam import FakeAddresses
 
 from .conftest import ask, texts

@@ -8,7 +8,7 @@ import pytest
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.ip import JournalId, NicAsk, NodeLease
+from kube_rdma.model.ipam import JournalId, NicAsk, NodeLease
 from kube_rdma.programs.ipam.runner import Runner
 from kube_rdma.rules.ipam.effects import ReadLease, WriteLease
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed

@@ -9,7 +9,7 @@ from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.ipam_objects import IP_BLOCK, IP_POOL, LEASE
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.ip import Block, Cell, CellHolding, Family, IPPool, IPRange
+from kube_rdma.model.ipam import Block, Cell, CellHolding, Family, IPPool, IPRange
 from kube_rdma.programs.ipam.report import Reporter
 from kube_rdma_testing.cluster.server import FakeServer
 

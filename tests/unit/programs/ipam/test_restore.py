@@ -8,7 +8,7 @@ import pytest
 
 from kube_rdma.adapters.cluster import ipam_objects
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import NicAsk
+from kube_rdma.model.ipam import NicAsk
 
 from .conftest import TIMING, ask, gives, texts, until
 

@@ -6,7 +6,7 @@ from kube_rdma.adapters.backoff import full_jitter
 from kube_rdma.adapters.cluster.calls import RequestTiming
 from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
-from tests.unit.api.test_nic_cluster_policy import SEED
+from tests.unit.api.operator.test_nic_cluster_policy import SEED
 from tests.unit.programs.agent.world import until
 
 from .test_reconcile import DRIVER, PEER, PLUGIN, ClusterWorld

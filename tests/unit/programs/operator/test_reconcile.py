@@ -16,7 +16,7 @@ from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.programs.operator.reconcile import Operator, OperatorTiming
 from kube_rdma_testing.cluster.daemon_sets import FakeDaemonSets
 from kube_rdma_testing.cluster.server import FakeServer
-from tests.unit.api.test_nic_cluster_policy import CONFIG, SEED
+from tests.unit.api.operator.test_nic_cluster_policy import CONFIG, SEED
 from tests.unit.programs.agent.world import until
 
 NAMESPACE = "mlnx-network-operator"

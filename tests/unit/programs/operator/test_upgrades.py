@@ -10,7 +10,7 @@ from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET, NIC_CLUSTER_PO
 from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.programs.operator.upgrades import CLOSED_MARK
 from kube_rdma.rules.operator.placement import DRIVER_LABEL
-from tests.unit.api.test_nic_cluster_policy import SEED
+from tests.unit.api.operator.test_nic_cluster_policy import SEED
 from tests.unit.programs.agent.world import until
 from tests.unit.programs.operator.test_reconcile import (
     DRIVER,

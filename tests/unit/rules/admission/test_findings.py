@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.admission import (
+from kube_rdma.model.admission.findings import (
     AdmissionFacts,
     AdmissionSettings,
     ClaimFacts,
     OfferedPool,
     Severity,
 )
-from kube_rdma.model.attachment import InterfaceAddress, Network, NetworkKind
-from kube_rdma.model.pool import Bind, Mode, PoolSpec
+from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkKind
+from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
 from tests.kit.admission import VKE, asking, blocks, container, networks, template

@@ -6,7 +6,7 @@ Each is the wishes, the shares, the node and the leases; attach_refusals.txt hol
 from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     AskedAddress,
     Attachment,
     HostNetwork,
@@ -14,9 +14,9 @@ from kube_rdma.model.attachment import (
     NetworkKind,
     NetworkRoute,
 )
-from kube_rdma.model.binding import PodName
-from kube_rdma.model.function_step import FunctionSettings
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.functions.step import FunctionSettings
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.seats import with_pods
 from tests.kit.pod_networks import SANDBOX, card, given, network, node, planned, share, wish

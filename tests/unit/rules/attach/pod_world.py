@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from ipaddress import ip_network
 
-from kube_rdma.model.function_step import RebindFunction, ResetFunction, SetFunction
-from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma, SeenRoute, SeenRule
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma, SeenRoute, SeenRule
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -32,6 +31,7 @@ from kube_rdma.model.step import (
     SetSysctl,
     TakeLink,
 )
+from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.guids import of_sysfs
 

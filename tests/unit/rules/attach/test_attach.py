@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     AskedAddress,
     GidTable,
     HostNetwork,
@@ -15,11 +15,7 @@ from kube_rdma.model.attachment import (
     NetworkKind,
     NetworkRoute,
 )
-from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pool import Mode
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -35,10 +31,14 @@ from kube_rdma.model.step import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.link import PlannedHostLink
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.plan import gid_room, soft_name
 from kube_rdma.rules.attach.undo import undo
-from kube_rdma.views.steps import describe
+from kube_rdma.views.attach import describe
 from tests.kit.pod_networks import SANDBOX, card, network, node, planned, pods, share, wish
 from tests.kit.pod_networks import given as leased
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.attachment import HostLink, NetworkKind
+from kube_rdma.model.attach.attachment import HostLink, NetworkKind
+from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.attach.step import MakeLink
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.pool import Mode
-from kube_rdma.model.step import MakeLink
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.host_links import agree, wanted
 from kube_rdma.rules.attach.seats import seats
 from tests.kit.nodes import device, function, node, seat

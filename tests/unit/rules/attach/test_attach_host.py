@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.attachment import NetworkKind
-from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.attach.attachment import NetworkKind
+from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.host_links import agree, may_leave, wanted
 from tests.kit.nodes import node, physical_with_virtual
 from tests.kit.pod_networks import card, network, share, wish

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.attachment import Attachment, NetworkKind
+from kube_rdma.model.attach.attachment import Attachment, NetworkKind
+from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
+from kube_rdma.model.attach.step import AwaitPartition, MakeLink, MoveRdma, TakeLink
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.function_step import (
+from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,
     RebindFunction,
@@ -14,16 +16,14 @@ from kube_rdma.model.function_step import (
     SetFunction,
 )
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma
-from kube_rdma.model.pool import Mode
-from kube_rdma.model.step import AwaitPartition, MakeLink, MoveRdma, TakeLink
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach import guids
 from kube_rdma.rules.attach.infiniband import refuse_taken
 from kube_rdma.rules.attach.result import as_named
 from kube_rdma.rules.attach.seats import seats
 from kube_rdma.rules.attach.undo import check, undo
-from kube_rdma.views.steps import describe
+from kube_rdma.views.attach import describe
 from tests.kit.pod_networks import SANDBOX, card, guid, network, node, place, planned, share, wish
 
 VIRTUAL = card(1, link_type="infiniband", virtual=True)

@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.function_step import RebindFunction
-from kube_rdma.model.pool import Mode
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRule,
     Announce,
@@ -21,6 +19,8 @@ from kube_rdma.model.step import (
     SetSysctl,
     TakeLink,
 )
+from kube_rdma.model.functions.step import RebindFunction
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.step_table import lacks
 from kube_rdma.rules.attach.undo import check, undo, undo_by_plan
 from tests.kit.pod_networks import card, network, node, planned, pods, share, wish

@@ -4,23 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.attachment import NetworkKind
+from kube_rdma.model.attach.attachment import NetworkKind
+from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.step import MoveRdma, SetLink
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.function_step import (
+from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,
     ResetFunction,
     SetFunction,
     VlanProtocol,
 )
-from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.pool import Mode
-from kube_rdma.model.step import MoveRdma, SetLink
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.seats import seats
 from kube_rdma.rules.attach.undo import check, undo
 from kube_rdma.rules.attach.vf import places, with_settings
-from kube_rdma.views.steps import describe
+from kube_rdma.views.attach import describe
 from tests.kit.pod_networks import AS_MADE, card, network, node, place, planned, share, wish
 
 VIRTUAL = card(1, virtual=True)

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
-from kube_rdma.model.attachment import AskedAddress, NetworkKind, NetworkRoute
-from kube_rdma.model.cni import CniResult, LinkAddress, LinkRoute
+from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute
+from kube_rdma.model.attach.cni import CniResult, LinkAddress, LinkRoute
+from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.step import AddAddress, CallPlugin
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.pool import Mode
-from kube_rdma.model.step import AddAddress, CallPlugin
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.foreign_plugins import refuse_missing
 from kube_rdma.rules.attach.ipam_plugins import given, with_calls
 from kube_rdma.rules.attach.plan import begun, plans
 from kube_rdma.rules.attach.seats import seats
 from kube_rdma.rules.attach.undo import check
-from kube_rdma.views.steps import describe
+from kube_rdma.views.attach import describe
 from tests.kit.pod_networks import SANDBOX, card, network, node, pods, share, wish
 
 CONFIG = {"cniVersion": "1.0.0", "type": "macvlan", "ipam": {"type": "site-ipam"}}

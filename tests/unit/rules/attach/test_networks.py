@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.model.attachment import NetworkKind
+from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.requests import refuse_host_network, wishes

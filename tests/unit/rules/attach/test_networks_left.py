@@ -5,8 +5,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from kube_rdma.api.network_definition import load
-from kube_rdma.model.attachment import AskedAddress, NetworkKind
+from kube_rdma.api.attach.network_definition import load
+from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind
 from kube_rdma.model.errors import Refused
 from kube_rdma.rules.attach.requests import wishes
 from tests.kit.pod_networks import network, wish

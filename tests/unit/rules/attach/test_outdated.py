@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import MIRROR, PodState
 from kube_rdma.rules.attach.outdated import AGAIN, is_remade, refused
 from kube_rdma.rules.attach.repair import LONGEST, REFUSALS

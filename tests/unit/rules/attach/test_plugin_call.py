@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.model.attachment import AskedAddress, NetworkKind, NetworkRoute, PluginResult
-from kube_rdma.model.cni import Dns
+from kube_rdma.model.attach.attachment import AskedAddress, NetworkKind, NetworkRoute, PluginResult
+from kube_rdma.model.attach.cni import Dns
+from kube_rdma.model.attach.pod_view import PodView, SeenLink
+from kube_rdma.model.attach.step import AddRoute, CallPlugin
 from kube_rdma.model.errors import Broken, Refused
-from kube_rdma.model.pod_view import PodView, SeenLink
-from kube_rdma.model.pool import Mode
-from kube_rdma.model.step import AddRoute, CallPlugin
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.foreign_plugins import attached, plans, refuse_missing
 from kube_rdma.rules.attach.requests import in_order
 from kube_rdma.rules.attach.undo import undo
-from kube_rdma.views.steps import describe
+from kube_rdma.views.attach import describe
 from tests.kit.pod_networks import RESOURCE, card, network, node, planned, share, wish
 
 OTHER = NetworkKind.OTHER

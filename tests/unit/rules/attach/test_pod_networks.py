@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     AskedAddress,
     CardAddresses,
     Given,
@@ -18,7 +18,7 @@ from kube_rdma.model.attachment import (
 )
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.pod_networks import (

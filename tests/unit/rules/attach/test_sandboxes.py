@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.attachment import Attachment, Sandbox
-from kube_rdma.model.binding import PodName
+from kube_rdma.model.attach.attachment import Attachment, Sandbox
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import MIRROR, PodState
-from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.rules.attach.repair import (
     ABSENT,
     FAILURES,

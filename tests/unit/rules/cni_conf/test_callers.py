@@ -2,10 +2,10 @@
 
 import pytest
 
-from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.cni import Call, CniResult, Verb
+from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.rules.cni_conf.callers import Role, role
 
 

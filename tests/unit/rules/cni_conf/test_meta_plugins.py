@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kube_rdma.api import cni_conf_network
+from kube_rdma.api import cni_conf
 from kube_rdma.model.cni_conf import BUILT_IN, PLUGIN, ConfFile, Wiring
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
@@ -164,11 +164,8 @@ def test_behind_cello_there_is_a_network_rdma_for_it_to_find():
     made = plan((CELLO, CHAINER))
     assert made.writes == (rdma_conf(),)
     document = json.loads(rdma_conf().text)
-    assert document["name"] == cni_conf_network.BUILT_IN
-    assert (
-        document["meta"]["resourceName"]
-        == cni_conf_network.built_in("x", pool=True).network.resource
-    )
+    assert document["name"] == cni_conf.BUILT_IN
+    assert document["meta"]["resourceName"] == cni_conf.built_in("x", pool=True).network.resource
     assert (document["type"], document[BUILT_IN]) == (PLUGIN, True)
     done = after((CELLO, CHAINER), made)
     assert (plan(done).changes, plan(done).default) == (False, CELLO.name)

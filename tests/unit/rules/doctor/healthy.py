@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from kube_rdma.model.card import Netdev
 from kube_rdma.model.device import CharKind, Gid, GidType, Gpu
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.observation import (
+from kube_rdma.model.doctor import (
     AddressRange,
     AddressUse,
     Observation,
@@ -22,8 +21,9 @@ from kube_rdma.model.observation import (
     ObservedRoute,
     SystemVersions,
 )
-from kube_rdma.model.pool import Mode, PoolSpec, ShareId
-from kube_rdma.model.runtime import Runtime
+from kube_rdma.model.late_binding.runtime import Runtime
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Mode, PoolSpec, ShareId
 from kube_rdma.rules.doctor.kubelet import KUBELET_SOCKET, socket_of
 from tests.kit.nodes import device, function, node, seat
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.admission import PodFinding, Severity
-from kube_rdma.model.cluster_health import Problem
+from kube_rdma.model.admission.findings import PodFinding, Severity
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
-from kube_rdma.model.observation import (
+from kube_rdma.model.doctor import (
     Gravity,
     ObservedFolder,
     ObservedNeighbour,
     ObservedRail,
     ObservedRoute,
 )
-from kube_rdma.model.pool import Mode, Selector
+from kube_rdma.model.pools.pool import Mode, Selector
+from kube_rdma.model.reports.cluster import Problem
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
 from kube_rdma.rules.doctor.kubelet import KUBELET_SOCKET, socket_of

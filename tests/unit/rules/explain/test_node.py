@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.fabric import FabricProfile
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec
+from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec
+from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.explain.node import basis
 from kube_rdma.rules.health.condition import CardsState

@@ -9,16 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.api import networks
-from kube_rdma.model.attachment import AskedAddress, Network, NetworkKind
-from kube_rdma.model.explanation import PodEvidence, Stage
-from kube_rdma.model.fabric import FabricProfile
-from kube_rdma.model.function_step import FunctionSettings
-from kube_rdma.model.ip import IPPool, IPRange, PoolName
+from kube_rdma.api.attach import networks
+from kube_rdma.model.admission.pod_template import (
+    ContainerRole,
+    ContainerTemplate,
+    PodTemplate,
+    ResourceAsk,
+)
+from kube_rdma.model.attach.attachment import AskedAddress, Network, NetworkKind
+from kube_rdma.model.doctor import ObservedContainer, ObservedLink, ObservedPod
+from kube_rdma.model.explain import PodEvidence, Stage
+from kube_rdma.model.functions.step import FunctionSettings
+from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.observation import ObservedContainer, ObservedLink, ObservedPod
-from kube_rdma.model.pod_template import ContainerRole, ContainerTemplate, PodTemplate, ResourceAsk
-from kube_rdma.model.pool import Mode, PoolSpec
+from kube_rdma.model.pools.pool import Mode, PoolSpec
+from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.rules.explain.node import basis
 from kube_rdma.rules.explain.planning import assumed_shares
 from kube_rdma.rules.explain.pod import explain

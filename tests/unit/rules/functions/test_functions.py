@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.card import CardId, Netdev, Use
-from kube_rdma.model.function import FunctionsPlan, FunctionsWish, SetFunctions
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Bind, Mode, Pool, PoolSpec, Selector
+from kube_rdma.model.functions.function import FunctionsPlan, FunctionsWish, SetFunctions
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Bind, Mode, Pool, PoolSpec, Selector
 from kube_rdma.rules.functions.plan import (
     function_faults,
     held_functions,

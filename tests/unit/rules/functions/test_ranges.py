@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.function import FunctionsWish
-from kube_rdma.model.pool import FunctionRange, Mode, PoolSpec, Selector
+from kube_rdma.model.functions.function import FunctionsWish
+from kube_rdma.model.pools.pool import FunctionRange, Mode, PoolSpec, Selector
 from kube_rdma.rules.functions.ranges import outside, range_faults
 from tests.kit.nodes import device, function, node, physical_with_virtual, seat
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.attachment import Attachment, Plan, Sandbox
-from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
+from kube_rdma.model.attach.step import TakeLink
 from kube_rdma.model.card import USER_SPACE, CardId
 from kube_rdma.model.device import Gid, GidType, LinkLayer
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pool import Mode, PoolSpec
-from kube_rdma.model.step import TakeLink
+from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.health.absence import (
     ASK,

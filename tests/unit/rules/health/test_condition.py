@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.card import Card, Function
 from kube_rdma.model.device import PciAddress, PciSeat
-from kube_rdma.model.pool import Mode, Pool, PoolSpec
+from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.condition import LONGEST, CardsState, condition, looked
 from kube_rdma.rules.health.damping import VANISHED, Assessment

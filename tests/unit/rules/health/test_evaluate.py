@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kube_rdma.model.card import Use
 from kube_rdma.model.device import Gid, GidType
 from kube_rdma.model.link import PodLink
-from kube_rdma.model.pool import Mode, PoolSpec
+from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.rules.health.evaluate import LEAVING, UNMANAGED, NodeFacts, evaluate, node_cards
 from tests.kit.nodes import device, function, node, nodes, seat, specs
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from kube_rdma.model.card import CardId, Netdev
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
-from kube_rdma.model.pool import Attach, Mode, PoolSpec, Selector, Variables
+from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec, Selector, Variables
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.health.discovery import judge
 from kube_rdma.rules.health.membership import as_members, not_free

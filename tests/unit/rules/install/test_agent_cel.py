@@ -3,8 +3,8 @@ test_agent_policy for the same at an API server."""
 
 import re
 
-from kube_rdma.api import network_status, pod_networks_status
-from kube_rdma.model.restart import RESTART
+from kube_rdma.api.attach import network_status, pod_networks_status
+from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.rules.install.agent_cel import ANNOTATIONS, LABELS
 
 WRITTEN = {

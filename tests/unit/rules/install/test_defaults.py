@@ -2,8 +2,8 @@
 
 import pytest
 
-from kube_rdma.api.installation import values
-from kube_rdma.model.chart_value import UNSAID, ChartValue
+from kube_rdma.api.install.installation import values
+from kube_rdma.model.install.chart_value import UNSAID, ChartValue
 from kube_rdma.rules.install.defaults import completed
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS, merged
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.model.blueprint import Blueprint, Hole, When, either, equals, joined, unless
+from kube_rdma.model.install.blueprint import Blueprint, Hole, When, either, equals, joined, unless
 from kube_rdma.rules.install.fill import filled
 
 VALUES = {"a": {"on": True, "off": False, "text": "x", "list": [1, 2]}, "pools": [{"name": "p"}]}

@@ -3,7 +3,7 @@
 tests/lab/native/test_operator_rights.py has the same at an API server.
 """
 
-from kube_rdma.programs.installation import objects
+from kube_rdma.programs.install.installation import objects
 from kube_rdma.programs.operator.upgrades import CLOSED_MARK
 from kube_rdma.rules.install.admission import OPERATOR
 from kube_rdma.rules.operator.placement import PLACE_LABELS, READY_LABEL

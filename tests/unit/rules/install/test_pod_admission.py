@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from kube_rdma.model.admission import USUAL
+from kube_rdma.model.admission.findings import USUAL
 from kube_rdma.model.errors import Refused
-from kube_rdma.programs.installation import assignment, objects
+from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.install.presets import DEFAULTS, PRESETS
 
 OWN = "pods-"

@@ -3,8 +3,8 @@
 import pytest
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.programs.admission_server import COMPLETE, CONFINED, VALIDATE
-from kube_rdma.programs.installation import assignment, objects
+from kube_rdma.programs.admission.server import COMPLETE, CONFINED, VALIDATE
+from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.install.presets import PRESETS
 from kube_rdma.rules.install.webhook import NAME, OWN_SECRET, SERVICE
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ip import CELL, Cell, Family, IPPool, IPRange, Span
+from kube_rdma.model.ipam import CELL, Cell, Family, IPPool, IPRange, Span
 from kube_rdma.rules.ipam.cells import (
     cell_at,
     cell_of,

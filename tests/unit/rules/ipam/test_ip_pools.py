@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.ip import Ask, Block, CellHolding, IPPool, IPRange, NicAsk, Span
+from kube_rdma.model.ipam import Ask, Block, CellHolding, IPPool, IPRange, NicAsk, Span
 from kube_rdma.rules.ipam.cells import cell_of
 from kube_rdma.rules.ipam.pools import lost, overlaps, refuse_namespace
 

@@ -19,7 +19,7 @@ from kube_rdma.model.device import (
     Port,
     PortState,
 )
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.labels import table
 from kube_rdma.rules.labels.wanted import MOST_VENDORS, VALUE, HostRelease, LabelFacts, wanted

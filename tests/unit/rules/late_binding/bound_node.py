@@ -10,9 +10,9 @@ from itertools import count
 
 from kube_rdma.adapters.journal.format import BINDINGS
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.binding import Binding, CdiFile, PodName, Promise, at_start
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Attach, Grant
+from kube_rdma.model.late_binding.binding import Binding, CdiFile, PodName, Promise, at_start
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Attach, Grant
 from kube_rdma.rules.late_binding import binding as rules
 from kube_rdma_testing.disk import Failing, FakeDisk, Killed
 

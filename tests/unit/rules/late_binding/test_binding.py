@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.binding import Binding, CdiFile, PodName, Promise, at_start
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Attach, Grant
+from kube_rdma.model.late_binding.binding import Binding, CdiFile, PodName, Promise, at_start
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Attach, Grant
 from kube_rdma.rules.late_binding.binding import (
     GRACE,
     SETTLED,

@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kube_rdma.model.binding import at_start
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.late_binding.binding import at_start
 from kube_rdma.rules.late_binding.binding import GRACE, SETTLED, Start, Write
 
 from .bound_node import Node, Pod

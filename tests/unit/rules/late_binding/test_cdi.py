@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.runtime import Runtime
+from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.rules.late_binding.cdi import cdi_works
 
 

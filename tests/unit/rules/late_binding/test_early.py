@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.attachment import NetworkKind
+from kube_rdma.model.attach.attachment import NetworkKind
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.errors import Outdated
-from kube_rdma.model.pool import Attach, Mode, PoolSpec
+from kube_rdma.model.pools.pool import Attach, Mode, PoolSpec
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.seats import seats

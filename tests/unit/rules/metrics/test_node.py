@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.metrics import DeviceCounters, HolderName, MetricNames, PortCounters
+from kube_rdma.model.metrics.families import DeviceCounters, HolderName, MetricNames, PortCounters
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.node import device_series, pod_device_series, scaled
 

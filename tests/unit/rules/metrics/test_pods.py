@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.attachment import Attachment, Plan, Sandbox
-from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.attach.attachment import Attachment, Plan, Sandbox
+from kube_rdma.model.attach.step import MakeRdma, MoveRdma
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.metrics import (
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+from kube_rdma.model.metrics.families import (
     CounterReadings,
     DeviceCounters,
     PodPlaceCounters,
     PortCounters,
 )
-from kube_rdma.model.pool import Mode, Pool, PoolSpec, Share, ShareId
-from kube_rdma.model.step import MakeRdma, MoveRdma
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.pods import SeenDevices, away, held_devices, pod_series

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.migration import (
+from kube_rdma.model.migrate import (
     HolderPod,
     MigratingNode,
     MigrationOptions,

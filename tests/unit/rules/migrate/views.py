@@ -1,6 +1,6 @@
 """Views of clusters that `kube-rdma migrate plan` begins from, as values."""
 
-from kube_rdma.model.migration import (
+from kube_rdma.model.migrate import (
     MigratingNode,
     MigrationView,
     PluginConfig,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.cluster_policy import (
+from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
     DevicePluginSection,

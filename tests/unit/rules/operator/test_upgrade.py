@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.driver_upgrade import (
+from kube_rdma.model.operator.driver_upgrade import (
     Close,
     DrainPolicy,
     DriverPlace,

@@ -11,14 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kube_rdma.model.cluster_policy import (
+from kube_rdma.model.operator.cluster_policy import (
     ClusterPolicy,
     ComponentImage,
     PeerDriverSection,
     PolicyDriver,
     PolicyNode,
 )
-from kube_rdma.model.driver_upgrade import (
+from kube_rdma.model.operator.driver_upgrade import (
     Close,
     DrainPolicy,
     DriverPod,

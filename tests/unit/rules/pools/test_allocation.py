@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.device import CharKind
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.pool import Bind, DeviceInfo, ExtraInfo, Mode, PoolSpec, Variables
+from kube_rdma.model.pools.pool import Bind, DeviceInfo, ExtraInfo, Mode, PoolSpec, Variables
 from kube_rdma.rules.pools.allocation import (
     allocate,
     card_facts,

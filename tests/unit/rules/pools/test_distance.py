@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import PciAddress, PciSeat
-from kube_rdma.model.gpu_use import HeldGpu
+from kube_rdma.model.pools.gpu_use import HeldGpu
 from kube_rdma.rules.pools.distance import Distance, Side, got, rank, way
 from kube_rdma.rules.pools.topology import Nearness
 from tests.kit.nodes import device, hard_card, seat

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kube_rdma.model.device import CharKind
-from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Preference
+from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Preference
 from kube_rdma.rules.pools.modes import MODES, Takes, terms, with_networks
 
 SPEC = PoolSpec("rdma/hca", Mode.SHARED_MULTI, "c:1:1")

@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.node_policy import ClusterNodePolicy
-from kube_rdma.model.pool import Mode, PoolSpec
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy
+from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.rules.pools.node_policies import node_wishes
 
 HCA = PoolSpec("rdma/hca", Mode.HCA, "a")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec, Selector
+from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec, Selector
 from kube_rdma.rules.pools.cards import cards
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.pools import offer, resolve

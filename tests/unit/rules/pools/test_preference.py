@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.gpu_use import FreeGpu
-from kube_rdma.model.pool import Bind, Mode, PoolSpec, Preference
+from kube_rdma.model.pools.gpu_use import FreeGpu
+from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec, Preference
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.pools import resolve
 from kube_rdma.rules.pools.preference import prefer

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Attach, Bind, Mode, PoolSpec
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Attach, Bind, Mode, PoolSpec
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.staging import StagedPools, stage
 

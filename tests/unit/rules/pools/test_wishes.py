@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.pool import Bind, FunctionRange, Mode, PoolSpec, Preference, Selector
+from kube_rdma.model.pools.pool import Bind, FunctionRange, Mode, PoolSpec, Preference, Selector
 from kube_rdma.rules.pools.modes import MODES, terms
 from kube_rdma.rules.pools.wishes import faults, warnings, with_defaults
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.card import CardId
-from kube_rdma.model.cluster_health import (
+from kube_rdma.model.node import NodeState
+from kube_rdma.model.reports.cluster import (
     AddressPool,
     ClusterEvent,
     ClusterFacts,
@@ -20,8 +21,7 @@ from kube_rdma.model.cluster_health import (
     WaitingPod,
     Workload,
 )
-from kube_rdma.model.node import NodeState
-from kube_rdma.model.node_report import NodeReport, PendingMode, ReportedCard, ReportedPool
+from kube_rdma.model.reports.node_report import NodeReport, PendingMode, ReportedCard, ReportedPool
 from kube_rdma.rules.reports.cluster import health, problems
 
 HCA = "rdma/hca"

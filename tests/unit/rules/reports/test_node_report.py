@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from kube_rdma.model.card import Function, Netdev, Use
 from kube_rdma.model.device import PortState
-from kube_rdma.model.pool import Mode, PoolSpec, Selector
+from kube_rdma.model.pools.pool import Mode, PoolSpec, Selector
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.rules.health.condition import CardsState, looked
 from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards

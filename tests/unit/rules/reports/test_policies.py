@@ -5,14 +5,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.function import FunctionsWish
-from kube_rdma.model.node_policy import (
+from kube_rdma.model.functions.function import FunctionsWish
+from kube_rdma.model.pools.node_policy import (
     ClusterNodePolicy,
     PolicyAtNode,
     PolicyOutcome,
     PolicyRemark,
 )
-from kube_rdma.model.pool import Mode, PoolSpec
+from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.rules.reports.policies import at_node, rollup
 
 POOL = PoolSpec("rdma/hca", Mode.HCA, "NodePolicy a: spec.pools[0]")

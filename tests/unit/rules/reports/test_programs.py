@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kube_rdma.model.cluster_health import ProgramRole, ProgramTemplate
+from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate
 from kube_rdma.rules.reports.programs import program_role, says
 
 EXAMPLES = Path(__file__).parents[4] / "examples"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.binding import Edits, UsedDevice
 from kube_rdma.model.device import LinkLayer, PortState
-from kube_rdma.model.holding import Holding
+from kube_rdma.model.late_binding.binding import Edits, UsedDevice
+from kube_rdma.model.pools.holding import Holding
 from kube_rdma.rules.settings.container import known_devices, together, used_devices
 from tests.kit.pod_networks import card
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.binding import UsedDevice
-from kube_rdma.model.fabric import FabricProfile
-from kube_rdma.model.pool import Attach, FileMount
+from kube_rdma.model.late_binding.binding import UsedDevice
+from kube_rdma.model.pools.pool import Attach, FileMount
+from kube_rdma.model.settings.fabric import FabricProfile
 from kube_rdma.rules.settings.early import BIN, SettingsWay, cdi_device, folder_name, mounts, way
 from kube_rdma.rules.settings.files import pool_files
 from tests.unit.rules.settings.test_files import variables

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.binding import UsedDevice
-from kube_rdma.model.fabric import FabricProfile
-from kube_rdma.model.topology_file import PlacedNet
+from kube_rdma.model.late_binding.binding import UsedDevice
+from kube_rdma.model.settings.fabric import FabricProfile
+from kube_rdma.model.settings.topology_file import PlacedNet
 from kube_rdma.rules.settings.files import (
     ANNOTATION,
     NONE,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import PciAddress, PciSeat
-from kube_rdma.model.topology_file import PciFacts, PlacedNet, Processor, TopologyFacts
+from kube_rdma.model.settings.topology_file import PciFacts, PlacedNet, Processor, TopologyFacts
 from kube_rdma.rules.settings.topology_file import topology_file
 from tests.kit.nccl_xml import found_by_nccl, read
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.bandwidth_check import BandwidthHistory
+from kube_rdma.model.verify.bandwidth_check import BandwidthHistory
 from kube_rdma.rules.verify.due import AGAIN, due
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.bandwidth import Operation, PerftestRow, PerftestRun, PodDevice
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.verify.bandwidth import Operation, PerftestRow, PerftestRun, PodDevice
 from kube_rdma.rules.verify.perftest import (
     MOST_COLUMNS,
     perftest_words,

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.bandwidth import PairOutcome, PairStandard, PerftestRow, Rating, SuspectKind
+from kube_rdma.model.verify.bandwidth import (
+    PairOutcome,
+    PairStandard,
+    PerftestRow,
+    Rating,
+    SuspectKind,
+)
 from kube_rdma.rules.verify.suspects import suspects
 from kube_rdma.rules.verify.verdicts import key, rate
 

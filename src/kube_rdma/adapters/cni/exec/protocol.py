@@ -19,12 +19,12 @@ from kube_rdma.adapters.cni.exec.process import (
     PATH,
     ProcessOutcome,
 )
-from kube_rdma.model.attachment import Sandbox
-from kube_rdma.model.cni import Code, Verb
+from kube_rdma.model.attach.attachment import Sandbox
+from kube_rdma.model.attach.cni import Code, Verb
+from kube_rdma.model.attach.step import PluginConf
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.foreign_json import Undecodable, decoded
-from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.step import PluginConf
+from kube_rdma.model.ipam import InterfaceName
 
 # Codes of the specification that the asker caused ("Error"); all others may pass.
 _CALLER = {

@@ -1,8 +1,8 @@
 """Netlink as a wire: messages, attributes, one request and its answer.
 
-rdma_netlink speaks through it; it knows no family of its own. Encoding, decoding and judging an
-answer are pure functions over bytes, the socket at the end only carries them. Layout and numbers:
-include/uapi/linux/netlink.h and Documentation/userspace-api/netlink/intro.rst.
+rdma_read and rdma_write speak through it; it knows no family of its own. Encoding, decoding and
+judging an answer are pure functions over bytes, the socket at the end only carries them. Layout and
+numbers: include/uapi/linux/netlink.h and Documentation/userspace-api/netlink/intro.rst.
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ from kube_rdma.adapters.kernel.pod.errors import (
     unmovable,
 )
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
+from kube_rdma.model.attach.step import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.step import GiveBackRdma, MakeRdma, MoveRdma, RemoveRdma, RestoreRdma
 
 _NLDEV = 5 << 10  # RDMA_NL_NLDEV
 _SET, _NEWLINK, _DELLINK = 2, 3, 4  # enum rdma_nldev_command

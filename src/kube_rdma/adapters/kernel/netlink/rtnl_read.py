@@ -24,11 +24,11 @@ from kube_rdma.adapters.kernel.netlink.codec import (
     values_by_type,
 )
 from kube_rdma.adapters.kernel.netlink.rtnl_write import GROUP, by_name
+from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import Address, InterfaceName, Subnet
-from kube_rdma.model.pod_view import SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.ipam import Address, InterfaceName, Subnet
 
 _GETLINK, _GETADDR, _GETROUTE, _GETRULE = 18, 22, 26, 34
 _LINK = struct.Struct("=BxHiII")  # struct ifinfomsg

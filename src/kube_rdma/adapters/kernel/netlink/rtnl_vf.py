@@ -30,7 +30,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
 )
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.function_step import (
+from kube_rdma.model.functions.step import (
     FunctionPlace,
     FunctionSettings,
     LinkState,

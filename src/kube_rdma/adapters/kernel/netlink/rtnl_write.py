@@ -12,10 +12,7 @@ from collections.abc import Mapping
 from socket import AF_INET, AF_INET6
 
 from kube_rdma.adapters.kernel.netlink.codec import Attribute, encode_attributes
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import Address, InterfaceName
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -27,6 +24,9 @@ from kube_rdma.model.step import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.ipam import Address, InterfaceName
 
 _NEWLINK, _DELLINK, _SETLINK, _NEWADDR, _NEWROUTE, _NEWRULE, _DELRULE = 16, 17, 19, 20, 24, 32, 33
 _DELLINKPROP = 109

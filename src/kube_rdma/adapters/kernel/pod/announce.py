@@ -17,9 +17,9 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
 from kube_rdma.adapters.kernel.netlink.rtnl_write import mac_bytes
 from kube_rdma.adapters.kernel.pod.errors import ETHERNET
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
+from kube_rdma.model.attach.step import Announce
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.step import Announce
+from kube_rdma.model.ipam import InterfaceName
 
 _ARP, _IPV4, _REQUEST = 0x0806, 0x0800, 1  # ETH_P_ARP, ETH_P_IP, ARPOP_REQUEST
 _BROADCAST = b"\xff" * 6

@@ -10,12 +10,7 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 
-from kube_rdma.model.device import PciAddress, PortState
-from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.function_step import FunctionPlace
-from kube_rdma.model.ip import Address
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AwaitPartition,
     GiveBackLink,
     MakeLink,
@@ -23,6 +18,11 @@ from kube_rdma.model.step import (
     SetLink,
     TakeLink,
 )
+from kube_rdma.model.device import PciAddress, PortState
+from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.functions.step import FunctionPlace
+from kube_rdma.model.ipam import Address
+from kube_rdma.model.link import PlannedHostLink
 
 _REMEDIES: Mapping[int, str] = {
     errno.EINVAL: "Ask for what this kind of link and its card allow",

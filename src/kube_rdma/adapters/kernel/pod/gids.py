@@ -14,11 +14,11 @@ from ipaddress import IPv6Address
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.pod.errors import no_device, no_gid, table_full
-from kube_rdma.model.attachment import GidTable
+from kube_rdma.model.attach.attachment import GidTable
+from kube_rdma.model.attach.step import AwaitGid
 from kube_rdma.model.device import GidType, PciAddress
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import Address, gid_of
-from kube_rdma.model.step import AwaitGid
+from kube_rdma.model.ipam import Address, gid_of
 
 DEVICES = Path("/sys/class/infiniband")
 PATIENCE = 3.0  # seconds; a GID comes within 0.2 s on an emulated machine

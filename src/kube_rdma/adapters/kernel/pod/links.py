@@ -1,7 +1,7 @@
 """Links, addresses, routes and rules of one pod, made and taken back over routing netlink.
 
 Two sockets: one bound to the node's namespace, one to the pod's. steps.py calls these methods, one
-for each Step; requests are rtnl_write's, looks rtnl_view's. The usual way is asked for first, and
+for each Step; requests are rtnl_write's, looks rtnl_read's. The usual way is asked for first, and
 only a refusal makes it look for what stands in the way.
 """
 
@@ -33,10 +33,7 @@ from kube_rdma.adapters.kernel.pod.errors import (
     no_parent,
     old_name_taken,
 )
-from kube_rdma.model.errors import KubeRdmaError, Unavailable
-from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -49,6 +46,9 @@ from kube_rdma.model.step import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma.model.errors import KubeRdmaError, Unavailable
+from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.ipam import InterfaceName
 
 # igbvf, ixgbevf and iavf say so when the physical function has not allowed a MAC.
 _NOT_THIS_MAC = frozenset({errno.EADDRNOTAVAIL, errno.EPERM, errno.EACCES})

@@ -25,9 +25,9 @@ from kube_rdma.adapters.kernel.pod.errors import (
     no_link_here,
 )
 from kube_rdma.adapters.kernel.pod.namespaces import open_inside
+from kube_rdma.model.attach.step import Probe
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import Address
-from kube_rdma.model.step import Probe
+from kube_rdma.model.ipam import Address
 
 _TIMES, _PAUSE = 3, 0.1  # questions, and the seconds after each in which answers are waited for
 _CARRIER_PAUSE = 0.02  # seconds between two looks

@@ -34,16 +34,8 @@ from kube_rdma.adapters.kernel.pod.probe import probe
 from kube_rdma.adapters.kernel.pod.sysctl import read_sysctl, write_sysctl
 from kube_rdma.adapters.kernel.sriov.rebind import FunctionDrivers
 from kube_rdma.adapters.kernel.sysfs.pod import PodSysfs
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.function_step import (
-    FunctionPlace,
-    RebindFunction,
-    ResetFunction,
-    SetFunction,
-)
-from kube_rdma.model.ip import Address, InterfaceName
-from kube_rdma.model.pod_view import PodView, SeenLink, SeenRdma
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.pod_view import PodView, SeenLink, SeenRdma
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -67,6 +59,14 @@ from kube_rdma.model.step import (
     TakeLink,
     Undo,
 )
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.functions.step import (
+    FunctionPlace,
+    RebindFunction,
+    ResetFunction,
+    SetFunction,
+)
+from kube_rdma.model.ipam import Address, InterfaceName
 
 _HERE = "/proc/thread-self/ns/net"
 

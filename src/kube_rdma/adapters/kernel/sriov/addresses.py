@@ -20,8 +20,8 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface, interfaces
 from kube_rdma.adapters.kernel.netlink.rtnl_vf import set_function
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.function import SetFunctions
-from kube_rdma.model.function_step import (
+from kube_rdma.model.functions.function import SetFunctions
+from kube_rdma.model.functions.step import (
     FunctionPlace,
     FunctionSettings,
     LinkState,

@@ -21,7 +21,7 @@ import structlog
 
 from kube_rdma.adapters.kernel import locks
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.function import SetFunctions
+from kube_rdma.model.functions.function import SetFunctions
 
 NUMBER, AUTOPROBE = "sriov_numvfs", "sriov_drivers_autoprobe"
 PROBE = "drivers_probe"  # of the bus: binds a driver to the function whose address is written

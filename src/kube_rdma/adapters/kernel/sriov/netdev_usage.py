@@ -26,10 +26,10 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
 from kube_rdma.adapters.kernel.sriov.storage import NFS_SERVERS, storage_servers
 from kube_rdma.adapters.kernel.sysfs.netdev import upper_netdevs
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
+from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.card import Use
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import Address
-from kube_rdma.model.pod_view import SeenLink, SeenRoute, SeenRule
+from kube_rdma.model.ipam import Address
 
 _SYSFS = Path("/sys")
 _GETNEIGH = 30

@@ -20,10 +20,10 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import NO_GUIDS
 from kube_rdma.adapters.kernel.pod.errors import inactive_port, no_partition
 from kube_rdma.adapters.kernel.pod.gids import DEVICES
 from kube_rdma.adapters.kernel.sriov.functions import locked, write_attribute
+from kube_rdma.model.attach.step import AwaitPartition
 from kube_rdma.model.device import PciAddress, PortState
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.function_step import RebindFunction
-from kube_rdma.model.step import AwaitPartition
+from kube_rdma.model.functions.step import RebindFunction
 
 PATIENCE = 30.0  # seconds; a function of mlx5 takes one to three
 FABRIC_PATIENCE = 10.0  # seconds; a subnet manager sweeps every few ones

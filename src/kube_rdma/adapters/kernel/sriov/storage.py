@@ -16,7 +16,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 from kube_rdma.adapters.kernel.sysfs.tree import SysfsTree
-from kube_rdma.model.ip import Address
+from kube_rdma.model.ipam import Address
 
 NFS_SERVERS = Path("/proc/self/net/nfsfs/servers")
 

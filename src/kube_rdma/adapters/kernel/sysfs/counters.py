@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kube_rdma.adapters.kernel.sysfs.devices import DEVICES
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.metrics import CounterReadings, DeviceCounters, PortCounters
+from kube_rdma.model.metrics.families import CounterReadings, DeviceCounters, PortCounters
 
 MOST_FILES = 256  # of a folder of counters; the longest of a driver of today has below 100
 GID_TABLES = 2  # read anew in one look: each has up to 1024 files

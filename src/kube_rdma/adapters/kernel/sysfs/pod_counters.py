@@ -12,9 +12,9 @@ from pathlib import Path
 
 from kube_rdma.adapters.kernel.sysfs.counters import read_counters
 from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
-from kube_rdma.model.attachment import Sandbox
+from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.metrics import CounterReadings, PodPlaceCounters
+from kube_rdma.model.metrics.families import CounterReadings, PodPlaceCounters
 
 Mount = Callable[[int], int]
 """A descriptor of the root of a sysfs of the namespace behind a descriptor."""

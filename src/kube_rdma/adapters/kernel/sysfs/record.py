@@ -8,7 +8,7 @@ over as well. Lost: why a file could not be read; in the copy it is missing.
 """
 
 # ruff: noqa: PTH103, PTH112, PTH113, PTH114, PTH115, PTH123, PTH211
-# Paths are text relative to a root here, as in sysfs_tree, and their names need not be text.
+# Paths are text relative to a root here, as in sysfs/tree, and their names need not be text.
 
 from __future__ import annotations
 

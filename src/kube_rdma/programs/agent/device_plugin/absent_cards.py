@@ -12,20 +12,20 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.pool import Pool, PoolSpec
-from kube_rdma.programs.agent.late_binding.late import Late
+from kube_rdma.model.pools.pool import Pool, PoolSpec
+from kube_rdma.programs.agent.late_binding.interface import LateBinding
 from kube_rdma.rules.health.absence import Absences, absent
 from kube_rdma.rules.health.membership import Holders
 from kube_rdma.rules.pools.pools import Held
 
 if TYPE_CHECKING:
-    from kube_rdma.programs.agent.pod_networks.service import NodeNetworks
+    from kube_rdma.programs.agent.pod_networks.node_networks import NodeNetworks
 
 
 class AbsentCards:
     """One per agent. Without `networks` no pod of the node has a network of kube-rdma."""
 
-    def __init__(self, late: Late, networks: NodeNetworks | None) -> None:
+    def __init__(self, late: LateBinding, networks: NodeNetworks | None) -> None:
         self._late = late
         self._networks = networks
         self.now = Absences()

@@ -14,19 +14,19 @@ import structlog
 
 from kube_rdma.adapters.files.watched import watching
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.api.dialect import RESCAN, Config
-from kube_rdma.api.node_label import LABEL, label_pools
+from kube_rdma.api.pools.node_label import LABEL, label_pools
+from kube_rdma.api.text.typed import RESCAN, Config
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.function import FunctionsWish
+from kube_rdma.model.functions.function import FunctionsWish
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.node_policy import ClusterNodePolicy, NodeWishes
-from kube_rdma.model.pool import PoolSpec
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
+from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.programs.config import read_config
 
 log = structlog.get_logger()
 
 
-class Wishes:
+class ConfigSource:
     """The wanted pools as they are now; `changed` is called when they became others.
 
     `refused` gets each new refusal, for the node's events.

@@ -15,8 +15,8 @@ import structlog
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
 from kube_rdma.adapters.kubelet.service import Answers, Choice
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
-from kube_rdma.model.gpu_use import FreeGpu
-from kube_rdma.model.pool import (
+from kube_rdma.model.pools.gpu_use import FreeGpu
+from kube_rdma.model.pools.pool import (
     DeviceInfo,
     Grant,
     Pool,
@@ -26,7 +26,7 @@ from kube_rdma.model.pool import (
     Variables,
 )
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.late_binding.late import Late
+from kube_rdma.programs.agent.late_binding.interface import LateBinding
 from kube_rdma.rules.pools.allocation import allocate, device_infos
 from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.preference import prefer
@@ -37,7 +37,9 @@ log = structlog.get_logger()
 class Handlers:
     """One for all resources."""
 
-    def __init__(self, kubelet: KubeletView, late: Late, infos: DeviceInfoFolder | None) -> None:
+    def __init__(
+        self, kubelet: KubeletView, late: LateBinding, infos: DeviceInfoFolder | None
+    ) -> None:
         self._kubelet = kubelet
         self._late = late
         self._infos = infos

@@ -16,14 +16,14 @@ import structlog
 
 from kube_rdma.adapters.kubelet.pod_resources import PodResources
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.binding import HeldShare, PodName
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.device import Gpu
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.gpu_use import FreeGpu
-from kube_rdma.model.holding import Allocatable, Holding
-from kube_rdma.model.pool import Grant, ShareId
-from kube_rdma.programs.agent.device_plugin.servers import Offers
+from kube_rdma.model.late_binding.binding import HeldShare, PodName
+from kube_rdma.model.pools.gpu_use import FreeGpu
+from kube_rdma.model.pools.holding import Allocatable, Holding
+from kube_rdma.model.pools.pool import Grant, ShareId
+from kube_rdma.programs.agent.device_plugin.servers import ResourceServers
 from kube_rdma.programs.agent.node.debounce import Debounce
 from kube_rdma.rules.pools.distance import Distance, got
 from kube_rdma.rules.pools.gpus import free_gpus, held_gpus
@@ -82,7 +82,7 @@ class KubeletView:
         """The device nodes that Allocate gave last for a share; none for an earlier agent's."""
         return self._given.get((resource, share), ())
 
-    async def report(self, offers: Offers) -> None:
+    async def report(self, offers: ResourceServers) -> None:
         """After each Allocate log how near a container's cards are to its GPUs, until cancelled."""
         while self._pod_resources:
             await self._grants.wait()
@@ -92,7 +92,7 @@ class KubeletView:
                     "GPU distance measured", container=where, card=distance.card, what=str(distance)
                 )
 
-    async def distances(self, offers: Offers) -> tuple[tuple[Container, Distance], ...]:
+    async def distances(self, offers: ResourceServers) -> tuple[tuple[Container, Distance], ...]:
         """The distances of containers that were not asked about before."""
         answer = await self._ask(allocatable=True)
         if answer is None:
@@ -109,13 +109,13 @@ class KubeletView:
             for distance in self._distances(offers, held, answer[1])
         )
 
-    async def compare(self, offers: Offers) -> None:
+    async def compare(self, offers: ResourceServers) -> None:
         """Repair what the kubelet lost, until cancelled."""
         while self._pod_resources:
             await asyncio.sleep(DOUBT_SECONDS if self._doubts else COMPARE_SECONDS)
             await self.check(offers)
 
-    async def check(self, offers: Offers) -> None:
+    async def check(self, offers: ResourceServers) -> None:
         """Compare once. A first difference may be an offer under way, so it only raises a doubt.
 
         The second look sends the list again, every further one registers again.
@@ -136,7 +136,9 @@ class KubeletView:
             else:
                 offers.register_again(resource)
 
-    def _differences(self, offers: Offers, allocatable: Sequence[Allocatable]) -> dict[str, str]:
+    def _differences(
+        self, offers: ResourceServers, allocatable: Sequence[Allocatable]
+    ) -> dict[str, str]:
         shares: dict[str, set[ShareId]] = {}
         for entry in allocatable:
             shares.setdefault(entry.resource, set()).add(entry.share)
@@ -147,7 +149,7 @@ class KubeletView:
         return {resource: text for resource, text in differences.items() if text}
 
     def _distances(
-        self, offers: Offers, held: Sequence[Holding], allocatable: Sequence[Allocatable]
+        self, offers: ResourceServers, held: Sequence[Holding], allocatable: Sequence[Allocatable]
     ) -> tuple[Distance, ...]:
         names: set[CardId | None] = set()
         cards: dict[CardId, Card] = {}

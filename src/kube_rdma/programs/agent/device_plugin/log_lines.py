@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from kube_rdma.model.card import CardId
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.pool import Pool
+from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import Survey
 from kube_rdma.rules.health.damping import HealthChange
 

@@ -25,19 +25,19 @@ from kube_rdma.adapters.bulkhead import Part, kept, start
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import CardId, Use
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.function import FunctionsPlan
-from kube_rdma.model.holding import Holding
+from kube_rdma.model.functions.function import FunctionsPlan
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.node_policy import ClusterNodePolicy, NodeWishes
-from kube_rdma.model.pool import PoolSpec
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.node_policy import ClusterNodePolicy, NodeWishes
+from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.dependencies import AgentDependencies
 from kube_rdma.programs.agent.device_plugin import log_lines
 from kube_rdma.programs.agent.device_plugin.absent_cards import AbsentCards
-from kube_rdma.programs.agent.device_plugin.config_source import Wishes
+from kube_rdma.programs.agent.device_plugin.config_source import ConfigSource
 from kube_rdma.programs.agent.device_plugin.handlers import Handlers
-from kube_rdma.programs.agent.device_plugin.mode_changes import Staged
-from kube_rdma.programs.agent.device_plugin.servers import Offers
+from kube_rdma.programs.agent.device_plugin.mode_changes import ModeChanges
+from kube_rdma.programs.agent.device_plugin.servers import ResourceServers
 from kube_rdma.programs.agent.node import kernel_events
 from kube_rdma.programs.agent.node.debounce import SETTLE, Debounce
 from kube_rdma.programs.agent.node.relevance import CardEvents
@@ -114,10 +114,10 @@ class _Plugin:
     def __init__(self, doors: AgentDependencies) -> None:
         self._doors = doors
         self._changes = Debounce()
-        self._wishes = Wishes(doors.config, self._changes.touch, doors.node.refused)
+        self._wishes = ConfigSource(doors.config, self._changes.touch, doors.node.refused)
         self._kubelet = doors.kubelet
         self._handlers = Handlers(doors.kubelet, doors.late, doors.device_infos)
-        self._staged = Staged(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
+        self._staged = ModeChanges(doors.applied, doors.kubelet.holdings, doors.late, doors.node)
         self._absent = AbsentCards(doors.late, doors.networks)
         self._health: Mapping[CardId, Health] = {}
         self._cards = CardsState()
@@ -134,7 +134,9 @@ class _Plugin:
             announcements = await kernel_events.listen(self._doors.kernel, stack)
             async with asyncio.TaskGroup() as tasks:
                 serve = self._doors.serve
-                offers = Offers(tasks, lambda one, pool: serve(one, self._handlers.answers(pool)))
+                offers = ResourceServers(
+                    tasks, lambda one, pool: serve(one, self._handlers.answers(pool))
+                )
                 if self._doors.functions:
                     sources, node = self._doors.functions, self._doors.node
                     self._functions = VirtualFunctions(sources, tasks, node, self._changes.touch)
@@ -153,7 +155,7 @@ class _Plugin:
             for number, stream in enumerate(announcements)
         }
 
-    def _parts(self, offers: Offers) -> Mapping[str, Part]:
+    def _parts(self, offers: ResourceServers) -> Mapping[str, Part]:
         """What runs beside the loop, by name."""
         doors = self._doors
         parts: dict[str, Part] = {
@@ -178,7 +180,7 @@ class _Plugin:
             parts["node policies"] = partial(doors.policies.follow, self._policies_seen)
         return parts
 
-    async def _follow(self, offers: Offers, *, deaf: bool) -> None:
+    async def _follow(self, offers: ResourceServers, *, deaf: bool) -> None:
         """Look, and look again whenever something happened."""
         heard = False
         while True:
@@ -201,7 +203,7 @@ class _Plugin:
             if await kernel_events.differ(self._doors.kernel, ports):
                 return False
 
-    async def _look(self, offers: Offers) -> float | None:
+    async def _look(self, offers: ResourceServers) -> float | None:
         """Publish what every pool is now; the seconds after which to look again in any case."""
         wanted = self._wishes.specs  # before the holders: a pod may start and the label change now
         self._followed = self._wishes.followed
@@ -245,7 +247,7 @@ class _Plugin:
         survey: Survey,
         missing: Collection[str],
         holdings: Sequence[Holding] | None,
-        offers: Offers,
+        offers: ResourceServers,
     ) -> NodeFacts:
         """What is known of the node at this moment; the records are read after the survey."""
         specs, kept = self._staged.specs, self._staged.kept
@@ -344,7 +346,7 @@ class _Plugin:
         """Whether virtual functions are being made or removed."""
         return self._functions is not None and self._functions.busy
 
-    def _tell_metrics(self, verdict: NodeVerdict, survey: Survey, offers: Offers) -> None:
+    def _tell_metrics(self, verdict: NodeVerdict, survey: Survey, offers: ResourceServers) -> None:
         """Tell what a scrape shows of resources and cards; before the health is the new one."""
         if self._doors.metrics:
             kept = [spec.resource for spec in self._staged.kept]

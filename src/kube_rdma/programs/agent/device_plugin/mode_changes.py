@@ -16,9 +16,9 @@ import structlog
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import AppliedPools, Attach, PoolSpec
-from kube_rdma.programs.agent.late_binding.late import Late
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import AppliedPools, Attach, PoolSpec
+from kube_rdma.programs.agent.late_binding.interface import LateBinding
 from kube_rdma.programs.agent.node.interface import NodeSide
 from kube_rdma.programs.records import Records
 from kube_rdma.rules.pools.modes import terms
@@ -31,7 +31,7 @@ log = structlog.get_logger()
 OpenJournal = Callable[[], Journal[AppliedPools]]
 
 
-class Staged:
+class ModeChanges:
     """One per agent.
 
     `journal` opens the record, and raises KubeRdmaError; None: there is none. `ask` tells who holds
@@ -42,7 +42,7 @@ class Staged:
         self,
         journal: OpenJournal | None,
         ask: Callable[[], Awaitable[Sequence[Holding] | None]],
-        late: Late,
+        late: LateBinding,
         node: NodeSide,
     ) -> None:
         self._open = journal

@@ -15,7 +15,7 @@ from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.rails import RailRecord
+from kube_rdma.model.pools.rails import RailRecord
 from kube_rdma.programs.records import Records, in_the_log
 from kube_rdma.rules.pools.rails import numbers, recorded, without_cards
 

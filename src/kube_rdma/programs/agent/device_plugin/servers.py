@@ -16,7 +16,7 @@ from msgspec import Struct
 from kube_rdma.adapters.bulkhead import kept
 from kube_rdma.adapters.kubelet.resource_server import Served
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.pool import Offer, Pool
+from kube_rdma.model.pools.pool import Offer, Pool
 from kube_rdma.programs.agent.device_plugin import log_lines
 from kube_rdma.programs.logs import write
 from kube_rdma.rules.pools.pools import offer
@@ -30,7 +30,7 @@ class _Server(Struct):
     task: asyncio.Task[None]
 
 
-class Offers:
+class ResourceServers:
     """`tasks` runs the servers, `serve` makes one for a resource that is new.
 
     `serve` gets a function that tells the pool as it is whenever it is called.

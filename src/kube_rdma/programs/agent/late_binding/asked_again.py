@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import structlog
 
-from kube_rdma.model.attachment import Sandbox
-from kube_rdma.model.binding import ContainerId, Edits, HeldShare
+from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.card import Card, CardId
 from kube_rdma.model.errors import KubeRdmaError
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Grant, Pool, PoolSpec, ShareId
-from kube_rdma.programs.agent.late_binding.late import Late, Never
+from kube_rdma.model.late_binding.binding import ContainerId, Edits, HeldShare
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Grant, Pool, PoolSpec, ShareId
+from kube_rdma.programs.agent.late_binding.interface import LateBinding, NoLateBinding
 from kube_rdma.rules.health.evaluate import LinksInside
 
 ASK_SECONDS = 60.0
@@ -28,19 +28,19 @@ log = structlog.get_logger()
 
 
 class AskedAgain:
-    """A Late that is `never` until `ask` answers that CDI works; then the one that `make` opens.
+    """`never` until `ask` answers that CDI works; from then on the one that `make` opens.
 
     `ask` says whether, and why. `make` raises KubeRdmaError, and is tried again.
     """
 
     def __init__(
         self,
-        never: Never,
+        never: NoLateBinding,
         ask: Callable[[], Awaitable[tuple[bool, str]]],
-        make: Callable[[], Late],
+        make: Callable[[], LateBinding],
         seconds: float = ASK_SECONDS,
     ) -> None:
-        self._now: Late = never
+        self._now: LateBinding = never
         self._ask = ask
         self._make = make
         self._seconds = seconds

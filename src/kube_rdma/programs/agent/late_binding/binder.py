@@ -23,8 +23,11 @@ from kube_rdma.adapters.kernel.sysfs.topology_facts import facts_of
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.adapters.runtime.cdi import CdiFolder
 from kube_rdma.adapters.runtime.settings import SettingsFolder
-from kube_rdma.model.attachment import Sandbox
-from kube_rdma.model.binding import (
+from kube_rdma.model.attach.attachment import Sandbox
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.late_binding.binding import (
     Binding,
     CdiFile,
     ContainerId,
@@ -38,14 +41,11 @@ from kube_rdma.model.binding import (
     lift_memlock,
     merge_settings,
 )
-from kube_rdma.model.card import Card, CardId
-from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.holding import Holding
 from kube_rdma.model.link import PodLink
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pool import Attach, Bind, Grant, Pool, PoolSpec, ShareId
-from kube_rdma.model.topology_file import PlacedNet, TopologyFacts
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Attach, Bind, Grant, Pool, PoolSpec, ShareId
+from kube_rdma.model.settings.topology_file import PlacedNet, TopologyFacts
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.late_binding.early_settings import EarlySettings
 from kube_rdma.programs.records import Records, in_the_log

@@ -26,19 +26,19 @@ from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
 from kube_rdma.adapters.metrics.exposition import CONTENT_TYPE, exposition
 from kube_rdma.adapters.metrics.process import read_process
 from kube_rdma.adapters.metrics.server import MetricsServer
-from kube_rdma.model.attachment import Attachment, Sandbox
+from kube_rdma.model.attach.attachment import Attachment, Sandbox
 from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.metrics import (
+from kube_rdma.model.metrics.families import (
     CounterReadings,
     Durations,
     MetricNames,
     MetricSeries,
     PodPlaceCounters,
 )
-from kube_rdma.model.pool import Pool
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Pool
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch

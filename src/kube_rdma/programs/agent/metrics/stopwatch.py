@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kube_rdma.model.metrics import Durations, MetricFamily
+from kube_rdma.model.metrics.families import Durations, MetricFamily
 from kube_rdma.rules.metrics.durations import none_yet, observed, outcome
 
 

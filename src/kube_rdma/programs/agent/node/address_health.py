@@ -1,8 +1,8 @@
 """Tells people when this node can give no addresses, and when it can again.
 
-Part of programs/agent/pod_networks/service. CNI has STATUS for such news, but an error there makes
-a node NotReady, pods that ask for no network included; so they are an Event of the node, and in the
-log.
+Part of programs/agent/pod_networks/node_networks. CNI has STATUS for such news, but an error there
+makes a node NotReady, pods that ask for no network included; so they are an Event of the node, and
+in the log.
 """
 
 from __future__ import annotations

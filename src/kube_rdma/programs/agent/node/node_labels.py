@@ -20,7 +20,7 @@ from kube_rdma.adapters.files.host_release import read_kernel, read_os_release
 from kube_rdma.adapters.notices import Notices
 from kube_rdma.model.errors import KubeRdmaError, Unavailable
 from kube_rdma.model.node import LabelChange, NodeState
-from kube_rdma.model.pool import PoolSpec
+from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.node.card_condition import pause
 from kube_rdma.rules.labels.ownership import change

@@ -31,7 +31,7 @@ Devices = tuple[tuple[Device, ...], str | None]
 
 
 @dataclass
-class KeptSurvey:
+class SurveyCache:
     """All of it blocks: call it in a thread."""
 
     survey: Callable[[], Survey] = take_survey

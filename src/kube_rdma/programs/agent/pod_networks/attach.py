@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kube_rdma.adapters.cni.results import decoded
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     Attached,
     Attachment,
     AttachmentKey,
@@ -32,14 +32,14 @@ from kube_rdma.model.attachment import (
     Sandbox,
     Wish,
 )
-from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.cni import Call, CniResult
+from kube_rdma.model.attach.cni import Call, CniResult
+from kube_rdma.model.attach.pod_view import PodView
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Outdated, Unavailable
 from kube_rdma.model.frozen import Frozen, field
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.ip import Ask, NicAsk
-from kube_rdma.model.pod_view import PodView
-from kube_rdma.programs.agent.late_binding.late import Late
+from kube_rdma.model.ipam import Ask, NicAsk
+from kube_rdma.model.late_binding.binding import ContainerId
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.programs.agent.late_binding.interface import LateBinding
 from kube_rdma.programs.agent.metrics.stopwatch import Stopwatch
 from kube_rdma.programs.agent.pod_networks.claims import GuidClaims, SandboxLocks
 from kube_rdma.programs.agent.pod_networks.door import (
@@ -49,13 +49,13 @@ from kube_rdma.programs.agent.pod_networks.door import (
     Door,
 )
 from kube_rdma.programs.agent.pod_networks.executor import (
-    Attachments,
+    PlanExecutor,
     calls_plugins,
     is_there,
     plugin_calls,
 )
 from kube_rdma.programs.agent.pod_networks.outdated_pods import OutdatedPods
-from kube_rdma.programs.ipam.port import Giver
+from kube_rdma.programs.ipam.address_provider import AddressProvider
 from kube_rdma.rules.attach import foreign_plugins, ipam_plugins
 from kube_rdma.rules.attach.addresses import given, owner
 from kube_rdma.rules.attach.delegate import device_names, without_rules
@@ -68,8 +68,8 @@ from kube_rdma.rules.late_binding import early
 from kube_rdma.rules.metrics import families
 
 if TYPE_CHECKING:
-    from kube_rdma.api.network_definition import NetworkDefinition
-    from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode
+    from kube_rdma.api.attach.network_definition import NetworkDefinition
+    from kube_rdma.programs.agent.pod_networks.node_view import NodeView
 
 log = structlog.get_logger()
 
@@ -83,10 +83,10 @@ class AttachDependencies(Frozen, kw_only=True):
     `outdated` hears of pods that only a new one helps; None: nobody does.
     """
 
-    node: NetworkNode
-    giver: Giver
-    late: Late
-    attachments: Attachments
+    node: NodeView
+    giver: AddressProvider
+    late: LateBinding
+    attachments: PlanExecutor
     inode: Callable[[int], int]
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     everybodys: tuple[str, ...] | None = None
@@ -214,7 +214,7 @@ class AttachPipeline:
         return tuple(given(nic.interface, granted.leases, pools[nic.pool]) for nic in nics)
 
     def _nics(self, request: AttachRequest, place: PodPlace) -> Iterator[NicAsk]:
-        from kube_rdma.api.ip_conf import nic_ask
+        from kube_rdma.api.ipam.ip_conf import nic_ask
 
         for seat in place.seats:
             ask, network = seat.wish.ask, seat.wish.network
@@ -311,8 +311,8 @@ class AttachPipeline:
         """In the order in which others may have it.
 
         The record goes last: until then whatever comes in between is made up for. Raise Gone when a
-        card is nowhere now: its record stays, the addresses do not. Late binding ends with the last
-        interface, for its files are of the whole pod.
+        card is nowhere now: its record stays, the addresses do not. LateBinding binding ends with
+        the last interface, for its files are of the whole pod.
         """
         await self._attachments.refuse_foreign(key)
         attachment = self._attachments.of(key)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kube_rdma.adapters.journal.journal import Journal
-from kube_rdma.model.attachment import Attachment, AttachmentKey
-from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.attach.attachment import Attachment, AttachmentKey
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.programs.records import Records, in_the_log
 
 _BEGUN, _COMPLETE = "attachment", "attached"  # what a record's name begins with

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     Attachment,
     AttachmentKey,
     GrantedShare,
@@ -22,11 +22,11 @@ from kube_rdma.model.attachment import (
     Plan,
     Wish,
 )
-from kube_rdma.model.binding import ContainerId, PodName
-from kube_rdma.model.cni import Call, CniResult, Verb
+from kube_rdma.model.attach.cni import Call, CniResult, Verb
+from kube_rdma.model.attach.step import PluginConf
 from kube_rdma.model.errors import Broken, KubeRdmaError, Unavailable
-from kube_rdma.model.ip import PodUid
-from kube_rdma.model.step import PluginConf
+from kube_rdma.model.ipam import PodUid
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
 from kube_rdma.programs.agent.pod_networks.door import (
     Again,
@@ -45,7 +45,7 @@ from kube_rdma.rules.attach.requests import (
 from kube_rdma.rules.attach.seats import seats
 
 if TYPE_CHECKING:
-    from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode
+    from kube_rdma.programs.agent.pod_networks.node_view import NodeView
 
 log = structlog.get_logger()
 
@@ -158,7 +158,7 @@ class PodNetworks:
 
     async def _status(self, call: Call) -> None:
         """In the cluster's own network an error would make the node NotReady, for all pods."""
-        from kube_rdma.api.called_conf import ipam_plugin
+        from kube_rdma.api.attach.called_conf import ipam_plugin
 
         if call.marked:
             return
@@ -171,7 +171,7 @@ class PodNetworks:
 class AnnotatedNetworks:
     """As NetworkSource: all entries of a pod's annotation at once."""
 
-    def __init__(self, asking: Asking, node: NetworkNode) -> None:
+    def __init__(self, asking: Asking, node: NodeView) -> None:
         self._asking = asking
         self._node = node
 

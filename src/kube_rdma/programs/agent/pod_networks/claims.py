@@ -15,9 +15,9 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct, field
 
-from kube_rdma.model.attachment import AttachmentKey, HostNetwork, NetworkSeat, Sandbox
-from kube_rdma.model.binding import ContainerId
-from kube_rdma.programs.agent.pod_networks.executor import Attachments
+from kube_rdma.model.attach.attachment import AttachmentKey, HostNetwork, NetworkSeat, Sandbox
+from kube_rdma.model.late_binding.binding import ContainerId
+from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor
 from kube_rdma.rules.attach import guids
 from kube_rdma.rules.attach.infiniband import refuse_taken
 
@@ -69,7 +69,7 @@ class SandboxLocks:
 class GuidClaims:
     """Which GUIDs are taken on this node; `attachments` are those that have a record."""
 
-    def __init__(self, attachments: Attachments) -> None:
+    def __init__(self, attachments: PlanExecutor) -> None:
         self._attachments = attachments
         self._claimed: dict[AttachmentKey, dict[str, str]] = {}  # who gets it, by GUID
 

@@ -1,8 +1,8 @@
 """Who calls the agent for pods by the host's CNI configuration, and what follows for one pod.
 
-Part of programs/agent/pod_networks/service. Its keeper decides by this what the folder should hold;
-the gate before a container's start asks whether a pod waits for networks of kube-rdma, the rounds
-ask who waits in vain.
+Part of programs/agent/pod_networks/node_networks. Its keeper decides by this what the folder should
+hold; the gate before a container's start asks whether a pod waits for networks of kube-rdma, the
+rounds ask who waits in vain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kube_rdma.adapters.cni.conf.binary import names
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
 from kube_rdma.adapters.cni.conf.places import inside
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.attachment import NetworkAsk
+from kube_rdma.model.attach.attachment import NetworkAsk
 from kube_rdma.model.cni_conf import PLUGIN, ConfFile, ConfPlan, Wiring
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
@@ -32,7 +32,7 @@ from kube_rdma.rules.cni_conf.conflist import name_of, named_by_pods, plan, with
 log = structlog.get_logger()
 
 
-class Wired:
+class CniWiring:
     """One per agent; `host` is the host's root as seen here, `places` where its runtime looks.
 
     What is decided is in `context` for all others.
@@ -75,8 +75,9 @@ class Wired:
         Raise Refused where nobody reads what the pod says, and where the agent may not read the
         networks.
         """
-        from kube_rdma.api import cni_conf_network, networks, pod_networks
-        from kube_rdma.api.called_conf import blocks, plugin_type
+        from kube_rdma.api import cni_conf
+        from kube_rdma.api.attach import networks, pod_networks
+        from kube_rdma.api.attach.called_conf import blocks, plugin_type
 
         if self._context.wiring is not Wiring.DELEGATE:
             return True
@@ -92,7 +93,7 @@ class Wired:
                 return True
         named = {one.network for one in blocks(asked.get(pod_networks.ANNOTATION, ""))}
         files = await asyncio.to_thread(self._files) if named else ()
-        texts = (cni_conf_network.text_of(files, name) for name in named)
+        texts = (cni_conf.text_of(files, name) for name in named)
         return any(text is not None and plugin_type(text) == PLUGIN for text in texts)
 
     def _files(self) -> tuple[ConfFile, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.model.pool import Pool
+from kube_rdma.model.pools.pool import Pool
 
 
 class NodeContext(Struct):

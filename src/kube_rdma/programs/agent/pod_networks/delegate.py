@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     Attached,
     AttachmentKey,
     GrantedShare,
@@ -28,12 +28,12 @@ from kube_rdma.model.attachment import (
     Plan,
     Wish,
 )
-from kube_rdma.model.cni import Call, CniResult, Verb
+from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import PodUid, PoolName
+from kube_rdma.model.ipam import PodUid, PoolName
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pool import DeviceInfo
+from kube_rdma.model.pools.pool import DeviceInfo
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
 from kube_rdma.programs.agent.pod_networks.door import (
     Again,
@@ -48,7 +48,7 @@ from kube_rdma.rules.attach.requests import DEFAULT_NETWORK, wishes
 from kube_rdma.rules.cni_conf.callers import FIRST
 
 if TYPE_CHECKING:
-    from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode
+    from kube_rdma.programs.agent.pod_networks.node_view import NodeView
 
 log = structlog.get_logger()
 
@@ -112,7 +112,7 @@ class DelegatedNetworks:
 
     async def _describe_device(self, call: Call, interface: Attached) -> None:
         """Write the file of the capability CNIDeviceInfoFile; without it the pod runs as well."""
-        from kube_rdma.api.called_conf import device_info_file
+        from kube_rdma.api.attach.called_conf import device_info_file
 
         path = device_info_file(call)
         if path and self._infos and interface.pci:
@@ -127,20 +127,21 @@ class DelegatedNetworks:
 class CalledNetwork:
     """As NetworkSource: the network of one call, beside those of earlier calls."""
 
-    def __init__(self, call: Call, pod: PodState, node: NetworkNode) -> None:
+    def __init__(self, call: Call, pod: PodState, node: NodeView) -> None:
         self._call = call
         self._pod = pod
         self._node = node
 
     async def asked(self) -> AskedNetworks:
         """The network that the configuration means, its pool made, and what the pod asks of it."""
-        from kube_rdma.api import called_conf, cni_conf_network
+        from kube_rdma.api import cni_conf
+        from kube_rdma.api.attach import called_conf
 
         came = await origin(self._call, self._pod, self._node)
         definition, ask = called_conf.network(self._call, came.name, came.resource)
         if called_conf.is_built_in(self._call.config):
-            pool = await self._node.has_pool(PoolName(cni_conf_network.BUILT_IN))
-            definition = cni_conf_network.built_in(ask.namespace, pool=pool)
+            pool = await self._node.has_pool(PoolName(cni_conf.BUILT_IN))
+            definition = cni_conf.built_in(ask.namespace, pool=pool)
         await self._node.bring(definition.ipam)
         return AskedNetworks((ask,), {definition.network.name: definition}, came.table)
 
@@ -172,9 +173,9 @@ class Origin(Frozen):
     table: int | None = None
 
 
-async def origin(call: Call, pod: PodState, node: NetworkNode) -> Origin:
+async def origin(call: Call, pod: PodState, node: NodeView) -> Origin:
     """Which of the pod's networks a call is about; raise Unavailable when nobody tells."""
-    from kube_rdma.api import called_conf, networks, pod_networks
+    from kube_rdma.api.attach import called_conf, networks, pod_networks
 
     annotations = dict(pod.annotations)
     asks: tuple[NetworkAsk, ...] = ()
@@ -195,15 +196,13 @@ async def origin(call: Call, pod: PodState, node: NetworkNode) -> Origin:
     return Origin(name, resource)
 
 
-async def _of_definition(
-    call: Call, asks: Sequence[NetworkAsk], node: NetworkNode
-) -> Origin | None:
+async def _of_definition(call: Call, asks: Sequence[NetworkAsk], node: NodeView) -> Origin | None:
     """The entry whose network this is, by the name in its configuration.
 
     The interface alone does not say it: a caller that gives each pod networks of its own besides
     counts those first. Of a deleted document only the interface is left.
     """
-    from kube_rdma.api.called_conf import network_name
+    from kube_rdma.api.attach.called_conf import network_name
 
     documents: dict[str, tuple[bytes, str | None] | None] = {}
     for ask in sorted(asks, key=lambda ask: ask.interface != call.interface):

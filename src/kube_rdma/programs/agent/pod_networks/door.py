@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
-from kube_rdma.model.attachment import (
+from kube_rdma.model.attach.attachment import (
     Attached,
     AttachmentKey,
     Given,
@@ -23,15 +23,15 @@ from kube_rdma.model.attachment import (
     Sandbox,
     Wish,
 )
-from kube_rdma.model.binding import PodName
-from kube_rdma.model.cni import Call, CniResult
+from kube_rdma.model.attach.cni import Call, CniResult
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import NicAsk, PodUid
+from kube_rdma.model.ipam import NicAsk, PodUid
+from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.pod import PodState
 
 if TYPE_CHECKING:
-    from kube_rdma.api.network_definition import NetworkDefinition
+    from kube_rdma.api.attach.network_definition import NetworkDefinition
 
 
 class Again(Enum):

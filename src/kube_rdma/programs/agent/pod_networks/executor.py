@@ -18,19 +18,19 @@ from pathlib import Path
 from kube_rdma.adapters.cni.exec.plugins import Plugins
 from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.adapters.kernel.pod.steps import PodNetwork
-from kube_rdma.model.attachment import Attachment, AttachmentKey, Plan, PluginResult, Sandbox
+from kube_rdma.model.attach.attachment import Attachment, AttachmentKey, Plan, PluginResult, Sandbox
+from kube_rdma.model.attach.pod_view import PodView
+from kube_rdma.model.attach.step import CallPlugin, EndPlugin, PluginConf, SetSysctl
 from kube_rdma.model.errors import Broken, HardwareGone, KubeRdmaError, Unavailable
-from kube_rdma.model.function_step import RebindFunction, SetFunction
-from kube_rdma.model.pod_view import PodView
-from kube_rdma.model.step import CallPlugin, EndPlugin, PluginConf, SetSysctl
+from kube_rdma.model.functions.step import RebindFunction, SetFunction
 from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
-from kube_rdma.programs.agent.pod_networks.worker_pools import Threads
+from kube_rdma.programs.agent.pod_networks.worker_pools import WorkerPools
 from kube_rdma.rules.attach.undo import check, undo_by_plan
 
 Open = Callable[[Namespace | None], AbstractContextManager[PodNetwork]]
 
 
-class Attachments:
+class PlanExecutor:
     """All of this node, by key. Calls for one sandbox come one after the other."""
 
     def __init__(
@@ -38,10 +38,10 @@ class Attachments:
         journal: AttachmentJournal,
         open_pod: Open,
         plugins: Plugins,
-        threads: Threads | None = None,
+        threads: WorkerPools | None = None,
     ) -> None:
         self._journal = journal
-        self._threads = threads or Threads()
+        self._threads = threads or WorkerPools()
         self._open = open_pod
         self._plugins = plugins
 

@@ -1,6 +1,6 @@
 """Where this host's runtime looks for CNI, and the host's other CNI plugins in that place.
 
-Part of programs/agent/pod_networks/service. The runtime itself is asked, in each round of the
+Part of programs/agent/pod_networks/node_networks. The runtime itself is asked, in each round of the
 keeper: an upgrade may move the folders, and an agent sees only as much of the host as its manifest
 mounts. One that says nothing, as CRI-O, is judged by its files.
 """
@@ -19,7 +19,7 @@ from kube_rdma.model.errors import Unavailable
 
 
 class HostPlaces:
-    """One per agent; also the folder of plugins that adapters/cni_exec calls, where it is now."""
+    """One per agent; also the folder of plugins that adapters/cni/exec calls, where it is now."""
 
     def __init__(self, host: Path, runtime: Path) -> None:
         self._host = host

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from ipaddress import ip_interface
 
-from kube_rdma.model.attachment import AttachmentKey
+from kube_rdma.model.attach.attachment import AttachmentKey
+from kube_rdma.model.attach.cni import Call, CniResult, LinkAddress, LinkRoute, Verb
 from kube_rdma.model.card import CardId
-from kube_rdma.model.cni import Call, CniResult, LinkAddress, LinkRoute, Verb
 from kube_rdma.model.errors import Broken, Refused
-from kube_rdma.model.ip import NicAsk, Owner, PodUid
+from kube_rdma.model.ipam import NicAsk, Owner, PodUid
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
 from kube_rdma.programs.agent.pod_networks.door import (
     Again,
@@ -62,7 +62,7 @@ class PluginAddresses:
 
     async def report(self, call: Call, request: AttachRequest, result: AttachResult) -> CniResult:
         """As Door.report; where its interface is, only the plugin knows."""
-        from kube_rdma.api import called_conf
+        from kube_rdma.api.attach import called_conf
 
         conf, _, _ = called_conf.addresses(call)
         (given,) = result.given
@@ -77,8 +77,8 @@ class PluginAddresses:
 
     async def _nic(self, call: Call) -> NicAsk:
         """What is asked of the pools; raise Refused with all faults of the block."""
-        from kube_rdma.api import called_conf
-        from kube_rdma.api.ip_conf import nic_ask
+        from kube_rdma.api.attach import called_conf
+        from kube_rdma.api.ipam.ip_conf import nic_ask
 
         conf, wanted, device = called_conf.addresses(call)
         by_rail = any(rail is not None for rail, _ in conf.pools)

@@ -22,8 +22,9 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.kernel.pod.gids import crowded
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.api import ip_pool, network_status
-from kube_rdma.model.attachment import (
+from kube_rdma.api.attach import network_status
+from kube_rdma.api.ipam import ip_pool
+from kube_rdma.model.attach.attachment import (
     Attached,
     GidTable,
     GrantedShare,
@@ -33,24 +34,24 @@ from kube_rdma.model.attachment import (
     Plan,
     Wish,
 )
-from kube_rdma.model.binding import PodName
+from kube_rdma.model.attach.cni import Call
+from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.attach.step import VirtualKind
 from kube_rdma.model.card import CardId, Netdev
-from kube_rdma.model.cni import Call
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import Device, PciAddress
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.ip import InterfaceName, IPPool, PoolName
+from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
+from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
+from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.pool import Attach, Pool, ShareId
-from kube_rdma.model.step import VirtualKind
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Attach, Pool, ShareId
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.requests import statuses
 from kube_rdma.rules.attach.guids import of_sysfs, usable
@@ -64,8 +65,8 @@ from kube_rdma.rules.pools.allocation import grant, granted_cards
 from kube_rdma.rules.pools.modes import terms
 
 if TYPE_CHECKING:
-    from kube_rdma.api.ip_conf import IpamConf
-    from kube_rdma.api.network_definition import NetworkDefinition
+    from kube_rdma.api.attach.network_definition import NetworkDefinition
+    from kube_rdma.api.ipam.ip_conf import IpamConf
 
 log = structlog.get_logger()
 
@@ -89,7 +90,7 @@ class NodeViewDependencies(Frozen):
     cluster: Cluster
     kubelet: KubeletView
     context: NodeContext
-    survey: KeptSurvey
+    survey: SurveyCache
     links: Links
     confs: Callable[[], tuple[ConfFile, ...]] = tuple
     functions: AskFunctions = lambda _: ()
@@ -98,7 +99,7 @@ class NodeViewDependencies(Frozen):
     rail: Callable[[CardId], int | None] = lambda _: None
 
 
-class NetworkNode:
+class NodeView:
     """This node, for programs/agent/pod_networks/attach and its doors."""
 
     def __init__(self, asked: NodeViewDependencies) -> None:
@@ -131,24 +132,24 @@ class NetworkNode:
 
     async def configured(self, namespace: str, name: str) -> NetworkDefinition | None:
         """What the node's CNI configuration `name` means for a pod of this namespace, likewise."""
-        from kube_rdma.api import cni_conf_network
+        from kube_rdma.api import cni_conf
 
         text = await self.configured_text(name)
         if text is None:
             return None
-        return await self._whole(cni_conf_network.load(namespace, name, text))
+        return await self._whole(cni_conf.load(namespace, name, text))
 
     async def configured_text(self, name: str) -> bytes | None:
         """The node's CNI configuration of this name."""
-        from kube_rdma.api import cni_conf_network
+        from kube_rdma.api import cni_conf
 
-        return cni_conf_network.text_of(await asyncio.to_thread(self._asked.confs), name)
+        return cni_conf.text_of(await asyncio.to_thread(self._asked.confs), name)
 
     async def configurations(self) -> tuple[str, ...]:
         """The names of the node's CNI configurations."""
-        from kube_rdma.api import cni_conf_network
+        from kube_rdma.api import cni_conf
 
-        return cni_conf_network.names(await asyncio.to_thread(self._asked.confs))
+        return cni_conf.names(await asyncio.to_thread(self._asked.confs))
 
     async def holdings(self, pod: PodName) -> tuple[Holding, ...]:
         """What the pod's containers hold, by the kubelet; raise Unavailable."""
@@ -305,7 +306,7 @@ class NetworkNode:
 def _load(
     namespace: str, name: str, config: bytes, resource: str | None, host: bytes | None
 ) -> NetworkDefinition:
-    from kube_rdma.api import network_definition
+    from kube_rdma.api.attach import network_definition
 
     return network_definition.load(namespace, name, config, resource, host)
 

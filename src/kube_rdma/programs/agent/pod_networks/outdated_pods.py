@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
+from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.errors import KubeRdmaError, Outdated
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.restart import RESTART
 from kube_rdma.rules.attach.outdated import RefusedAdd, RefusedKey, is_remade, refused
 
 EVICTED = (

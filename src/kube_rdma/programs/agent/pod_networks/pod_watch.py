@@ -4,8 +4,8 @@
     when
           └► those that ask and are on the host's network ─► Event
 
-Part of programs/agent/pod_networks/service. No runtime calls the agent for a pod on the host's
-network, so what it cannot have is said here.
+Part of programs/agent/pod_networks/node_networks. No runtime calls the agent for a pod on the
+host's network, so what it cannot have is said here.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.cni.state import AskingPods, Mark
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.binding import PodName
+from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.restart import RESTART
-from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.requests import asking
 from kube_rdma.rules.attach.repair import is_owed
@@ -49,8 +49,8 @@ class PodWatchDependencies(Frozen):
     tell: Callable[[PodState, str, str, bool], None]
 
 
-class NodePods:
-    """``await NodePods(...).follow(wake)``; `wired` whenever it is known who calls the agent."""
+class NodePodWatch:
+    """``await NodePodWatch(...).follow(wake)``; `wired` when it is known who calls the agent."""
 
     def __init__(self, to: PodWatchDependencies) -> None:
         self._to = to

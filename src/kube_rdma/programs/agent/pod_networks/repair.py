@@ -4,7 +4,7 @@
     end
                                             └ in vain, and the pod runs ─► Event, restart wanted
 
-Beside the socket of the shim (programs/agent/pod_networks/service). A level is compared, so
+Beside the socket of the shim (programs/agent/pod_networks/node_networks). A level is compared, so
 whatever was missed, and why, is found by the next round: one at the start, one after news (`wake`),
 else one a minute.
 """
@@ -23,15 +23,15 @@ import structlog
 
 from kube_rdma.adapters.backoff import full_jitter
 from kube_rdma.adapters.notices import Notices
-from kube_rdma.model.attachment import Attachment
-from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.cni import VERSIONS, Call, Verb
+from kube_rdma.model.attach.attachment import Attachment
+from kube_rdma.model.attach.cni import VERSIONS, Call, Verb
+from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.restart import RESTART
-from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.executor import is_there
@@ -99,7 +99,7 @@ class RepairTiming(Frozen):
     clock: Callable[[], float] = time.monotonic
 
 
-class Sandboxes:
+class SandboxRepair:
     """The rounds of one node; one task runs them."""
 
     def __init__(self, to: RepairDependencies, pace: RepairTiming | None = None) -> None:

@@ -1,8 +1,8 @@
 """Which networks a pod asks for, in whichever of the two ways, and how it learns the result.
 
-The one place that knows both annotations, for programs/agent/pod_networks/chain and node_view.
-In the one way a network is a NetworkAttachmentDefinition; in the other (api/pod_networks) a name
-stands for a CNI configuration of the node, else for a definition in the pod's namespace or in
+The one place that knows both annotations, for programs/agent/pod_networks/chain and node_view. In
+the one way a network is a NetworkAttachmentDefinition; in the other (api/attach/pod_networks) a
+name stands for a CNI configuration of the node, else for a definition in the pod's namespace or in
 kube-system, else for the network that kube-rdma has by itself.
 """
 
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import structlog
 
 from kube_rdma.adapters.cluster.errors import NotInstalled
-from kube_rdma.api import network_status, pod_networks_status
-from kube_rdma.model.attachment import Attached, GrantedShare, NetworkAsk, Wish
-from kube_rdma.model.cni import Call
+from kube_rdma.api.attach import network_status, pod_networks_status
+from kube_rdma.model.attach.attachment import Attached, GrantedShare, NetworkAsk, Wish
+from kube_rdma.model.attach.cni import Call
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ip import PoolName
+from kube_rdma.model.ipam import PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.rules.attach.pod_networks import refuse_count, refuse_traffic, unknown
 from kube_rdma.rules.attach.requests import (
@@ -33,9 +33,9 @@ from kube_rdma.rules.attach.requests import (
 )
 
 if TYPE_CHECKING:
-    from kube_rdma.api.network_definition import NetworkDefinition
-    from kube_rdma.api.networks import Found
-    from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode
+    from kube_rdma.api.attach.network_definition import NetworkDefinition
+    from kube_rdma.api.attach.networks import Found
+    from kube_rdma.programs.agent.pod_networks.node_view import NodeView
 
 SHARED = "kube-system"
 """Namespace of the definitions that a pod of any namespace can name by cniConf."""
@@ -47,13 +47,13 @@ log = structlog.get_logger()
 
 @lru_cache(32)  # many pods ask for the same
 def _load(text: str, namespace: str) -> Found:
-    from kube_rdma.api import networks
+    from kube_rdma.api.attach import networks
 
     return networks.load(text, namespace)
 
 
 class NamedNetworks(Protocol):
-    """Where networks are looked for by their names; NetworkNode is such a place."""
+    """Where networks are looked for by their names; NodeView is such a place."""
 
     async def definition(self, namespace: str, name: str) -> NetworkDefinition | None:
         """A NetworkAttachmentDefinition, if there is one; raise Refused for its faults."""
@@ -87,7 +87,7 @@ def asking(pod: PodState, cluster: str) -> Asking:
     Raise Refused for what is not understood and for both ways at once, Unavailable while whoever
     writes the annotation for the pod has not finished.
     """
-    from kube_rdma.api import networks, pod_networks
+    from kube_rdma.api.attach import networks, pod_networks
 
     annotations = dict(pod.annotations)
     text = annotations.get(networks.ANNOTATION, "")
@@ -109,13 +109,13 @@ def asking(pod: PodState, cluster: str) -> Asking:
     return Asking(pod_networks.ANNOTATION, request.asks)
 
 
-async def refuse_replaced(pod: PodState, cluster: str, node: NetworkNode) -> None:
+async def refuse_replaced(pod: PodState, cluster: str, node: NodeView) -> None:
     """Raise Refused for a pod that wants another network in place of the cluster's.
 
     Multus reads this annotation, looks for a lone name in its own namespace, and calls that network
     first. Behind the cluster's network it can only be obeyed where it names this very one.
     """
-    from kube_rdma.api import networks
+    from kube_rdma.api.attach import networks
 
     if not names_default(pod.annotations):
         return
@@ -131,12 +131,12 @@ async def refuse_replaced(pod: PodState, cluster: str, node: NetworkNode) -> Non
         raise default_refused(pod, f"{wanted[0].namespace}/{wanted[0].network}", cluster)
 
 
-async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NetworkNode) -> bool:
+async def _is_cluster_network(ask: NetworkAsk, cluster: str, node: NodeView) -> bool:
     """Whether an entry means the network of this name in the node's CNI configuration.
 
     A document does so by an empty text, or with the name and the plugin of that configuration.
     """
-    from kube_rdma.api.called_conf import network_name, plugin_type
+    from kube_rdma.api.attach.called_conf import network_name, plugin_type
 
     document = await node.written(ask.namespace, ask.network)
     if document is None:
@@ -195,7 +195,7 @@ async def _by_name(
     asks: Sequence[NetworkAsk], node: NamedNetworks
 ) -> tuple[tuple[NetworkAsk, ...], dict[str, NetworkDefinition]]:
     """All entries of one pod have its namespace, so a name means one network."""
-    from kube_rdma.api.cni_conf_network import BUILT_IN
+    from kube_rdma.api.cni_conf import BUILT_IN
 
     names = {ask.network: ask.namespace for ask in asks}
     definitions = {name: await _named(space, name, node) for name, space in names.items()}
@@ -211,7 +211,7 @@ async def _by_name(
 
 async def _named(namespace: str, name: str, node: NamedNetworks) -> NetworkDefinition | None:
     """The network of this name, of the nearest place that has one."""
-    from kube_rdma.api.cni_conf_network import BUILT_IN, built_in
+    from kube_rdma.api.cni_conf import BUILT_IN, built_in
 
     if definition := await node.configured(namespace, name):
         return definition

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Iterable
 
 from kube_rdma.adapters.files.device_info import DeviceInfoFolder
-from kube_rdma.model.attachment import AttachmentKey
-from kube_rdma.model.binding import ContainerId
-from kube_rdma.model.cni import Call, CniAttachment, CniResult, Verb
+from kube_rdma.model.attach.attachment import AttachmentKey
+from kube_rdma.model.attach.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.late_binding.binding import ContainerId
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies, AttachPipeline
 from kube_rdma.programs.agent.pod_networks.chain import PodNetworks
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
@@ -72,7 +72,7 @@ class CniRouter:
 
         for a moment: what Cello alone should call gives a pod no network to talk to the cluster by.
         """
-        from kube_rdma.api.called_conf import is_built_in
+        from kube_rdma.api.attach.called_conf import is_built_in
 
         lone = call.interface == FIRST and self._context.wiring is not Wiring.DELEGATE
         if lone and is_built_in(call.config):

@@ -2,10 +2,10 @@
 
 Used by programs/agent/pod_networks/executor. The loop's own threads (process.BLOCKING) are for
 short work: the journal, a survey, what Allocate asks. None of it may wait for a GID, a driver that
-is bound again or a plugin that hangs for its minute, nor may a pod without such a plugin. Threads
-are started when there is work for them, and both numbers bound what a burst of pods costs. Of what
-waits for one, ends go before beginnings, and a beginning that nobody waits for any more is dropped
-before the kernel is touched (adapters/cni/turns).
+is bound again or a plugin that hangs for its minute, nor may a pod without such a plugin.
+WorkerPools are started when there is work for them, and both numbers bound what a burst of pods
+costs. Of what waits for one, ends go before beginnings, and a beginning that nobody waits for any
+more is dropped before the kernel is touched (adapters/cni/turns).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _ThreadKind:
         self.turns = Turns(threads)
 
 
-class Threads:
+class WorkerPools:
     """Both kinds of one agent; whoever finds all of a kind taken waits for the next one."""
 
     def __init__(self, steps: int = STEPS, plugins: int = PLUGINS) -> None:

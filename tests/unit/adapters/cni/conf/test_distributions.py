@@ -16,7 +16,7 @@ from kube_rdma.adapters.cni.conf.places import find, inside
 from kube_rdma.adapters.runtime.cri import SOCKETS
 from kube_rdma.model.cni_conf import PLUGIN, Wiring
 from kube_rdma.model.errors import Refused
-from kube_rdma.programs.installation import blueprints
+from kube_rdma.programs.install.installation import blueprints
 from kube_rdma.rules.cni_conf.conflist import ENTRY, unplan
 from kube_rdma.rules.cni_conf.files import plugins, type_of
 from kube_rdma.rules.install.fill import filled

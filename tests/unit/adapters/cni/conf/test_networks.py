@@ -9,7 +9,7 @@ import pytest
 
 from kube_rdma.adapters.cni import protocol as wire
 from kube_rdma.adapters.cni.conf.folder import FolderTiming, remove
-from kube_rdma.model.cni import CniInterface, CniResult, LinkAddress, LinkRoute
+from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress, LinkRoute
 from kube_rdma.model.cni_conf import ANNOTATIONS, PLUGIN, ConfFile, Wiring
 from kube_rdma.rules.attach.requests import ANNOTATION
 from kube_rdma.rules.cni_conf.callers import Role, role

@@ -23,7 +23,7 @@ from kube_rdma.adapters.kernel.netlink.rtnl_vf import (
     set_function,
 )
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.function_step import (
+from kube_rdma.model.functions.step import (
     FunctionSettings,
     LinkState,
     ResetFunction,

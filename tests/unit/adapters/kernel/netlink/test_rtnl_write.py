@@ -21,10 +21,8 @@ from kube_rdma.adapters.kernel.netlink.rtnl_read import (
     decode_rule,
 )
 from kube_rdma.adapters.kernel.pod.announce import advertisement, arp_announcement
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.pod_view import SeenRoute, SeenRule
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.pod_view import SeenRoute, SeenRule
+from kube_rdma.model.attach.step import (
     AddAddress,
     AddRoute,
     AddRule,
@@ -34,6 +32,8 @@ from kube_rdma.model.step import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.link import PlannedHostLink
 
 CREATE_ONLY, CREATE_OR_REPLACE = 0x600, 0x500
 PARENT = PlannedHostLink(7, "eth1")

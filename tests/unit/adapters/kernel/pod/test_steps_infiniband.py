@@ -19,19 +19,7 @@ from kube_rdma.adapters.kernel.netlink.rdma_read import decode_device
 from kube_rdma.adapters.kernel.netlink.rdma_write import PodRdma
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND, refusal
 from kube_rdma.adapters.kernel.pod.links import PodLinks, remove_returned, restore_on_node
-from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.function_step import (
-    FunctionPlace,
-    FunctionSettings,
-    LinkState,
-    RebindFunction,
-    ResetFunction,
-    SetFunction,
-)
-from kube_rdma.model.ip import InterfaceName
-from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.step import (
+from kube_rdma.model.attach.step import (
     AwaitPartition,
     GiveBackLink,
     GiveBackRdma,
@@ -44,6 +32,18 @@ from kube_rdma.model.step import (
     TakeLink,
     VirtualKind,
 )
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.errors import Refused, Unavailable
+from kube_rdma.model.functions.step import (
+    FunctionPlace,
+    FunctionSettings,
+    LinkState,
+    RebindFunction,
+    ResetFunction,
+    SetFunction,
+)
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.link import PlannedHostLink
 from kube_rdma_testing.kernel.network import FakeNetwork
 from tests.kit.pod_networks import WIDE_MADE
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kube_rdma.adapters.kernel.sriov.addresses import made_of, tell
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.function import SetFunctions
-from kube_rdma.model.function_step import FunctionPlace, FunctionSettings, LinkState
+from kube_rdma.model.functions.function import SetFunctions
+from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, LinkState
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.rules.attach.guids import usable
 from tests.unit.adapters.kernel.vf_answers import INDEX, PLACE, Kernel, answer, function

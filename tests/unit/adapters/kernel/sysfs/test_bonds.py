@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.pool import Mode, PoolSpec
+from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.programs.agent.pod_networks.node_view import host_network
 from kube_rdma.programs.survey import take_survey
 from kube_rdma.rules.health.evaluate import node_cards

@@ -14,9 +14,9 @@ from kube_rdma.adapters.kernel.sysfs import counters
 from kube_rdma.adapters.kernel.sysfs.counters import CounterFiles, as_number
 from kube_rdma.adapters.kernel.sysfs.pod import mount_inside
 from kube_rdma.adapters.kernel.sysfs.pod_counters import read_inside
-from kube_rdma.model.attachment import Sandbox
-from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma_testing.kernel.tree import remove_device, write_tree
 from kube_rdma_testing.kernel.tree_counters import write_counters
 from tests.unit.programs.agent.world import hard_card

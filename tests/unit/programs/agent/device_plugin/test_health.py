@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from kube_rdma.model.device import PortState
-from kube_rdma.model.pool import Mode, PoolSpec
+from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.programs.agent.device_plugin.handlers import Handlers
-from kube_rdma.programs.agent.device_plugin.servers import Offers
+from kube_rdma.programs.agent.device_plugin.servers import ResourceServers
 from kube_rdma.rules.health.discovery import judge
 from kube_rdma.rules.pools.cards import cards
 from kube_rdma.rules.pools.pools import resolve
@@ -68,7 +68,7 @@ async def test_what_the_kubelet_lost_is_told_again_then_registered_again(world):
     pools, _ = resolve([spec], cards(survey, judge(survey)), survey)
     async with world.kubelet, asyncio.TaskGroup() as tasks:
         desk = Handlers(doors.kubelet, doors.late, None)
-        offers = Offers(tasks, lambda one, pool: doors.serve(one, desk.answers(pool)))
+        offers = ResourceServers(tasks, lambda one, pool: doors.serve(one, desk.answers(pool)))
         offers.publish(pools)
         await world.kubelet.until(lambda: world.kubelet.healthy("rdma/a") == 1000)
         await doors.kubelet.check(offers)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.device import PortState
-from kube_rdma.model.pool import Mode, PoolSpec
+from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.model.survey import Fault
 from kube_rdma.programs.agent.device_plugin import log_lines
 from kube_rdma.rules.health.damping import HealthChange

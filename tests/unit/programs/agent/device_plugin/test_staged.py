@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from kube_rdma.adapters.journal.format import POOLS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import (
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import (
     AppliedPools,
     ExtraInfo,
     FunctionRange,
@@ -16,8 +16,8 @@ from kube_rdma.model.pool import (
     Selector,
     Variables,
 )
-from kube_rdma.programs.agent.device_plugin.mode_changes import Staged
-from kube_rdma.programs.agent.late_binding.late import Never
+from kube_rdma.programs.agent.device_plugin.mode_changes import ModeChanges
+from kube_rdma.programs.agent.late_binding.interface import NoLateBinding
 from kube_rdma.programs.agent.node.interface import Alone
 from kube_rdma_testing.disk import FakeDisk
 
@@ -34,7 +34,7 @@ class Node:
     later: tuple[Holding, ...] | None = ()
 
     def agent(self):
-        return Staged(self.open, self.ask, Never("the test has none"), Alone())
+        return ModeChanges(self.open, self.ask, NoLateBinding("the test has none"), Alone())
 
     def open(self):
         return Journal(self.disk, POOLS)

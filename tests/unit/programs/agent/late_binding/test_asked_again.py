@@ -8,7 +8,7 @@ import pytest
 
 from kube_rdma.programs.agent.device_plugin import loop
 from kube_rdma.programs.agent.late_binding.asked_again import AskedAgain
-from kube_rdma.programs.agent.late_binding.late import Never
+from kube_rdma.programs.agent.late_binding.interface import NoLateBinding
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.world import VKE, World, hard_card, until
 
@@ -27,7 +27,9 @@ class Runtime:
     def __init__(self, world):
         self.works, self.asked = False, 0
         binding = world.doors(late=True).late
-        self.late = AskedAgain(Never("it is not known"), self.ask, lambda: binding, seconds=0.01)
+        self.late = AskedAgain(
+            NoLateBinding("it is not known"), self.ask, lambda: binding, seconds=0.01
+        )
 
     async def ask(self):
         self.asked += 1

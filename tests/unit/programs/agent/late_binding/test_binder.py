@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from grpclib import GRPCError
 
-from kube_rdma.model.attachment import Sandbox
-from kube_rdma.model.binding import ContainerId, Edits, PodName, UsedDevice
+from kube_rdma.model.attach.attachment import Sandbox
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.topology_file import PlacedNet, TopologyFacts
+from kube_rdma.model.late_binding.binding import ContainerId, Edits, PodName, UsedDevice
+from kube_rdma.model.settings.topology_file import PlacedNet, TopologyFacts
 from kube_rdma.rules.settings.files import ANNOTATION, NONE, TOPOLOGY, TOPOLOGY_FILE
 from kube_rdma.rules.settings.topology_file import topology_file
 from kube_rdma_testing.kubelet.devices import ContainerPlace

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from grpclib import GRPCError
 
-from kube_rdma.model.attachment import Sandbox
-from kube_rdma.model.binding import ContainerId, Edits, PodName, UsedDevice
+from kube_rdma.model.attach.attachment import Sandbox
+from kube_rdma.model.late_binding.binding import ContainerId, Edits, PodName, UsedDevice
 from kube_rdma_testing.kubelet.devices import ContainerPlace
 from tests.unit.programs.agent.conftest import card as soft_card
 from tests.unit.programs.agent.world import World, hard_card

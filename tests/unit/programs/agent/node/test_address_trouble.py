@@ -8,7 +8,7 @@ from kube_rdma.programs.agent.node.address_health import tell_trouble
 from tests.unit.programs.agent.world import until
 
 
-class Giver:
+class AddressProvider:
     """`trouble` is raised or answered; `looks` counts the questions."""
 
     def __init__(self):
@@ -28,7 +28,7 @@ class Giver:
 
 async def test_each_change_is_told_once(recording):
     """A lapsed lease, an address that was lost, and that all is well again."""
-    giver, told = Giver(), []
+    giver, told = AddressProvider(), []
     task = asyncio.create_task(tell_trouble(giver.check, lambda *what: told.append(what), 0.0))
     await giver.become(())
     assert told == []

@@ -15,7 +15,7 @@ from kube_rdma.programs.agent.compose import AgentOptions, AgentPlaces, LabelWis
 from kube_rdma.programs.agent.node.labeller import LabelSources, run_labeller
 from kube_rdma.programs.agent.node.node_labels import NodeLabels, host_release
 from kube_rdma.programs.agent.node.online import Online
-from kube_rdma.programs.installation import objects
+from kube_rdma.programs.install.installation import objects
 from kube_rdma.rules.labels import table
 from kube_rdma.rules.labels.ownership import NFD_LIST
 from kube_rdma.rules.labels.wanted import HostRelease

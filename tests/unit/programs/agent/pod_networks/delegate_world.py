@@ -3,7 +3,8 @@
 import json
 
 from kube_rdma.adapters.cni.protocol import decode
-from kube_rdma.api import cni_conf_network, network_status
+from kube_rdma.api import cni_conf
+from kube_rdma.api.attach import network_status
 from kube_rdma.model.cni_conf import Wiring
 from kube_rdma.rules.cni_conf.conflist import ENTRY
 
@@ -35,7 +36,7 @@ class DelegateNode(Node):
 
     async def configured_text(self, name):
         self._working()
-        return cni_conf_network.text_of(self.confs, name)
+        return cni_conf.text_of(self.confs, name)
 
     async def tell_own(self, pod, found, others):
         self._working()

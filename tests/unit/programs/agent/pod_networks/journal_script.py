@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from kube_rdma.model.cni_conf import Wiring
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.pools.pool import Mode
 
 from .delegate_world import NETWORK, DelegateWorld
 from .network_world import RESOURCE, card, share

@@ -14,23 +14,24 @@ from kube_rdma.adapters.cni.exec.plugins import Plugins
 from kube_rdma.adapters.journal.format import ATTACHMENTS
 from kube_rdma.adapters.journal.journal import Journal
 from kube_rdma.adapters.kernel.pod.errors import INFINIBAND
-from kube_rdma.api import cni_conf_network, network_definition
-from kube_rdma.model.attachment import GidTable, GrantedShare, HostLink, HostNetwork
-from kube_rdma.model.binding import ContainerId, PodName
+from kube_rdma.api import cni_conf
+from kube_rdma.api.attach import network_definition
+from kube_rdma.model.attach.attachment import GidTable, GrantedShare, HostLink, HostNetwork
+from kube_rdma.model.attach.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.card import Card, CardId, Function, Netdev
-from kube_rdma.model.cni import Call, CniAttachment, CniResult, Verb
 from kube_rdma.model.device import CharDevice, CharKind, Gid, GidType, PciAddress, PciSeat
-from kube_rdma.model.function_step import FunctionPlace
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.functions.step import FunctionPlace
+from kube_rdma.model.ipam import InterfaceName
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pool import Bind, Mode, ShareId
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Bind, Mode, ShareId
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.pod_networks.attach import AttachDependencies
 from kube_rdma.programs.agent.pod_networks.attachment_journal import AttachmentJournal
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.executor import Attachments
+from kube_rdma.programs.agent.pod_networks.executor import PlanExecutor
 from kube_rdma.programs.agent.pod_networks.requests import statuses
 from kube_rdma.programs.agent.pod_networks.router import CniRouter
 from kube_rdma.rules.attach.plan import gid_room, gids_wanted
@@ -113,11 +114,11 @@ class Node:
 
     async def configured(self, namespace, name):
         self._working()
-        text = cni_conf_network.text_of(self.confs, name)
-        return cni_conf_network.load(namespace, name, text) if text else None
+        text = cni_conf.text_of(self.confs, name)
+        return cni_conf.load(namespace, name, text) if text else None
 
     async def configurations(self):
-        return cni_conf_network.names(self.confs)
+        return cni_conf.names(self.confs)
 
     async def has_pool(self, name):
         self._working()
@@ -264,7 +265,7 @@ class World:
         self.kernel.life = self.node.life = life
         folders = (Disk(disk, life) for disk in (self.disk, self.delegated))
         journal = AttachmentJournal(*(Journal(one, ATTACHMENTS) for one in folders))
-        self.attachments = Attachments(journal, self._open, Plugins(self.host))
+        self.attachments = PlanExecutor(journal, self._open, Plugins(self.host))
         to = AttachDependencies(
             node=self.node,
             giver=self.addresses(life),

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Attach, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
+from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
 
 from .network_life import Halting
 from .network_world import RESOURCE, World, card, config, share
@@ -82,7 +82,7 @@ async def test_a_container_that_has_its_device_already_gets_no_new_guid(tmp_path
 def test_a_share_is_early_where_its_pool_is_bound_at_allocate(attach, early):
     """Mode sriov is, unless its pool says otherwise; and its cards belong to whoever holds them."""
     pool = offered(Mode.SRIOV, attach)
-    node = NetworkNode(
+    node = NodeView(
         NodeViewDependencies(None, KubeletView(None), NodeContext({RESOURCE: pool}), None, None)
     )
     (held,) = pool.shares
@@ -92,13 +92,13 @@ def test_a_share_is_early_where_its_pool_is_bound_at_allocate(attach, early):
 
 async def test_cards_of_a_mode_that_owns_them_are_the_kubelet_s_to_give():
     """Those that others may use too are not."""
-    survey = KeptSurvey(lambda: Survey((), None, NamespaceMode.SHARED))
+    survey = SurveyCache(lambda: Survey((), None, NamespaceMode.SHARED))
     for mode, owned in ((Mode.SRIOV, ((VIRTUAL, RESOURCE),)), (Mode.HCA, ())):
         pool = offered(mode)
         asked = NodeViewDependencies(
             None, None, NodeContext({RESOURCE: pool}), survey, lambda _: ()
         )
-        assert (await NetworkNode(asked).host()).owned == owned
+        assert (await NodeView(asked).host()).owned == owned
 
 
 async def test_a_partition_is_the_pod_s_interface(tmp_path):

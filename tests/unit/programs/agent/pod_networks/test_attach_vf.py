@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.function_step import VlanProtocol
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.functions.step import VlanProtocol
+from kube_rdma.model.pools.pool import Mode
 
 from .delegate_world import DelegateWorld
 from .network_world import AS_MADE, World, card, config, share

@@ -9,9 +9,9 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
-from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
+from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma.rules.cni_conf.meta_plugins import CELLO_RDMA, RDMA_CONF
 from kube_rdma_testing.cluster.server import FakeServer
@@ -90,10 +90,10 @@ async def test_the_text_of_a_network_is_as_it_is_written():
     server.put(DEFINITION, {"metadata": meta, "spec": {"config": "{"}})
     for resources, found in ((server, (b"{", "rdma/a")), (FakeServer(), None)):
         asked = NodeViewDependencies(
-            Cluster(resources.line()), KubeletView(None), NodeContext({}), KeptSurvey(), tuple
+            Cluster(resources.line()), KubeletView(None), NodeContext({}), SurveyCache(), tuple
         )
-        assert await NetworkNode(asked).written("ml", "net") == found
-        assert await NetworkNode(asked).written("ml", "other") is None
+        assert await NodeView(asked).written("ml", "net") == found
+        assert await NodeView(asked).written("ml", "other") is None
 
 
 async def test_behind_cello_there_is_a_configuration_for_blocks_that_name_rdma(node):

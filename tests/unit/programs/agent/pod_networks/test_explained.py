@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.api import network_status, networks
-from kube_rdma.model.explanation import PodEvidence, StepsFrom
+from kube_rdma.api.attach import network_status, networks
+from kube_rdma.model.admission.pod_template import ContainerTemplate, PodTemplate, ResourceAsk
+from kube_rdma.model.explain import PodEvidence, StepsFrom
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
-from kube_rdma.model.pod_template import ContainerTemplate, PodTemplate, ResourceAsk
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.pools.pool import Mode
+from kube_rdma.model.reports.node_report import NodeReport, ReportedCard, ReportedPool, ReportedPort
 from kube_rdma.rules.explain.node import basis
 from kube_rdma.rules.explain.pod import explain
 from kube_rdma.rules.labels.table import NAMESPACES

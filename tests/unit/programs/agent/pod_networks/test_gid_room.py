@@ -2,11 +2,11 @@
 
 import pytest
 
-from kube_rdma.model.attachment import GidTable, NetworkKind
+from kube_rdma.model.attach.attachment import GidTable, NetworkKind
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
+from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
 from kube_rdma.rules.attach.plan import gids_wanted
 from tests.kit import pod_networks as pods
 
@@ -60,7 +60,7 @@ async def test_the_kernel_is_asked_about_the_plans_devices_only():
         asked.append(wanted)
         return (GidTable("mlx5_1", 8, 5),)
 
-    node = NetworkNode(NodeViewDependencies(None, None, NodeContext({}), None, None, gids=tables))
+    node = NodeView(NodeViewDependencies(None, None, NodeContext({}), None, None, gids=tables))
     await node.refuse_full(plans(Mode.EXCLUSIVE, pods.card(1)))
     assert not asked
     with pytest.raises(Refused, match="5 of 8 entries are in use, and 2 addresses need 4"):

@@ -3,12 +3,12 @@
 import pytest
 
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.holding import Holding
-from kube_rdma.model.pool import Grant, Mode, Pool, PoolSpec, Share, ShareId
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import Grant, Mode, Pool, PoolSpec, Share, ShareId
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.device_plugin.rails import NodeRails
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
+from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
 
 from .network_world import card
 
@@ -21,7 +21,7 @@ def holding(resource, *shares):
 
 def asking(pools, withdrawn=(), kubelet=None):
     """The neighbours as they are while these pools are offered."""
-    return NetworkNode(
+    return NodeView(
         NodeViewDependencies(
             None, kubelet, NodeContext(pools, withdrawn), None, None, rail=NodeRails().number
         )

@@ -9,20 +9,20 @@ from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.kinds import Wanted
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD
-from kube_rdma.model.attachment import NetworkKind
-from kube_rdma.model.binding import PodName
+from kube_rdma.model.attach.attachment import NetworkKind
+from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.function_step import FunctionPlace, FunctionSettings
-from kube_rdma.model.ip import IPPool, IPRange, Route
+from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
+from kube_rdma.model.ipam import IPPool, IPRange, Route
+from kube_rdma.model.late_binding.binding import PodName
 from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.pod import MIRROR
-from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.node.survey_cache import SurveyCache
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.node_view import (
-    NetworkNode,
+    NodeView,
     NodeViewDependencies,
     host_network,
 )
@@ -39,7 +39,7 @@ POOL = IPPool("rail-0", (IPRange(ip_network("10.9.0.0/24")),))
 async def test_a_pool_is_as_the_api_server_has_it_now():
     """A change counts for the next pod."""
     cluster = Cluster(FakeServer((IP_POOL,)).line())
-    node = NetworkNode(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
+    node = NodeView(NodeViewDependencies(cluster, None, NodeContext({}), None, None))
     with pytest.raises(Unavailable, match="IPPool rail-0 was just deleted"):
         await node.pool("rail-0")
     made = await cluster.create(IP_POOL, Wanted("rail-0", spec=POOL))
@@ -56,9 +56,7 @@ async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
     for name, annotations in (("lb-node1", {MIRROR: "abc"}), ("plain", {})):
         meta = {"name": name, "namespace": "kube-system", "annotations": annotations}
         server.put(POD, {"metadata": meta, "spec": {}, "status": {}})
-    node = NetworkNode(
-        NodeViewDependencies(Cluster(server.line()), None, NodeContext({}), None, None)
-    )
+    node = NodeView(NodeViewDependencies(Cluster(server.line()), None, NodeContext({}), None, None))
     static, plain = PodName("kube-system", "lb-node1"), PodName("kube-system", "plain")
     found = await node.pod(static, "abc")
     assert (found.name, found.uid == "abc") == ("lb-node1", False)
@@ -71,7 +69,7 @@ async def test_a_static_pod_is_known_by_the_uid_that_its_mirror_names():
 async def test_a_pool_that_is_watched_is_not_asked_for():
     """The API server is, about one that the watch does not show."""
     line = FakeServer((IP_POOL,)).line()
-    node = NetworkNode(
+    node = NodeView(
         NodeViewDependencies(
             Cluster(line), None, NodeContext({}), None, None, watched={POOL.name: POOL}.get
         )
@@ -137,9 +135,7 @@ async def test_only_functions_that_move_into_the_pod_are_asked_about():
         asked.append(places)
         return tuple((place, FunctionSettings(vlan=5)) for place in places)
 
-    node = NetworkNode(
-        NodeViewDependencies(None, None, NodeContext({}), None, None, functions=tell)
-    )
+    node = NodeView(NodeViewDependencies(None, None, NodeContext({}), None, None, functions=tell))
     assert await node.with_settings(()) == ()
     virtual = card(1, virtual=True)
     wanted = [wish(of=network(kind=NetworkKind.DEVICE))]
@@ -158,8 +154,8 @@ class Kernel:
 
     def __init__(self, survey, *links):
         self.now, self.links, self.surveys, self.asked = survey, links, 0, []
-        kept = KeptSurvey(self.survey, lambda: self.now.namespace_mode, lambda found: found)
-        self.node = NetworkNode(NodeViewDependencies(None, None, NodeContext({}), kept, self.named))
+        kept = SurveyCache(self.survey, lambda: self.now.namespace_mode, lambda found: found)
+        self.node = NodeView(NodeViewDependencies(None, None, NodeContext({}), kept, self.named))
 
     def survey(self):
         self.surveys += 1
@@ -216,7 +212,7 @@ async def test_a_default_route_of_now_keeps_a_card_on_the_node():
     """The routes are read for a card that may leave, and for no other."""
     kernel = Kernel(SURVEY, LINK)
     read = []
-    kept = KeptSurvey(kernel.survey, lambda: NamespaceMode.SHARED, read.append)
+    kept = SurveyCache(kernel.survey, lambda: NamespaceMode.SHARED, read.append)
     kept.last(leaving=False)
     assert not read
     kept.last(leaving=True)

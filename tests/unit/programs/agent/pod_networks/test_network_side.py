@@ -17,21 +17,25 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, Pods
 from kube_rdma.adapters.cni.conf.folder import FolderTiming
 from kube_rdma.adapters.cni.state import AskingPods
-from kube_rdma.model.binding import PodName
+from kube_rdma.model.attach.pod_view import SeenLink
+from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.cni_conf import PLUGIN
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.errors import Outdated
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.restart import RESTART
-from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.agent.device_plugin.kubelet_view import KubeletView
 from kube_rdma.programs.agent.node.online import Online
-from kube_rdma.programs.agent.node.survey_cache import KeptSurvey
+from kube_rdma.programs.agent.node.survey_cache import SurveyCache
+from kube_rdma.programs.agent.pod_networks.node_networks import (
+    NetworkSite,
+    NodeKernel,
+    NodeNetworks,
+)
 from kube_rdma.programs.agent.pod_networks.repair import RepairTiming
-from kube_rdma.programs.agent.pod_networks.service import Machine, NetworkSite, NodeNetworks
-from kube_rdma.programs.evictions import Evictions
+from kube_rdma.programs.controller.evictions import Evictions
 from kube_rdma.rules.attach.repair import FAILURES
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma_testing.cluster.server import FakeServer
@@ -99,9 +103,9 @@ class Node:
     @asynccontextmanager
     async def agent(self, pace=EAGER, *, looked=True, chained=True, **facts):
         """One life of it, from when it serves and, where it can be, is chained."""
-        kept = KeptSurvey(self._survey)
+        kept = SurveyCache(self._survey)
         facts = {"open_pod": self._open, "shim": lambda: b"shim", "pace": pace, **facts}
-        machine = Machine(kept, self._links, **facts)
+        machine = NodeKernel(kept, self._links, **facts)
         cluster = Cluster(self.server.line())
         events = Events(cluster, NODE_NAME)
         side = NodeNetworks(self.site, cluster, events, Kubelet(None), machine)
@@ -212,9 +216,9 @@ async def test_a_node_without_cards_is_left_as_it_is_until_one_comes(node, recor
     """No entry, no shim; when it has had a card, all of it stays, for its pods have to end."""
     before = node.conf.read_bytes()
     node.cards = ()
-    kept = KeptSurvey(node._survey)
+    kept = SurveyCache(node._survey)
     facts = {"open_pod": node._open, "shim": lambda: b"shim", "pace": EAGER}
-    machine = Machine(kept, node._links, **facts)
+    machine = NodeKernel(kept, node._links, **facts)
     cluster = Cluster(node.server.line())
     side = NodeNetworks(node.site, cluster, Events(cluster, NODE_NAME), Kubelet(None), machine)
     assert side.cards() is None, "the journal is not read"
@@ -244,8 +248,8 @@ async def test_what_is_told_waits_in_the_one_table_of_the_process(node):
     """Pod networks have no writer of their own: what role node writes has their Events too."""
     cluster = Cluster(node.server.line())
     events = Events(cluster, NODE_NAME)
-    kept = KeptSurvey(node._survey)
-    machine = Machine(kept, node._links, open_pod=node._open, shim=lambda: b"shim", pace=EAGER)
+    kept = SurveyCache(node._survey)
+    machine = NodeKernel(kept, node._links, open_pod=node._open, shim=lambda: b"shim", pace=EAGER)
     side = NodeNetworks(node.site, cluster, events, Kubelet(None), machine)
     kept.take()
     side.offered({})
@@ -337,7 +341,7 @@ async def test_a_pod_with_outdated_device_nodes_is_ended_though_it_waits(node):
     cluster = Cluster(node.server.line())
     events, pods = Events(cluster, NODE_NAME), Pods(cluster)
     async with AsyncExitStack() as stack:
-        machine = Machine(KeptSurvey(node._survey), node._links, open_pod=node._open)
+        machine = NodeKernel(SurveyCache(node._survey), node._links, open_pod=node._open)
         side = NodeNetworks(node.site, cluster, events, Kubelet(None), machine)
         to = await side._attach_dependencies(stack, Late())
         for name in ("a", "bare", "a", "bare"):

@@ -5,11 +5,11 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from kube_rdma.model.binding import UsedDevice
-from kube_rdma.model.cni import Call, CniResult, Verb
+from kube_rdma.model.attach.cni import Call, CniResult, Verb
 from kube_rdma.model.errors import Broken, Refused, Unavailable
-from kube_rdma.model.ip import Route
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.ipam import Route
+from kube_rdma.model.late_binding.binding import UsedDevice
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.settings.files import ANNOTATION
 
 from .network_world import RESOURCE, World, card, config, container, eth0, share

@@ -11,13 +11,13 @@ from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD, pod_state
 from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
 from kube_rdma.adapters.cni.state import AskingPods
-from kube_rdma.model.binding import PodName
+from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.cni_conf import Wiring
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import MIRROR
-from kube_rdma.model.restart import RESTART
-from kube_rdma.model.runtime import PodSandbox
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.pod_watch import NodePods, PodWatchDependencies
+from kube_rdma.programs.agent.pod_networks.pod_watch import NodePodWatch, PodWatchDependencies
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS, POD_NETWORKS_DEFINITION
 from kube_rdma_testing.cluster.server import FakeServer
 from tests.unit.programs.agent.world import NODE_NAME, until
@@ -73,7 +73,7 @@ class World:
         to = PodWatchDependencies(
             cluster, NODE_NAME, self.folder, NodeContext(network="cbr0"), self._tell
         )
-        pods = NodePods(to)
+        pods = NodePodWatch(to)
         if wiring:
             pods.wired(wiring)
         task = asyncio.create_task(pods.follow(self._wake))

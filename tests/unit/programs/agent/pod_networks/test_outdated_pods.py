@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.errors import Outdated, Unavailable
-from kube_rdma.model.ip import InterfaceName
+from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pool import Mode
-from kube_rdma.model.restart import RESTART
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.programs.agent.pod_networks.outdated_pods import ALONE, EVICTED, OutdatedPods
 from kube_rdma.rules.attach.outdated import AGAIN
 

@@ -12,18 +12,18 @@ from kube_rdma.adapters.cluster.networks import DEFINITION as DEFINED
 from kube_rdma.adapters.cluster.networks import DefinitionSpec
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.pods import POD as POD_KIND
-from kube_rdma.model.attachment import CardAddresses, NetworkKind
-from kube_rdma.model.cni import CniInterface, CniResult, LinkAddress
+from kube_rdma.model.attach.attachment import CardAddresses, NetworkKind
+from kube_rdma.model.attach.cni import CniInterface, CniResult, LinkAddress
+from kube_rdma.model.attach.pod_view import SeenLink
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.errors import Refused, Unavailable
-from kube_rdma.model.ip import IPPool, IPRange, PoolName
+from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pod_view import SeenLink
-from kube_rdma.model.pool import Mode
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.model.survey import NamespaceMode, Survey
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.node_view import (
-    NetworkNode,
+    NodeView,
     NodeViewDependencies,
     host_network,
 )
@@ -353,7 +353,7 @@ async def test_a_pod_on_the_host_s_network_is_refused(tmp_path):
 def real(confs=(), kinds=(IP_POOL, POD_KIND)):
     """The real node over a fake API server that knows these kinds."""
     cluster = Cluster(FakeServer(kinds).line())
-    return cluster, NetworkNode(
+    return cluster, NodeView(
         NodeViewDependencies(cluster, None, NodeContext({}), None, None, lambda: confs)
     )
 

@@ -8,19 +8,19 @@ from functools import partial
 import pytest
 
 from kube_rdma.adapters.runtime.cri import read_netns, read_sandboxes
-from kube_rdma.model.binding import PodName
-from kube_rdma.model.cni import Verb
+from kube_rdma.model.attach.cni import Verb
+from kube_rdma.model.attach.restart import RESTART
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.ip import Ask, NicAsk
+from kube_rdma.model.ipam import Ask, NicAsk
+from kube_rdma.model.late_binding.binding import PodName
+from kube_rdma.model.late_binding.runtime import PodSandbox
 from kube_rdma.model.pod import PodState
-from kube_rdma.model.pool import Mode
-from kube_rdma.model.restart import RESTART
-from kube_rdma.model.runtime import PodSandbox
+from kube_rdma.model.pools.pool import Mode
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
 from kube_rdma.programs.agent.pod_networks.repair import (
     RepairDependencies,
     RepairTiming,
-    Sandboxes,
+    SandboxRepair,
     open_netns,
 )
 from kube_rdma.rules.attach.repair import ABSENT, FAILURES, GRACE, LONGEST, REFUSALS
@@ -56,7 +56,7 @@ class Node:
             tell=lambda pod, *what: self.told.append((pod.name, *what)),
             opened=self._opened,
         )
-        self.sandboxes = Sandboxes(to, RepairTiming(0.0, 60.0, lambda: self.time))
+        self.sandboxes = SandboxRepair(to, RepairTiming(0.0, 60.0, lambda: self.time))
 
     def _owed(self, sandbox, pod):
         assert (sandbox.pod, sandbox.uid) == (PodName(pod.namespace, pod.name), pod.uid)

@@ -8,8 +8,8 @@ import pytest
 
 from kube_rdma.adapters.cni.turns import CALLER
 from kube_rdma.model.errors import Unavailable
-from kube_rdma.model.pool import Mode
-from kube_rdma.programs.agent.pod_networks.worker_pools import Threads
+from kube_rdma.model.pools.pool import Mode
+from kube_rdma.programs.agent.pod_networks.worker_pools import WorkerPools
 from kube_rdma.programs.process import BLOCKING
 from tests.unit.programs.agent.world import until
 
@@ -65,7 +65,7 @@ async def test_a_pod_of_ours_comes_and_goes_while_plugins_hang(world):
 @pytest.mark.parametrize("plugins", [False, True])
 async def test_each_kind_of_work_has_its_bound(plugins):
     """The third of three waits for one of two threads, and the other kind does not."""
-    threads, begun, free = Threads(steps=2, plugins=2), [], Event()
+    threads, begun, free = WorkerPools(steps=2, plugins=2), [], Event()
 
     def work(number):
         begun.append(number)
@@ -91,7 +91,7 @@ class Gone:
 
 async def test_what_nobody_waits_for_any_more_is_not_begun():
     """It is dropped when its turn comes; the end of what it had is done all the same, and first."""
-    threads, begun, free = Threads(steps=1), [], Event()
+    threads, begun, free = WorkerPools(steps=1), [], Event()
     caller = Gone()
     CALLER.set(caller)
 

@@ -7,10 +7,10 @@ from structlog.testing import capture_logs
 from kube_rdma.adapters.cluster.ipam_objects import IP_POOL
 from kube_rdma.adapters.cluster.networks import DEFINITION
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.api.networks import ANNOTATION
+from kube_rdma.api.attach.networks import ANNOTATION
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.pod_networks.context import NodeContext
-from kube_rdma.programs.agent.pod_networks.node_view import NetworkNode, NodeViewDependencies
+from kube_rdma.programs.agent.pod_networks.node_view import NodeView, NodeViewDependencies
 from kube_rdma.programs.agent.pod_networks.requests import asking
 from kube_rdma_testing.cluster.server import FakeServer
 
@@ -30,9 +30,7 @@ def put(server, **fields):
 async def test_a_definitions_warnings_are_said_once():
     """For the first pod that asks for it, and again when others come in their place."""
     server = FakeServer((IP_POOL, DEFINITION))
-    node = NetworkNode(
-        NodeViewDependencies(Cluster(server.line()), None, NodeContext({}), None, None)
-    )
+    node = NodeView(NodeViewDependencies(Cluster(server.line()), None, NodeContext({}), None, None))
     said = []
     for fields in ({"mastre": "x"}, {"mastre": "x"}, {}, {"mastre": "x"}, {"vlan": 5}):
         put(server, **fields)

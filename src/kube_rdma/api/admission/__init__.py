@@ -1,0 +1,1 @@
+"""What is judged before it runs: manifests, pods in them, questions of the API server."""

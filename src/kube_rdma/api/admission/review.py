@@ -1,0 +1,76 @@
+"""What the API server asks an admission webhook, and what it is answered (admission.k8s.io/v1).
+
+Between the wire of a webhook and programs/admission/review, which judges. Only the API server
+writes such requests, so what has not their form is refused as a whole, without places.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.install.blueprint import Json
+
+MOST_BYTES = 3 << 20  # the API server takes no request above; etcd no object above half of it
+_MOST_WARNINGS = 10
+_API = "admission.k8s.io/v1"
+
+
+class ReviewRequest(Frozen):
+    """A request; `pod` is None where it is about anything but a pod that is to be made."""
+
+    uid: str
+    namespace: str = ""
+    pod: Json | None = None
+
+
+def decode(body: bytes) -> ReviewRequest:
+    """What is asked; raise Refused for what is no review."""
+    if len(body) > MOST_BYTES:
+        raise _no_review(f"the request has {len(body)} bytes")
+    try:
+        review = decoded(body)
+    except Undecodable:
+        raise _no_review("the request is not JSON") from None
+    request = review.get("request") if isinstance(review, dict) else None
+    uid = request.get("uid") if isinstance(request, dict) else None
+    if not isinstance(request, dict) or not isinstance(uid, str) or not uid:
+        raise _no_review("the request has no uid")
+    namespace = request.get("namespace")
+    return ReviewRequest(uid, namespace if isinstance(namespace, str) else "", _pod(request))
+
+
+def encode(
+    uid: str, *, refusal: str = "", warnings: Sequence[str] = (), patch: Sequence[Json] = ()
+) -> bytes:
+    """The answer: `refusal` is why the pod is not admitted, `warnings` reach its author."""
+    response: Json = {"uid": uid, "allowed": not refusal}
+    if refusal:
+        response["status"] = {"code": 422, "reason": "Invalid", "message": refusal}
+    if warnings:
+        rest = len(warnings) - _MOST_WARNINGS
+        more = [f"kube-rdma: and {rest} more warnings"] if rest > 0 else []
+        response["warnings"] = [*warnings[:_MOST_WARNINGS], *more]
+    if patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(json.dumps(list(patch)).encode()).decode()
+    return json.dumps(
+        {"apiVersion": _API, "kind": "AdmissionReview", "response": response}
+    ).encode()
+
+
+def _pod(request: Json) -> Json | None:
+    """The pod of a request to make one."""
+    kind, value = request.get("kind"), request.get("object")
+    is_pod = isinstance(kind, dict) and (kind.get("group"), kind.get("kind")) == ("", "Pod")
+    made = is_pod and request.get("operation") == "CREATE" and not request.get("subResource")
+    return value if made and isinstance(value, dict) else None
+
+
+def _no_review(problem: str) -> Refused:
+    remedy = "Send an AdmissionReview of admission.k8s.io/v1, as the API server does"
+    return Refused(problem, remedy=remedy)

@@ -1,0 +1,1 @@
+"""Networks of pods: annotations, network definitions, CNI configurations, what pods are told."""

@@ -1,0 +1,220 @@
+"""The annotations that tell a pod's networks: the one that everybody reads, and that of kube-rdma.
+
+``k8s.v1.cni.cncf.io/network-status`` is written byte for byte as Multus does, because tools compare
+it: objects indented by four, joined by commas, empty fields left out, ``dns`` always there. Whoever
+reads a pod's annotation writes all of it, so it is written whole: first the cluster's network, of
+which one entry is called default. The second says besides which RDMA device and GID an interface
+has, for the applications and the tools that need them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from ipaddress import ip_interface
+from typing import Any, TypeAlias
+
+from kube_rdma.model.attach.attachment import Attached, InterfaceAddress
+from kube_rdma.model.attach.cni import CniInterface, CniResult, Dns, LinkAddress
+from kube_rdma.model.card import CardId
+from kube_rdma.model.doctor import AddressUse
+from kube_rdma.model.foreign_json import Undecodable, decoded
+from kube_rdma.model.ipam import InterfaceName
+
+ANNOTATION = "k8s.v1.cni.cncf.io/network-status"
+OWN_ANNOTATION = "kube-rdma.io/network-status"
+DEVICE_INFO_VERSION = "1.1.0"
+
+Json: TypeAlias = dict[str, Any]
+
+
+def status(
+    attached: Sequence[Attached],
+    cluster: str = "",
+    result: CniResult | None = None,
+    before: str = "",
+) -> str:
+    """The annotation: the cluster's network, then kube-rdma's interfaces.
+
+    `cluster` and `result` make the first entries: the network of the cluster and what its plugins
+    answered for this sandbox. Nobody tells it to an ADD that is made late; then these stay as they
+    are in `before`, which the pod has now.
+    """
+    first = _of_cluster(cluster, result) if result is not None else _clusters(before)
+    return _joined([*first, *map(_entry, attached)])
+
+
+def own_status(attached: Sequence[Attached], before: str = "", others: Collection[str] = ()) -> str:
+    """kube-rdma's annotation: one object for each interface, in the order of the networks.
+
+    Of `before`, which the pod has now, only what is about the interfaces `others` stays.
+    """
+    kept = [one for one in _entries(before) if _word(one.get("interface")) in others]
+    return json.dumps([*kept, *map(_own, attached)], separators=(",", ":"))
+
+
+def address_uses(pod: str, text: str) -> Iterator[AddressUse]:
+    """The addresses that the annotation of `pod` (namespace/name) tells, but the cluster's own."""
+    clusters = _clusters(text)
+    for entry in (one for one in _entries(text) if one not in clusters):
+        addresses = entry.get("ips")
+        for address in addresses if isinstance(addresses, list) else ():
+            network, interface = str(entry.get("name", "")), str(entry.get("interface", ""))
+            yield AddressUse(pod, network, interface, str(address))
+
+
+def own_attached(text: str) -> Iterator[Attached]:
+    """The interfaces that kube-rdma's annotation tells; what has not its form is left out."""
+    for entry in _entries(text):
+        network, interface, index = (entry.get(key) for key in ("name", "interface", "gidIndex"))
+        if not isinstance(network, str) or not isinstance(interface, str):
+            continue
+        addresses, mtu = entry.get("ips"), entry.get("mtu")
+        yield Attached(
+            network=network,
+            interface=InterfaceName(interface),
+            mac="",
+            mtu=mtu if type(mtu) is int else 0,
+            addresses=tuple(_addresses(addresses if isinstance(addresses, list) else ())),
+            rdma_device=_word(entry.get("rdmaDevice")),
+            gid=_word(entry.get("gid")),
+            gid_index=index if type(index) is int else None,
+            card=CardId(card) if (card := _word(entry.get("card"))) else None,
+        )
+
+
+def _addresses(texts: Iterable[object]) -> Iterator[InterfaceAddress]:
+    for text in texts:
+        with suppress(ValueError):
+            whole = ip_interface(str(text))
+            yield InterfaceAddress(whole.ip, whole.network.prefixlen)
+
+
+def _word(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _clusters(text: str) -> list[Json]:
+    """The entries of the cluster's network: the default one, and those of the same name."""
+    entries = _entries(text)
+    names = [one.get("name") for one in entries if one.get("default") is True][:1]
+    return [one for one in entries if one.get("name") in names]
+
+
+def _entries(text: str) -> list[Json]:
+    """The entries of an annotation; what is not a list of objects is not worth keeping."""
+    try:
+        entries = decoded(text)
+    except Undecodable:
+        return []
+    return [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+
+
+def _joined(entries: Iterable[Json]) -> str:
+    return f"[{','.join(json.dumps(one, indent=4, ensure_ascii=False) for one in entries)}]"
+
+
+def _entry(attached: Attached) -> Json:
+    return {
+        "name": attached.network,
+        **_without_empty(
+            interface=attached.interface,
+            ips=[str(each.address) for each in attached.addresses],
+            mac=attached.mac,
+            mtu=attached.mtu,
+        ),
+        "dns": _dns(attached.dns),
+        **_without_empty(
+            **{"device-info": _device_info(attached)},
+            gateway=list(map(str, attached.default_routes)),
+        ),
+    }
+
+
+def _device_info(attached: Attached) -> Json:
+    if attached.pci is None:
+        return {}
+    names = {
+        "pci-address": attached.pci,
+        "rdma-device": attached.rdma_device,
+        "pf-pci-address": attached.physical,
+    }
+    return {"type": "pci", "version": DEVICE_INFO_VERSION, "pci": _without_empty(**names)}
+
+
+def _of_cluster(name: str, result: CniResult) -> list[Json]:
+    """The entries from what the plugins before kube-rdma answered: one for each link in the pod.
+
+    As the client library of these annotations does it (CreateNetworkStatuses): the default one is
+    that with the first gateway, or else the first; addresses of no link belong to the last, and
+    where there is one link, all do.
+    """
+    inside = [(at, link) for at, link in enumerate(result.links) if link.sandbox]
+    if not inside:
+        return [_of_link(name, result, None, result.addresses, is_default=True)]
+    places = [at for at, _ in inside]
+    gates = [one.link for one in result.addresses if one.gateway and one.link in places]
+    default = gates[0] if gates else places[0]
+    entries = []
+    for at, link in inside:
+        own = {at, None} if at == places[-1] else {at}
+        addresses = [one for one in result.addresses if one.link in own or len(result.links) == 1]
+        is_default = at == default or len(result.links) == 1
+        entries.append(_of_link(name, result, link, addresses, is_default=is_default))
+    return entries
+
+
+def _of_link(
+    name: str,
+    result: CniResult,
+    link: CniInterface | None,
+    addresses: Iterable[LinkAddress],
+    *,
+    is_default: bool,
+) -> Json:
+    return {
+        "name": name,
+        **_without_empty(
+            interface=link.name if link else "",
+            ips=[str(one.address.ip) for one in addresses],
+            mac=link.mac if link else "",
+            mtu=link.mtu if link else 0,
+            default=is_default,
+        ),
+        "dns": _dns(result.dns),
+        **_without_empty(
+            gateway=[str(one.via) for one in result.routes if one.via and not one.to.prefixlen]
+        ),
+    }
+
+
+def _dns(dns: Dns | None) -> Json:
+    if dns is None:
+        return {}
+    return _without_empty(
+        nameservers=list(dns.nameservers),
+        domain=dns.domain,
+        search=list(dns.search),
+        options=list(dns.options),
+    )
+
+
+def _own(attached: Attached) -> Json:
+    return {
+        "name": attached.network,
+        "interface": attached.interface,
+        **_without_empty(
+            ips=[f"{each.address}/{each.prefix}" for each in attached.addresses],
+            mtu=attached.mtu,
+            card=attached.card,
+            rdmaDevice=attached.rdma_device,
+            gid=attached.gid,
+        ),
+        **({} if attached.gid_index is None else {"gidIndex": attached.gid_index}),
+    }
+
+
+def _without_empty(**values: object) -> Json:
+    """What is not empty, as Go's omitempty leaves it out."""
+    return {key: value for key, value in values.items() if value not in (None, "", [], {}, 0)}

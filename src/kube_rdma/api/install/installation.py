@@ -1,0 +1,164 @@
+"""The values of an installation as people write them: for `kube-rdma render` and the Helm chart.
+
+Everything but the preset has a value of the preset's or of everyone's (rules/install/presets), so
+that a file holds only what differs. The chart's values.schema.json, values.yaml and README.md are
+made from these models; here the same values are read with the place of each fault.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from kube_rdma.api.install.admission import InstalledPolicy
+from kube_rdma.api.install.values import (
+    HostFolders,
+    InstalledAgent,
+    InstalledController,
+    InstalledDefinitions,
+    InstalledImage,
+    InstalledMetrics,
+    InstalledNamespace,
+    InstalledPool,
+    InstalledRoles,
+)
+from kube_rdma.api.pools.config import untitled
+from kube_rdma.api.text.document import Document
+from kube_rdma.api.text.faults import validate
+from kube_rdma.api.text.typed import Many, Typed
+from kube_rdma.model.install.chart_value import UNSAID, ChartValue
+
+_GLOBAL = "global is a value of Helm itself, for all charts of a release. kube-rdma ignores it."
+
+
+class Installation(Typed):
+    """The values of an installation. Only preset has to be set."""
+
+    preset: Literal["ack", "vke", "scc", "nvidia", "nvidia-operator", "ib"]
+    """
+    preset is the kind of installation. ack: rdma/hca on the host's network. scc: rdma/hca. vke:
+    vke.volcengine.com/rdma by node label. nvidia: rdma/hca_shared_devices_a for second networks.
+    nvidia-operator: what a NicClusterPolicy asks for. ib: rdma/vf, InfiniBand VFs. See
+    docs/install.md.
+    """
+    distribution: Literal["kubernetes", "gke", "k3s", "rke2", "openshift"] = "kubernetes"
+    """
+    distribution is the kind of Kubernetes, which decides the folders in host. k3s: with its
+    flannel. rke2: RKE2, and k3s with another CNI. gke: adds a quota for the agents in a namespace
+    that the chart creates. openshift: adds the constraint privileged for the agents. kubernetes:
+    all others.
+    """
+    image: InstalledImage = InstalledImage()
+    """image is the container image of everything that the chart deploys."""
+    namespace: InstalledNamespace = InstalledNamespace()
+    """namespace is the namespace of the installation."""
+    agent: InstalledAgent = InstalledAgent()
+    """
+    agent has the settings of the agents. One runs on each node and offers the node's cards as
+    resources.
+    """
+    controller: InstalledController = InstalledController()
+    """
+    controller has the settings of the controller, which works for the whole cluster. It keeps the
+    addresses in order, evicts pods that have to restart, and writes the status of objects. With
+    preset nvidia-operator it is the operator too.
+    """
+    roles: InstalledRoles = InstalledRoles()
+    """
+    roles are the ClusterRoles kube-rdma-view, kube-rdma-verify and kube-rdma-bandwidth-check. The
+    chart creates no bindings of them; an administrator does.
+    """
+    pools: Many[InstalledPool] = ()
+    """
+    pools lists the IPPools that Helm creates when it installs; an upgrade does not
+    change them. Preset vke needs
+    one named rdma for RoCE. Example: [{name: rdma, spec: {ranges: [{subnet: 10.0.0.0/24}]}}].
+    """
+    crds: InstalledDefinitions = InstalledDefinitions()
+    """crds are the custom resource definitions (CRDs). Uninstalling keeps them."""
+    admission: InstalledPolicy = InstalledPolicy()
+    """admission has the settings of what the API server checks of agents and of pods."""
+    metrics: InstalledMetrics = InstalledMetrics()
+    """metrics has the settings for Prometheus and Grafana. See docs/metrics.md."""
+    host: HostFolders = HostFolders()
+    """
+    host has the folders of the nodes. Set what differs from your distribution. For k0s and MicroK8s
+    see docs/agent.md.
+    """
+
+
+def load(document: Document) -> Mapping[str, Any]:
+    """The values that the document gives; raise Refused with all of its faults."""
+    validate(Installation, document)
+    assert isinstance(document.value, dict)
+    return document.value
+
+
+def values() -> tuple[ChartValue, ...]:
+    """Every value in the order of the models, still without the defaults of presets."""
+    made = _whole()
+    return tuple(value for value, _ in _below(made, made["$defs"], ""))
+
+
+def schema(left_out: Mapping[str, str]) -> str:
+    """The JSON Schema of the values as Helm wants it, which adds a value `global` of its own.
+
+    `left_out` has what is when a value is left out, a sentence for its path.
+    """
+    made = _whole()
+    for value, node in _below(made, made["$defs"], ""):
+        if value.path in left_out:
+            node["description"] = f"{value.sentence} {left_out[value.path]}"
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(head | _bare(made), indent=2) + "\n"
+
+
+def _whole() -> dict[str, Any]:
+    made = untitled(Installation)
+    made["properties"]["global"] = {"type": "object", "description": _GLOBAL}
+    return made
+
+
+def _below(
+    node: dict[str, Any], parts: dict[str, Any], path: str
+) -> Iterator[tuple[ChartValue, dict[str, Any]]]:
+    """Each value below a schema, and the schema of its own, which is a part of the whole."""
+    for name, field in node.get("properties", {}).items():
+        meant = _meant(field, parts)
+        inner = _meant(meant.get("items", {}), parts)
+        value = ChartValue(
+            f"{path}{name}",
+            " ".join(field.get("description", "").split()),
+            default=field.get("default", UNSAID),
+            required=name in node.get("required", ()),
+            choices=tuple(meant.get("enum", ())),
+            whole="properties" in meant,
+        )
+        yield value, field
+        yield from _below(meant, parts, f"{path}{name}.")
+        yield from _below(inner, parts, f"{path}{name}[].")
+
+
+def _meant(node: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
+    """A schema, or the part that it refers to."""
+    reference = node.get("$ref")
+    meant: dict[str, Any] = parts[reference.rpartition("/")[2]] if reference else node
+    return meant
+
+
+def _bare(node: Any) -> Any:
+    """A schema without defaults, which are a preset's, and without null, which is no value."""
+    if isinstance(node, list):
+        return [_bare(value) for value in node]
+    if not isinstance(node, dict):
+        return node
+    choices = [value for value in node.get("anyOf", ()) if value != {"type": "null"}]
+    if len(choices) == 1:
+        rest = {key: value for key, value in node.items() if key != "anyOf"}
+        return _bare({**choices[0], **rest})
+    return {
+        key: " ".join(value.split()) if key == "description" else _bare(value)
+        for key, value in node.items()
+        if key != "default"
+    }

@@ -1,0 +1,254 @@
+"""The values of an installation by part: image, agents, controller, pools, metrics, folders.
+
+Below each field stands its sentence for the schema and the tables of the Helm chart
+(api/schema/descriptions). The real defaults are those of rules/install/presets, which the sentences
+do not repeat: the files of the chart say them behind each sentence.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kube_rdma.api.install.words import (
+    Digest,
+    Folder,
+    Names,
+    Object,
+    Replicas,
+    Repository,
+    Tag,
+)
+from kube_rdma.api.ipam.ip_pool import IPPoolSpec
+from kube_rdma.api.ipam.ip_words import Label
+from kube_rdma.api.text.typed import Many, Typed
+
+
+class PullSecret(Typed):
+    """A Secret with the password of a registry."""
+
+    name: str = Field(examples=["registry"])
+    """name is the name of a Secret of type kubernetes.io/dockerconfigjson."""
+
+
+class InstalledImage(Typed):
+    """The settings of the container image."""
+
+    repository: Repository = ""
+    """
+    repository is the registry and the repository of the image, without a tag. Example:
+    registry.example.com/rdma/kube-rdma.
+    """
+    tag: Tag = ""
+    """tag is the tag of the image. It has no effect where digest is set. Example: 0.1.0."""
+    digest: Digest = ""
+    """
+    digest is the digest of the image, which takes the place of tag. Its form is sha256: and 64
+    hexadecimal digits.
+    """
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    """
+    pullPolicy is when a node pulls the image. Always: at each start of a container. IfNotPresent:
+    where the node does not have it. Never: the image is loaded by other means.
+    """
+    pull_secrets: Many[PullSecret] = ()
+    """
+    pullSecrets lists the Secrets for a registry with a password. They are in the namespace of the
+    installation. Example: [{name: registry}].
+    """
+
+
+class InstalledNamespace(Typed):
+    """The settings of the namespace."""
+
+    name: Label = ""
+    """
+    name is the namespace of the installation, for all objects that have one. helm -n only says
+    where Helm keeps its own record.
+    """
+    create: bool = False
+    """
+    create is whether the chart creates the namespace, with the label
+    pod-security.kubernetes.io/enforce: privileged. Uninstalling deletes it, so helm -n has to name
+    another one.
+    """
+
+
+class InstalledAgent(Typed):
+    """The settings of the agents. See docs/agent.md."""
+
+    enabled: bool = True
+    """
+    enabled is whether the chart deploys agents. With preset nvidia-operator a NicClusterPolicy
+    deploys them.
+    """
+    config: str = ""
+    """
+    config is the text of the agents' configuration file, in a format of docs/config.md. It replaces
+    that of the preset. It has no effect with preset vke, whose agents follow NodePolicies and the
+    label vke.node.rdma.mode.
+    """
+    node_selector: dict[str, str] = Field(default_factory=dict, examples=[{"pool": "rdma"}])
+    """
+    nodeSelector has the labels of the nodes that get an agent, besides those of the preset. Presets
+    vke and ib also leave out nodes with kube-rdma.io/agent=off. Example: {pool: rdma}.
+    """
+    tolerations: Many[Object] = ()
+    """
+    tolerations lists the taints of nodes that agents tolerate, as in a pod. A list of your own
+    replaces the default, which tolerates all taints.
+    """
+    resources: Object = Field(default_factory=dict)
+    """
+    resources has the requests and limits of an agent's container, as in a pod. What you leave out
+    of it keeps its default.
+    """
+    other_plugins: bool = False
+    """
+    otherPlugins is whether agents can call other CNI plugins of the node, for networks that
+    kube-rdma does not make itself. Agents then get hostPID, the capability SYS_CHROOT and more
+    folders of the node. Presets vke, nvidia and ib alone.
+    """
+    device_info: bool = False
+    """
+    deviceInfo is whether agents write files below /var/run/k8s.cni.cncf.io. Multus reads
+    there the device of each share that is a single card. Presets vke, nvidia and ib alone.
+    """
+    virtual_functions: bool = False
+    """
+    virtualFunctions is whether agents can create virtual functions (VFs), where the configuration
+    or a NodePolicy asks for them. Agents then write to the node's /sys, without an AppArmor
+    profile. Presets vke, nvidia and ib alone.
+    """
+    startup_taint: bool = False
+    """
+    startupTaint is whether an agent removes the taint kube-rdma.io/starting:NoSchedule from its
+    node once all RDMA resources are allocatable. Presets vke, nvidia and ib alone. See
+    docs/agent.md.
+    """
+    node_labels: Literal["write", "write-nfd", "leave", "remove"] = "write"
+    """
+    nodeLabels is what an agent does with labels of its node. write: labels below kube-rdma.io/.
+    write-nfd: also those of Node Feature Discovery, by which operators start drivers. leave:
+    nothing. remove: it removes what an agent wrote. See docs/labels.md.
+    """
+    namespace_isolation: Names = ""
+    """
+    namespaceIsolation lists namespaces, with commas between them. All pods may name their networks,
+    besides those of the pod's own namespace. Empty: networks of any namespace. Example:
+    default,kube-system. See docs/tenancy.md.
+    """
+
+
+class InstalledController(Typed):
+    """The settings of the controller."""
+
+    enabled: bool = True
+    """
+    enabled is whether the chart deploys the controller. Without it there is no webhook, and no
+    ClusterRole of roles.
+    """
+    name: Label = "kube-rdma-controller"
+    """
+    name is the name of the controller's Deployment, service account and Role. With preset
+    nvidia-operator its ClusterRole has this name too.
+    """
+    replicas: Replicas = 2
+    """
+    replicas is how many copies of the controller run, on different nodes where possible. One copy
+    works, and another takes over when it fails. All copies answer the webhook.
+    """
+    resources: Object = Field(default_factory=dict)
+    """
+    resources has the requests and limits of the controller's container, as in a pod. What you leave
+    out of it keeps its default.
+    """
+
+
+class InstalledRoles(Typed):
+    """The settings of the ClusterRoles for people."""
+
+    install: bool = True
+    """
+    install is whether the chart creates these ClusterRoles. They have the same names in every
+    release, so a second release in a cluster needs false.
+    """
+
+
+class InstalledPool(Typed):
+    """An IPPool of the installation."""
+
+    name: Label = Field(examples=["rdma"])
+    """name is the name of the IPPool, by which networks refer to it. Example: rdma."""
+    spec: IPPoolSpec = Field(examples=[{"ranges": [{"subnet": "10.0.0.0/24"}]}])
+    """spec is the spec of the IPPool, see docs/ip.md."""
+
+
+class InstalledDefinitions(Typed):
+    """The settings of custom resource definitions (CRDs)."""
+
+    install: bool = True
+    """
+    install is whether the chart creates the CRDs of kube-rdma, and with preset nvidia-operator that
+    of NicClusterPolicy. A second release in a cluster needs false.
+    """
+    network_attachment_definitions: bool = False
+    """
+    networkAttachmentDefinitions is whether the chart creates the CRD NetworkAttachmentDefinition,
+    in which networks of pods are written. Multus brings this CRD too; leave it false there.
+    """
+
+
+class InstalledMetrics(Typed):
+    """The settings of metrics. See docs/metrics.md."""
+
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """
+    port is the TCP port where each agent answers Prometheus, at its node's own address. 0: agents
+    do not answer. Example: 9879.
+    """
+    names: Literal["node-exporter", "vke", "none"] = "node-exporter"
+    """
+    names says how the counters of ports are named. node-exporter: as node_exporter names them. vke:
+    as VKE's exporter does. none: in neither way. Alerts and dashboards of ports need node-exporter.
+    Beside another exporter with the same names each sum is double.
+    """
+    pod_monitor: bool = False
+    """
+    podMonitor is whether the chart creates a PodMonitor for the agents. It needs port and the
+    Prometheus operator.
+    """
+    rules: bool = False
+    """
+    rules is whether the chart creates a PrometheusRule with alerts. It needs the Prometheus
+    operator.
+    """
+    dashboards: bool = False
+    """
+    dashboards is whether the chart creates ConfigMaps with dashboards. Grafana's sidecar finds them
+    by the label grafana_dashboard.
+    """
+    labels: dict[str, str] = Field(default_factory=dict, examples=[{"release": "prometheus"}])
+    """
+    labels has the labels of PodMonitor and PrometheusRule, by which a Prometheus operator selects
+    them. Example: {release: prometheus}.
+    """
+
+
+class HostFolders(Typed):
+    """The folders of the nodes. See docs/agent.md for further distributions."""
+
+    kubelet: Folder = "/var/lib/kubelet"
+    """
+    kubelet is the kubelet's root folder, in which device-plugins and pod-resources are. Example:
+    /var/lib/k0s/kubelet.
+    """
+    cni_conf: Folder = "/etc/cni/net.d"
+    """cniConf is the folder of CNI configurations that the container runtime reads."""
+    cni_binaries: Folder = "/opt/cni/bin"
+    """
+    cniBinaries is the folder of CNI plugins that the container runtime runs, or a folder above it.
+    """
+    runtime: Folder = "/run/containerd"
+    """runtime is the folder of the container runtime's socket. Example: /run/crio."""

@@ -1,0 +1,398 @@
+"""The ``"ipam": {…}`` block of a CNI configuration, whatever plugin it names, and its meaning here.
+
+People come with configurations for whereabouts, host-local and static; they work as they are
+written, with addresses from IPPools. Ranges become an IPPool whose name follows from its content,
+so every node and every attachment with the same ranges means the same pool. What a key meant there
+and no longer means anything is reported in `notes`, once for each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from ipaddress import ip_interface
+
+from kube_rdma.api.ipam import ip_pool
+from kube_rdma.api.ipam.ip_conf_models import (
+    HostLocalConf,
+    HostLocalRange,
+    KubeRdmaConf,
+    PlainRoute,
+    StaticAddressConf,
+    StaticConf,
+    Whereabouts,
+    WhereaboutsConf,
+    WhereaboutsRange,
+)
+from kube_rdma.api.ipam.ip_words import address, meets, written
+from kube_rdma.api.text.document import Document, shown
+from kube_rdma.api.text.faults import near, validate
+from kube_rdma.model.attach.cni import Dns, LinkAddress, LinkRoute
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.ipam import (
+    Address,
+    InterfaceName,
+    IPPool,
+    IPRange,
+    NetworkName,
+    NicAsk,
+    Owner,
+    PoolName,
+    Span,
+    Subnet,
+)
+
+_NAMED_BY = ("network", "ranges", "excludes")  # of a pool's spec; never add to it
+_NAME_BYTES = 5
+_CLUSTER_WIDE = (
+    "host-local gave addresses that were unique on one node only; now they are unique in the "
+    "cluster, so the subnet has to be large enough for the pods of all nodes"
+)
+
+
+class IpamConf(Frozen):
+    """What the block means. Nothing at all: the interface gets no address.
+
+    `pools` are named pools by rail, None for every rail; `pool` is one to be there, made from the
+    block's own ranges. `addresses` are set as they are, besides those of the pool; `yields`: those
+    that a pod asks for by runtimeConfig or args come in their place.
+    """
+
+    pools: tuple[tuple[int | None, PoolName], ...] = ()
+    pool: IPPool | None = None
+    addresses: tuple[LinkAddress, ...] = ()
+    routes: tuple[LinkRoute, ...] = ()
+    dns: Dns | None = None
+    notes: tuple[str, ...] = ()
+    yields: bool = False
+
+    def pool_for(self, rail: int | None) -> PoolName | None:
+        """The pool of a NIC: that of its rail, else the one for every rail."""
+        if self.pool:
+            return self.pool.name
+        names = dict(self.pools)
+        return names.get(rail) or names.get(None)
+
+
+def load(document: Document) -> IpamConf:
+    """What the ipam block of a CNI configuration means; raise Refused with all of its faults."""
+    conf = document.value
+    block = conf.get("ipam") if isinstance(conf, dict) else None
+    kind = block.get("type", 0) if isinstance(block, dict) else 0
+    if block in (None, {}) or kind in (None, ""):  # the plugins take these for no ipam at all
+        return IpamConf()
+    if not isinstance(kind, str) or kind not in _LOADERS:
+        meant = near(str(kind), list(_LOADERS))
+        guess = f"Did you mean {shown(meant)}? " if meant else ""
+        raise Refused(
+            f"{shown(kind or None)} is not an IPAM type that kube-rdma reads",
+            remedy=f"{guess}Known: {', '.join(_LOADERS)}",
+            where=document.where(("ipam", "type")),
+        )
+    return _LOADERS[kind](document)
+
+
+def foreign(document: Document) -> str:
+    """The IPAM plugin that gives the addresses itself; empty for those whose blocks mean pools.
+
+    A type that is like one of these was probably meant as it, and is left to `load` to refuse.
+    """
+    block = document.value.get("ipam") if isinstance(document.value, dict) else None
+    kind = block.get("type") if isinstance(block, dict) else None
+    is_other = isinstance(kind, str) and kind not in _LOADERS and not near(kind, list(_LOADERS))
+    return kind if is_other and isinstance(kind, str) else ""
+
+
+def asked(args: Iterable[tuple[str, str]], ips: Iterable[str], where: str) -> tuple[Address, ...]:
+    """The addresses that a pod asks for: IP in CNI_ARGS, and `ips` of its annotation.
+
+    Both come with or without a length, which the pool knows better. Raise Refused for what is no
+    address.
+    """
+    texts = [text for key, value in args if key == "IP" for text in value.split(",")]
+    addresses = []
+    for text in (*texts, *ips):
+        try:
+            ip_interface(text.strip())  # a length has to be one, although the pool's is taken
+            addresses.append(address(text.partition("/")[0].strip()))
+        except ValueError:
+            raise Refused(
+                f"{shown(text)} is not an IP address",
+                remedy='Write it like "10.0.0.10" or "10.0.0.10/24"',
+                where=where,
+            ) from None
+    return tuple(dict.fromkeys(addresses))
+
+
+def nic_ask(
+    conf: IpamConf,
+    interface: InterfaceName,
+    rail: int | None = None,
+    addresses: tuple[Address, ...] = (),
+    owner: Owner | None = None,
+) -> NicAsk | None:
+    """What is asked of the pools for one interface; None: it takes no address of a pool.
+
+    Raise Refused for a rail without a pool, for addresses without a pool, and for two of a family.
+    """
+    where = f"interface {interface}"
+    name = conf.pool_for(rail)
+    if name is None and conf.pools:
+        rails = ", ".join(str(each) for each, _ in conf.pools)
+        remedy = f"Add a pool for rail {rail} to ipam.pools, which has {rails}"
+        raise Refused(f"ipam names no pool for rail {rail}", remedy=remedy, where=where)
+    if name is None and addresses:
+        problem = (
+            f"{', '.join(map(str, addresses))} is asked for, and ipam names no pool to take it from"
+        )
+        remedy = 'Write "ipam": {"type": "kube-rdma-ipam", "pool": NAME}, or ask for no address'
+        raise Refused(problem, remedy=remedy, where=where)
+    if len({each.version for each in addresses}) < len(addresses):
+        problem = f"{', '.join(map(str, addresses))} are asked for, one of each family is given"
+        raise Refused(problem, remedy="Ask for one IPv4 and one IPv6 address", where=where)
+    return NicAsk(interface, name, rail, addresses, owner) if name else None
+
+
+def _whereabouts(document: Document) -> IpamConf:
+    block = validate(WhereaboutsConf, document).ipam
+    network = NetworkName(block.network_name or "default")
+    wanted = (block, *block.ip_ranges) if block.range else block.ip_ranges
+    if not wanted and not block.addresses:
+        raise Refused(
+            "it has neither range nor ipRanges nor addresses",
+            remedy='Add "range": "10.0.0.0/24"',
+            where=document.where(("ipam",)),
+        )
+    ranges = tuple(_range_of(each, block.gateway) for each in wanted)
+    excludes = tuple(span for each in wanted for span in each.exclude)
+    notes = [
+        f"{key} is not needed and is ignored"
+        for key in sorted(block.model_fields_set & block.IGNORED)
+    ]
+    if not block.enable_overlapping_ranges:
+        notes.append(
+            "enable_overlapping_ranges is ignored: an address of a network is never given twice; "
+            "for ranges that may repeat addresses write another network_name"
+        )
+    notes += [
+        f"{key} {end} is ignored, as by whereabouts: the range in {one.subnet} has other ends"
+        for entry, one in zip(wanted, ranges, strict=True)
+        for key, end in (("range_start", entry.range_start), ("range_end", entry.range_end))
+        if end and end not in (one.first, one.last)
+    ]
+    notes += _without_ends(block)
+    notes += _one_of_each([each.subnet for each in ranges], "range")
+    if block.gateway and ranges and not any(each.gateway for each in ranges):
+        subnets = ", ".join(str(each.subnet) for each in ranges)
+        notes.append(_unreachable(block.gateway, subnets))
+    addresses = _addresses(block.addresses)
+    gateways = (*(each.gateway for each in ranges), *(each.gateway for each in addresses))
+    routes, left_out = _with_gateway(_routes(block.routes), gateways, [block.gateway])
+    notes += left_out
+    base = IpamConf(
+        addresses=addresses,
+        routes=routes,
+        dns=block.dns.value() if block.dns else None,
+        notes=tuple(notes),
+    )
+    pool = IPPool(PoolName(block.type), ranges, network, excludes)
+    return _with_pool(base, pool, document)
+
+
+def _host_local(document: Document) -> IpamConf:
+    conf = validate(HostLocalConf, document)
+    block = conf.ipam
+    # In this order, as host-local puts them: the caller's, the one beside the type, the list.
+    beside: tuple[tuple[HostLocalRange, ...], ...] = ((block,),) if block.subnet else ()
+    sets = (*conf.runtime_config.ip_ranges, *beside, *block.ranges)
+    subnets = _subnets(sets, document)
+    wanted = [each for group in sets for each in group]
+    ranges = tuple(
+        IPRange(subnet, each.range_start, each.range_end, _gateway(subnet, each.gateway))
+        for subnet, each in zip(subnets, wanted, strict=True)
+    )
+    ignored = {"dataDir": block.data_dir, "resolvConf": block.resolv_conf}
+    notes = [f"{key} is not needed and is ignored" for key, value in ignored.items() if value]
+    notes += _one_of_each([group[0].subnet for group in sets if group[0].subnet], "range set")
+    notes += [
+        _unreachable(each.gateway, str(subnet))
+        for subnet, each in zip(subnets, wanted, strict=True)
+        if each.gateway and each.gateway not in subnet
+    ]
+    if not block.subnet and (block.range_start or block.range_end or block.gateway):
+        notes.append("rangeStart, rangeEnd and gateway are ignored: no subnet is beside them")
+    gateways, wished = [each.gateway for each in ranges], [each.gateway for each in wanted]
+    routes, left_out = _with_gateway(_routes(block.routes), gateways, wished)
+    base = IpamConf(routes=routes, notes=(_CLUSTER_WIDE, *notes, *left_out))
+    return _with_pool(base, IPPool(PoolName(block.type), ranges), document)
+
+
+def _subnets(
+    sets: tuple[tuple[HostLocalRange, ...], ...], document: Document
+) -> tuple[Subnet, ...]:
+    """The subnet of each range; raise Refused for sets without ranges, ranges without subnets."""
+    subnets = [each.subnet for group in sets for each in group]
+    problem = ""
+    if not sets:
+        problem = "it has neither a subnet nor ranges"
+    elif not all(sets):
+        problem = "a range set is empty"
+    elif None in subnets:
+        problem = "a range has no subnet"
+    if problem:
+        remedy = 'Write "ranges": [[{"subnet": "10.0.0.0/24"}]]'
+        raise Refused(problem, remedy=remedy, where=document.where(("ipam", "ranges")))
+    return tuple(subnet for subnet in subnets if subnet is not None)
+
+
+def _gateway(subnet: Subnet, gateway: Address | None) -> Address | None:
+    """As host-local has it: the first address by default. None for one that nobody can reach."""
+    if gateway is not None:
+        return gateway if gateway in subnet else None
+    return subnet.network_address + 1 if subnet.num_addresses > 2 else None
+
+
+def _static(document: Document) -> IpamConf:
+    block = validate(StaticConf, document).ipam
+    return IpamConf(
+        addresses=_addresses(block.addresses),
+        routes=_routes(block.routes),
+        dns=block.dns.value() if block.dns else None,
+        notes=("it is not checked that these addresses are free: they are in no pool",),
+        yields=True,
+    )
+
+
+def _kube_rdma(document: Document) -> IpamConf:
+    block = validate(KubeRdmaConf, document).ipam
+    named: list[tuple[int | None, str]] = [(None, block.pool)] if block.pool else []
+    named += [(int(rail), name) for rail, name in block.pools.items()]
+    if not named:
+        raise Refused(
+            "it names no pool",
+            remedy='Add "pool": "rail-0", or "pools": {"0": "rail-0", "1": "rail-1"}',
+            where=document.where(("ipam",)),
+        )
+    return IpamConf(
+        pools=tuple((rail, PoolName(name)) for rail, name in named), routes=_routes(block.routes)
+    )
+
+
+def _with_pool(base: IpamConf, wish: IPPool, document: Document) -> IpamConf:
+    """The conf with a pool, whose name so far is the plugin's.
+
+    Raise Refused when its ranges contradict themselves.
+    """
+    if not wish.ranges:
+        return base
+    spans = [Span(_first(each), _last(each)) for each in wish.ranges]
+    used = tuple(each for each in wish.excludes if any(meets(each, one) for one in spans))
+    idle = [
+        f"exclude {written(each)} is outside of every range"
+        for each in wish.excludes
+        if each not in used
+    ]
+    pool = replace(wish, excludes=used)
+    spec = ip_pool.spec(pool)
+    try:
+        ip_pool.decode(json.dumps(spec).encode())
+    except Refused as error:
+        raise Refused.all([_placed(each, document) for each in _flattened(error)]) from None
+    named = json.dumps({key: spec.get(key) for key in _NAMED_BY}).encode()
+    name = PoolName(f"{wish.name}-{blake2b(named, digest_size=_NAME_BYTES).hexdigest()}")
+    source = document.where(("ipam",))
+    ranges = tuple(replace(each, source=source) for each in pool.ranges)
+    whole = replace(pool, name=name, ranges=ranges)
+    return replace(base, pool=whole, notes=(*base.notes, *idle))
+
+
+def _flattened(error: Refused) -> Iterator[Refused]:
+    yield error
+    for more in error.more:
+        yield from _flattened(more)
+
+
+def _placed(fault: Refused, document: Document) -> Refused:
+    """A fault of the made pool, reported for the block that it was made from."""
+    return Refused(fault.problem, remedy=fault.remedy, where=document.where(("ipam",)))
+
+
+def _range_of(entry: WhereaboutsRange, gateway: Address | None) -> IPRange:
+    """As whereabouts has it: the ends in `range` come first, one that is no end is passed over."""
+    assert entry.range is not None
+    subnet, first, last = entry.range
+    start, end = entry.range_start, entry.range_end
+    first = first or (start if start and start in subnet else None)
+    last = last or (end if end and end in subnet else None)
+    if first and last and int(last) < int(first):
+        last = None
+    return IPRange(subnet, first, last, gateway if gateway and gateway in subnet else None)
+
+
+def _without_ends(block: Whereabouts) -> list[str]:
+    """Where whereabouts would give the ends of a subnet too, that this is not done."""
+    if not any(each.enable_l3 for each in (block, *block.ip_ranges)):
+        return []
+    return ["enable_l3 is ignored: the first and the last address of a subnet are not assigned"]
+
+
+def _one_of_each(subnets: Sequence[Subnet], what: str) -> list[str]:
+    """Where the plugin would give more addresses than one of each family, that this is not done."""
+    if len({subnet.version for subnet in subnets}) == len(subnets):
+        return []
+    rest = f"from whichever range has room, not one of each {what}"
+    return [f"an interface gets one address of each family, {rest}"]
+
+
+def _unreachable(gateway: Address, subnets: str) -> str:
+    return f"gateway {gateway} is outside of {subnets}, and no route leads over it"
+
+
+def _with_gateway(
+    routes: Sequence[LinkRoute],
+    gateways: Iterable[Address | None],
+    wished: Iterable[Address | None],
+) -> tuple[tuple[LinkRoute, ...], list[str]]:
+    """The routes that lead somewhere, and a note of each other one.
+
+    One without gw takes the gateway of its family; where the only one that was `wished` is out of
+    reach, it would lead nowhere. A default route without any would take that of eth0 away.
+    """
+    have = {gateway.version for gateway in gateways if gateway}
+    lost = {gateway.version for gateway in wished if gateway} - have
+    led, notes = [], []
+    for route in routes:
+        family = route.to.version
+        if route.via or family in have or (family not in lost and route.to.prefixlen):
+            led.append(route)
+        else:
+            why = "there is no gateway to lead it over"
+            notes.append(f"the route to {route.to} is left out: {why}")
+    return tuple(led), notes
+
+
+def _first(ip_range: IPRange) -> Address:
+    return ip_range.first if ip_range.first is not None else ip_range.subnet.network_address
+
+
+def _last(ip_range: IPRange) -> Address:
+    return ip_range.last if ip_range.last is not None else ip_range.subnet.broadcast_address
+
+
+def _addresses(entries: Iterable[StaticAddressConf]) -> tuple[LinkAddress, ...]:
+    return tuple(LinkAddress(each.address, each.gateway) for each in entries)
+
+
+def _routes(entries: Iterable[PlainRoute]) -> tuple[LinkRoute, ...]:
+    return tuple(LinkRoute(each.dst, each.gw) for each in entries)
+
+
+_LOADERS: Mapping[str, Callable[[Document], IpamConf]] = {
+    "whereabouts": _whereabouts,
+    "host-local": _host_local,
+    "static": _static,
+    "kube-rdma-ipam": _kube_rdma,
+}

@@ -1,0 +1,217 @@
+"""The status of an IPPool: how full it is, who is short, what is wrong.
+
+Two write it, each by compare-and-swap of the whole: nodes their wants (Board), the controller all
+the rest. Numbers of addresses end at the largest whole number that JSON clients agree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from pydantic import field_validator
+
+from kube_rdma.api.conditions import Condition, StatusPart, condition
+from kube_rdma.api.ipam.ip_words import address as read_address
+from kube_rdma.api.text.typed import Many
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.ipam import Board, Family, IPPool, NodeName, PoolName, Usage
+from kube_rdma.model.ipam import Version as ObjectVersion
+from kube_rdma.model.ipam import Want as WantValue
+
+MOST = 2**53 - 1  # a /64 has more; then the number means: at least so many
+FamilyName = Literal["IPv4", "IPv6"]
+
+
+class UsageEntry(StatusPart):
+    """Addresses of one family, for one rail or for all NICs without one of their own."""
+
+    family: FamilyName
+    """family is the family of the addresses: IPv4 or IPv6."""
+    rail: int | None = None
+    """rail is the rail whose NICs get these addresses. Left out: NICs whose rail has no range of
+    its own.
+    """
+    size: int
+    """size is the number of addresses that pods can get, without excluded and reserved ones.
+    9007199254740991 means this many or more.
+    """
+    held: int
+    """held is the number of addresses that nodes hold: for pods, resting, or in advance."""
+    free: int
+    """free is the number of addresses that no node holds."""
+    nodes: int
+    """nodes is the number of nodes that hold addresses."""
+
+
+class WantEntry(StatusPart):
+    """A node that cannot serve a pod, and asks the others to give back."""
+
+    node: str
+    """node is the node that lacks addresses for a pod."""
+    family: FamilyName
+    """family is the family of the addresses that the node lacks: IPv4 or IPv6."""
+    rail: int | None = None
+    """rail is the rail that the addresses are for. Left out: NICs whose rail has no range of its
+    own.
+    """
+    count: int
+    """count is the number of addresses that the node lacks."""
+    address: str | None = None
+    """address is the certain address that a pod waits for. Left out: any address will do."""
+
+    @field_validator("address")
+    @classmethod
+    def _an_address(cls, text: str | None) -> str | None:
+        if text is not None:
+            read_address(text)
+        return text
+
+
+class IPPoolStatus(StatusPart):
+    """The whole status; nodes write `wants`, the controller all the rest."""
+
+    ranges: str = ""
+    """ranges is the list of the pool's subnets as one text, for kubectl get."""
+    used: str = ""
+    """used is the number of addresses that nodes hold, as a text for kubectl get. With two families
+    it has both numbers. Example: 12 v4, 8 v6.
+    """
+    free: str = ""
+    """free is the number of addresses that no node holds, as a text for kubectl get. With two
+    families it has both numbers. Example: 12 v4, 8 v6.
+    """
+    usage: Many[UsageEntry] = ()
+    """usage says how full the pool is, in one entry for each address family and rail."""
+    wants: Many[WantEntry] = ()
+    """wants are the requests of nodes that lack addresses for pods. Nodes with spare addresses give
+    them back. A node removes its entries when it no longer waits.
+    """
+    conditions: Many[Condition] = ()
+    """conditions are Ready and NearlyFull. Ready: the pool can be used, and no address has two
+    holders. NearlyFull: nodes hold at least 90 percent of the addresses of a family and rail.
+    """
+    conflicts: Many[str] = ()
+    """conflicts are sentences about addresses that two nodes hold by their IPBlocks. Empty: there
+    are none.
+    """
+
+
+class Findings(Frozen):
+    """What the controller found out about one pool.
+
+    Sentences: `broken` why it cannot be used at all, `scarce` which parts are nearly full,
+    `conflicts` what contradicts itself in its blocks.
+    """
+
+    usages: Sequence[Usage] = ()
+    broken: str = ""
+    scarce: Sequence[str] = ()
+    conflicts: Sequence[str] = ()
+
+
+def board(pool: PoolName, status: IPPoolStatus | None, version: ObjectVersion) -> Board:
+    """The wants on a pool."""
+    wants = tuple(
+        WantValue(
+            NodeName(each.node),
+            _family(each.family),
+            each.rail,
+            each.count,
+            read_address(each.address) if each.address else None,
+        )
+        for each in (status.wants if status else ())
+    )
+    return Board(pool, wants, version)
+
+
+def with_wants(status: IPPoolStatus | None, wants: Iterable[WantValue]) -> IPPoolStatus:
+    """The status with these wants, everything else as it was."""
+    entries = tuple(
+        WantEntry(
+            node=each.node,
+            family=_name(each.family),
+            rail=each.rail,
+            count=each.count,
+            address=str(each.address) if each.address else None,
+        )
+        for each in wants
+    )
+    return (status or IPPoolStatus()).model_copy(update={"wants": entries})
+
+
+def pool_status(
+    old: IPPoolStatus | None, pool: IPPool, findings: Findings, now: str
+) -> IPPoolStatus:
+    """The status that says `findings`; wants stay. `now` is a time as in RFC 3339, for changes."""
+    before = old or IPPoolStatus()
+    usage = tuple(
+        UsageEntry(
+            family=_name(each.family),
+            rail=each.rail,
+            size=min(each.size, MOST),
+            held=min(each.held, MOST),
+            free=min(each.free, MOST),
+            nodes=each.nodes,
+        )
+        for each in findings.usages
+    )
+    return before.model_copy(
+        update={
+            "ranges": ", ".join(str(each.subnet) for each in pool.ranges),
+            "used": counted((each.family, each.held) for each in findings.usages),
+            "free": counted((each.family, each.free) for each in findings.usages),
+            "usage": usage,
+            "conditions": _conditions(before.conditions, findings, now),
+            "conflicts": tuple(findings.conflicts),
+        }
+    )
+
+
+def counted(parts: Iterable[tuple[Family, int]]) -> str:
+    """Numbers of addresses, summed by family: ``12``, or ``12 v4, 8 v6``."""
+    sums: dict[Family, int] = {}
+    for family, count in parts:
+        sums[family] = sums.get(family, 0) + count
+    if len(sums) == 1:
+        return "".join(_short(count) for count in sums.values())
+    return ", ".join(f"{_short(count)} v{family}" for family, count in sorted(sums.items()))
+
+
+def decode(data: bytes) -> IPPoolStatus:
+    """Read a status; ValueError for another shape."""
+    return IPPoolStatus.model_validate_json(data)
+
+
+def encode(status: IPPoolStatus) -> bytes:
+    """Write a status, without what is not said."""
+    return status.model_dump_json(by_alias=True, exclude_none=True).encode()
+
+
+def _short(count: int) -> str:
+    return str(count) if count < 10**9 else f"{count:.1e}".replace("e+", "e")
+
+
+def _conditions(old: tuple[Condition, ...], findings: Findings, now: str) -> tuple[Condition, ...]:
+    """Ready and NearlyFull."""
+    ready = ("Usable", "Nodes give addresses of it.")
+    if findings.broken:
+        ready = ("Refused", findings.broken)
+    elif findings.conflicts:
+        ready = ("Conflict", findings.conflicts[0])
+    full = ("Room", "There is room.")
+    if findings.scarce:
+        full = ("Scarce", " ".join(f"{each}." for each in findings.scarce))
+    usable = not (findings.broken or findings.conflicts)
+    return (
+        condition(old, now, "Ready", usable, ready),
+        condition(old, now, "NearlyFull", bool(findings.scarce), full),
+    )
+
+
+def _family(name: FamilyName) -> Family:
+    return Family.V4 if name == "IPv4" else Family.V6
+
+
+def _name(family: Family) -> FamilyName:
+    return "IPv4" if family is Family.V4 else "IPv6"

@@ -1,0 +1,1 @@
+"""The object NicClusterPolicy of the Network Operator's document."""

@@ -1,0 +1,139 @@
+"""The status of a NodePolicy: on how many nodes it is applied, where not, and why.
+
+The controller that leads writes it, by server-side apply of the whole (programs/reports/policies).
+Lists have an end, and what is worst stands first in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from kube_rdma.api.conditions import Condition, StatusPart, condition
+from kube_rdma.api.pools.node_policy import NodePolicy
+from kube_rdma.api.reports.node_report_models import Outcome, Sentence, Word, cut
+from kube_rdma.api.text.typed import Many
+from kube_rdma.model.pools.node_policy import PolicyOutcome, PolicyRemark, PolicyRollup
+
+MOST_REMARKS = 16  # a policy may be for thousands of nodes
+
+
+class RemarkEntry(StatusPart):
+    """A node where the policy is not applied, and why."""
+
+    node: Word
+    """node is the name of the node."""
+    state: Outcome
+    """state is pending, refused or overruled, as the fields of these names say."""
+    message: Sentence
+    """message says why the policy is not applied on the node."""
+
+
+class NodePolicyStatus(StatusPart):
+    """The whole status; the numbers after `nodes` add up to it."""
+
+    observed_generation: int
+    """observedGeneration is metadata.generation of the policy that this status is about."""
+    nodes: int = 0
+    """nodes is the number of nodes that nodeSelector selects."""
+    applied: int = 0
+    """applied is the number of nodes that do what the policy says."""
+    pending: int = 0
+    """pending is the number of nodes that still wait, for example for pods to end or for their
+    agent to look at the policy.
+    """
+    refused: int = 0
+    """refused is the number of nodes where the policy is impossible, or where another policy of the
+    same priority counts.
+    """
+    overruled: int = 0
+    """overruled is the number of nodes where a policy of a higher priority or the node's own file
+    counts.
+    """
+    remarks: Annotated[Many[RemarkEntry], Field(max_length=MOST_REMARKS)] = ()
+    """remarks say for the first 16 nodes where the policy is not applied why it is not. Refused
+    nodes come first.
+    """
+    conditions: Annotated[Many[Condition], Field(max_length=16)] = ()
+    """conditions are Accepted (the policy is understood), Applied (it selects nodes, and no node
+    refuses or waits) and Ready (both).
+    """
+
+
+class NodePolicyObject(NodePolicy):
+    """NodePolicy defines which cards nodes offer to pods, and under which resource names."""
+
+    status: NodePolicyStatus | None = None
+    """status says on how many nodes the policy is applied, where not, and why. kube-rdma writes it.
+    """
+
+
+def node_policy_status(
+    old: NodePolicyStatus | None, generation: int, rolled: PolicyRollup | str, now: str
+) -> NodePolicyStatus:
+    """The status that says what became of a policy, or why no agent understands it.
+
+    `now` (RFC 3339) is the time of conditions that change.
+    """
+    refusal, rollup = (rolled, PolicyRollup()) if isinstance(rolled, str) else ("", rolled)
+    return NodePolicyStatus(
+        observed_generation=generation,
+        nodes=rollup.nodes,
+        applied=rollup.count(PolicyOutcome.APPLIED),
+        pending=rollup.count(PolicyOutcome.PENDING),
+        refused=rollup.count(PolicyOutcome.REFUSED),
+        overruled=rollup.count(PolicyOutcome.OVERRULED),
+        remarks=tuple(_remarks(rollup.remarks[:MOST_REMARKS])),
+        conditions=tuple(_conditions(old.conditions if old else (), refusal, rollup, now)),
+    )
+
+
+def decode(data: bytes) -> NodePolicyStatus:
+    """Read a status; ValueError for another shape."""
+    return NodePolicyStatus.model_validate_json(data)
+
+
+def encode(status: NodePolicyStatus) -> bytes:
+    """Write a status, numbers of nothing too: they are columns of kubectl."""
+    return status.model_dump_json(by_alias=True).encode()
+
+
+def _remarks(remarks: tuple[PolicyRemark, ...]) -> Iterator[RemarkEntry]:
+    for remark in remarks:
+        yield RemarkEntry(
+            node=remark.node, state=remark.outcome.value, message=cut(remark.sentence)
+        )
+
+
+def _conditions(
+    old: tuple[Condition, ...], refusal: str, rollup: PolicyRollup, now: str
+) -> Iterator[Condition]:
+    """Ready, and its two parts; where a higher priority overrules, all is as people meant it."""
+    taken = ("Refused", cut(refusal)) if refusal else ("Accepted", "it is understood")
+    applied = _applied(refusal, rollup)
+    ready = applied[0] == "Applied"
+    words = taken if refusal else applied
+    yield condition(old, now, "Ready", ready, words)
+    yield condition(old, now, "Accepted", not refusal, taken)
+    yield condition(old, now, "Applied", ready, applied)
+
+
+def _applied(refusal: str, rollup: PolicyRollup) -> tuple[str, str]:
+    """Reason and message of the condition Applied."""
+    if refusal:
+        return ("NotUnderstood", "nodes keep its previous version")
+    if not rollup.nodes:
+        return ("NoNodeMatches", "no node has all labels of its nodeSelector")
+    for outcome, reason in (
+        (PolicyOutcome.REFUSED, "RefusedByNodes"),
+        (PolicyOutcome.PENDING, "WaitsForNodes"),
+    ):
+        if count := rollup.count(outcome):
+            first = next(each for each in rollup.remarks if each.outcome is outcome)
+            text = f"{outcome} on {count} of {rollup.nodes} nodes. {first.node}: {first.sentence}"
+            return (reason, cut(text))
+    overruled = rollup.count(PolicyOutcome.OVERRULED)
+    words = f"applied on {rollup.count(PolicyOutcome.APPLIED)} of {rollup.nodes} nodes"
+    return ("Applied", f"{words}, overruled on {overruled}" if overruled else words)

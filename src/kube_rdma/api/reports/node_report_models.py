@@ -1,0 +1,211 @@
+"""The shapes of a NodeReport; node_report fills them and reads them.
+
+Lists and texts have an end, so an object has one too; a text that is cut says so. Columns of
+kubectl show one value each, so `summary` has texts for them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kube_rdma.api.conditions import Condition, StatusPart
+from kube_rdma.api.text.measures import Bandwidth
+from kube_rdma.api.text.typed import Many, Typed
+
+LONGEST = 512  # characters of a sentence
+_CUT = "…"
+
+Sentence = Annotated[str, Field(max_length=LONGEST)]
+Word = Annotated[str, Field(max_length=253)]
+Outcome = Literal["applied", "pending", "refused", "overruled"]  # PolicyOutcome
+
+
+class PortEntry(StatusPart):
+    """A port of an RDMA device."""
+
+    device: Word
+    """device is the RDMA device of the port. Example: mlx5_0."""
+    number: int
+    """number is the number of the port on its device. Example: 1."""
+    state: Word
+    """state is the state of the port as the kernel spells it; a port carries traffic if it is
+    ACTIVE. Other values are DOWN, INIT, ARMED, ACTIVE_DEFER, NOP and UNKNOWN.
+    """
+    link_layer: Word
+    """linkLayer is what the port speaks: InfiniBand, Ethernet (RoCE) or Unknown."""
+    rate: Bandwidth | None = None
+    """rate is the speed of the port in bit/s, a quantity. Left out: the kernel does not tell it.
+    Example: 400G.
+    """
+    rate_gbps: float | None = None
+    """rateGbps is the old form of rate, in Gbit/s; it goes with the next release. Agents of the
+    release before write it.
+    """
+    netdev: Word | None = None
+    """netdev is the network interface of the port, of Ethernet or IPoIB. Left out: the node sees
+    none. Example: ens2f0np0.
+    """
+
+
+class CardEntry(StatusPart):
+    """A card, in a pool or not; the operator reads `carries` and `addresses` before it acts."""
+
+    id: Word
+    """id is the name of the card that survives renames and reboots, mostly its PCI address.
+    Example: 0000:81:00.0.
+    """
+    name: Word
+    """name is what people call the card: its RDMA devices, else its interfaces, else its id.
+    Example: mlx5_0.
+    """
+    resources: Annotated[Many[Word], Field(max_length=16)] = ()
+    """resources are the resource names whose pools have the card. Left out: no pool has it.
+    Example: [rdma/hca].
+    """
+    numa_node: int | None = None
+    """numaNode is the NUMA node that the card is near to. Left out: it is not known."""
+    ports: Annotated[Many[PortEntry], Field(max_length=16)] = ()
+    """ports are the ports of the card's RDMA devices. Left out: the node sees no RDMA device of it.
+    """
+    reasons: Annotated[Many[Sentence], Field(max_length=8)] = ()
+    """reasons are why the card cannot be given to pods. Left out: the card is healthy. Example: no
+    port is ACTIVE; port 1 is DOWN (Disabled).
+    """
+    gone: bool | None = None
+    """gone is true if a pool had the card and the node no longer has it. Left out: the card is
+    there.
+    """
+    carries: Annotated[Many[Sentence], Field(max_length=8)] = ()
+    """carries is what the node itself uses the card for: its default route, further routes, mounted
+    storage. The operator does not change the driver of such a node. Left out: none of these.
+    """
+    addresses: Annotated[Many[Word], Field(max_length=16)] = ()
+    """addresses are the IP addresses of the node on the card's interfaces, without prefix length.
+    Left out: none. Example: [192.0.2.7].
+    """
+
+
+class PoolEntry(StatusPart):
+    """A resource as the kubelet is told of it."""
+
+    resource: Word
+    """resource is the resource name that pods ask for. Example: rdma/hca."""
+    mode: Word
+    """mode is how the pool gives its cards to pods: hca, exclusive, shared, shared-multi or sriov.
+    """
+    shares: int
+    """shares is how many shares the agent tells the kubelet of, healthy or not."""
+    healthy: int
+    """healthy is how many of these shares are healthy; the kubelet gives no others to pods."""
+    cards: int
+    """cards is how many cards the pool has, healthy or not."""
+
+
+class PendingEntry(StatusPart):
+    """A wish for a resource that waits."""
+
+    resource: Word
+    """resource is the resource name that the change is for. Example: rdma/hca."""
+    mode: Word
+    """mode is the mode that the resource is to have. Example: shared."""
+    message: Sentence
+    """message is what the change waits for, such as pods that have to end."""
+
+
+class PolicyEntry(StatusPart):
+    """A NodePolicy that selects the node, as the agent has seen it, and what became of it."""
+
+    name: Word
+    """name is the name of the NodePolicy."""
+    generation: int
+    """generation is the metadata.generation of the policy that the agent has seen."""
+    state: Outcome
+    """state is applied, pending, refused or overruled. pending: it waits. refused: the node cannot
+    do it, or a policy of the same priority contradicts it. overruled: a policy of higher priority,
+    or the node's own file, says otherwise.
+    """
+    message: Sentence = ""
+    """message is why the policy is not applied. Left out: it is applied."""
+
+
+class SummaryEntry(StatusPart):
+    """The columns of kubectl."""
+
+    cards: int
+    """cards is how many cards the pools of the node have, cards that are gone included."""
+    healthy: int
+    """healthy is how many of these cards can be given to pods."""
+    pools: Word = ""
+    """pools is each resource with its healthy shares and all of them. Example: rdma/hca 1000/1000.
+    """
+    mode: Word = ""
+    """mode is the mode of the pools, or several with commas between them. Example: hca."""
+    pending: Word = ""
+    """pending is each resource that waits and the mode that it is to have. Left out: none waits.
+    Example: rdma/hca to shared.
+    """
+    problems: Word = ""
+    """problems is the first problem, and how many others there are. Left out: there is none.
+    Example: mlx5_3: no port is ACTIVE (+2).
+    """
+
+
+class NodeReportStatus(StatusPart):
+    """What the agent of the node saw at its last look."""
+
+    agent_version: Word
+    """agentVersion is the version of kube-rdma that the agent of the node has. Example: 0.1.0."""
+    summary: SummaryEntry
+    """summary has a short text or number for each column of kubectl get."""
+    cards: Annotated[Many[CardEntry], Field(max_length=256)] = ()
+    """cards are all cards of the node's pools, and other RDMA cards that could be used. Where there
+    is no room for all, unhealthy ones are kept before others.
+    """
+    rejected: Annotated[Many[CardEntry], Field(max_length=64)] = ()
+    """rejected are RDMA cards that no pool has and that cannot be used, with the reasons. Left out:
+    none.
+    """
+    pools: Annotated[Many[PoolEntry], Field(max_length=64)] = ()
+    """pools are the resources that the agent offers to the kubelet. Left out: none."""
+    pending: Annotated[Many[PendingEntry], Field(max_length=64)] = ()
+    """pending are resources whose configured mode is not in force yet, and what each waits for.
+    Left out: none.
+    """
+    refusals: Annotated[Many[Sentence], Field(max_length=16)] = ()
+    """refusals are sentences about configuration that the agent does not understand. Left out:
+    none.
+    """
+    troubles: Annotated[Many[Sentence], Field(max_length=16)] = ()
+    """troubles are sentences about configuration that contradicts itself or the node, such as two
+    pools that name one card. Left out: none.
+    """
+    omitted: int = 0
+    """omitted is how many cards had no room in cards and rejected. Left out: none."""
+    policies: Annotated[Many[PolicyEntry], Field(max_length=64)] = ()
+    """policies are the NodePolicies that select the node, with what became of each. Left out: none.
+    """
+    conditions: Annotated[Many[Condition], Field(max_length=16)] = ()
+    """conditions are CardsHealthy, ConfigurationAccepted, ConfigurationApplied and Ready. Ready is
+    True if the three others are True.
+    """
+
+
+class NodeReportObject(Typed):
+    """NodeReport says which RDMA cards a node has, what its agent offers, and what is wrong.
+
+    The agent of the node writes it. It has the name of its node, and is deleted with it.
+    """
+
+    api_version: Literal["kube-rdma.io/v1alpha1"]
+    kind: Literal["NodeReport"]
+    status: NodeReportStatus | None = None
+    """status is what the agent of the node reports. The agent restores it when another client
+    changes it.
+    """
+
+
+def cut(text: str, longest: int = LONGEST) -> str:
+    """At most so many characters of a text; an end that is cut off shows."""
+    return text if len(text) <= longest else text[: longest - len(_CUT)] + _CUT

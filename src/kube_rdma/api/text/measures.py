@@ -1,0 +1,86 @@
+"""Bandwidths and latencies as objects have them: texts, for an API has no floating point.
+
+A bandwidth is a quantity in bit/s (``94.215G``), a latency a duration as Go reads it (``2.13us``).
+Everything else counts in numbers of Gbit/s and microseconds, so here one becomes the other.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Annotated
+
+from pydantic import Field
+
+from kube_rdma.api.text.words import TextForm
+from kube_rdma.model.quantity import quantity
+
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,9})?"
+_SUFFIX = r"[kMGTPE]|[KMGTPE]i|[eE][0-9]{1,2}"
+_UNIT = "ns|us|µs|ms|s"
+_BANDWIDTH = TextForm(f"{_NUMBER}(?:{_SUFFIX})?", "a bandwidth, a quantity of bit/s", "180G")
+_LIMIT = TextForm(  # 180 alone would be 180 bit/s, which nobody means
+    f"{_NUMBER}(?:{_SUFFIX})", "a bandwidth, a quantity of bit/s with a suffix: k, M, G, T", "180G"
+)
+_LATENCY = TextForm(
+    f"{_NUMBER}(?:{_UNIT})", "a latency, a number with one unit: ns, us, ms, s", "5us"
+)
+_MEASURE = TextForm(f"{_NUMBER}(?:{_SUFFIX}|{_UNIT})?", "a bandwidth or a latency", "94.2G")
+_GIGA = 10**9
+_PER_MICROSECOND = {
+    "ns": Fraction(1, 1000),
+    "us": Fraction(1),
+    "µs": Fraction(1),
+    "ms": Fraction(1000),
+    "s": Fraction(1_000_000),
+}
+_MOST = 1e12
+"""What pods print is written as no more than that, so each text has an end."""
+
+_LONGEST = Field(max_length=32)
+Bandwidth = Annotated[str, _LONGEST, _BANDWIDTH]
+LeastBandwidth = Annotated[str, _LONGEST, _LIMIT]
+Latency = Annotated[str, _LONGEST, _LATENCY]
+Measure = Annotated[str, _LONGEST, _MEASURE]
+
+
+def gbps(text: str) -> float:
+    """The Gbit/s of a bandwidth; raise slips (a ValueError) for another text."""
+    return float(quantity(_BANDWIDTH.check(text)) / _GIGA)
+
+
+def microseconds(text: str) -> float:
+    """The microseconds of a latency; raise slips (a ValueError) for another text."""
+    unit = _LATENCY.check(text).lstrip("0123456789.")
+    return float(Fraction(text.removesuffix(unit)) * _PER_MICROSECOND[unit])
+
+
+def figure_of(text: str) -> float:
+    """The number of a latency or a bandwidth, in its unit; which one it is, the text says."""
+    return microseconds(text) if text.endswith("s") else gbps(text)
+
+
+def bandwidth_text(number: float) -> str:
+    """Gbit/s as a quantity of bit/s, in the largest of G, M and k that leaves 1 or more."""
+    bits = min(number, _MOST) * _GIGA
+    for suffix, unit in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if bits >= unit:
+            return _plain(bits / unit) + suffix
+    return _plain(bits)
+
+
+def latency_text(number: float) -> str:
+    """Microseconds as a duration, to the nanosecond."""
+    return f"{_plain(min(number, _MOST))}us"
+
+
+def figure_text(number: float | None, *, latency: bool) -> str | None:
+    """Either of them; None for what is no number."""
+    if number is None or not math.isfinite(number):
+        return None
+    return latency_text(number) if latency else bandwidth_text(number)
+
+
+def _plain(number: float) -> str:
+    """With three decimals at most."""
+    return f"{number:.3f}".rstrip("0").rstrip(".")

@@ -1,0 +1,1 @@
+"""The object BandwidthCheck, its pod and its status."""

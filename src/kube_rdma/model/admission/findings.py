@@ -1,0 +1,111 @@
+"""What rules/admission finds in a pod, completes in it, and what it has to know for that.
+
+A PodFinding says what is wrong with a pod, a Completion what is added to it. Facts are what the
+cluster has, or what the checked files say together; settings are an administrator's.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kube_rdma.model.admission.pod_template import FieldPath
+from kube_rdma.model.attach.attachment import Network
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.ipam import PoolName
+from kube_rdma.model.pools.pool import Mode, PoolSpec
+
+
+class Severity(StrEnum):
+    """Whether the pod is not admitted, or its author is warned."""
+
+    REFUSE = "refuse"
+    WARN = "warn"
+
+
+class PodFinding(Frozen):
+    """A fault of a pod; `path` leads to the field, from the pod on. Both texts are sentences."""
+
+    rule: str
+    severity: Severity
+    path: FieldPath
+    problem: str
+    remedy: str
+
+
+class Completion(Frozen):
+    """A value that is set at `path`; the last part "-" appends it to the list before.
+
+    `what` says it to a person.
+    """
+
+    path: FieldPath
+    value: object  # as JSON
+    what: str
+
+
+class OfferedPool(Frozen):
+    """A pool that nodes with these labels offer; without labels, nodes that nobody names."""
+
+    spec: PoolSpec
+    selector: tuple[tuple[str, str], ...] = ()
+
+
+class ClaimFacts(Frozen):
+    """What a PersistentVolumeClaim is bound to, as far as it is known."""
+
+    namespace: str
+    name: str
+    driver: str = ""
+    storage_class: str = ""
+
+
+class AdmissionFacts(Frozen):
+    """What is known beside the pod. `ip_pools` is None where nobody looked for pools."""
+
+    pools: tuple[OfferedPool, ...] = ()
+    networks: tuple[Network, ...] = ()
+    ip_pools: tuple[PoolName, ...] | None = None
+    claims: tuple[ClaimFacts, ...] = ()
+
+
+class Completes(StrEnum):
+    """What can be added to a pod that asks for a share."""
+
+    IPC_LOCK = "ipc-lock"
+    SHM = "shm"
+    POD_NETWORKS = "pod-networks"
+
+
+class AdmissionSettings(Frozen):
+    """What an administrator can set. A resource that ends in ``/*`` is all with this prefix.
+
+    mGPU is VKE's share of a GPU: its resources are those of Volcengine's scheduler for it, in
+    limits of the pod. vePFS is Volcengine's parallel file system: its CSI driver is
+    vepfs.csi.volcengine.com; a cluster's own storage classes and folders of hosts can be added.
+    """
+
+    shares: tuple[str, ...] = ("rdma/*", "vke.volcengine.com/rdma")
+    mgpu: tuple[str, ...] = ("vke.volcengine.com/mgpu-core", "vke.volcengine.com/mgpu-memory")
+    gpus: tuple[str, ...] = (
+        "nvidia.com/gpu",
+        "amd.com/gpu",
+        "gpu.intel.com/i915",
+        "huawei.com/Ascend910",
+    )
+    vepfs_drivers: tuple[str, ...] = ("vepfs.csi.volcengine.com",)
+    vepfs_classes: tuple[str, ...] = ()
+    vepfs_folders: tuple[str, ...] = ()
+    on_host: tuple[str, ...] = ()  # whose pods have to be on the node's own network
+    without_vepfs: tuple[Mode, ...] = (Mode.EXCLUSIVE,)  # refused beside it
+    without_gpus: tuple[Mode, ...] = (Mode.SHARED_MULTI,)  # not recommended beside them
+    counted: str = "vke.volcengine.com/rdma"  # one block of the pod's annotation for each
+    advised: tuple[int, ...] = (2, 4)  # cards of it for a container
+    block: str = "rdma"  # the network that a completed block names
+    shm_size: str = "8Gi"
+    completes: tuple[Completes, ...] = (Completes.IPC_LOCK,)  # without the pod's asking
+    never: tuple[Completes, ...] = ()  # although the pod asks
+    everybodys: tuple[str, ...] | None = None  # namespaces of networks for all pods; None: any
+
+
+NOTHING_KNOWN = AdmissionFacts()
+USUAL = AdmissionSettings()

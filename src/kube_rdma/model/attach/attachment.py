@@ -1,0 +1,340 @@
+"""A pod's further network: what was asked for, which network that is, what was attached.
+
+api compiles annotations and NetworkAttachmentDefinitions to NetworkAsk and Network.
+rules/attach/requests brings the two together (Wish), rules/attach/seats finds card and link for
+each (Seat), rules/attach/plan plans Steps (Plan). The agent journals the Plans and tells the pod's
+status out of Attached.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kube_rdma.model.attach.cni import Dns
+from kube_rdma.model.attach.step import CallPlugin, Step
+from kube_rdma.model.card import Card, CardId
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings
+from kube_rdma.model.ipam import Address, InterfaceName, PoolName, Subnet
+from kube_rdma.model.late_binding.binding import ContainerId, HeldShare, PodName
+from kube_rdma.model.pools.pool import Bind, Mode, ShareId
+from kube_rdma.model.survey import NamespaceMode
+
+
+class NetworkKind(StrEnum):
+    """How an interface comes into the pod.
+
+    MACVLAN, IPVLAN, IPOIB: a virtual link on a card, the last one on InfiniBand. DEVICE: the card's
+    or function's own link. CARD: what the mode of the granted card means (rules/pools/modes).
+    OTHER: the binaries of the host's CNI folder make it (rules/attach/foreign_plugins).
+    """
+
+    MACVLAN = "macvlan"
+    IPVLAN = "ipvlan"
+    IPOIB = "ipoib"
+    DEVICE = "host-device"
+    CARD = "kube-rdma"
+    OTHER = "other"
+
+
+class InterfaceAddress(Frozen):
+    """An address of an interface in the pod, with the length and the gateway of its subnet.
+
+    A network's document gives it, a pool, or a card that brings it along.
+    """
+
+    address: Address
+    prefix: int
+    gateway: Address | None = None
+
+
+class NetworkRoute(Frozen):
+    """A route that is wanted; without `via` the gateway of the address.
+
+    `onlink`: the next hop is on the interface's network although no subnet of it says so.
+    """
+
+    to: Subnet
+    via: Address | None = None
+    onlink: bool = False
+
+
+class CardAddresses(StrEnum):
+    """What becomes of the addresses that a card's own link has on the node.
+
+    STAY: they are the node's. MOVE: they go into the pod with a link that moves, where it has some.
+    REQUIRED: likewise, and without them there is no network.
+    """
+
+    STAY = "stay"
+    MOVE = "move"
+    REQUIRED = "required"
+
+
+class Network(Frozen):
+    """One network as its document describes it.
+
+    `master` is the interface of the node that virtual links sit on; None: that of the granted card.
+    `resource` ties it to shares (the NAD's annotation). `pools` are asked for addresses, `static`
+    ones are given besides, or give way to those that a pod asks for by the fields `yields_to` (ips,
+    cni-args). `rdma`: the granted card's RDMA device comes along. `device` is a PCI
+    address, an interface or a MAC. `function` is for a virtual function only, and what it is set to
+    in the pod; `infiniband`: one of an InfiniBand card. `guid` is for a pod that asks for no other.
+    `pkey` is a partition without the bit for full members, of InfiniBand alone. `isolated`: only
+    where an RDMA device belongs to one namespace; `configured`: only for entries that
+    ib-kubernetes has seen. `sysctls` are of the interface: ``ipv4/conf``, ``arp_notify``, ``1``.
+    `lends`: a pod may name the card, by the capability deviceID. `config` is the document itself,
+    for plugins that are called; `source` its place. `ipam_plugin` is the binary that gives the
+    addresses of an interface of kube-rdma's, where no pool does.
+    """
+
+    name: str  # namespace/name, as status tells it
+    kind: NetworkKind
+    source: str
+    master: str | None = None
+    mode: str = ""
+    mtu: int | None = None
+    resource: str | None = None
+    pools: tuple[PoolName, ...] = ()
+    static: tuple[InterfaceAddress, ...] = ()
+    yields_to: tuple[str, ...] = ()
+    routes: tuple[NetworkRoute, ...] = ()
+    rdma: bool = True
+    device: str | None = None  # of kind DEVICE, where the document says it
+    mac: str | None = None
+    function: FunctionSettings | None = None  # of kind DEVICE
+    infiniband: bool = False
+    guid: str | None = None
+    isolated: bool = False
+    configured: bool = False
+    pkey: int | None = None
+    sysctls: tuple[tuple[str, str, str], ...] = ()
+    card_addresses: CardAddresses = CardAddresses.STAY
+    lends: bool = False
+    config: bytes = b""
+    plugin: str = ""  # the CNI type, of kind OTHER
+    ipam_plugin: str = ""
+
+
+class AskedAddress(Frozen):
+    """An address that a pod asks for; the pool knows the length better, if there is one."""
+
+    address: Address
+    prefix: int | None = None
+
+
+class NetworkAsk(Frozen):
+    """One entry of a pod's annotation; `source` names the entry, ``networks[2]``.
+
+    `capabilities` are what only other plugins can do (``portMappings``, ``bandwidth``), as JSON.
+    `routes` come before those of the network. `default`: the pod's default routes lead to the
+    gateways of this interface's addresses, whichever those turn out to be. `argued_guid` is the
+    GUID of its cni-args, `configured`: ib-kubernetes has put it there.
+    """
+
+    namespace: str
+    network: str
+    interface: InterfaceName
+    source: str
+    addresses: tuple[AskedAddress, ...] = ()
+    mac: str | None = None
+    guid: str | None = None
+    default_routes: tuple[Address, ...] = ()
+    routes: tuple[NetworkRoute, ...] = ()
+    default: bool = False
+    device_id: str | None = None
+    argued_guid: str | None = None
+    configured: bool = False
+    arguments: bytes = b"{}"  # cni-args, as JSON
+    capabilities: tuple[tuple[str, bytes], ...] = ()
+
+
+class Wish(Frozen):
+    """An entry with the network that it means."""
+
+    ask: NetworkAsk
+    network: Network
+
+
+class HostLink(Frozen):
+    """An interface of the node now. `default_route`: the node itself is reached through it.
+
+    `addresses` are those that somebody gave it, with their length; what the kernel makes itself
+    (fe80::/64) is left out. `virtual` is the place of a virtual function whose physical one has an
+    interface on the node too, `settings` what that one tells of it, asked for only where it counts.
+    `master` is what it is enslaved to; when `bonded`, a bond, on which virtual interfaces stand.
+    `kind` is the kernel's of a virtual link (``veth``, ``vlan``, ``bond``), empty for a card's own.
+    """
+
+    index: int
+    name: str
+    mtu: int
+    mac: str
+    up: bool  # administratively
+    pci: PciAddress | None
+    link_type: str  # as Netdev.link_type
+    default_route: bool = False
+    addresses: tuple[tuple[Address, int], ...] = ()
+    virtual: FunctionPlace | None = None
+    settings: FunctionSettings | None = None
+    master: str | None = None
+    bonded: bool = False
+    kind: str = ""
+
+
+class HostNetwork(Frozen):
+    """The node as planning needs it.
+
+    `soft` is the kind of RDMA link to make on cards without an RDMA device of their own (rxe, siw);
+    None: none is made. `guids` are those of the RDMA devices that the node can see, with their name
+    and function. `owned` are the cards that belong to whoever holds their share, with its resource;
+    `inside` the links that are in a pod: their name and function on the node, and the pod.
+    """
+
+    links: tuple[HostLink, ...]
+    namespace_mode: NamespaceMode
+    soft: str | None = None
+    guids: tuple[tuple[str, PciAddress | None, str], ...] = ()
+    owned: tuple[tuple[Card, str], ...] = ()
+    inside: tuple[tuple[str, PciAddress | None, str], ...] = ()
+
+
+class GrantedShare(Frozen):
+    """One share that a container of the pod holds, and what it stands for.
+
+    `early`: its device nodes were given to the container before the pod had a network, and stay;
+    `char_paths` are those.
+    """
+
+    container: str
+    resource: str
+    share: ShareId
+    cards: tuple[Card, ...]
+    mode: Mode
+    bind: Bind
+    early: bool = False
+    char_paths: tuple[str, ...] = ()
+
+    @property
+    def held(self) -> HeldShare:
+        """Its key among promises."""
+        return self.resource, self.share
+
+
+class Way(StrEnum):
+    """What is done to the link of a card."""
+
+    TAKE = "take"
+    MACVLAN = "macvlan"
+    IPVLAN = "ipvlan"
+    IPOIB = "ipoib"
+
+
+class NetworkSeat(Frozen):
+    """A wish with its place on the node, before it has addresses.
+
+    `number` is its place in the annotation, from 1. `card` and `share` are None where the pod holds
+    no share of the card: then no RDMA device comes along. `ipam` asks another plugin for addresses.
+    """
+
+    wish: Wish
+    number: int
+    way: Way
+    link: HostLink
+    card: Card | None = None
+    share: GrantedShare | None = None
+    soft: str | None = None  # kind of the soft RDMA link to make
+    devices: tuple[str, ...] = ()  # RDMA devices of the card itself that the pod will use
+    roce: bool = False  # they have a GID for each address of the interface
+    ipam: CallPlugin | None = None
+
+
+class Sandbox(Frozen):
+    """Where an attachment goes; the inode tells one namespace from a later one at its path."""
+
+    container: ContainerId
+    pod: PodName
+    uid: str
+    netns_path: str
+    netns_inode: int
+
+
+class AttachmentKey(Frozen):
+    """What one ADD made, and what its DEL ends.
+
+    `interface` is the one that the caller asked for; None: all networks of the pod, in one call.
+    """
+
+    container: ContainerId
+    interface: InterfaceName | None = None
+
+
+class GidTable(Frozen):
+    """How full a device's table is. An address takes an entry of each RoCE version it speaks."""
+
+    device: str
+    size: int
+    used: int
+    versions: int = 2
+
+
+class Given(Frozen):
+    """What IPAM gave to one interface; routes and `probe` are those of its pool."""
+
+    interface: InterfaceName
+    addresses: tuple[InterfaceAddress, ...] = ()
+    routes: tuple[NetworkRoute, ...] = ()
+    probe: bool = False
+
+
+class Plan(Frozen):
+    """All Steps of one interface, in order: what the journal holds before the first one is run.
+
+    `held` is the share that this interface belongs to, and with it the container.
+    """
+
+    interface: InterfaceName
+    network: str
+    card: CardId | None
+    steps: tuple[Step, ...]
+    addresses: tuple[InterfaceAddress, ...] = ()
+    held: HeldShare | None = None
+
+
+class PluginResult(Frozen):
+    """What other plugins answered to the ADD of an interface, as JSON: CHECK and DEL need it."""
+
+    interface: InterfaceName
+    document: bytes
+    dns: Dns | None = None
+
+
+class Attachment(Frozen):
+    """All of kube-rdma in one sandbox. `complete` once every step was run and ADD answered."""
+
+    sandbox: Sandbox
+    plans: tuple[Plan, ...]
+    complete: bool = False
+    results: tuple[PluginResult, ...] = ()
+
+
+class Attached(Frozen):
+    """One interface as it is in the pod, for the status annotations.
+
+    `pci` is the card's function, `physical` the physical one of a virtual function.
+    """
+
+    network: str
+    interface: InterfaceName
+    mac: str
+    mtu: int
+    addresses: tuple[InterfaceAddress, ...]
+    rdma_device: str | None = None
+    gid: str | None = None
+    gid_index: int | None = None
+    card: CardId | None = None
+    pci: PciAddress | None = None
+    physical: PciAddress | None = None
+    default_routes: tuple[Address, ...] = ()  # gateways of the pod's default routes through it
+    dns: Dns | None = None  # of the network's ipam, or what other plugins answered

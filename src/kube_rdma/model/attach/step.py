@@ -1,0 +1,314 @@
+"""One act on the kernel, as a value: planned, journalled, run, recognised as done, undone.
+
+rules/attach/plan makes a tuple of Steps for each attachment, adapters/kernel/pod/steps runs them,
+nothing else changes the network of a pod. A Step names what it found by what stays: interface
+indexes, the inode of the namespace, PCI addresses; names are only what it wants. Every one
+may be run again after it was done, and undone although it was never run.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NewType
+
+from kube_rdma.model.device import PciAddress
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.functions.step import RebindFunction, ResetFunction, SetFunction
+from kube_rdma.model.ipam import Address, InterfaceName, Subnet
+from kube_rdma.model.link import PlannedHostLink
+
+Mark = NewType("Mark", str)
+"""What a link of kube-rdma carries as its alias (IFLA_IFALIAS): ``kube-rdma <attachment>``."""
+
+
+class VirtualKind(StrEnum):
+    """A virtual link on a card, by the kernel's name for its kind (IFLA_INFO_KIND)."""
+
+    MACVLAN = "macvlan"
+    IPVLAN = "ipvlan"
+    IPOIB = "ipoib"
+
+
+class MakeLink(Frozen):
+    """Make a virtual link inside the pod, in one message: parent, kind, name, MTU, MAC, mark.
+
+    `mode` is the kind's own word (bridge, private, vepa, passthru; l2, l3, l3s). `pkey` is for
+    IPoIB. The parent is on the node, or `inside`: taken into the pod under the name that `parent`
+    has. Done when a link of this name and mark is in the pod. Undone by removing that link.
+    """
+
+    kind: VirtualKind
+    parent: PlannedHostLink
+    name: InterfaceName
+    mark: Mark
+    mode: str = ""
+    mtu: int | None = None  # None: the parent's
+    mac: str | None = None  # None: the kernel chooses
+    pkey: int | None = None
+    inside: bool = False
+
+
+class TakeLink(Frozen):
+    """Move a card's own link into the pod and rename it, in one message.
+
+    The state it was found in is what undoing restores: name, MTU, MAC, up or down, and the
+    `addresses` that somebody gave it, with their length. `pci` finds the link again on either side,
+    also when the pod's namespace went and the kernel gave it back under another name; `index` alone
+    where the link has no function. `soft` are the soft RDMA links that stand on it, name and kind:
+    the kernel removes them with the move.
+
+    `active`: of an InfiniBand function, taken only when its port is ACTIVE, which is waited for,
+    bounded. Refused when neither the card nor the subnet manager brings it up.
+    """
+
+    link: PlannedHostLink
+    name: InterfaceName
+    pci: PciAddress | None
+    mtu: int
+    mac: str
+    up: bool
+    soft: tuple[tuple[str, str], ...] = ()
+    addresses: tuple[tuple[Address, int], ...] = ()
+    active: bool = False
+
+
+class SetLink(Frozen):
+    """Set MTU and MAC (None: leave) of a link in the pod, then bring it up."""
+
+    name: InterfaceName
+    mtu: int | None = None
+    mac: str | None = None
+
+
+class Probe(Frozen):
+    """Ask the network of an Ethernet link whether somebody has an address that the pod will get.
+
+    Before AddAddress. Not undone. Refused with the MAC that answers; silence for 300 ms is consent
+    (RFC 5227, section 2.1; RFC 4862, section 5.4).
+    """
+
+    name: InterfaceName
+    address: Address
+
+
+class AddAddress(Frozen):
+    """Give an address to a link in the pod, without duplicate address detection."""
+
+    name: InterfaceName
+    address: Address
+    prefix: int
+
+
+class AddRoute(Frozen):
+    """Add a route in the pod; `table` None is the main one, `via` None means on-link.
+
+    `onlink`: `via` is reached through the link although it is in no subnet of it.
+
+    It replaces a route of the same destination, table and metric, whoever's that was: this is how a
+    pod's default route is taken from the cluster's interface when the pod asks for that.
+    """
+
+    name: InterfaceName
+    to: Subnet
+    via: Address | None = None
+    source: Address | None = None
+    table: int | None = None
+    onlink: bool = False
+
+
+class AddRule(Frozen):
+    """Send what comes from an address to a routing table of its own."""
+
+    source: Address
+    table: int
+    priority: int
+
+
+class SetSysctl(Frozen):
+    """Write a network sysctl of the pod: ``net/ipv4/conf/net1/arp_ignore``."""
+
+    path: str
+    value: str
+
+
+class MakeRdma(Frozen):
+    """Make a soft RDMA link on a link in the pod; its name is unique on the node.
+
+    Done when a device of this name is there. It goes with its interface; undone by removing it.
+    """
+
+    name: str
+    kind: str  # rxe, siw
+    on: InterfaceName
+
+
+class MoveRdma(Frozen):
+    """Move an RDMA device into the pod's namespace (RDMA namespace mode exclusive)."""
+
+    device: str
+    pci: PciAddress | None
+
+
+class AwaitPartition(Frozen):
+    """Wait, bounded, until the RDMA device of a function is a member of an InfiniBand partition.
+
+    `pkey` is without the bit for full members. Not undone. Refused when the subnet manager has not
+    made it one.
+    """
+
+    pci: PciAddress
+    pkey: int
+
+
+class AwaitGid(Frozen):
+    """Wait, bounded, until a device lists a GID for an address: without it verbs cannot use it.
+
+    Not undone. Refused with N of M when the device's table is full.
+    """
+
+    device: str
+    on: InterfaceName
+    address: Address
+
+
+class Announce(Frozen):
+    """Tell the neighbours who has the address now: gratuitous ARP, unsolicited advertisement.
+
+    Not undone, and never refused: whoever missed it asks.
+    """
+
+    name: InterfaceName
+    address: Address
+
+
+class PluginConf(Frozen):
+    """One plugin of the host's CNI folder, with all of its configuration but the previous result.
+
+    `type` is the name of its binary, `config` the JSON that it is given.
+    """
+
+    type: str
+    config: bytes
+
+
+class CallPlugin(Frozen):
+    """Have other CNI plugins make an interface of the pod: ADD of each, in this order.
+
+    Done when the pod has a link of this name. Undone by DEL of each, in reverse; only then may it
+    be run again, for nobody knows what the plugins do with a second ADD. `version` is that of their
+    configuration, `check`: it does not forbid CHECK (disableCheck). `addresses`: it is one IPAM
+    plugin, which gives addresses to a link that kube-rdma has made.
+    """
+
+    name: InterfaceName
+    plugins: tuple[PluginConf, ...]
+    version: str
+    check: bool = True
+    addresses: bool = False
+
+
+Step = (
+    MakeLink
+    | TakeLink
+    | SetFunction
+    | RebindFunction
+    | SetLink
+    | Probe
+    | AddAddress
+    | AddRoute
+    | AddRule
+    | SetSysctl
+    | MakeRdma
+    | MoveRdma
+    | AwaitPartition
+    | AwaitGid
+    | Announce
+    | CallPlugin
+)
+
+
+class RemoveLink(Frozen):
+    """Remove a link of this name from the pod if it has `mark`; what stands on it goes too."""
+
+    name: InterfaceName
+    mark: Mark
+
+
+class RemoveLinks(Frozen):
+    """Remove several at once, each as RemoveLink says; one by one takes some 20 ms for each.
+
+    In one message where no other link of kube-rdma is in the pod.
+    """
+
+    links: tuple[RemoveLink, ...]
+
+
+class GiveBackLink(Frozen):
+    """Bring a card's link back to the node with the name, MTU, MAC and state it was found in.
+
+    `name` is what it is called in the pod, `link` what it was on the node. It may be on the node
+    already, under another name: the kernel brings it back when a namespace ends. Its addresses,
+    routes and sysctls are dropped by the move itself (__dev_change_net_namespace, net/core/dev.c);
+    `addresses` are those that it had on the node, and has again.
+    """
+
+    link: PlannedHostLink
+    name: InterfaceName
+    pci: PciAddress | None
+    mtu: int
+    mac: str
+    up: bool
+    addresses: tuple[tuple[Address, int], ...] = ()
+
+
+class RestoreRdma(Frozen):
+    """Make a soft RDMA link again that stood on a link of the node before it was taken.
+
+    After GiveBackLink: `link` is the node's, by its name then. Nothing to do where it is there.
+    """
+
+    name: str
+    kind: str  # rxe, siw
+    link: PlannedHostLink
+
+
+class RemoveRule(Frozen):
+    """Remove what AddRule added: rules do not go with a link."""
+
+    source: Address
+    table: int
+    priority: int
+
+
+class RemoveRdma(Frozen):
+    """Remove a soft RDMA link by its name."""
+
+    name: str
+
+
+class GiveBackRdma(Frozen):
+    """Bring an RDMA device back to the node's namespace; `pci` finds it under another name too."""
+
+    device: str
+    pci: PciAddress | None
+
+
+class EndPlugin(Frozen):
+    """Have other CNI plugins take back what they made: DEL of each, the last one first."""
+
+    call: CallPlugin
+
+
+Undo = (
+    RemoveLink
+    | RemoveLinks
+    | GiveBackLink
+    | ResetFunction
+    | RebindFunction
+    | RestoreRdma
+    | RemoveRule
+    | RemoveRdma
+    | GiveBackRdma
+    | EndPlugin
+)
+"""What takes a Step back; done again, or for a Step that was never run, it changes nothing."""

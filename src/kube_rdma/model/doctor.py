@@ -1,0 +1,275 @@
+"""What `kube-rdma doctor` saw of a node or a pod: the whole of a support bundle.
+
+programs/doctor/evidence collects an Observation, rules/doctor maps it to Ailments, views/doctor
+shows them. Every part may be missing: a doctor without a right sees less and says so. What a bundle
+may hold is what stands here, field by field; no file is copied whole, so nobody's secret comes
+along.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kube_rdma.model.admission.findings import PodFinding
+from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.late_binding.runtime import Runtime
+from kube_rdma.model.pools.holding import Holding
+from kube_rdma.model.pools.pool import PoolSpec
+from kube_rdma.model.reports.cluster import Problem
+from kube_rdma.model.survey import Survey
+
+VERSION = 1  # of the document; a doctor reads bundles up to its own
+
+
+class Blank(Frozen):
+    """A part of the Observation that was not seen, by the name of its field, and why."""
+
+    part: str
+    why: str
+
+
+class SystemVersions(Frozen):
+    """What runs here; "" is not known. `kernel` is the release, `system` its distribution."""
+
+    kube_rdma: str
+    kernel: str = ""
+    system: str = ""
+    kubelet: str = ""  # v1.36.3
+
+
+class ObservedLink(Frozen):
+    """An interface with its addresses, ``10.0.0.1/24``; `kind` is the kernel's, `pci` its card.
+
+    `parent` is the interface of the node below it, "" where it has none or it cannot be named.
+    """
+
+    name: str
+    mtu: int
+    up: bool  # administratively
+    carrier: bool | None = None  # None while it is down
+    kind: str = ""
+    parent: str = ""
+    pci: str = ""
+    addresses: tuple[str, ...] = ()
+
+
+class ObservedRoute(Frozen):
+    """A unicast route; `table` 0 is the main one."""
+
+    interface: str
+    to: str
+    via: str = ""
+    table: int = 0
+
+
+class ObservedNeighbour(Frozen):
+    """An address that the kernel asked for on an interface; `answered` nobody for long if not."""
+
+    interface: str
+    address: str
+    answered: bool
+
+
+class ObservedKubelet(Frozen):
+    """The kubelet's folders: `sockets` are the names in device-plugins.
+
+    `allocatable` are healthy shares by resource, `holdings` who has which; None: it did not say.
+    `topology_policy` is that of its configuration; "" where that was not read.
+    """
+
+    sockets: tuple[str, ...] = ()
+    allocatable: tuple[tuple[str, int], ...] | None = None
+    holdings: tuple[Holding, ...] | None = None
+    topology_policy: str = ""
+
+
+class ObservedFolder(Frozen):
+    """A folder of kube-rdma's state: `free` bytes, and `inodes` where they are counted."""
+
+    path: str
+    free: int
+    inodes: int | None = None
+    read_only: bool = False
+
+
+class ObservedCni(Frozen):
+    """The node's CNI configuration: names of files and types of plugins, never a text.
+
+    `pending` says what kube-rdma would change in it now. `refused` is why nothing can be done.
+    `guard` is a product that may keep others out, `aside` are files that it has put aside.
+    `installed`: the binary of kube-rdma is where the runtime looks, so an agent gives networks.
+    """
+
+    files: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    wiring: str = ""
+    default: str = ""
+    pending: bool = False
+    refused: str = ""
+    guard: str = ""
+    aside: tuple[str, ...] = ()
+    installed: bool = False
+
+
+class ObservedRail(Frozen):
+    """A rail of the agent's record: its number, or its entry in a policy's list, and its card.
+
+    `card` is the PCI address of the physical function, which may be gone.
+    """
+
+    rail: str
+    card: str
+
+
+class AddressUse(Frozen):
+    """An address of a pod's interface on a network, as the pod's status annotation has it."""
+
+    pod: str  # namespace/name
+    network: str
+    interface: str
+    address: str
+
+
+class AddressRange(Frozen):
+    """A network's addresses by its IPPool."""
+
+    network: str
+    subnets: tuple[str, ...]
+
+
+class ObservedContainer(Frozen):
+    """A container of the pod, by its first process. None: that was not seen.
+
+    `asks` are extended resources with their counts. `memlock` is the limit in bytes, -1 without
+    limit. `locks`: CAP_IPC_LOCK is in force.
+    `asked_lock`: the pod asks for it. `nodes` are the paths below /dev/infiniband. `granted`: it
+    asks for devices or is privileged, so somebody opened its device cgroup. `variables` are those
+    that steer RDMA.
+    """
+
+    name: str
+    asks: tuple[tuple[str, int], ...] = ()
+    user: int | None = None
+    memlock: int | None = None
+    locks: bool | None = None
+    asked_lock: bool | None = None
+    nodes: tuple[str, ...] | None = None
+    granted: bool | None = None
+    variables: tuple[tuple[str, str], ...] | None = None
+
+
+class ObservedPod(Frozen):
+    """The pod that is asked about, as API server, kubelet and kernel have it.
+
+    `networks` are the names in its annotations, `attached` is what its status annotation says.
+    `why` is what it waits for. `findings` are those of admission. `survey` has the RDMA devices
+    that its namespace shows, `links` are its interfaces.
+    """
+
+    namespace: str
+    name: str
+    node: str = ""
+    phase: str = ""
+    why: str = ""
+    host_network: bool = False
+    networks: tuple[str, ...] = ()
+    attached: tuple[AddressUse, ...] | None = None
+    findings: tuple[PodFinding, ...] | None = None
+    containers: tuple[ObservedContainer, ...] | None = None
+    links: tuple[ObservedLink, ...] | None = None
+    routes: tuple[ObservedRoute, ...] | None = None
+    survey: Survey | None = None
+
+    @property
+    def title(self) -> str:
+        """Namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Observation(Frozen):
+    """A node, and a pod on it if one is asked about, at one moment.
+
+    None is a part that was not seen; `blanks` say why. `modules` are those of the kernel that are
+    loaded or built in, `absent` paths of device nodes that are not there. `specs` are the wishes
+    for pools, `refusals` sentences about a configuration that is not understood. `rails` are those
+    that the agent has numbered, or a policy lists. `settings` are sysctls by path,
+    ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that are there.
+    `problems` are those of `kube-rdma status`
+    about this node. `uses` are the addresses of pods everywhere.
+    """
+
+    node: str
+    taken: str = ""  # a time as in RFC 3339
+    document: int = VERSION
+    versions: SystemVersions | None = None
+    survey: Survey | None = None
+    modules: tuple[str, ...] | None = None
+    absent: tuple[str, ...] | None = None
+    links: tuple[ObservedLink, ...] | None = None
+    routes: tuple[ObservedRoute, ...] | None = None
+    neighbours: tuple[ObservedNeighbour, ...] | None = None
+    settings: tuple[tuple[str, str], ...] | None = None
+    specs: tuple[PoolSpec, ...] | None = None
+    refusals: tuple[str, ...] | None = None
+    folders: tuple[ObservedFolder, ...] | None = None
+    rails: tuple[ObservedRail, ...] | None = None
+    kubelet: ObservedKubelet | None = None
+    runtime: Runtime | None = None
+    cni: ObservedCni | None = None
+    problems: tuple[Problem, ...] | None = None
+    uses: tuple[AddressUse, ...] | None = None
+    ranges: tuple[AddressRange, ...] | None = None
+    pod: ObservedPod | None = None
+    blanks: tuple[Blank, ...] = field(default=())
+
+
+class Gravity(StrEnum):
+    """How bad an Ailment is. ERROR: RDMA does not work; ADVICE asks for nothing now."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    ADVICE = "advice"
+
+
+class Ailment(Frozen):
+    """Something that is wrong, with what shows it, why it is so, and what to do.
+
+    `code` is stable (docs/doctor.md). `about` is what is ill: a device, an interface, a resource, a
+    container. `follows` is the code of the Ailment that causes it, "" for a root.
+    """
+
+    code: str
+    gravity: Gravity
+    about: str
+    evidence: str
+    cause: str
+    fix: str
+    follows: str = ""
+
+
+class UnseenCheck(Frozen):
+    """A check that could not be made, and the parts that were missing for it."""
+
+    code: str
+    title: str
+    parts: tuple[str, ...]
+
+
+class Diagnosis(Frozen):
+    """What a doctor comes to: Ailments, root causes first, and the checks that found nothing.
+
+    `passed` are codes of checks that saw what they need and have nothing to say.
+    """
+
+    ailments: tuple[Ailment, ...]
+    passed: tuple[str, ...]
+    unseen: tuple[UnseenCheck, ...]
+
+    @property
+    def ill(self) -> bool:
+        """Whether RDMA does not work."""
+        return any(one.gravity is Gravity.ERROR for one in self.ailments)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether too little was seen to call it well: most checks could not be made."""
+        return len(self.unseen) > len(self.passed) + len(self.ailments)

@@ -1,0 +1,1 @@
+"""What Allocate promised, what stands for it later, and the runtime that starts the container."""

@@ -1,0 +1,35 @@
+"""The container runtime of a node, as it describes itself, and the sandboxes that it has."""
+
+from __future__ import annotations
+
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.late_binding.binding import ContainerId, PodName
+
+
+class Runtime(Frozen):
+    """What makes containers here.
+
+    `cdi`: whether it injects CDI devices, None when it does not say. `cdi_dirs`: where it looks for
+    their files, none when it does not say. `cni_conf` and `cni_binaries`: where it looks for CNI,
+    nothing when it does not say.
+    """
+
+    name: str  # containerd, cri-o
+    version: str  # as the runtime writes it: v2.4.2, 1.7.13~ds1
+    cdi: bool | None = None
+    cdi_dirs: tuple[str, ...] = ()
+    cni_conf: str = ""
+    cni_binaries: tuple[str, ...] = ()
+
+
+class PodSandbox(Frozen):
+    """A sandbox of a pod. One that is not `ready` was stopped, or was never made to the end.
+
+    `created`: nanoseconds of the wall clock, good to tell the newest of one pod.
+    """
+
+    container: ContainerId
+    pod: PodName
+    uid: str  # as the kubelet told it: that of a static pod is another one in the API
+    ready: bool
+    created: int = 0

@@ -1,0 +1,29 @@
+"""Who holds which shares, as the kubelet knows it.
+
+adapters/kubelet reads it from the pod resources API; it joins a share to the pod that Allocate does
+not name.
+"""
+
+from __future__ import annotations
+
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.pools.pool import ShareId
+
+
+class Holding(Frozen):
+    """What one container holds of one resource; `shares` and `numa_nodes` are sorted."""
+
+    namespace: str
+    pod: str
+    container: str
+    resource: str
+    shares: tuple[ShareId, ...]
+    numa_nodes: tuple[int, ...] = ()  # those that the shares are near to
+
+
+class Allocatable(Frozen):
+    """A healthy device of this node, given away or not; `numa_nodes` are sorted."""
+
+    resource: str
+    share: ShareId
+    numa_nodes: tuple[int, ...] = ()

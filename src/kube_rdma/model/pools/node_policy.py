@@ -1,0 +1,83 @@
+"""What a NodePolicy of the cluster wishes of the nodes that it selects, and what became of it.
+
+api/pools/node_policy reads one, rules/pools/node_policies puts those of a node together. What
+became of them the node's report says, rules/reports/policies adds that up over the nodes.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.functions.function import FunctionsWish
+from kube_rdma.model.pools.pool import PoolSpec
+
+
+class ClusterNodePolicy(Frozen):
+    """One policy. Its selector is a set of labels that a node has to have, all of them."""
+
+    name: str
+    selector: tuple[tuple[str, str], ...]
+    priority: int
+    pools: tuple[PoolSpec, ...]
+    functions: tuple[FunctionsWish, ...] = ()
+    rails: tuple[str, ...] = ()
+    generation: int = 0  # of the object; 0 for one that no API server has
+
+
+class NodeWishes(Frozen):
+    """What the policies of one node come to; `overlaps` are sentences about those that disagree.
+
+    `policies` are those that select the node, the one that wins over the others first.
+    """
+
+    pools: tuple[PoolSpec, ...] = ()
+    functions: tuple[FunctionsWish, ...] = ()
+    rails: tuple[str, ...] = ()
+    overlaps: tuple[str, ...] = ()
+    policies: tuple[ClusterNodePolicy, ...] = ()
+
+
+class PolicyOutcome(StrEnum):
+    """What became of a policy on one node.
+
+    Overruled: a policy of a higher priority, or the node's own file, says otherwise.
+    """
+
+    APPLIED = "applied"
+    PENDING = "pending"
+    REFUSED = "refused"
+    OVERRULED = "overruled"
+
+
+class PolicyAtNode(Frozen):
+    """One policy, of this generation, on one node; the sentence is empty when it is applied."""
+
+    name: str
+    generation: int
+    outcome: PolicyOutcome
+    sentence: str = ""
+
+
+class PolicyRemark(Frozen):
+    """Why a policy is not applied on a node."""
+
+    node: str
+    outcome: PolicyOutcome
+    sentence: str
+
+
+class PolicyRollup(Frozen):
+    """A policy over its nodes: how many there are of each outcome, and why, worst first."""
+
+    counts: tuple[tuple[PolicyOutcome, int], ...] = ()
+    remarks: tuple[PolicyRemark, ...] = ()
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes the policy selects."""
+        return sum(count for _, count in self.counts)
+
+    def count(self, outcome: PolicyOutcome) -> int:
+        """On how many of them this became of it."""
+        return dict(self.counts).get(outcome, 0)

@@ -1,0 +1,1 @@
+"""The proof that pods reach each other by RDMA: what is asked for, run and measured."""

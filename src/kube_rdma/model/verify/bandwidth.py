@@ -1,0 +1,190 @@
+"""The proof that pods reach each other by RDMA, as values: what is run, with whom, what came of it.
+
+`kube-rdma verify pods` and `verify nodes` run perftest from pod to pod. rules/verify makes rounds,
+command lines and verdicts out of these, programs/verify/pairs runs them, views/verify/bandwidth
+shows them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from kube_rdma.model.frozen import Frozen
+
+PairKey = tuple[str, str, int]  # titles of client and server, rail: what stays from run to run
+
+
+class Operation(StrEnum):
+    """What perftest posts: its programs are `ib_<operation>_bw` and `ib_<operation>_lat`."""
+
+    WRITE = "write"
+    READ = "read"
+    SEND = "send"
+
+
+class PerftestRun(Frozen):
+    """What is measured. Without `size` (bytes) and `iterations` perftest's own are taken.
+
+    `seconds` is how long one measurement may take before its pods end it.
+    """
+
+    operation: Operation = Operation.WRITE
+    latency: bool = False
+    size: int | None = None
+    all_sizes: bool = False
+    iterations: int | None = None
+    queue_pairs: int = 1
+    rdma_cm: bool = False
+    cuda: int | None = None  # the GPU whose memory is read or written
+    seconds: int = 300
+
+
+class PodDevice(Frozen):
+    """An RDMA device as a pod has it.
+
+    `gid_index` is None where programs need none (InfiniBand), `address` that of its interface, None
+    if nobody told. `gbps` is the line rate, None of soft devices, which have none.
+    """
+
+    name: str
+    port: int = 1
+    gid_index: int | None = None
+    address: str | None = None
+    gbps: float | None = None
+
+
+class PairedPod(Frozen):
+    """A pod that takes part; `devices` stand in the order of its rails.
+
+    `title` is what tables call it, and what stays the same in the next run.
+    """
+
+    title: str
+    namespace: str
+    name: str
+    address: str
+    devices: tuple[PodDevice, ...] = ()
+
+
+class PerftestRow(Frozen):
+    """A row of perftest's table.
+
+    `figure` is the average: Gbit/s, in a table of latencies microseconds (t_avg), which also has
+    the 99 % percentile.
+    """
+
+    size: int
+    iterations: int
+    figure: float
+    percentile_99: float | None = None
+
+
+class PairOutcome(Frozen):
+    """What one client measured against one server, rail by rail.
+
+    Without `rows` it failed, for the reason in `failure`.
+    """
+
+    client: str  # titles of pods
+    server: str
+    rail: int
+    devices: tuple[str, str]  # the client's and the server's
+    line_gbps: float | None
+    rows: tuple[PerftestRow, ...] = ()
+    failure: str = ""
+
+    def standing(self, *, latency: bool) -> PerftestRow | None:
+        """The row that stands for the pair: the highest bandwidth, the lowest latency."""
+        choose = min if latency else max
+        return choose(self.rows, key=lambda row: row.figure, default=None)
+
+
+class PairStandard(Frozen):
+    """What a pair's figure has to hold; in Gbit/s, or with `latency` in microseconds.
+
+    `limit` was asked for. `line_share` is the part of the line rate that is due, `tolerance` the
+    part by which a figure may be worse than the median of its rail, and than an earlier run's.
+    """
+
+    latency: bool = False
+    limit: float | None = None
+    line_share: float = 0.8
+    tolerance: float = 0.2
+
+
+class Rating(StrEnum):
+    """What a pair's figure is worth."""
+
+    WELL = "ok"
+    SLOW = "slow"
+    FAILED = "failed"
+
+
+class RatedPair(Frozen):
+    """An outcome, its rating, and why it is not well: its figure, and the limit that it missed."""
+
+    outcome: PairOutcome
+    rating: Rating
+    why: str = ""
+    figure: float | None = None
+    due: float | None = None
+
+
+class SuspectKind(StrEnum):
+    """What bad pairs have in common, in the order in which a person looks at it."""
+
+    CARD = "card"
+    NODE = "node"
+    RAIL = "rail"
+    PAIR = "pair"
+
+
+class Suspect(Frozen):
+    """A cause that bad pairs have in common; `pairs` are bad, `of` so many that it has.
+
+    `node` is the title of a pod, or the node of its copy. A card has a `device`, a rail the name
+    that most of its devices have, a pair also its other end. `median` and `due` are those of the
+    bad pairs, in the unit of the run; where most of them failed there is `why` instead.
+    """
+
+    kind: SuspectKind
+    node: str = ""
+    device: str = ""
+    rail: int | None = None
+    peer: str = ""
+    peer_device: str = ""
+    pairs: int = 0
+    of: int = 0
+    median: float | None = None
+    due: float | None = None
+    why: str = ""
+
+
+class PairProof(Frozen):
+    """A whole run: what was measured, what it is worth, and who took no part, with the reason.
+
+    `unmeasured` counts the pairs for which the run had no time, `excused` those of `left_out` that
+    nobody asked for: nodes that are cordoned or offer nothing.
+    """
+
+    run: PerftestRun
+    rated: tuple[RatedPair, ...]
+    suspects: tuple[Suspect, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    unmeasured: int = 0
+    excused: int = 0
+
+    @property
+    def unseen(self) -> int:
+        """How many had to take part and could not."""
+        return max(len(self.left_out) - self.excused, 0)
+
+    @property
+    def holds(self) -> bool:
+        """Whether something was measured, and all that was is well."""
+        return bool(self.rated) and all(pair.rating is Rating.WELL for pair in self.rated)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether all was measured and all of it holds."""
+        return self.holds and not self.unmeasured and not self.unseen

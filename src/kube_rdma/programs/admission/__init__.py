@@ -1,0 +1,1 @@
+"""The admission webhook with its certificate, and `kube-rdma config check` of manifests."""

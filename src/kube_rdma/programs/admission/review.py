@@ -1,0 +1,70 @@
+"""One request of the API server about a pod: what it is answered.
+
+    bytes ─► api/admission/review ─► api/admission/pod_manifest ─► rules/admission ─► bytes
+
+The core of an admission webhook; what carries the bytes is not its business. Whatever cannot be
+judged is admitted with a warning: a pod is refused by a rule, never because of kube-rdma.
+"""
+
+from __future__ import annotations
+
+from kube_rdma.api.admission import pod_manifest
+from kube_rdma.api.admission import review as admission_review
+from kube_rdma.api.text.document import name
+from kube_rdma.api.text.object_document import of_value
+from kube_rdma.model.admission.findings import (
+    NOTHING_KNOWN,
+    USUAL,
+    AdmissionFacts,
+    AdmissionSettings,
+    PodFinding,
+    Severity,
+)
+from kube_rdma.model.admission.pod_template import PodTemplate
+from kube_rdma.model.errors import Refused
+from kube_rdma.rules.admission.completions import completions
+from kube_rdma.rules.admission.findings import findings
+from kube_rdma.rules.admission.patch import operations
+
+
+def validated(
+    body: bytes, facts: AdmissionFacts = NOTHING_KNOWN, settings: AdmissionSettings = USUAL
+) -> bytes:
+    """Whether the pod is admitted, and what its author is warned of.
+
+    Raise Refused for a body that is no request.
+    """
+    request = admission_review.decode(body)
+    pod = _template(request)
+    if not isinstance(pod, PodTemplate):
+        return admission_review.encode(request.uid, warnings=pod)
+    judged = findings(pod, facts, settings)
+    refusals = [_sentence(one) for one in judged if one.severity is Severity.REFUSE]
+    warnings = [_sentence(one) for one in judged if one.severity is Severity.WARN]
+    return admission_review.encode(
+        request.uid, refusal=" ".join(refusals), warnings=[f"kube-rdma: {one}" for one in warnings]
+    )
+
+
+def completed(body: bytes, settings: AdmissionSettings = USUAL) -> bytes:
+    """What is added to the pod; raise Refused likewise."""
+    request = admission_review.decode(body)
+    pod = _template(request)
+    if not isinstance(pod, PodTemplate) or request.pod is None:
+        return admission_review.encode(request.uid)
+    patch = operations(request.pod, completions(pod, settings))
+    return admission_review.encode(request.uid, patch=patch)
+
+
+def _template(request: admission_review.ReviewRequest) -> PodTemplate | tuple[str, ...]:
+    """The pod; warnings where it has not the form of one, nothing where it is another object."""
+    if request.pod is None:
+        return ()
+    try:
+        return pod_manifest.load(of_value(request.pod), request.namespace)
+    except Refused as refused:
+        return (f"kube-rdma did not judge this pod: {refused.where}: {refused.problem}",)
+
+
+def _sentence(finding: PodFinding) -> str:
+    return f"{name(finding.path)}: {finding.problem}. {finding.remedy}."

@@ -1,0 +1,78 @@
+"""The parts of a controller, each behind walls of its own (adapters/bulkhead).
+
+    every copy          events, the admission webhook
+    the copy that leads patrol of addresses, reports of pools, evictions, status of policies,
+                        bandwidth checks, the webhook's certificate, the operator
+
+Opened by the command of the same name. A part that fails is begun anew, as a fresh object, while
+the others go on; all of them are cancelled when the lead is lost, or the program is asked to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from kube_rdma.adapters.bulkhead import Part, start
+from kube_rdma.adapters.cluster.events import Events
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.model.admission.findings import AdmissionSettings
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.programs.admission.server import AdmissionServer, SecretPlace
+from kube_rdma.programs.controller.evictions import Evictions
+from kube_rdma.programs.controller.leadership import Leadership
+from kube_rdma.programs.ipam.gc import run_patrol
+from kube_rdma.programs.ipam.report import Reporter
+from kube_rdma.programs.operator.reconcile import Operator
+from kube_rdma.programs.reports.policies import PolicyStatuses
+from kube_rdma.programs.verify.bandwidth_checks import BandwidthChecks
+
+Parts = Mapping[str, Part]
+
+
+class ControllerOptions(Frozen):
+    """The options of the command; `webhook` is where its certificate is, with what counts."""
+
+    namespace: str
+    policies: bool = False
+    webhook: tuple[Path | SecretPlace, AdmissionSettings] | None = None
+
+
+def always(cluster: Cluster, events: Events, options: ControllerOptions) -> Parts:
+    """What every copy does; raise Refused for a certificate that cannot be used."""
+    parts: dict[str, Part] = {"events": events.run}
+    if options.webhook:
+        parts["admission"] = AdmissionServer(cluster, *options.webhook).run
+    return parts
+
+
+def leading(cluster: Cluster, events: Events, options: ControllerOptions) -> Parts:
+    """What writes to the cluster, so one copy does it."""
+    namespace = options.namespace
+    parts: dict[str, Part] = {
+        "addresses of gone nodes": partial(run_patrol, cluster, namespace),
+        "pool reports": lambda: Reporter(cluster, events).run(),
+        "evictions": lambda: Evictions(cluster, events).run(),
+        "policy status": lambda: PolicyStatuses(cluster).run(),
+        "bandwidth checks": lambda: BandwidthChecks(cluster, events).run(),
+    }
+    if options.webhook and isinstance(options.webhook[0], SecretPlace):
+        from kube_rdma.programs.admission.certificate_keeper import CertificateKeeper
+
+        parts["certificate"] = lambda: CertificateKeeper(cluster, events, namespace).run()
+    if options.policies:
+        parts["operator"] = lambda: Operator(cluster, namespace, events).run()
+    return parts
+
+
+async def run_controller(lead: Leadership, beside: Parts, work: Parts) -> None:
+    """Run until cancelled: `beside` at once, `work` while this copy leads."""
+
+    async def leading_work() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            start(tasks, work)
+
+    async with asyncio.TaskGroup() as tasks:
+        start(tasks, {**beside, "election": partial(lead.run, leading_work)})

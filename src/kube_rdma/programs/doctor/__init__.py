@@ -1,0 +1,1 @@
+"""`kube-rdma doctor`: collects what rules/doctor judges, of a node or of one pod."""

@@ -1,0 +1,1 @@
+"""`kube-rdma explain`: collects what rules/explain judges of a pod."""

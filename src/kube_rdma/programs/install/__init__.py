@@ -1,0 +1,1 @@
+"""`kube-rdma render`, the Helm chart, and the end of an installation."""

@@ -1,0 +1,88 @@
+"""The end of all agents of a cluster: refused while pods need them, waited for else.
+
+    pods ─► rules/install/retirement ─► DaemonSet deleted ─► its pods are gone
+
+An agent that ends takes back what it wrote at its node, and needs its rights for that. So this
+comes before whatever takes them: Helm's hook, or a person who deletes manifests. An operator's end
+is refused while its drivers run, which it alone unloads node by node.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from kube_rdma.adapters.cluster.driver_objects import USING_POD
+from kube_rdma.adapters.cluster.kinds import Where
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET, progress_of
+from kube_rdma.adapters.cluster.watching import Changed, Deleted, Synced
+from kube_rdma.api.attach.network_status import OWN_ANNOTATION
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.operator.cluster_policy import ComponentName
+from kube_rdma.rules.install.retirement import drivers_run, still_needed
+from kube_rdma.rules.operator.daemon_sets import COMPONENT_LABEL
+
+
+class Retirement(Frozen):
+    """That of one DaemonSet. Needs the verbs get and delete of it, list and watch of pods."""
+
+    cluster: Cluster
+    namespace: str
+    daemon_set: str
+
+    async def run(self, *, force: bool = False) -> None:
+        """Delete the DaemonSet and wait until its pods are gone; nothing to do if it is.
+
+        Raise Refused while pods of the cluster need the agents, unless `force`.
+        """
+        stored = await self.cluster.get(DAEMON_SET, self.daemon_set, self.namespace)
+        if stored is None:
+            return
+        pods = await self.cluster.list(POD)
+        refusal = still_needed(map(pod_state, pods), OWN_ANNOTATION)
+        if refusal and not force:
+            raise refusal
+        await self.cluster.delete(DAEMON_SET, stored, unchanged=False)
+        labels = stored.spec["selector"]["matchLabels"]
+        await self._gone(",".join(f"{key}={value}" for key, value in labels.items()))
+
+    async def _gone(self, labels: str) -> None:
+        """Wait until no pod has these labels any more."""
+        uids: set[str] = set()
+        synced = False
+        where = Where(namespace=self.namespace, labels=labels)
+        async with aclosing(self.cluster.watch(POD, where)) as notices:
+            async for notice in notices:
+                match notice:
+                    case Changed(pod):
+                        uids.add(pod.uid)
+                    case Deleted(uid=uid):
+                        uids.discard(uid)
+                    case Synced():
+                        synced = True
+                if synced and not uids:
+                    return
+
+
+async def retire_drivers(cluster: Cluster, namespace: str) -> None:
+    """Raise Refused while the namespace has drivers of a policy; needs the verb list of both."""
+    names = f"{ComponentName.DRIVER},{ComponentName.PEER_DRIVER}"
+    where = Where(namespace=namespace, labels=f"{COMPONENT_LABEL} in ({names})")
+    daemon_sets = await cluster.list(DAEMON_SET, where)
+    pods = await cluster.list(USING_POD, where)
+    nodes = (pod.spec.node_name for pod in pods if pod.spec.node_name)
+    if refusal := drivers_run(nodes, (each.name for each in daemon_sets)):
+        raise refusal
+
+
+async def available(cluster: Cluster, namespace: str, daemon_set: str) -> None:
+    """Wait until every pod that a DaemonSet wants is available; none is wanted on no node."""
+    where = Where(namespace=namespace, fields=f"metadata.name={daemon_set}")
+    async with aclosing(cluster.watch(DAEMON_SET, where)) as notices:
+        async for notice in notices:
+            match notice:
+                case Changed(stored) if stored.status is not None:
+                    progress = progress_of(stored)
+                    if progress.current and progress.available == progress.desired:
+                        return

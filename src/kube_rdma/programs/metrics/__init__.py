@@ -1,0 +1,1 @@
+"""`kube-rdma top`: scrapes agents, and carries rates to whoever shows them."""

@@ -1,0 +1,112 @@
+"""Carries out the migration from whereabouts: reads what is there, asks the plan, writes the pools.
+
+What earlier runs excluded for pods of whereabouts stands in an annotation of the pool, so that the
+next run can tell it from what people exclude.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from kube_rdma.adapters.cluster import ipam_objects, whereabouts
+from kube_rdma.adapters.cluster.kinds import ObjectKind, Stored, Wanted
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD, pod_state
+from kube_rdma.adapters.cluster.wire import Unreadable
+from kube_rdma.api.ipam.ip_pool_status import IPPoolStatus
+from kube_rdma.api.ipam.ip_words import address
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.ipam import Address, IPPool
+from kube_rdma.programs.migrate.whereabouts_plan import (
+    MigrationPlan,
+    PoolChange,
+    Present,
+    plan,
+    read,
+)
+from kube_rdma.views.ipam import Migration
+
+IMPORTED = "kube-rdma.io/whereabouts-addresses"
+
+S = TypeVar("S")
+U = TypeVar("U")
+
+
+async def take_over(cluster: Cluster, *, is_dry: bool) -> MigrationPlan:
+    """The plan, done unless it is dry; raise Unavailable when somebody wrote a pool meanwhile."""
+    legacy = read(
+        await _legacy(cluster, whereabouts.ATTACHMENT),
+        await _legacy(cluster, whereabouts.POOL),
+        await _legacy(cluster, whereabouts.RESERVATION),
+    )
+    stored = {entry.name: entry for entry in await cluster.list(ipam_objects.IP_POOL)}
+    present = Present(
+        {ipam_objects.pool(entry).name: ipam_objects.pool(entry) for entry in stored.values()},
+        {ipam_objects.pool(entry).name: _imported(entry) for entry in stored.values()},
+        tuple(ipam_objects.block(entry) for entry in await cluster.list(ipam_objects.IP_BLOCK)),
+    )
+    pods = [pod_state(pod) for pod in await cluster.list(POD)]
+    migration_plan = plan(legacy, pods, present)
+    if not is_dry:
+        for change in migration_plan.changes:
+            await _write(cluster, change, stored.get(change.pool.name))
+    return migration_plan
+
+
+def shown(migration_plan: MigrationPlan) -> Migration:
+    """The plan as the views show it."""
+    return Migration(
+        tuple((c.pool.name, "create" if c.is_new else "update") for c in migration_plan.changes),
+        tuple(
+            (
+                *(str(each.address), each.network, each.pod, each.interface or "-"),
+                *(each.node or "-", ", ".join(each.pools)),
+            )
+            for each in migration_plan.kept
+        ),
+        migration_plan.over,
+        migration_plan.unmapped,
+        migration_plan.notes,
+    )
+
+
+async def _legacy(cluster: Cluster, kind: ObjectKind[S, U]) -> tuple[Stored[S, U], ...]:
+    """All objects of a kind that others define."""
+    try:
+        return await cluster.list(kind)
+    except Unreadable:
+        raise
+    except Refused as error:
+        raise Refused(
+            f"cannot read {kind.plural}.{kind.group}: {error.problem}",
+            remedy="Migrate where whereabouts is installed, as a user who may list what it wrote",
+        ) from error
+
+
+async def _write(
+    cluster: Cluster,
+    change: PoolChange,
+    existing: Stored[IPPool, IPPoolStatus] | None,
+) -> None:
+    note = (IMPORTED, ",".join(map(str, change.imported)))
+    if existing is None:
+        wanted = Wanted(change.pool.name, spec=change.pool, annotations=(note,))
+        await cluster.create(ipam_objects.IP_POOL, wanted)
+        return
+    notes = dict(existing.annotations) | dict((note,))
+    changed = replace(existing, spec=change.pool, annotations=tuple(sorted(notes.items())))
+    await cluster.replace(ipam_objects.IP_POOL, changed)
+
+
+def _imported(stored: Stored[IPPool, IPPoolStatus]) -> frozenset[Address]:
+    """What earlier runs excluded; raise Refused when the annotation was edited."""
+    texts = (stored.annotation(IMPORTED) or "").split(",")
+    try:
+        return frozenset(address(text) for text in texts if text)
+    except ValueError as error:
+        raise Refused(
+            f"the annotation {IMPORTED} holds something that is not an address: {error}",
+            remedy="Write back what it was, or remove it and the excludes that it stood for",
+            where=f"IPPool {stored.name}",
+        ) from None

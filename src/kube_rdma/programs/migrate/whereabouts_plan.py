@@ -1,0 +1,332 @@
+"""From whereabouts to kube-rdma: its pools are made again, and what its pods have stays theirs.
+
+The attachments say which ranges there are; each compiles to the IPPool that the same configuration
+will mean to the agent (api/ipam/ip_conf). Addresses of pods that live are excluded from these
+pools, since no agent knows those pods: nobody gives such an address away, however long it lasts.
+Done again, the addresses of pods that have ended come free. The same twice changes nothing.
+
+A pool of whereabouts is named by its range, and before that by its network, its node or both: with
+`node_slice_size` each node has a slice of the range as a pool of its own. Nothing tells a node's
+name from a network's, so an address is kept in every network of the attachments that it may be of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from ipaddress import ip_interface
+
+from kube_rdma.adapters.cluster.kinds import Stored
+from kube_rdma.adapters.cluster.whereabouts import (
+    AttachmentSpec,
+    ReservationSpec,
+    WhereaboutsPoolSpec,
+)
+from kube_rdma.api.ipam import ip_conf
+from kube_rdma.api.ipam.ip_words import address as read_address
+from kube_rdma.api.text.document import Value
+from kube_rdma.api.text.object_document import of_value
+from kube_rdma.model.errors import Refused
+from kube_rdma.model.foreign_json import Undecodable, decoded
+from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.ipam import (
+    Address,
+    Block,
+    IPPool,
+    NetworkName,
+    NodeName,
+    PoolName,
+    Span,
+    Subnet,
+)
+from kube_rdma.model.pod import PodState
+from kube_rdma.rules.ipam.blocks import held
+from kube_rdma.rules.ipam.cells import cell_of, mask, zones
+
+_UNNAMED = NetworkName("default")
+_OFFSET = re.compile(r"[0-9]{1,39}")  # of an IPv6 range
+_OVER = frozenset(("Succeeded", "Failed"))
+
+
+class Allocated(Frozen):
+    """An address that whereabouts gave."""
+
+    network: NetworkName
+    address: Address
+    pod: str  # namespace/name
+    interface: str
+    source: str  # the object that says so
+
+
+class KeptAddress(Frozen):
+    """An address that stays with its pod, and so is given to nobody else."""
+
+    address: Address
+    network: NetworkName
+    pod: str
+    interface: str
+    node: NodeName
+    pools: tuple[PoolName, ...]
+
+
+class Legacy(Frozen):
+    """What was read; `faults` are sentences about what was not understood."""
+
+    pools: tuple[IPPool, ...] = ()
+    allocated: tuple[Allocated, ...] = ()
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Present(Frozen):
+    """What kube-rdma has already: pools, what earlier migrations excluded from each, blocks."""
+
+    pools: Mapping[PoolName, IPPool] = field(default_factory=dict)
+    imported: Mapping[PoolName, frozenset[Address]] = field(default_factory=dict)
+    blocks: Sequence[Block] = ()
+
+
+class PoolChange(Frozen):
+    """A pool to write, and the addresses that are excluded from it for pods of whereabouts."""
+
+    pool: IPPool
+    imported: tuple[Address, ...]
+    is_new: bool
+
+
+class MigrationPlan(Frozen):
+    """What the migration does. Sentences: `over` needs no care any more, `unmapped` needs some."""
+
+    changes: tuple[PoolChange, ...] = ()
+    kept: tuple[KeptAddress, ...] = ()
+    over: tuple[str, ...] = ()
+    unmapped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read(
+    attachments: Iterable[Stored[AttachmentSpec, None]],
+    pools: Iterable[Stored[WhereaboutsPoolSpec, None]],
+    reservations: Iterable[Stored[ReservationSpec, None]],
+) -> Legacy:
+    """All that whereabouts left, as values."""
+    ours, sliced, notes, faults = _attachments(attachments)
+    slicing = [ours[name] for name in sliced]
+    allocated: dict[tuple[NetworkName, Address], Allocated] = {}
+    for pool in pools:
+        for allocation in _allocations(pool, slicing, tuple(ours.values()), faults):
+            allocated.setdefault((allocation.network, allocation.address), allocation)
+    networks = {one.network for one in ours.values()} | {
+        each.network for each in allocated.values()
+    }
+    for reservation in reservations:
+        reserved = _reservation(reservation, networks)
+        if reserved:
+            allocated.setdefault((reserved.network, reserved.address), reserved)
+        else:
+            faults.append(f"OverlappingRangeIPReservation {reservation.name} names no IP address")
+    return Legacy(tuple(ours.values()), tuple(allocated.values()), tuple(faults), tuple(notes))
+
+
+def plan(legacy: Legacy, pods: Iterable[PodState], present: Present) -> MigrationPlan:
+    """What to do; pure."""
+    living = {f"{pod.namespace}/{pod.name}": pod for pod in pods if pod.phase not in _OVER}
+    kept, over, unmapped = [], [], list(legacy.faults)
+    compiled = [zone for pool in legacy.pools for zone in zones(pool)]
+    takes: dict[PoolName, set[Address]] = {pool.name: set() for pool in legacy.pools}
+    for allocation in sorted(
+        legacy.allocated, key=lambda each: (each.network, each.address.packed)
+    ):
+        pod = living.get(allocation.pod)
+        what = f"{allocation.address} of network {allocation.network}"
+        if pod is None:
+            over.append(
+                f"{what} was of pod {allocation.pod or '(no name)'}, which no longer exists"
+            )
+            continue
+        cell, bit = cell_of(allocation.network, allocation.address)
+        pool_names = tuple(dict.fromkeys(zone.pool for zone in compiled if mask(zone, cell) & bit))
+        if not pool_names:
+            unmapped.append(
+                f"{what} of pod {allocation.pod} is in no range of an attachment "
+                f"({allocation.source})"
+            )
+            continue
+        for name in pool_names:
+            takes[name].add(allocation.address)
+        kept.append(
+            KeptAddress(
+                allocation.address,
+                allocation.network,
+                allocation.pod,
+                allocation.interface,
+                NodeName(pod.node),
+                pool_names,
+            )
+        )
+        unmapped += _contested(allocation, present.blocks)
+    changes = [_change(pool, takes[pool.name], present) for pool in legacy.pools]
+    return MigrationPlan(
+        tuple(change for change in changes if change),
+        tuple(kept),
+        tuple(over),
+        tuple(unmapped),
+        legacy.notes,
+    )
+
+
+def _attachments(
+    attachments: Iterable[Stored[AttachmentSpec, None]],
+) -> tuple[dict[PoolName, IPPool], set[PoolName], list[str], list[str]]:
+    """The pools that they mean, which of these nodes had slices of, notes and faults."""
+    pools: dict[PoolName, IPPool] = {}
+    sliced: set[PoolName] = set()
+    notes: list[str] = []
+    faults: list[str] = []
+    for attachment in attachments:
+        source = f"NetworkAttachmentDefinition {attachment.namespace}/{attachment.name}"
+        try:
+            conf = decoded(attachment.spec.config or "{}")
+        except Undecodable as error:
+            faults.append(f"{source}: spec.config is not JSON: {error.why}")
+            continue
+        for plugin in _plugins(conf):
+            if not _is_whereabouts(plugin):
+                continue
+            try:
+                ipam_config = ip_conf.load(of_value(plugin, source))
+                if pool := ipam_config.pool:
+                    zones(pool)
+                    pools[pool.name] = pool
+                    sliced |= {pool.name} if _is_sliced(plugin) else set()
+            except Refused as error:
+                faults += str(error).splitlines()
+                continue
+            notes += [f"{source}: {note}" for note in ipam_config.notes]
+    return pools, sliced, notes, faults
+
+
+def _plugins(conf: Value) -> list[dict[str, Value]]:
+    """A configuration is one plugin, or a list of them."""
+    if not isinstance(conf, dict):
+        return []
+    plugins = conf.get("plugins", [conf])
+    return [each for each in plugins if isinstance(each, dict)] if isinstance(plugins, list) else []
+
+
+def _is_whereabouts(plugin: Mapping[str, Value]) -> bool:
+    ipam = plugin.get("ipam")
+    return isinstance(ipam, dict) and ipam.get("type") == "whereabouts"
+
+
+def _is_sliced(plugin: Mapping[str, Value]) -> bool:
+    ipam = plugin.get("ipam")
+    return isinstance(ipam, dict) and bool(ipam.get("node_slice_size"))
+
+
+def _allocations(
+    pool: Stored[WhereaboutsPoolSpec, None],
+    sliced: Sequence[IPPool],
+    attached: Sequence[IPPool],
+    faults: list[str],
+) -> list[Allocated]:
+    source = f"whereabouts IPPool {pool.name}"
+    try:
+        first = ip_interface(pool.spec.range)
+    except ValueError:
+        faults.append(f"{source}: spec.range {pool.spec.range!r} is not a subnet")
+        return []
+    written = pool.spec.range.replace("/", "-").replace(":", "-")
+    if pool.name != written and not pool.name.endswith(f"-{written}"):
+        faults.append(f"{source}: the name does not end in that of its range {pool.spec.range}")
+        return []
+    networks = _networks(pool.name.removesuffix(written)[:-1], first.network, sliced, attached)
+    allocations = []
+    for offset, allocation in pool.spec.allocations.items():
+        # As whereabouts counts: from the address that is written, not from the first of its subnet.
+        number = int(first.ip) + int(offset) if _OFFSET.fullmatch(offset) else -1
+        if not 0 <= number - int(first.network.network_address) < first.network.num_addresses:
+            faults.append(f"{source}: allocation {offset!r} lies outside of {pool.spec.range}")
+            continue
+        at = first.network[number - int(first.network.network_address)]
+        where = f"{source}, allocation {offset}"
+        allocations += [
+            Allocated(network, at, allocation.podref, allocation.ifname, where)
+            for network in networks
+        ]
+    return allocations
+
+
+def _networks(
+    prefix: str, subnet: Subnet, sliced: Sequence[IPPool], attached: Sequence[IPPool]
+) -> tuple[NetworkName, ...]:
+    """What may be the network of a pool whose name has `prefix` before its range.
+
+    ``blue``, ``node-1``, ``blue-node-1``, or nothing; `sliced` are those of the attached pools that
+    nodes have parts of.
+    """
+    if not prefix:
+        return (_UNNAMED,)
+    is_own = any(
+        pool.network == prefix and subnet in (one.subnet for one in pool.ranges)
+        for pool in attached
+    )
+    of_nodes = [
+        pool.network
+        for pool in sliced
+        if (pool.network == _UNNAMED or prefix.startswith(f"{pool.network}-"))
+        and any(_is_part(subnet, one.subnet, or_all=not is_own) for one in pool.ranges)
+    ]
+    own = [NetworkName(prefix)] if is_own or not of_nodes else []
+    return tuple(dict.fromkeys((*own, *of_nodes)))
+
+
+def _is_part(subnet: Subnet, whole: Subnet, *, or_all: bool) -> bool:
+    """Whether a subnet is in another one, perhaps of another family; `or_all`: or all of it."""
+    is_within = subnet.network_address in whole and subnet.broadcast_address in whole
+    return is_within and (or_all or subnet != whole)
+
+
+def _reservation(
+    reservation: Stored[ReservationSpec, None], networks: Iterable[NetworkName]
+) -> Allocated | None:
+    """The address in a reservation's name; behind the longest network's name that fits."""
+    source = f"OverlappingRangeIPReservation {reservation.name}"
+    for network in ("", *sorted(networks, key=len, reverse=True)):
+        prefix = f"{network}-" if network else ""
+        text = reservation.name.removeprefix(prefix)
+        if not reservation.name.startswith(prefix):
+            continue
+        try:
+            at = read_address(text if "." in text else text.replace("-", ":"))
+        except ValueError:
+            continue
+        name = NetworkName(network or _UNNAMED)
+        return Allocated(name, at, reservation.spec.podref, reservation.spec.ifname, source)
+    return None
+
+
+def _contested(allocation: Allocated, blocks: Iterable[Block]) -> list[str]:
+    """Addresses that nodes hold already: perhaps a second pod has them."""
+    cell, bit = cell_of(allocation.network, allocation.address)
+    return [
+        f"{allocation.address} of pod {allocation.pod} is held by a node in IPBlock {cell.name} "
+        "too: if another pod has it, delete one of the two"
+        for block in blocks
+        if block.cell == cell and held(block) & bit
+    ]
+
+
+def _change(pool: IPPool, taken: set[Address], present: Present) -> PoolChange | None:
+    """The pool without the addresses of living pods; None when it is so already."""
+    current = present.pools.get(pool.name)
+    before = present.imported.get(pool.name, frozenset())
+    base = current or pool
+    lone = {Span(each, each) for each in before}
+    excludes = [each for each in base.excludes if each not in lone]
+    imported = sorted(taken, key=lambda each: (each.version, int(each)))
+    wanted = replace(base, excludes=(*excludes, *(Span(each, each) for each in imported)))
+    if current and wanted.excludes == current.excludes and set(imported) == before:
+        return None
+    return PoolChange(wanted, tuple(imported), is_new=current is None)

@@ -1,0 +1,1 @@
+"""`kube-rdma verify` and BandwidthChecks: perftest between pods, pair by pair."""

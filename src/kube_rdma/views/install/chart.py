@@ -1,0 +1,174 @@
+"""Blueprints as templates of a Helm chart: the holes become what Go's text/template fills.
+
+The second reader of model/install/blueprint. Constants are written as JSON, which is YAML, so that
+no text has to be quoted twice; a value that is filled in goes through `toJson` for the same reason.
+All templates take their values from `kube-rdma.values` (templates/_values.tpl), which lays the
+user's over those of the preset, as rules/install/presets does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kube_rdma.model.install.blueprint import ABSENT, EITHER, IS, Blueprint, Hole, Joined, When
+
+HEAD = "{{- /* Written by tools/chart from src/kube_rdma/rules/install; do not edit. */}}\n"
+VALUES = '{{- $values := include "kube-rdma.values" . | fromJson }}\n'
+_STEP = 2  # blanks of indentation
+
+
+def template(blueprints: Sequence[Blueprint]) -> str:
+    """A file of the chart's templates: all objects of a part."""
+    return HEAD + VALUES + "".join(map(_object, blueprints))
+
+
+def merging(distribution: str) -> str:
+    """templates/_values.tpl: the values of an installation, as JSON; a `distribution` by default.
+
+    Lists and single values of a later layer replace those of an earlier one; sprig's own merge
+    would take a false or an empty one for a missing one.
+    """
+    return f"""{HEAD}{{{{- define "kube-rdma.over" }}}}
+{{{{- $values := deepCopy .below }}}}
+{{{{- range $name, $value := .above }}}}
+{{{{- if and (kindIs "map" $value) (kindIs "map" (get $values $name)) }}}}
+{{{{- $inner := dict "below" (get $values $name) "above" $value }}}}
+{{{{- $value = include "kube-rdma.over" $inner | fromJson }}}}
+{{{{- end }}}}
+{{{{- $_ := set $values $name $value }}}}
+{{{{- end }}}}
+{{{{- toJson $values }}}}
+{{{{- end }}}}
+{{{{- define "kube-rdma.values" }}}}
+{{{{- $layers := .Files.Get "files/layers.json" | fromJson }}}}
+{{{{- $values := $layers.defaults }}}}
+{{{{- $preset := get $layers.presets .Values.preset }}}}
+{{{{- $distribution := get $layers.distributions
+    (.Values.distribution | default {json.dumps(distribution)}) }}}}
+{{{{- range $layer := list $preset $distribution (omit .Values "global") }}}}
+{{{{- $values = include "kube-rdma.over" (dict "below" $values "above" $layer) | fromJson }}}}
+{{{{- end }}}}
+{{{{- toJson $values }}}}
+{{{{- end }}}}
+"""
+
+
+def _object(blueprint: Blueprint) -> str:
+    body = blueprint.body
+    if blueprint.notes:
+        metadata = {**body["metadata"], "annotations": dict(blueprint.notes)}
+        body = {**body, "metadata": metadata}
+    lines = ["---", *_fields(body, 0)]
+    if blueprint.over:
+        lines = [f"{{{{- range $entry := {_path(blueprint.over)} }}}}", *lines, "{{- end }}"]
+    for path in reversed(blueprint.conditions):
+        lines = [f"{{{{- if {_condition(path)} }}}}", *lines, "{{- end }}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _condition(condition: str, *, inner: bool = False) -> str:
+    """One path, or several of which one is enough; in brackets as an argument."""
+    single = EITHER not in condition
+    words = [_test(one, inner=inner or not single) for one in condition.split(EITHER)]
+    if single:
+        return words[0]
+    return f"(or {' '.join(words)})" if inner else f"or {' '.join(words)}"
+
+
+def _test(condition: str, *, inner: bool) -> str:
+    """One path, or its comparison with a text."""
+    path, equals, text = condition.partition(IS)
+    if not equals:
+        return _path(path)
+    test = f"eq {_path(path)} {_constant(text)}"
+    return f"({test})" if inner else test
+
+
+def _path(path: str) -> str:
+    return f"$entry{path}" if path.startswith(".") else f"$values.{path}"
+
+
+def _fields(body: Mapping[str, Any], indent: int) -> Iterator[str]:
+    for name, value in body.items():
+        yield from _entry(f"{' ' * indent}{_plain(name)}:", value, indent)
+
+
+def _entry(head: str, node: Any, indent: int) -> Iterator[str]:
+    """A field or an entry of a list: `head` is its line as far as it goes without the value."""
+    match node:
+        case When(path, then, otherwise):
+            yield from _branches(head, (path, then, otherwise), indent)
+        case dict() if node:
+            yield head
+            yield from _fields(node, indent + _STEP)
+        case list() if node:
+            yield head
+            for value in node:
+                yield from _item(value, indent)
+        case _:
+            yield f"{head} {_value(node)}"
+
+
+def _item(node: Any, indent: int) -> Iterator[str]:
+    """An entry of a list; an object in it begins on the line of its dash."""
+    blanks = " " * indent
+    match node:
+        case When(path, then, otherwise):
+            yield f"{{{{- if {_condition(path)} }}}}"
+            yield from () if then is ABSENT else _item(then, indent)
+            if otherwise is not ABSENT:
+                yield "{{- else }}"
+                yield from _item(otherwise, indent)
+            yield "{{- end }}"
+        case dict() if node:
+            first, *rest = _fields(node, indent + _STEP)
+            # A field that may be left out cannot share the line of the dash.
+            shared = not first.startswith("{{")
+            yield f"{blanks}- {first.lstrip()}" if shared else f"{blanks}-\n{first}"
+            yield from rest
+        case _:
+            yield f"{blanks}- {_value(node)}"
+
+
+def _branches(head: str, choice: tuple[str, Any, Any], indent: int) -> Iterator[str]:
+    path, then, otherwise = choice
+    if then is ABSENT:
+        yield f"{{{{- if not {_condition(path, inner=True)} }}}}"
+        yield from _entry(head, otherwise, indent)
+    else:
+        yield f"{{{{- if {_condition(path)} }}}}"
+        yield from _entry(head, then, indent)
+        if otherwise is not ABSENT:
+            yield "{{- else }}"
+            yield from _entry(head, otherwise, indent)
+    yield "{{- end }}"
+
+
+def _value(node: Any) -> str:
+    match node:
+        case Hole(path):
+            return f"{{{{ {_path(path)} | toJson }}}}"
+        case Joined(parts):
+            texts = [
+                f"({_path(part.path)} | toString)" if isinstance(part, Hole) else _constant(part)
+                for part in parts
+            ]
+            return f"{{{{ list {' '.join(texts)} | join {_constant('')} | toJson }}}}"
+        case _:
+            # Helm reads a template in what is printed, such as Grafana's own; this prints {{.
+            return json.dumps(node).replace("{{", '{{ "{{" }}')
+
+
+def _constant(value: Any) -> str:
+    """A text inside of an action of Helm's, which can hold no other."""
+    text = json.dumps(value)
+    if "{{" in text:
+        raise ValueError(f"Helm would read this as a template: {text}")
+    return text
+
+
+def _plain(name: str) -> str:
+    """A field's name, quoted where YAML might read something else."""
+    return name if name.replace("-", "").isalnum() and name.lower() != "off" else json.dumps(name)

@@ -1,0 +1,130 @@
+"""The values of the Helm chart as people read them: its values.yaml and its README.md.
+
+Sentences come from the models of api/install/installation, defaults from rules/install/presets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import yaml
+
+from kube_rdma.model.install.chart_value import UNSAID, ChartValue
+
+_WIDTH = 100
+_VALUES = """\
+## Written by tools/chart from src/kube_rdma/api and rules/install; do not edit.
+##
+## All values, each with its default. Write into a file of your own what differs from it. Helm
+## merges objects field by field with those of the preset, and replaces lists.
+"""
+_README = """\
+<!-- Written by tools/chart from src/kube_rdma/api and rules/install; do not edit. -->
+# The Helm chart kube-rdma
+
+It installs kube-rdma on a cluster: agents, controller, custom resource definitions and what these
+need. [docs/install.md](../../docs/install.md) says how.
+
+## Values
+Write into a file of your own what differs from the defaults. Helm merges objects field by field
+with those of the preset, and replaces lists. `kube-rdma render` takes the same values and does the
+same.
+
+| Value | Default | What it is |
+|---|---|---|
+"""
+
+
+def left_out(value: ChartValue) -> str:
+    """The sentence that says what is when the value is left out; empty where nobody says it."""
+    return f"Left out: {_defaults(value)}." if _is_said(value) else ""
+
+
+def readme(values: Sequence[ChartValue]) -> str:
+    """README.md: a table of all values."""
+    return _README + "".join(f"{_row(value)}\n" for value in values)
+
+
+def values_file(values: Sequence[ChartValue]) -> str:
+    """values.yaml: all values as comments, which set nothing; those of a list's entries are not."""
+    return _VALUES + "".join(f"{line}\n" for value in values for line in _lines(value))
+
+
+def _is_said(value: ChartValue) -> bool:
+    return value.default is not UNSAID and not value.in_list
+
+
+def _row(value: ChartValue) -> str:
+    default = "required" if value.required else ""
+    if value.default not in (UNSAID, None) and not value.whole:
+        default = _defaults(value, "`")
+    sentence = re.sub(r"\bdocs/([\w-]+\.md)", r"[docs/\1](../../docs/\1)", value.sentence)
+    cells = (f"`{value.path}`", default, sentence)
+    row = " | ".join(cell.replace("|", "\\|") for cell in cells)
+    return f"| {row} |"
+
+
+def _lines(value: ChartValue) -> Iterator[str]:
+    if value.in_list or not (value.required or value.whole or _is_said(value)):
+        return
+    *above, name = value.path.split(".")
+    blanks = "  " * len(above)
+    if not above:
+        yield ""
+    sentence = f"{value.sentence} {left_out(value)}" if value.others else value.sentence
+    yield from textwrap.wrap(
+        sentence,
+        _WIDTH,
+        initial_indent=f"## {blanks}",
+        subsequent_indent=f"## {blanks}",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    example = value.choices[0] if value.choices else ""
+    default = value.default if _is_said(value) else example
+    yield from (f"# {blanks}{line}" for line in _assigned(name, None if value.whole else default))
+
+
+def _assigned(name: str, value: Any) -> list[str]:
+    """The lines that give a value to a name; None only begins an object."""
+    if value is None:
+        return [f"{name}:"]
+    style = None if isinstance(value, list | dict) else False  # None: the innermost in one line
+    made: str = yaml.safe_dump({name: value}, default_flow_style=style, sort_keys=False, width=999)
+    return made.splitlines()
+
+
+def _defaults(value: ChartValue, mark: str = "") -> str:
+    """``false; true with preset vke or ib``, the values between these marks."""
+    parts = [_shown(value.default, mark)]
+    order = sorted(value.others, key=lambda each: _shown(each[1]))  # stable: by their order else
+    groups = [list(group) for _, group in groupby(order, key=lambda each: _shown(each[1]))]
+    groups.sort(key=lambda group: value.others.index(group[0]))
+    parts += [f"{_shown(group[0][1], mark)} with {_listed(group)}" for group in groups]
+    return "; ".join(parts)
+
+
+def _listed(group: Sequence[tuple[str, Any]]) -> str:
+    """``preset vke, nvidia or ib``, each kind named once."""
+    kinds = [
+        (kind, [name.partition(" ")[2] for name, _ in each])
+        for kind, each in groupby(group, key=lambda each: each[0].partition(" ")[0])
+    ]
+    return " or ".join(f"{kind} {_either(names)}" for kind, names in kinds)
+
+
+def _either(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _shown(value: Any, mark: str = "") -> str:
+    if isinstance(value, str) and "\n" in value:
+        return "a text of its own"
+    text = value if isinstance(value, str) and value else json.dumps(value)
+    return f"{mark}{text}{mark}"

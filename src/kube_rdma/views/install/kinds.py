@@ -1,0 +1,75 @@
+"""The reference page of a kind, made from its schema, as `kubectl explain` shows it.
+
+programs/crds writes the pages beside the definitions, and a test compares.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from kube_rdma.model.install.blueprint import Json
+
+HEAD = "<!-- Written by tools/crds from the models in src/kube_rdma/api; do not edit. -->"
+_OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")
+
+
+def page(definition: Json) -> str:
+    """The page of a CustomResourceDefinition: what the kind is, and a table for each part of it."""
+    spec = definition["spec"]
+    (version,) = spec["versions"]
+    schema = version["schema"]["openAPIV3Schema"]
+    parts = [f"# {spec['names']['kind']}", HEAD, schema["description"], _names(spec, version)]
+    for name, part in schema["properties"].items():
+        if name not in _OF_EVERY_OBJECT:
+            parts += [f"## {name}", part["description"], "\n".join(_table(part))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _names(spec: Json, version: Json) -> str:
+    """How to read the kind's objects."""
+    names = spec["names"]
+    place = "in a namespace" if spec["scope"] == "Namespaced" else "for the whole cluster"
+    calls = [f"`kubectl get {name}`" for name in (*names.get("shortNames", ()), names["plural"])]
+    calls += [f"`kubectl get {name}` (all kinds)" for name in names.get("categories", ())]
+    text = f"`{spec['group']}/{version['name']}`, {place}. Read it with {', '.join(calls)}."
+    columns = version["additionalPrinterColumns"]
+    if wide := [column["name"] for column in columns if column.get("priority")]:
+        text += f" `-o wide` adds the columns {', '.join(wide)}."
+    return f"{text} `kubectl explain {names['plural']} --recursive` has the same fields."
+
+
+def _table(part: Json) -> Iterator[str]:
+    yield "| Field | Type | Default | Meaning |"
+    yield "|---|---|---|---|"
+    for path, field, needed in _fields(part, ""):
+        default = "required" if needed else _default(field)
+        meaning = field.get("description", "").replace("|", "\\|")
+        yield f"| `{path}` | {_type(field)} | {default} | {meaning} |"
+
+
+def _fields(part: Json, path: str) -> Iterator[tuple[str, Json, bool]]:
+    """Every field below a part with its path, and whether it has to be there."""
+    needed = part.get("required", ())
+    for name, field in part.get("properties", {}).items():
+        yield f"{path}{name}", field, name in needed
+        yield from _fields(field, f"{path}{name}.")
+        for key, sign in (("items", "[]"), ("additionalProperties", "{}")):
+            if isinstance(inner := field.get(key), dict):
+                yield from _fields(inner, f"{path}{name}{sign}.")
+
+
+def _type(field: Json) -> str:
+    if "enum" in field:
+        return " or ".join(f"`{value}`" for value in field["enum"] if value is not None)
+    match field["type"]:
+        case "array":
+            return f"list of {_type(field['items'])}"
+        case "object" if isinstance(inner := field.get("additionalProperties"), dict):
+            return f"map to {_type(inner)}"
+        case kind:
+            return str(kind)
+
+
+def _default(field: Json) -> str:
+    return f"`{json.dumps(field['default'])}`" if "default" in field else ""

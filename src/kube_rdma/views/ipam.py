@@ -1,0 +1,255 @@
+"""Pools of addresses for people and programs: `kube-rdma ip list`, `show`, `check`, `migrate`.
+
+The last step of these commands; what is counted and found wrong comes from rules/ipam.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.ipam import Board, IPPool, NodeName, Usage
+from kube_rdma.views.text import aligned, widths, wrapped
+
+_NONE = "-"
+_BAR = 10  # characters
+_LIST = ("POOL", "NETWORK", "FOR", "HELD", "SIZE", "NODES", "FULL", "RANGES")
+_LIST_RIGHT = frozenset({3, 4, 5})
+_HOLDERS = ("NODE", "HELD", "ADDRESSES")
+_HOLDERS_RIGHT = frozenset({1})
+_KEPT = ("ADDRESS", "NETWORK", "POD", "INTERFACE", "NODE", "POOLS")
+
+
+class PoolState(Frozen):
+    """A pool, how full it is, who holds what of it, who is short.
+
+    `notes` are sentences about it; `holders` are sorted by node.
+    """
+
+    pool: IPPool
+    usages: tuple[Usage, ...]
+    holders: tuple[Holder, ...] = ()
+    board: Board | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Holder(Frozen):
+    """What a node holds of a pool, as texts like ``10.0.0.5-10.0.0.9``."""
+
+    node: NodeName
+    count: int
+    spans: tuple[str, ...]
+    is_gone: bool = False  # there is no such node
+
+
+class Finding(Frozen):
+    """Something that is not as it should be; a warning asks for nothing now."""
+
+    kind: str
+    sentence: str
+    is_warning: bool = False
+
+
+class Migration(Frozen):
+    """What a migration does or did: a row for each pool and each address that stays."""
+
+    pools: tuple[tuple[str, str], ...]  # name, "create" or "update"
+    kept: tuple[tuple[str, ...], ...]
+    over: tuple[str, ...] = ()
+    unmapped: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def pools_text(states: Sequence[PoolState], width: int = 100) -> str:
+    """A line for each pool, family and rail."""
+    if not states:
+        return "There are no pools. Create an IPPool; docs/ip.md has an example."
+    rows = [(state, row) for state in states for row in _rows(state)]
+    columns = widths([_LIST, *(row for _, row in rows)])
+    lines = [aligned(_LIST, columns, _LIST_RIGHT)]
+    lines += [aligned(row, columns, _LIST_RIGHT) for _, row in rows]
+    for state in states:
+        for note in state.notes:
+            lines += wrapped(f"{state.pool.name}: {note}", width, "  ")
+    return "\n".join(lines)
+
+
+def pool_text(state: PoolState, width: int = 100) -> str:
+    """One pool with everything that is known of it."""
+    pool = state.pool
+    lines = [pools_text([state], width), ""]
+    excluded = ", ".join(_span(each.first, each.last) for each in pool.excludes)
+    routes = ", ".join(f"{r.to} via {r.via or 'the gateway'}" for r in pool.routes)
+    facts = {
+        "Gateways": ", ".join(str(r.gateway) for r in pool.ranges if r.gateway),
+        "Excluded": excluded,
+        "Routes": routes,
+        "A node takes": f"{pool.block_size} at once",
+        "Freed ones rest": f"{pool.rest:g} s",
+    }
+    for name, fact in facts.items():
+        lines += wrapped(f"{name + ':':<17}{fact or _NONE}", width, " " * 17)
+    lines += ["", *_holders(state.holders)]
+    for want in state.board.wants if state.board else ():
+        what = str(want.address) if want.address else f"{want.count} IPv{want.family} addresses"
+        lines += wrapped(f"Node {want.node} is short of {what}.", width, "  ")
+    return "\n".join(lines)
+
+
+def pools_document(states: Sequence[PoolState]) -> list[dict[str, object]]:
+    """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
+    return [_document(state) for state in states]
+
+
+def findings_text(findings: Sequence[Finding], width: int = 100) -> str:
+    """A sentence for each finding, those that need somebody first."""
+    if not findings:
+        return "All is well: every address has one holder, and every holder is there."
+    lines: list[str] = []
+    for finding in sorted(findings, key=lambda each: each.is_warning):
+        mark = "warning" if finding.is_warning else finding.kind
+        lines += wrapped(f"{mark}: {finding.sentence}", width, "  ")
+    return "\n".join(lines)
+
+
+def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
+    """The same as JSON values."""
+    return [
+        {"kind": each.kind, "sentence": each.sentence, "warning": each.is_warning}
+        for each in findings
+    ]
+
+
+def migration_text(migration: Migration, *, is_done: bool, width: int = 100) -> str:
+    """What happens to pools and addresses, and what a person has to look at."""
+    lines = [] if is_done else ["Nothing is written yet; this is what would be:", ""]
+    lines += [f"{'+' if act == 'create' else '~'} IPPool {name}" for name, act in migration.pools]
+    if not migration.pools:
+        lines.append("No pool changes.")
+    if migration.kept:
+        columns = widths([_KEPT, *migration.kept])
+        lines += ["", "Stay with their pods, and are excluded from the pools:", ""]
+        lines += [aligned(row, columns) for row in (_KEPT, *migration.kept)]
+    parts = {"Free": migration.over, "Not mapped": migration.unmapped, "Note": migration.notes}
+    for title, sentences in parts.items():
+        for sentence in sentences:
+            lines += wrapped(f"{title}: {sentence}.", width, "  ")
+    return "\n".join(lines)
+
+
+def migration_document(migration: Migration) -> dict[str, object]:
+    """The same as JSON values."""
+    keys = [name.lower() for name in _KEPT]
+    return {
+        "pools": [{"name": name, "act": act} for name, act in migration.pools],
+        "kept": [dict(zip(keys, row, strict=True)) for row in migration.kept],
+        "over": list(migration.over),
+        "unmapped": list(migration.unmapped),
+        "notes": list(migration.notes),
+    }
+
+
+def _rows(state: PoolState) -> Iterator[tuple[str, ...]]:
+    pool = state.pool
+    name, network = str(pool.name), str(pool.network)
+    if not state.usages:
+        yield (name, network, *([_NONE] * 5), ", ".join(str(r.subnet) for r in pool.ranges))
+    for usage in state.usages:
+        ranges = [
+            r for r in pool.ranges if (r.subnet.version, r.rail) == (usage.family, usage.rail)
+        ]
+        subnets = ", ".join(dict.fromkeys(str(r.subnet) for r in ranges))
+        rail = "" if usage.rail is None else f" rail {usage.rail}"
+        yield (
+            name,
+            network,
+            f"IPv{usage.family}{rail}",
+            str(usage.held),
+            _short(usage.size),
+            str(usage.nodes),
+            _bar(usage),
+            subnets,
+        )
+        name, network = "", ""
+
+
+def _bar(usage: Usage) -> str:
+    """``████░░░░░░ 42%``; what is held at all is seen."""
+    share = usage.held / usage.size if usage.size else 1.0
+    filled = min(_BAR, round(share * _BAR) or int(usage.held > 0))
+    return f"{'█' * filled}{'░' * (_BAR - filled)} {min(share, 1):>4.0%}"
+
+
+def _short(count: int) -> str:
+    return str(count) if count < 10**9 else f"{count:.1e}".replace("e+", "e")
+
+
+def _span(first: object, last: object) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def _holders(holders: Sequence[Holder]) -> Iterator[str]:
+    if not holders:
+        yield "No node holds addresses of it."
+        return
+    rows = [
+        (
+            f"{each.node} (gone)" if each.is_gone else str(each.node),
+            str(each.count),
+            ", ".join(each.spans),
+        )
+        for each in holders
+    ]
+    columns = widths([_HOLDERS, *rows])
+    yield aligned(_HOLDERS, columns, _HOLDERS_RIGHT)
+    for row in rows:
+        yield aligned(row, columns, _HOLDERS_RIGHT)
+
+
+def _document(state: PoolState) -> dict[str, object]:
+    pool = state.pool
+    return {
+        "name": pool.name,
+        "network": pool.network,
+        "ranges": [
+            {
+                "subnet": str(r.subnet),
+                "start": str(r.first) if r.first else None,
+                "end": str(r.last) if r.last else None,
+                "gateway": str(r.gateway) if r.gateway else None,
+                "rail": r.rail,
+            }
+            for r in pool.ranges
+        ],
+        "excludes": [_span(each.first, each.last) for each in pool.excludes],
+        "usage": [
+            {
+                "family": f"IPv{each.family}",
+                "rail": each.rail,
+                "size": each.size,
+                "held": each.held,
+                "free": each.free,
+                "nodes": each.nodes,
+            }
+            for each in state.usages
+        ],
+        "holders": [
+            {
+                "node": each.node,
+                "held": each.count,
+                "addresses": list(each.spans),
+                "gone": each.is_gone,
+            }
+            for each in state.holders
+        ],
+        "wants": [
+            {
+                "node": want.node,
+                "family": f"IPv{want.family}",
+                "count": want.count,
+                "address": str(want.address) if want.address else None,
+            }
+            for want in (state.board.wants if state.board else ())
+        ],
+        "notes": list(state.notes),
+    }

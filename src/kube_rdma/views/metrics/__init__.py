@@ -1,0 +1,1 @@
+"""Families of series and rates of devices, for pages and terminals."""

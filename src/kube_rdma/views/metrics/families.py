@@ -1,0 +1,62 @@
+"""The tables of docs/metrics.md, written from the families so that they cannot say otherwise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kube_rdma.model.metrics.families import MetricFamily
+
+BEGIN, END = "<!-- table: {} -->", "<!-- end of table -->"
+ALERTS = "<!-- alerts -->"
+_LABEL = re.compile(r"\{\{\$labels\.(\w+)\}\}")
+
+
+def table(families: Iterable[MetricFamily]) -> str:
+    """The families as a table; labels are said above it where all have the same."""
+    rows = list(families)
+    shared = rows[0].labels if len({row.labels for row in rows}) == 1 else None
+    lines = [f"Labels of each: {_labels(shared)}.", ""] if shared else []
+    head = ("series", "type", "labels", "meaning", "source")
+    lines += [_line(cell for cell in head if shared is None or cell != "labels")]
+    lines += ["|---" * (5 if shared is None else 4) + "|"]
+    for row in rows:
+        labels = [] if shared is not None else [_labels(row.labels) or "–"]
+        lines.append(_line((f"`{row.name}`", row.kind, *labels, row.meaning, row.source)))
+    return "\n".join(lines)
+
+
+def filled(page: str, tables: Iterable[tuple[str, Sequence[MetricFamily]]]) -> str:
+    """The page with its tables as they are now; ValueError for one that it has no place for."""
+    for name, families in tables:
+        page = put(page, BEGIN.format(name), table(families))
+    return page
+
+
+def put(page: str, begin: str, text: str) -> str:
+    """The page with this text behind `begin`; ValueError where that is not in it."""
+    before, begun, rest = page.partition(begin)
+    _, end, after = rest.partition(END)
+    if not begun or not end:
+        raise ValueError(f"the page has no {begin}")
+    return f"{before}{begun}\n{text}\n{end}{after}"
+
+
+def alerts(groups: Iterable[Mapping[str, Any]]) -> str:
+    """The alerts of rule groups as a table; a label stands for its value."""
+    rows = [rule for group in groups for rule in group["rules"]]
+    lines = ["| alert | severity | after | when |", "|---|---|---|---|"]
+    for rule in rows:
+        summary = _LABEL.sub(r"`\1`", rule["annotations"]["summary"])
+        severity = rule["labels"]["severity"]
+        lines.append(_line((f"`{rule['alert']}`", severity, rule["for"], summary)))
+    return "\n".join(lines)
+
+
+def _labels(labels: Iterable[str] | None) -> str:
+    return ", ".join(f"`{label}`" for label in labels or ())
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,312 @@
+"""The pools that a configuration means, and what they are on a node: `kube-rdma config check`.
+
+The last step of that command. The wishes come with nothing left unsaid, what the node makes of them
+comes from rules/pools/pools and rules/pools/selection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from itertools import chain
+
+from kube_rdma.model.card import Card
+from kube_rdma.model.frozen import Frozen
+from kube_rdma.model.functions.function import FunctionsWish
+from kube_rdma.model.pools.pool import (
+    Bind,
+    Mode,
+    Pool,
+    PoolSpec,
+    Selector,
+    Variables,
+)
+from kube_rdma.model.settings.fabric import FabricProfile
+from kube_rdma.views.text import aligned, widths, wrapped
+
+_NONE = "-"
+_WISH = ("POOL", "MODE", "SHARES", "ATTACH", "PREFER")
+_WISH_RIGHT = frozenset({2})
+_FUNCTIONS = ("FUNCTIONS", "DRIVERS", "FORCED", "OF")
+_FUNCTIONS_RIGHT = frozenset({0})
+_CARD = ("POOL", "CARD", "FUNCTION", "NUMA", "SHARES", "USABLE")
+_CARD_RIGHT = frozenset({3, 4})
+
+# The fields of a Selector, as people read them.
+_FIELDS = (
+    ("vendor", "vendors"),
+    ("device id", "device_ids"),
+    ("driver", "drivers"),
+    ("interface", "interfaces"),
+    ("link type", "link_types"),
+    ("PCI address", "pci_addresses"),
+    ("ACPI index", "acpi_indexes"),
+    ("physical function", "physical"),
+    ("physical function", "roots"),
+    ("auxiliary type", "auxiliary_types"),
+    ("RDMA device", "rdma_devices"),
+    ("partition key", "pkeys"),
+)
+
+
+class PoollessCard(Frozen):
+    """A card in no pool, and why not, pool by pool."""
+
+    card: Card
+    reasons: tuple[tuple[str, str], ...]  # resource, sentence about the card
+
+
+class OnNode(Frozen):
+    """What the wishes are on one node.
+
+    Sentences: `clashes` about cards that two pools mean and only one can have, `warnings` about
+    those that both have, and about ranges of virtual functions that are not there.
+    """
+
+    pools: tuple[Pool, ...]
+    clashes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    left_out: tuple[PoollessCard, ...] = ()
+
+
+def wishes_text(
+    specs: Sequence[PoolSpec],
+    takes: Mapping[Mode, str],
+    warnings: Sequence[str] = (),
+    width: int = 100,
+) -> str:
+    """The pools as they are wished for, each with the cards that it means.
+
+    `specs` leave nothing unsaid; `takes` says which cards a mode takes without selectors. `width`
+    (columns) wraps sentences, never the table.
+    """
+    rows = [_wish(spec) for spec in specs]
+    columns = widths([_WISH, *rows])
+    lines = [aligned(_WISH, columns, _WISH_RIGHT)]
+    for spec, row in zip(specs, rows, strict=True):
+        lines.append(aligned(row, columns, _WISH_RIGHT))
+        for sentence in (_chosen(spec, takes), *_besides(spec)):
+            lines += wrapped(f"  └ {sentence}", width, "    ")
+    lines += _marked("Warning", warnings, width)
+    return "\n".join(lines)
+
+
+def functions_text(wishes: Sequence[FunctionsWish]) -> str:
+    """How many virtual functions which cards are to have."""
+    rows = [
+        (
+            str(wish.count),
+            "yes" if wish.autoprobe else "no",
+            "yes" if wish.force else "no",
+            "; or ".join(map(_selector, wish.selectors)),
+        )
+        for wish in wishes
+    ]
+    columns = widths([_FUNCTIONS, *rows])
+    return "\n".join(aligned(row, columns, _FUNCTIONS_RIGHT) for row in (_FUNCTIONS, *rows))
+
+
+def node_text(node: OnNode, title: str, width: int = 100) -> str:
+    """The cards of each pool, and why the others are in none."""
+    blocks = [(list(_cards(pool)), list(_troubles(pool))) for pool in node.pools]
+    columns = widths([_CARD, *(row for rows, _ in blocks for row in rows)])
+    lines = [f"{title}:", "", aligned(_CARD, columns, _CARD_RIGHT)]
+    for rows, troubles in blocks:
+        lines += [aligned(row, columns, _CARD_RIGHT) for row in rows]
+        for trouble in troubles:
+            lines += wrapped(f"  └ {trouble}", width, "    ")
+    if node.left_out:
+        lines += ["", "In no pool:"]
+        for names, reasons in _grouped(node.left_out):
+            lines += wrapped(f"  {names}", width, "  ")
+            for reason in reasons:
+                lines += wrapped(f"    └ {reason}", width, "      ")
+    lines += [*_marked("Clash", node.clashes, width), *_marked("Warning", node.warnings, width)]
+    return "\n".join(lines)
+
+
+def pools_document(
+    specs: Sequence[PoolSpec],
+    rescan: int,
+    warnings: Sequence[str] = (),
+    node: OnNode | None = None,
+    functions: Sequence[FunctionsWish] = (),
+) -> dict[str, object]:
+    """All of it as JSON values. Keys are stable: they are added to, never renamed or removed.
+
+    ``pools``: resource, mode, source, shares, bind, attach, prefer, numa_hints, variables,
+    extra_paths, host_network, bare_ids, fabric, extra_info (card to facts), selectors (source and
+    those fields that are given); ``functions``: count, autoprobe, force, source, selectors;
+    ``rescan`` in seconds; ``warnings``: sentences; ``node``: null when none was looked at, else
+    ``pools`` (resource, shares, healthy, cards: id, name, usable, reasons),
+    ``clashes`` and ``warnings`` (sentences) and ``left_out`` (id, name, reasons by resource).
+    """
+    return {
+        "pools": [_spec(spec) for spec in specs],
+        "functions": [_functions(wish) for wish in functions],
+        "rescan": rescan,
+        "warnings": list(warnings),
+        "node": node and _node(node),
+    }
+
+
+def _wish(spec: PoolSpec) -> tuple[str, ...]:
+    whole = spec.bind is Bind.POOL
+    shares = f"{spec.shares}/{'pool' if whole else 'card'}"
+    prefer = _NONE if whole or spec.prefer is None else spec.prefer.value
+    return spec.resource, spec.mode.value, shares, spec.attach or _NONE, prefer
+
+
+def _chosen(spec: PoolSpec, takes: Mapping[Mode, str]) -> str:
+    return "; or ".join(map(_selector, spec.selectors)) or takes[spec.mode]
+
+
+def _besides(spec: PoolSpec) -> Iterator[str]:
+    """What else is special about a pool."""
+    if spec.variables is Variables.PCIDEVICE:
+        yield "containers get the PCIDEVICE variables of the SR-IOV network device plugin"
+        if spec.extra_info:  # no other variable has it
+            cards = ("every card" if one.card == "*" else one.card for one in spec.extra_info)
+            yield f"containers get further facts about {' and '.join(cards)}"
+    if spec.extra_paths:
+        yield f"containers also get {' and '.join(spec.extra_paths)}"
+    if spec.host_network:
+        yield "its pods use the node's own network"
+    if spec.fabric:
+        yield f"programs get {', '.join(_fabric(spec.fabric))}"
+    if not spec.numa_hints:
+        yield "the kubelet does not get the NUMA node of a share"
+
+
+def _fabric(fabric: FabricProfile) -> Iterator[str]:
+    """traffic class 106, timeout 22, NCCL_IB_AR_THRESHOLD=0."""
+    named = {part.name: getattr(fabric, part.name) for part in fields(fabric)}
+    variables = named.pop("variables")
+    yield from (f"{n.replace('_', ' ')} {v}" for n, v in named.items() if v is not None)
+    yield from (f"{name}={value}" for name, value in variables)
+
+
+def _selector(selector: Selector) -> str:
+    """vendor 15b3, interface ens2f0 or ens2f1."""
+    parts = [
+        f"{word} {' or '.join(map(str, choice))}"
+        for word, field in _FIELDS
+        if (choice := getattr(selector, field))
+    ]
+    if selector.pkeys:
+        parts[-1] = f"partition key {' or '.join(f'{key:#06x}' for key in selector.pkeys)}"
+    if selector.rdma is not None:
+        parts.append("an RDMA device" if selector.rdma else "no RDMA device")
+    return ", ".join(parts)
+
+
+def _cards(pool: Pool) -> Iterator[tuple[str, ...]]:
+    """One row a card; shares that stand for the pool are counted in the first."""
+    resource, whole = pool.spec.resource, sum(share.card is None for share in pool.shares)
+    for card in pool.cards:
+        own = sum(share.card == card.id for share in pool.shares)
+        node = _NONE if card.numa_node is None else str(card.numa_node)
+        shares = str(whole or own or "")
+        usable = "yes" if card.usable else "no"
+        yield resource, card.name, card.pci or _NONE, node, shares, usable
+        resource, whole = "", 0
+    if not pool.cards:
+        yield resource, _NONE, _NONE, _NONE, "0", _NONE
+
+
+def _troubles(pool: Pool) -> Iterator[str]:
+    if not pool.cards:
+        yield "it has no card here"
+    for card in pool.unusable:
+        yield from (f"{card.name}: {reason}" for reason in card.reasons)
+
+
+def _grouped(left_out: Sequence[PoollessCard]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Cards with the same reasons together; one reason that holds for all pools is said once."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for entry in left_out:
+        distinct = dict.fromkeys(reason for _, reason in entry.reasons)
+        if len(distinct) == 1:
+            reasons = tuple(distinct)
+        else:
+            reasons = tuple(f"{resource}: {reason}" for resource, reason in entry.reasons)
+        card = entry.card
+        place = f" ({card.pci})" if card.pci and card.pci != card.name else ""
+        groups.setdefault(reasons, []).append(f"{card.name}{place}")
+    for reasons, names in groups.items():
+        yield ", ".join(names), reasons
+
+
+def _marked(mark: str, sentences: Sequence[str], width: int) -> list[str]:
+    lines = [wrapped(f"{mark}: {sentence}.", width, "    ") for sentence in sentences]
+    return ["", *chain.from_iterable(lines)] if lines else []
+
+
+def _spec(spec: PoolSpec) -> dict[str, object]:
+    return {
+        "resource": spec.resource,
+        "mode": spec.mode.value,
+        "source": spec.source,
+        "shares": spec.shares,
+        "bind": spec.bind,
+        "attach": spec.attach,
+        "prefer": spec.prefer,
+        "numa_hints": spec.numa_hints,
+        "variables": spec.variables.value,
+        "extra_paths": list(spec.extra_paths),
+        "host_network": spec.host_network,
+        "bare_ids": spec.bare_ids,
+        "fabric": asdict(spec.fabric) if spec.fabric else None,
+        "extra_info": {one.card: dict(one.facts) for one in spec.extra_info},
+        "selectors": [_selector_document(one) for one in spec.selectors],
+    }
+
+
+def _functions(wish: FunctionsWish) -> dict[str, object]:
+    return {
+        "count": wish.count,
+        "autoprobe": wish.autoprobe,
+        "force": wish.force,
+        "source": wish.source,
+        "selectors": [_selector_document(one) for one in wish.selectors],
+    }
+
+
+def _selector_document(selector: Selector) -> dict[str, object]:
+    ranges = {"physical", "roots"}
+    given = {field: getattr(selector, field) for _, field in _FIELDS if getattr(selector, field)}
+    document: dict[str, object] = {
+        field: [str(value) for value in values] if field in ranges else list(values)
+        for field, values in given.items()
+    }
+    if selector.rdma is not None:
+        document["rdma"] = selector.rdma
+    return {"source": selector.source, **document}
+
+
+def _node(node: OnNode) -> dict[str, object]:
+    return {
+        "pools": [
+            {
+                "resource": pool.spec.resource,
+                "shares": len(pool.shares),
+                "healthy": sum(share.healthy for share in pool.shares),
+                "cards": [
+                    {
+                        "id": card.id,
+                        "name": card.name,
+                        "usable": card.usable,
+                        "reasons": list(card.reasons),
+                    }
+                    for card in pool.cards
+                ],
+            }
+            for pool in node.pools
+        ],
+        "clashes": list(node.clashes),
+        "warnings": list(node.warnings),
+        "left_out": [
+            {"id": one.card.id, "name": one.card.name, "reasons": dict(one.reasons)}
+            for one in node.left_out
+        ],
+    }

@@ -1,0 +1,1 @@
+"""What `kube-rdma verify` measured: tables, verdicts, a map of all pairs."""

@@ -1,0 +1,115 @@
+"""Values of model/ipam for hypothesis: pools that are right, blocks, leases and boards."""
+
+from ipaddress import ip_network
+
+from hypothesis import strategies as st
+
+from kube_rdma.model.ipam import (
+    CELL,
+    Block,
+    Board,
+    Cell,
+    CellHolding,
+    Family,
+    IPPool,
+    IPRange,
+    NodeLease,
+    Pin,
+    Route,
+    Span,
+    Want,
+)
+
+LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,9}[a-z0-9])?", fullmatch=True)
+NODES = st.from_regex(r"[a-z]([-a-z0-9.]{0,9}[a-z0-9])?", fullmatch=True)
+FAMILIES = st.sampled_from(Family)
+
+
+@st.composite
+def ranges(draw, number, family):
+    """A range in the subnet of this number, so that no two meet."""
+    base = (10 << 24 if family == 4 else 0xFD << 120) + (number << 16)
+    bits = 32 if family == 4 else 128
+    subnet = ip_network((base, draw(st.integers(bits - 16, bits - 2))))
+    inside = st.integers(0, subnet.num_addresses - 1).map(subnet.__getitem__)
+    first, last = sorted(draw(st.tuples(inside, inside)))
+    gateway = st.integers(1, subnet.num_addresses - 2).map(subnet.__getitem__)
+    return IPRange(
+        subnet,
+        draw(st.none() | st.just(first)),
+        draw(st.none() | st.just(last)),
+        draw(st.none() | gateway),
+        draw(st.none() | st.integers(0, 7)),
+        source=f"IPPool {{}}: spec.ranges[{number}]",
+    )
+
+
+def ends(one):
+    """The first and the last address of a range."""
+    return one.first or one.subnet[0], one.last or one.subnet[-1]
+
+
+@st.composite
+def pools(draw):
+    """A pool that is accepted; its ranges say where they stand."""
+    kinds = draw(st.lists(FAMILIES, min_size=1, max_size=4))
+    found = [draw(ranges(number, family)) for number, family in enumerate(kinds)]
+    spans, routes = [], []
+    for one in draw(st.lists(st.sampled_from(found), max_size=3)):
+        low, high = sorted(draw(st.tuples(st.sampled_from(ends(one)), st.sampled_from(ends(one)))))
+        spans.append(Span(low, high))
+        to = ip_network(("10.0.0.0/8", "fd00::/8")[one.subnet.version == 6])
+        routes.append(Route(to, one.subnet[1]))
+    name = draw(LABELS)
+    return IPPool(
+        name,
+        tuple(
+            IPRange(r.subnet, r.first, r.last, r.gateway, r.rail, r.source.format(name))
+            for r in found
+        ),
+        draw(LABELS),
+        tuple(spans),
+        tuple(routes),
+        draw(st.integers(1, 1024)),
+        float(draw(st.integers(0, 86400))),
+        draw(st.booleans()),
+        tuple(draw(st.lists(LABELS, max_size=3))),
+    )
+
+
+@st.composite
+def cells(draw):
+    """A cell anywhere in either family."""
+    family = draw(FAMILIES)
+    most = 2 ** (32 if family == 4 else 128) // CELL - 1
+    return Cell(draw(LABELS), family, draw(st.integers(0, most)) * CELL)
+
+
+BITS = st.integers(0, 2**CELL - 1)
+PINS = st.builds(Pin, st.text("abc/-0", min_size=1, max_size=9), st.integers(0, CELL - 1))
+BLOCKS = st.builds(
+    Block,
+    cells(),
+    st.lists(st.builds(CellHolding, NODES, BITS), max_size=4).map(tuple),
+    st.lists(PINS, max_size=3).map(tuple),
+    st.integers(0, 2**40),
+)
+LEASES = st.builds(
+    NodeLease,
+    NODES,
+    st.text("abc-0", max_size=9),
+    st.text("abc-0", max_size=9),
+    st.integers(0, 2**40),
+    st.integers(1, 10**6).map(float),
+    st.booleans(),
+)
+ADDRESSES = cells().map(lambda cell: cell.address(5))
+WANTS = st.builds(
+    Want,
+    NODES,
+    FAMILIES,
+    st.none() | st.integers(0, 7),
+    st.integers(1, 99),
+    st.none() | ADDRESSES,
+)
+BOARDS = st.builds(Board, LABELS, st.lists(WANTS, max_size=3).map(tuple))

@@ -1,0 +1,185 @@
+"""The definitions in config are what the models make, by the rules of structural schemas."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
+from kube_rdma.api.schema.structural import definition, structural
+from kube_rdma.programs.crds import files
+
+ROOT = Path(__file__).parents[4]
+FORBIDDEN = {"$ref", "$defs", "title", "examples", "anyOf", "const", "discriminator"}
+
+
+class Inner(BaseModel):
+    """An inner
+    object."""
+
+    word: Literal["one"]
+    share: float = Field(0.5, gt=0, lt=1)
+
+
+class Fact(Inner):
+    """One of each word."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-list-map-keys": ["word"]})
+
+
+class Outer(BaseModel):
+    inner: Inner
+    perhaps: Inner | None = None
+    count: int | None = Field(None, ge=1)
+    many: tuple[Inner, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    named: dict[str, int] = Field(default_factory=dict)
+    size: int = 32
+    text: str = ""
+    keyed: Annotated[list[str], Field(json_schema_extra={"x-kubernetes-list-type": "set"})] = []
+
+
+@pytest.mark.parametrize("name", files())
+def test_the_definitions_are_written_down(name):
+    """`tools/crds` writes them."""
+    assert files()[name] == (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_there_are_no_others():
+    folders = ("config/crds", "config/operator", "docs/reference")
+    written = {path for folder in folders for path in (ROOT / folder).iterdir()}
+    assert {str(path.relative_to(ROOT)) for path in written} == set(files())
+
+
+def nodes(schema):
+    """Every schema in a schema."""
+    yield schema
+    for inner in schema.get("properties", {}).values():
+        yield from nodes(inner)
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from nodes(schema[key])
+
+
+@pytest.mark.parametrize("one", DEFINITIONS + OPERATOR_DEFINITIONS, ids=lambda one: one.kind)
+def test_a_definition_keeps_the_rules(one):
+    """Each node has a type, no key that the API server refuses, no null for a default."""
+    (version,) = definition(one)["spec"]["versions"]
+    found = list(nodes(version["schema"]["openAPIV3Schema"]))
+    assert len(found) > 10
+    metadata = version["schema"]["openAPIV3Schema"]["properties"]["metadata"]
+    assert set(metadata) <= {"type", "properties"}
+    assert set(metadata.get("properties", ())) <= {"name", "generateName"}
+    for node in found:
+        assert not FORBIDDEN & set(node), node
+        assert "type" in node, node
+        assert node.get("default", 1) is not None
+        assert node.get("additionalProperties") is not False
+    folder = "crds" if one in DEFINITIONS else "operator"
+    assert yaml.safe_load(files()[f"config/{folder}/{one.plural}.yaml"]) == definition(one)
+
+
+def paths(schema, path=""):
+    """Where each schema in a schema stands, by the names of fields."""
+    yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from paths(inner, f"{path}.{name}".removeprefix("."))
+    for key in ("items", "additionalProperties"):
+        if key in schema:
+            yield from paths(schema[key], f"{path}[]")
+
+
+OLD_NUMBERS = {
+    "BandwidthCheck": {
+        "spec.minGbps",
+        "spec.maxMicroseconds",
+        "status.lowest",
+        "status.highest",
+        "status.pairs[].figure",
+        "status.suspects[].median",
+        "status.suspects[].due",
+    },
+    "NodeReport": {"status.cards[].ports[].rateGbps", "status.rejected[].ports[].rateGbps"},
+}
+"""What the release before writes; server-side apply refuses a field that a schema does not have, so
+without them its agents and controllers could write no status any more."""
+
+
+@pytest.mark.parametrize("one", DEFINITIONS, ids=lambda one: one.kind)
+def test_no_kind_has_floating_point_but_in_fields_that_go(one):
+    """Kubernetes' API conventions; what is left says that it goes."""
+    (version,) = definition(one)["spec"]["versions"]
+    found = dict(paths(version["schema"]["openAPIV3Schema"]))
+    numbers = {path for path, each in found.items() if each["type"] == "number"}
+    assert numbers == OLD_NUMBERS.get(one.kind, set())
+    for path in numbers:
+        assert "it goes with the next release" in " ".join(found[path]["description"].split())
+
+
+def test_the_converter_turns_everything():
+    """References, nulls, constants, exclusive limits, defaults, maps and our extensions."""
+    found = structural(Outer)["properties"]
+    inner = {
+        "description": "An inner object.",
+        "type": "object",
+        "required": ["word"],
+        "properties": {
+            "word": {"type": "string", "enum": ["one"]},
+            "share": {
+                "type": "number",
+                "default": 0.5,
+                "minimum": 0,
+                "exclusiveMinimum": True,
+                "maximum": 1,
+                "exclusiveMaximum": True,
+            },
+        },
+    }
+    element = {key: value for key, value in inner.items() if key != "description"}
+    assert found == {
+        "inner": inner,
+        "perhaps": {**inner, "nullable": True},
+        "count": {"type": "integer", "minimum": 1, "nullable": True},
+        "many": {"type": "array", "items": element, "x-kubernetes-list-type": "atomic"},
+        "facts": {
+            "type": "array",
+            "items": element,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["word"],
+        },
+        "named": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "size": {"type": "integer", "default": 32},
+        "text": {"type": "string"},
+        "keyed": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+    }
+
+
+@pytest.mark.parametrize("one", DEFINITIONS, ids=lambda one: one.kind)
+def test_kubectl_has_a_short_name_a_category_and_more_columns(one):
+    """`kubectl get kube-rdma -o wide` shows all of the group."""
+    said = definition(one)["spec"]
+    assert said["names"]["categories"] == ["kube-rdma"]
+    assert len(said["names"]["shortNames"]) == 1
+    columns = said["versions"][0]["additionalPrinterColumns"]
+    assert columns[-1]["name"] == "Age"
+    assert {each.get("priority", 0) for each in columns} <= {0, 1}
+
+
+def test_conditions_are_merged_by_their_type():
+    """So a client that applies one condition takes no other away."""
+    for one in DEFINITIONS[2:5]:
+        (version,) = definition(one)["spec"]["versions"]
+        status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        assert status["conditions"]["x-kubernetes-list-map-keys"] == ["type"]
+
+
+def test_a_choice_of_types_is_a_mistake_of_ours():
+    """A structural schema cannot say it."""
+
+    class Choice(BaseModel):
+        value: int | str
+
+    with pytest.raises(TypeError, match="no choice"):
+        structural(Choice)

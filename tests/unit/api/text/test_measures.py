@@ -1,0 +1,83 @@
+"""Bandwidths and latencies as texts: what is written is read, what is none is refused."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube_rdma.api.text import measures
+from kube_rdma.api.text.faults import Slip
+from kube_rdma.model.quantity import quantity
+
+
+@given(st.floats(1e-9, 1e12))
+def test_a_bandwidth_is_read_as_it_was_written(gbps):
+    text = measures.bandwidth_text(gbps)
+    assert measures.gbps(text) == pytest.approx(gbps, rel=1e-3)
+    assert float(quantity(text)) == pytest.approx(gbps * 1e9, rel=1e-3)
+    assert measures.figure_of(text) == measures.gbps(text)
+
+
+@given(st.floats(0.5, 1e12))
+def test_a_latency_is_read_as_it_was_written(microseconds):
+    text = measures.latency_text(microseconds)
+    assert measures.microseconds(text) == pytest.approx(microseconds, rel=1e-3)
+    assert measures.figure_of(text) == measures.microseconds(text)
+
+
+@given(st.floats(min_value=0) | st.just(math.nan), st.booleans())
+def test_whatever_a_pod_prints_has_a_short_text_or_none(number, latency):
+    text = measures.figure_text(number, latency=latency)
+    assert (text is None) is not math.isfinite(number)
+    if text is not None:
+        assert len(text) <= 32
+        assert measures.figure_of(text) >= 0
+
+
+@pytest.mark.parametrize(
+    ("gbps", "text"),
+    [
+        (100.0, "100G"),
+        (94.2154, "94.215G"),
+        (2.5, "2.5G"),
+        (3200.0, "3200G"),
+        (0.85, "850M"),
+        (0.0000123, "12.3k"),
+        (0.0, "0"),
+    ],
+)
+def test_a_bandwidth_looks_as_people_say_it(gbps, text):
+    assert measures.bandwidth_text(gbps) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "gbps"),
+    [("180G", 180), ("2.5G", 2.5), ("850M", 0.85), ("1T", 1000), ("1Gi", 1.073741824), ("1e9", 1)],
+)
+def test_a_bandwidth_is_any_quantity(text, gbps):
+    assert measures.gbps(text) == pytest.approx(gbps)
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds"),
+    [("5us", 5), ("2.13us", 2.13), ("2.13µs", 2.13), ("850ns", 0.85), ("1.5ms", 1500), ("1s", 1e6)],
+)
+def test_a_latency_is_a_number_and_its_unit(text, microseconds):
+    assert measures.microseconds(text) == pytest.approx(microseconds)
+
+
+@pytest.mark.parametrize(
+    ("read", "example", "texts"),
+    [
+        (measures.gbps, "180G", ["", "fast", "-1G", "1 G", "180Gbps", "5us", "1e999", "9" * 40]),
+        (measures.microseconds, "5us", ["", "5", "5 us", "-5us", "5G", "1h", "1ms5us", "NaNus"]),
+    ],
+)
+def test_another_text_is_refused_with_what_is_allowed(read, example, texts):
+    for text in texts:
+        with pytest.raises(ValueError, match="see the context") as refused:
+            read(text)
+        (slip,) = refused.value.context["slips"]
+        assert isinstance(slip, Slip)
+        assert example in slip.remedy

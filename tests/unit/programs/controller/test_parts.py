@@ -1,0 +1,78 @@
+"""The parts of a controller: whichever of them fails, in whatever way, the others go on."""
+
+import asyncio
+
+import pytest
+
+from kube_rdma.adapters.cluster.election import ELECTION, ElectionLease
+from kube_rdma.adapters.cluster.events import Events
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.programs.admission.server import SecretPlace
+from kube_rdma.programs.controller.leadership import Leadership
+from kube_rdma.programs.controller.parts import ControllerOptions, always, leading, run_controller
+from kube_rdma.programs.logs import recorded
+from kube_rdma_testing.cluster.server import FakeServer
+
+
+def parts(cluster):
+    """All that a controller has: those of every copy, and those of the one that leads."""
+    webhook = SecretPlace("kube-rdma", "own"), USUAL
+    options = ControllerOptions("kube-rdma", policies=True, webhook=webhook)
+    events = Events(cluster, "controller")
+    return always(cluster, events, options), leading(cluster, events, options)
+
+
+NAMES = [name for group in parts(Cluster(FakeServer().line())) for name in group]
+
+
+class Trial:
+    """Parts that run, but for one, which raises whenever it is started, up to `times` times."""
+
+    def __init__(self, bad, error, times=2):
+        self.bad, self.error, self.left = bad, error, times
+        self.running = {name: asyncio.Event() for name in NAMES}
+
+    def part(self, name):
+        async def run():
+            if name == self.bad and self.left:
+                self.left -= 1
+                raise self.error
+            self.running[name].set()
+            await asyncio.Event().wait()
+
+        return run
+
+
+@pytest.mark.parametrize("error", [RuntimeError("x"), RecursionError("too deep")])
+@pytest.mark.parametrize("bad", NAMES)
+async def test_the_others_go_on(bad, error):
+    """And it is begun anew, under the same lead."""
+    cluster = Cluster(FakeServer([ELECTION]).line())
+    beside, work = (dict.fromkeys(group) for group in parts(cluster))
+    trial = Trial(bad, error)
+    lead = Leadership(ElectionLease(cluster, "lease", "default"), "me")
+    with recorded() as log:
+        program = asyncio.create_task(
+            run_controller(
+                lead,
+                {name: trial.part(name) for name in beside},
+                {name: trial.part(name) for name in work},
+            )
+        )
+        for running in trial.running.values():
+            await running.wait()
+        program.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await program
+    assert trial.left == 0
+    assert log.events.count("leading") == 1
+    assert [line["part"] for line in log.of("part of the program failed")] == [bad, bad]
+
+
+def test_a_controller_has_these_parts():
+    """Whoever adds one looks at what its failure means."""
+    always = {"events", "admission"}
+    leading = {"addresses of gone nodes", "pool reports", "evictions", "policy status"}
+    chosen = {"bandwidth checks", "certificate", "operator"}
+    assert set(NAMES) == always | leading | chosen

@@ -1,0 +1,117 @@
+"""The agents' end on an API server: refused while pods need them, waited for else."""
+
+import asyncio
+
+import pytest
+
+from kube_rdma.adapters.cluster.objects import Cluster
+from kube_rdma.adapters.cluster.pods import POD
+from kube_rdma.adapters.cluster.policy_objects import DAEMON_SET
+from kube_rdma.api.attach.network_status import OWN_ANNOTATION
+from kube_rdma.model.errors import Refused
+from kube_rdma.programs.install.retirement import Retirement, available, retire_drivers
+from kube_rdma_testing.cluster.server import FakeServer
+from tests.unit.programs.agent.world import until
+
+NAMESPACE, NAME = "kube-rdma-vke", "rdma-device-plugin"
+LABELS = {"name": NAME}
+
+
+class InstalledWorld:
+    """A cluster with a DaemonSet and its pod on one node; a test ends the pod as a kubelet does."""
+
+    def __init__(self):
+        self.server = FakeServer([DAEMON_SET, POD])
+        self.line = self.server.line()
+        self.retirement = Retirement(Cluster(self.line), NAMESPACE, NAME)
+        meta = {"name": NAME, "namespace": NAMESPACE}
+        spec = {"selector": {"matchLabels": LABELS}}
+        self.server.put(DAEMON_SET, {"metadata": meta, "spec": spec})
+        self.pod("agent", NAMESPACE, labels=LABELS)
+
+    def pod(self, name, namespace, **meta):
+        document = {"metadata": {"name": name, "namespace": namespace, **meta}}
+        self.server.put(POD, {**document, "spec": {}, "status": {"phase": "Running"}})
+
+    @property
+    def daemon_sets(self):
+        return self.server.documents("daemonsets")
+
+
+@pytest.fixture
+def world():
+    return InstalledWorld()
+
+
+async def test_agents_end_and_are_waited_for(world):
+    world.pod("bystander", NAMESPACE, labels={"name": "controller"})
+    task = asyncio.create_task(world.retirement.run())
+    await until(lambda: world.line.watching == 1)
+    assert not world.daemon_sets
+    assert not task.done()
+    world.server.remove(POD, "agent", NAMESPACE)
+    await task
+
+
+async def test_a_pod_with_networks_keeps_them_all(world):
+    world.pod("training", "team", annotations={OWN_ANNOTATION: "[]"})
+    with pytest.raises(Refused, match="team/training"):
+        await world.retirement.run()
+    assert world.daemon_sets
+
+
+async def test_who_insists_ends_them_all_the_same(world):
+    world.pod("training", "team", annotations={OWN_ANNOTATION: "[]"})
+    world.server.remove(POD, "agent", NAMESPACE)
+    await world.retirement.run(force=True)
+    assert not world.daemon_sets
+
+
+async def test_it_may_be_repeated(world):
+    """Also in a cluster where pods have networks still: no agent is ended by it any more."""
+    world.pod("training", "team", annotations={OWN_ANNOTATION: "[]"})
+    world.server.remove(DAEMON_SET, NAME, NAMESPACE)
+    await world.retirement.run()
+
+
+def count(world, desired, ready, *, behind=0):
+    """The controller of DaemonSets counts, of the current version or of one before it."""
+    (document,) = world.daemon_sets
+    counts = {
+        "desiredNumberScheduled": desired,
+        "numberAvailable": ready,
+        "observedGeneration": document["metadata"].get("generation", 0) - behind,
+    }
+    world.server.put(DAEMON_SET, {**document, "status": counts})
+
+
+async def test_every_node_is_waited_for(world):
+    """Counts of before the controller has seen it are none."""
+    count(world, 0, 0, behind=1)
+    task = asyncio.create_task(available(Cluster(world.line), NAMESPACE, NAME))
+    await until(lambda: world.line.watching == 1)
+    count(world, 2, 1)
+    await until(lambda: world.line.watching == 1)
+    assert not task.done()
+    count(world, 2, 2)
+    await task
+
+
+async def test_no_node_is_soon_left(world):
+    count(world, 0, 0)
+    await available(Cluster(world.line), NAMESPACE, NAME)
+
+
+async def test_an_operator_stays_while_its_drivers_run(world):
+    """Device plugins may go at once."""
+    cluster = Cluster(world.line)
+    await retire_drivers(cluster, NAMESPACE)
+    labels = {"kube-rdma.io/component": "state-OFED"}
+    meta = {"name": "driver", "namespace": NAMESPACE, "labels": labels}
+    world.server.put(DAEMON_SET, {"metadata": meta, "spec": {}})
+    with pytest.raises(Refused, match="run by DaemonSet driver, and would all be unloaded"):
+        await retire_drivers(cluster, NAMESPACE)
+    pod = {"metadata": {**meta, "name": "p"}, "spec": {"nodeName": "node-1"}}
+    world.server.put(POD, pod)
+    with pytest.raises(Refused, match=r"run on nodes node-1, .*Delete the policy"):
+        await retire_drivers(cluster, NAMESPACE)

@@ -1,0 +1,68 @@
+"""Where the outputs of pods are read: they are others' texts, and may be as large as these like."""
+
+import threading
+from contextlib import nullcontext
+
+import pytest
+
+from kube_rdma.model.verify.bandwidth import PairedPod, PerftestRun, PodDevice
+from kube_rdma.programs.verify import pairs as bandwidth
+from kube_rdma.programs.verify.pairs import BandwidthProof
+from kube_rdma_testing.perftest import HEADER
+
+PROBED = "port mlx5_0 1 card 100 Gb/sec (4X EDR)\n" + '{"UCX_NET_DEVICES": "mlx5_0:1"}'
+TABLE = f"{HEADER}\n 65536 5000 97.5 97.5 0.18"
+POD = {
+    "metadata": {"name": "p", "namespace": "train"},
+    "spec": {"nodeName": "node-1"},
+    "status": {"podIP": "10.0.1.1", "phase": "Running"},
+}
+
+
+class Shell:
+    """A pod's, in which every command prints the same."""
+
+    def __init__(self, text):
+        self.text = text
+
+    async def run(self, *_, **__):
+        return self.text
+
+    def serving(self, *_, **__):
+        return nullcontext()
+
+
+@pytest.fixture
+def threads(monkeypatch):
+    """In which threads the readers ran, by their names."""
+    found = {}
+
+    def noting(name):
+        read = getattr(bandwidth, name)
+
+        def noted(*args):
+            found.setdefault(name, set()).add(threading.current_thread())
+            return read(*args)
+
+        monkeypatch.setattr(bandwidth, name, noted)
+
+    noting("paired_pod")
+    noting("table")
+    return found
+
+
+@pytest.mark.parametrize("is_big", [False, True], ids=["small", "big"])
+async def test_a_big_output_is_read_in_a_thread_and_never_in_the_loop(threads, is_big):
+    """Others have their turns meanwhile; for a small one a thread would cost more than it saves."""
+    padding = "x " * (bandwidth._SMALL if is_big else 1) + "\n"
+    probed = await BandwidthProof(Shell(padding + PROBED), PerftestRun()).probed(POD)
+    assert probed.devices == (PodDevice("mlx5_0", 1, None, None, 100.0),)
+    pods = [
+        PairedPod(f"train/{name}", "train", name, "10.0.1.1", probed.devices) for name in ("a", "b")
+    ]
+    (outcome,) = await BandwidthProof(Shell(padding + TABLE), PerftestRun()).measure(pods)
+    assert not outcome.failure
+    for name in ("paired_pod", "table"):
+        in_loop = threads[name] == {threading.main_thread()}
+        assert in_loop is not is_big, name
+        assert is_big is (threading.main_thread() not in threads[name])

@@ -1,0 +1,79 @@
+"""What people read of the chart's values: every default, and who has another."""
+
+import pytest
+import yaml
+
+from kube_rdma.model.install.chart_value import ChartValue
+from kube_rdma.views.install.chart_values import left_out, readme, values_file
+
+REPLICAS = ChartValue("controller.replicas", "replicas is how many.", 2)
+
+
+@pytest.mark.parametrize(
+    ("default", "others", "sentence"),
+    [
+        (2, (), "Left out: 2."),
+        ("", (), 'Left out: "".'),
+        ({"a": [1]}, (), 'Left out: {"a": [1]}.'),
+        ("", (("preset ack", "one\ntwo\n"),), 'Left out: ""; a text of its own with preset ack.'),
+        (
+            False,
+            (("preset ack", True), ("preset vke", "x"), ("preset ib", True)),
+            "Left out: false; true with preset ack or ib; x with preset vke.",
+        ),
+        (
+            "/a",
+            (("preset ib", "/b"), ("distribution k3s", "/b"), ("distribution rke2", "/b")),
+            "Left out: /a; /b with preset ib or distribution k3s or rke2.",
+        ),
+    ],
+)
+def test_who_has_which_default_is_said(default, others, sentence):
+    assert left_out(ChartValue("a", "a is.", default, others)) == sentence
+
+
+def test_where_nobody_says_it_there_is_no_sentence():
+    """A required value, an object, a value of a list's entries."""
+    assert not left_out(ChartValue("preset", "preset is.", required=True))
+    assert not left_out(ChartValue("pools[].probe", "probe is.", False))
+
+
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        (REPLICAS, "| `controller.replicas` | `2` | replicas is how many. |"),
+        (ChartValue("a", "a is b|c.", required=True), "| `a` | required | a is b\\|c. |"),
+        (ChartValue("a", "a has.", {"b": 1}, whole=True), "| `a` |  | a has. |"),
+        (ChartValue("a[].b", "b is.", None), "| `a[].b` |  | b is. |"),
+        (ChartValue("a[].b", "b is.", False), "| `a[].b` | `false` | b is. |"),
+        (
+            ChartValue("a", "a is, see docs/ip.md.", 0),
+            "| `a` | `0` | a is, see [docs/ip.md](../../docs/ip.md). |",
+        ),
+    ],
+)
+def test_a_value_is_a_row(value, row):
+    assert readme([value]).splitlines()[-1] == row
+
+
+def test_values_yaml_sets_nothing_and_shows_all():
+    values = [
+        ChartValue("preset", "preset is.", required=True, choices=("ack", "vke")),
+        ChartValue("controller", "controller has.", whole=True),
+        REPLICAS,
+        ChartValue("controller.name", "name is.", "a", (("preset ib", "b"),)),
+        ChartValue("pools", "pools lists.", [{"name": "rdma"}]),
+        ChartValue("pools[].name", "name is.", required=True),
+        ChartValue("global", "global is."),
+    ]
+    text = values_file(values)
+    assert yaml.safe_load(text) is None
+    lines = text.splitlines()
+    assert "##   name is. Left out: a; b with preset ib." in lines
+    assert max(map(len, lines)) <= 100
+    shown = [line.removeprefix("# ") for line in lines if not line.startswith("##")]
+    assert yaml.safe_load("\n".join(shown)) == {
+        "preset": "ack",
+        "controller": {"replicas": 2, "name": "a"},
+        "pools": [{"name": "rdma"}],
+    }

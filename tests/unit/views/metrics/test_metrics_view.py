@@ -1,0 +1,39 @@
+"""docs/metrics.md against the families that are exported."""
+
+from pathlib import Path
+
+import pytest
+
+from kube_rdma.programs.metrics_files import TABLES, files
+from kube_rdma.rules.metrics.families import FAMILIES
+from kube_rdma.views.metrics.families import filled, table
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_the_files_are_what_the_families_say():
+    """To accept a change run tools/metrics."""
+    for name, content in files(ROOT).items():
+        assert (ROOT / name).read_text() == content, f"{name}: run tools/metrics"
+
+
+def test_every_family_stands_in_one_table():
+    assert [family for _, families in TABLES for family in families] == list(FAMILIES)
+    page = (ROOT / "docs/metrics.md").read_text()
+    for family in FAMILIES:
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{family.name}` |")]
+        assert f"| {family.kind} |" in row
+
+
+def test_a_table_that_is_out_of_date_is_written_anew():
+    page = "a\n<!-- table: self -->\nold\n<!-- end of table -->\nb\n"
+    written = filled(page, [("self", TABLES[-1][1])])
+    assert "\nold\n" not in written
+    assert written.startswith("a\n")
+    assert written.endswith("\nb\n")
+    assert table(TABLES[-1][1]) in written
+
+
+def test_a_page_without_a_place_is_refused():
+    with pytest.raises(ValueError, match="table: self"):
+        filled("nothing", [("self", TABLES[-1][1])])
