@@ -1,6 +1,6 @@
 """How fast pods get addresses of one cluster-wide pool, with a real API server and etcd.
 
-Node clients (kube_rdma.programs.ipam.client) run as they do in the agent: journal with fsync, node
+Node clients (kube_rdma_tools.address_load) run as they do in the agent: journal with fsync, node
 lease, watches. They share this machine with the API server and etcd, so all of it is in a figure.
 A request is timed from when it is made until its answer could be told to the runtime. Writes are
 what the API server counted of blocks and pools, lost races too; renewals of leases are not in it.
@@ -272,7 +272,7 @@ def client(
 ) -> Iterator[subprocess.Popen[str]]:
     """A process with some nodes, in the lab's network."""
     words = ["--pool", load.name, "--pods", str(load.pods), "--nics", str(load.nics)]
-    module = "kube_rdma.programs.ipam.client"
+    module = "kube_rdma_tools.address_load"
     if load.floor:
         module, words = "bench.ipam_floor", [*words[:4], "--every", str(load.floor)]
     command = [

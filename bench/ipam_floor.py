@@ -1,7 +1,7 @@
 """`python -m bench.ipam_floor`: the same requests as nodes that give addresses, without any rule.
 
 What an address costs at least: a record that is on the disk, and for every so many of them a write
-of a block; leases, watches and processes are as of kube_rdma.programs.ipam.client, whose words this
+of a block; leases, watches and processes are as of kube_rdma_tools.address_load, whose words this
 program shares. Nothing is decided and nothing is shared: each node has a block of its own.
 """
 

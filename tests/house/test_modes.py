@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from .tree import texts
 
 # The table itself, and the rule that chooses a mode to try.
-ALLOWED = ("src/kube_rdma/rules/pools/modes.py", "src/kube_rdma/rules/selftest.py")
+ALLOWED = ("src/kube_rdma/rules/pools/modes.py", "src/kube_rdma_selftest/choice.py")
 
 
 def named_modes(name: str, text: str) -> Iterator[str]:

@@ -12,9 +12,9 @@ from kube_rdma.model.attach.attachment import HostLink, HostNetwork
 from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma.model.selftest import SelftestScene
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.programs.selftest import SelftestDependencies
+from kube_rdma_selftest.run import SelftestDependencies
+from kube_rdma_selftest.trial import SelftestScene
 from kube_rdma_testing.kernel.network import FakeNetwork
 from kube_rdma_testing.kernel.network_vf import seen_functions
 

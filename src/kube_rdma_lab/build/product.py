@@ -28,7 +28,8 @@ ARM_TREE = debian.DebianTree("bookworm", "extract", ("python3", "?essential"), "
 SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
 RECIPE = "2"
 
-SOURCE = PACKAGE.parent / "kube_rdma"
+# What the image has of the sources, by folder beside this package.
+PACKAGES = "kube_rdma", "kube_rdma_selftest"
 # In a wheel the compiled shim lies in the package already; in a checkout it is compiled here.
 SHIM_SOURCE = PACKAGE.parents[1] / "shim"
 SHIM_PLACE = "kube_rdma/adapters/cni/conf/shim/{machine}/kube-rdma"
@@ -161,11 +162,12 @@ def shim_files(store: Store, machine: str) -> dict[str, bytes]:
     return {SHIM_PLACE.format(machine=machine): built.read_bytes()}
 
 
-def source_files(package: Path = SOURCE) -> dict[str, bytes]:
-    """Return the files of a package, the product's, by their place in site-packages, sorted."""
+def source_files(*packages: str) -> dict[str, bytes]:
+    """Return the files of packages, those of the image by default, by place in site-packages."""
     return {
-        str(path.relative_to(package.parent)): path.read_bytes()
-        for path in sorted(package.rglob("*"))
+        str(path.relative_to(PACKAGE.parent)): path.read_bytes()
+        for package in packages or PACKAGES
+        for path in sorted((PACKAGE.parent / package).rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts
     }
 

@@ -42,7 +42,7 @@ PYTEST = ("pytest", "pytest-asyncio", "iniconfig", "packaging", "pluggy", "pygme
 RECIPE = "1"
 DISK = "root.ext4"
 SOURCES = "lab/src"  # where the machine has the packages of the checkout
-FAKES = product.SOURCE.with_name("kube_rdma_testing")
+FAKES = "kube_rdma_testing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def _python(store: Store, stamp: str, locks: Path) -> Path:
 
 def _sources(store: Store, python: Path) -> Path:
     """Return a tree with the product's package and its fakes, compiled by the machine's Python."""
-    files = product.source_files() | product.source_files(FAKES)
+    files = product.source_files(*product.PACKAGES, FAKES)
     files |= product.shim_files(store, product.AMD64.machine)
 
     def make(folder: Path, shell: Shell) -> None:

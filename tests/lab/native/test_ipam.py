@@ -50,7 +50,7 @@ def client(lab, node, journals, *words):
     """A node in a process of its own, with the journal that it had before."""
     command = [
         *("nsenter", f"--target={lab.state.pid}", "--net", "--", sys.executable),
-        *("-m", "kube_rdma.programs.ipam.client", node, *words),
+        *("-m", "kube_rdma_tools.address_load", node, *words),
         *("--pool", NETWORK, "--pods", "15", "--journals", str(journals)),
         *("--kubeconfig", f"{lab.home}/pki/admin.kubeconfig"),
     ]

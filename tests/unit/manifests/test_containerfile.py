@@ -23,6 +23,11 @@ def test_what_is_copied_is_in_the_checkout():
         assert all((ROOT / source).exists() for source in sources)
 
 
+def test_the_packages_are_those_of_the_tested_image():
+    copied = [words for words in copies(other=False) if words[0].startswith("src/")]
+    assert copied == [[f"src/{name}", f"{SITE}{name}"] for name in product.PACKAGES]
+
+
 def test_the_shim_lies_where_the_agent_looks_for_every_kind_of_node():
     (target,) = [words[-1] for words in copies(other=True) if words[0] == "--from=shim"]
     (output,) = re.findall(r'shim/build\.py "\$machine" "/out/(\S+)"', TEXT)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kube_rdma.model.admission.findings import AdmissionSettings
     from kube_rdma.model.errors import Refused
     from kube_rdma.rules.pools.pools import Clash
-    from kube_rdma.views.pools.pools import OnNode
+    from kube_rdma.views.pools import OnNode
 
 
 class _Place(Frozen):
@@ -205,7 +205,7 @@ def _errors(error: Refused) -> Iterator[dict[str, str]]:
 def _show(configuration: Config, on_node: OnNode | None, title: str, output: str) -> None:
     from kube_rdma.rules.pools.modes import MODES
     from kube_rdma.rules.pools.wishes import with_defaults
-    from kube_rdma.views.pools.pools import functions_text, node_text, pools_document, wishes_text
+    from kube_rdma.views.pools import functions_text, node_text, pools_document, wishes_text
 
     specs = [with_defaults(spec) for spec in configuration.pools]
     if output == "json":
@@ -248,7 +248,7 @@ def _on_node(configuration: Config, place: _Place) -> OnNode:
     from kube_rdma.programs.survey import take_survey, with_uses
     from kube_rdma.rules.health.evaluate import NodeFacts, evaluate, node_cards
     from kube_rdma.rules.pools.selection import asked_uses, why_not
-    from kube_rdma.views.pools.pools import OnNode, PoollessCard
+    from kube_rdma.views.pools import OnNode, PoollessCard
 
     moving = place.sysfs is None and asked_uses(configuration.pools)
     own = _own_addresses(place) if moving else {}

@@ -6,23 +6,21 @@ would do. `verify pods` and `verify nodes` measure from pod to pod (cli/verify_p
 
 from __future__ import annotations
 
-import os
-import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
 
-from kube_rdma.model.selftest import SelftestRequest, TrialKind
 from kube_rdma.programs.cli.examples import examples
-from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.output import page_width
 from kube_rdma.programs.cli.verify_pods import verify_nodes, verify_pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kube_rdma.model.selftest import Trial, TrialResult, UntriedCard
-    from kube_rdma.programs.selftest import SelftestDependencies
+# A package of its own, found by name: the node image has no list of what is installed.
+SELFTEST = "kube_rdma_selftest.command"
+# What a trial of the self-test makes of a card (kube_rdma_selftest/trial.py).
+KINDS = "macvlan", "ipvlan", "ipoib", "take", "function"
 
 
 @click.group(
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--kind",
     "kinds",
-    type=click.Choice([kind.value for kind in TrialKind]),
+    type=click.Choice(KINDS),
     multiple=True,
     help="Test to run. macvlan, ipvlan and ipoib make an interface on the card. take moves the "
     "card's own interface. function moves a virtual function that its physical function sets up. "
@@ -83,74 +81,25 @@ def verify(
         return
     if not hardware:
         raise click.UsageError("Say what to verify: pods, nodes or --hardware-selftest.")
-    asked = SelftestRequest(
-        tuple(dict.fromkeys(cards)), tuple(TrialKind(kind) for kind in dict.fromkeys(kinds))
-    )
-    from kube_rdma.programs.selftest import listening, real_doors
+    _selftest()(cards, kinds, yes=yes)
 
-    if yes and os.geteuid() != 0:
+
+def _selftest() -> Callable[..., None]:
+    """The self-test, which is a package of its own; raise Refused where it is not installed."""
+    try:
+        command: Callable[..., None] = import_module(SELFTEST).selftest
+    except ModuleNotFoundError as error:
+        if error.name not in (SELFTEST, SELFTEST.partition(".")[0]):
+            raise
         from kube_rdma.model.errors import Refused
 
         raise Refused(
-            "only root may move cards into another network namespace",
-            remedy="Run it with sudo, or leave --yes out to see what would be done",
-            where="--yes",
-        )
-    with listening() as stopped:
-        passed = verified(asked, real_doors(stopped), click.echo, yes=yes)
-    if stopped():
-        sys.exit(ExitCode.INTERRUPTED)
-    if not passed:
-        sys.exit(ExitCode.PROBLEM)
+            "this installation of kube-rdma has no self-test of hardware",
+            remedy="Run it from the image or the wheel of a release",
+            where="--hardware-selftest",
+        ) from None
+    return command
 
 
 verify.add_command(verify_pods)
 verify.add_command(verify_nodes)
-
-
-def verified(
-    asked: SelftestRequest, doors: SelftestDependencies, say: Callable[[str], None], *, yes: bool
-) -> bool:
-    """Show or do it, and say whether every plan passed.
-
-    Raise Refused when there is none to try.
-    """
-    from kube_rdma.programs.selftest import selftest, this_system
-    from kube_rdma.rules.selftest import trials
-    from kube_rdma.views.selftest import Table, dry_run, summary
-    from kube_rdma.views.selftest_report import report
-
-    width = page_width()
-    scene = doors.look()
-    tried = trials(scene, asked)
-    if not yes:
-        say(dry_run(tried, width))
-        _refuse_nothing(tried)
-        return True
-    table = Table(tried)
-    say(table.head)
-    outcomes = selftest(asked, doors, lambda one: say(table.row(one)))
-    say("")
-    say(summary(outcomes, width))
-    say("")
-    say(report(this_system(), scene, outcomes, width))
-    _refuse_nothing(tried)
-    return _all_passed(outcomes)
-
-
-def _refuse_nothing(tried: tuple[Trial | UntriedCard, ...]) -> None:
-    from kube_rdma.model.errors import Refused
-    from kube_rdma.model.selftest import UntriedCard
-
-    if all(isinstance(one, UntriedCard) for one in tried):
-        raise Refused(
-            "there is no plan to try on these cards, for the reasons above",
-            remedy="Name another card with --card, or another kind with --kind",
-            where="--hardware-selftest",
-        )
-
-
-def _all_passed(outcomes: tuple[TrialResult | UntriedCard, ...]) -> bool:
-    from kube_rdma.model.selftest import TrialResult
-
-    return all(one.passed for one in outcomes if isinstance(one, TrialResult))

@@ -25,7 +25,7 @@ NETWORKS = (
     *("kube_rdma.programs.agent.pod_networks", "kube_rdma.programs.ipam"),
     *("kube_rdma.rules.cni_conf", "kube_rdma.rules.ipam"),
 )
-PEOPLE = "kube_rdma.views", "kube_rdma.programs.migrate", "kube_rdma.programs.selftest"
+PEOPLE = "kube_rdma.views", "kube_rdma.programs.migrate", "kube_rdma_selftest.run"
 CERTIFICATES = "cryptography", "kube_rdma.adapters.pki"  # the controller that leads makes them
 # A module stands for all that is in it.
 NEEDLESS = {

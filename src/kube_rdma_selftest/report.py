@@ -12,15 +12,15 @@ from itertools import groupby
 
 from kube_rdma.model.card import Card
 from kube_rdma.model.functions.step import FunctionSettings
-from kube_rdma.model.selftest import (
+from kube_rdma.views.attach import describe
+from kube_rdma.views.text import wrapped
+from kube_rdma_selftest.trial import (
     SelftestScene,
     SelftestSystem,
     TrialResult,
     TrialStage,
     UntriedCard,
 )
-from kube_rdma.views.attach import describe
-from kube_rdma.views.text import wrapped
 
 _WHEN = {
     TrialStage.ATTACH: "when attached",

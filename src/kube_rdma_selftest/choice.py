@@ -32,7 +32,6 @@ from kube_rdma.model.functions.step import FunctionPlace, FunctionSettings, Link
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.late_binding.binding import ContainerId, PodName
 from kube_rdma.model.pools.pool import Bind, Mode, ShareId
-from kube_rdma.model.selftest import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
 from kube_rdma.rules.attach.infiniband import refuse_taken
 from kube_rdma.rules.attach.plan import plans
 from kube_rdma.rules.attach.requests import wishes
@@ -40,6 +39,7 @@ from kube_rdma.rules.attach.seats import link_of, seats
 from kube_rdma.rules.attach.vf import with_settings
 from kube_rdma.rules.phrases import listed
 from kube_rdma.rules.pools.cards import is_vital
+from kube_rdma_selftest.trial import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
 
 INTERFACE = InterfaceName(
     "kr-selftest"

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from kube_rdma.model.attach.step import TakeLink
-from kube_rdma.model.selftest import Trial, TrialResult, TrialStage, Trouble, UntriedCard
 from kube_rdma.views.attach import describe
 from kube_rdma.views.text import aligned, widths, wrapped
+from kube_rdma_selftest.trial import Trial, TrialResult, TrialStage, Trouble, UntriedCard
 
 _COLUMNS = ("CARD", "PLAN", "STEPS", "RESULT", "MS")
 _RIGHT = frozenset(map(_COLUMNS.index, ("STEPS", "MS")))

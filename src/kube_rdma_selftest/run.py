@@ -1,9 +1,9 @@
 """The hardware self-test: runs the agent's plans on real cards, and always takes them back.
 
-rules/selftest says what to try; here it is run as the agent runs it, in a network namespace of its
-own in the place of a pod's. Each plan is run twice and taken back; then it is run in a namespace
-that ends, so that the kernel gives back what it can and the same undo does the rest. In between the
-node is compared with what it was.
+kube_rdma_selftest/choice says what to try; here it is run as the agent runs it, in a network
+namespace of its own in the place of a pod's. Each plan is run twice and taken back; then it is run
+in a namespace that ends, so that the kernel gives back what it can and the same undo does the rest.
+In between the node is compared with what it was.
 
 A signal never ends a Step or its undo in the middle: it is asked for between Steps.
 """
@@ -32,7 +32,12 @@ from kube_rdma.model.card import CardId
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.functions.step import SetFunction
-from kube_rdma.model.selftest import (
+from kube_rdma.programs.agent.pod_networks.node_view import host_network
+from kube_rdma.programs.survey import take_survey
+from kube_rdma.rules.attach.undo import check, undo
+from kube_rdma.rules.health.evaluate import node_cards
+from kube_rdma_selftest.choice import differences, trials
+from kube_rdma_selftest.trial import (
     SelftestRequest,
     SelftestScene,
     SelftestSystem,
@@ -42,11 +47,6 @@ from kube_rdma.model.selftest import (
     Trouble,
     UntriedCard,
 )
-from kube_rdma.programs.agent.pod_networks.node_view import host_network
-from kube_rdma.programs.survey import take_survey
-from kube_rdma.rules.attach.undo import check, undo
-from kube_rdma.rules.health.evaluate import node_cards
-from kube_rdma.rules.selftest import differences, trials
 
 PATIENCE = 15.0  # seconds; the kernel ends a namespace in its own time
 _PAUSE = 0.1
@@ -76,7 +76,7 @@ def real_doors(stopped: Callable[[], bool]) -> SelftestDependencies:
     return SelftestDependencies(take_scene, new_namespace, open_pod, stopped)
 
 
-def selftest(
+def run_trials(
     asked: SelftestRequest, doors: SelftestDependencies, tell: Tell
 ) -> tuple[TrialResult | UntriedCard, ...]:
     """Try one plan after the other; `tell` hears of each at once. Raise as rules.selftest.trials.

@@ -23,8 +23,8 @@ from kube_rdma.model.pools.pool import (
     Variables,
 )
 from kube_rdma.rules.pools.modes import MODES
-from kube_rdma.views.pools.modes import modes_page
-from kube_rdma.views.pools.pools import OnNode, PoollessCard, node_text, pools_document, wishes_text
+from kube_rdma.views.pools import OnNode, PoollessCard, node_text, pools_document, wishes_text
+from kube_rdma_tools.mode_page import modes_page
 
 TAKES = {mode: f"what {mode} takes" for mode in Mode}
 SHARED = PoolSpec(
@@ -198,4 +198,4 @@ def test_the_document_has_the_node():
 def test_the_page_of_modes_is_written_down():
     """To accept a change of the table, copy the shown text into docs/modes.md."""
     page = modes_page(MODES)
-    assert page == (Path(__file__).parents[4] / "docs/modes.md").read_text(), page
+    assert page == (Path(__file__).parents[3] / "docs/modes.md").read_text(), page

@@ -1,4 +1,4 @@
-"""`python -m kube_rdma.programs.ipam.client`: nodes that do nothing but ask for addresses.
+"""`python -m kube_rdma_tools.address_load`: nodes that do nothing but ask for addresses.
 
 For the lab and the benchmark: several nodes in one process, each with a journal, a right and
 watches of its own as in the agent, against a real API server. It says ``ready`` when all nodes may

@@ -1,6 +1,6 @@
 """The reference page of a kind, made from its schema, as `kubectl explain` shows it.
 
-programs/crds writes the pages beside the definitions, and a test compares.
+kube_rdma_tools/definitions writes the pages beside the definitions, and a test compares.
 """
 
 from __future__ import annotations

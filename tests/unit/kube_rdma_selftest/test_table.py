@@ -2,7 +2,11 @@
 
 from dataclasses import replace
 
-from kube_rdma.model.selftest import (
+from kube_rdma.rules.attach.undo import undo
+from kube_rdma_selftest.choice import trials
+from kube_rdma_selftest.report import report
+from kube_rdma_selftest.table import Table, dry_run, summary
+from kube_rdma_selftest.trial import (
     SelftestRequest,
     SelftestSystem,
     TrialKind,
@@ -11,12 +15,8 @@ from kube_rdma.model.selftest import (
     Trouble,
     UntriedCard,
 )
-from kube_rdma.rules.attach.undo import undo
-from kube_rdma.rules.selftest import trials
-from kube_rdma.views.selftest import Table, dry_run, summary
-from kube_rdma.views.selftest_report import report
 from tests.kit.pod_networks import card
-from tests.unit.rules.test_selftest import ADDRESS, scene, with_links
+from tests.unit.kube_rdma_selftest.test_choice import ADDRESS, scene, with_links
 
 TAKE, FUNCTION = trials(scene(card(2, virtual=True)), SelftestRequest())
 LEFT = UntriedCard(card(1), "the node itself is reached through ens1f0, which is never touched")

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.schema.structural import definition, structural
-from kube_rdma.programs.crds import files
+from kube_rdma_tools.definitions import files
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 FORBIDDEN = {"$ref", "$defs", "title", "examples", "anyOf", "const", "discriminator"}
 
 

@@ -1,8 +1,8 @@
 """The hardware self-test as values: what is tried on which card, and what came of it.
 
 `kube-rdma verify --hardware-selftest` runs the very plans of the agent on real cards. A Scene is
-the node at one moment; rules/selftest makes Trials out of it and compares two of them,
-programs/selftest runs a Trial, views/selftest shows Results.
+the node at one moment; kube_rdma_selftest/choice makes Trials out of it and compares two of them,
+kube_rdma_selftest/run runs a Trial, kube_rdma_selftest/table shows Results.
 """
 
 from __future__ import annotations

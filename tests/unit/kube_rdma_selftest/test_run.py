@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from kube_rdma.model.attach.step import GiveBackLink, RemoveLink
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.selftest import SelftestRequest, TrialKind, TrialStage, UntriedCard
 from kube_rdma.programs.cli.main import cli
-from kube_rdma.programs.cli.verify import verified
-from kube_rdma.programs.selftest import listening, selftest
+from kube_rdma_selftest.command import verified
+from kube_rdma_selftest.run import listening, run_trials
+from kube_rdma_selftest.trial import SelftestRequest, TrialKind, TrialStage, UntriedCard
 from tests.kit.pod_networks import card
 from tests.kit.selftest_world import World
 
@@ -34,7 +34,7 @@ NAMED = SelftestRequest(("ens0f0",))
 
 def run(world, asked=NAMED):
     told = []
-    found = selftest(asked, world.doors(), told.append)
+    found = run_trials(asked, world.doors(), told.append)
     assert tuple(told) == found
     return found
 
@@ -99,7 +99,7 @@ def test_what_is_left_in_the_namespace_is_said():
             yield Lying(pod)
 
     doors = replace(world.doors(), open_pod=open_pod)
-    found = selftest(SelftestRequest(("ens0f0",), (TrialKind.MACVLAN,)), doors, lambda _: None)
+    found = run_trials(SelftestRequest(("ens0f0",), (TrialKind.MACVLAN,)), doors, lambda _: None)
     assert "the interface kr-selftest was left in the namespace" in [
         one.message for one in found[0].troubles
     ]
@@ -126,7 +126,7 @@ def test_a_card_that_gets_an_address_meanwhile_is_left_alone():
         link = world.kernel.named(world.kernel.node, "ens1f0")
         link.addresses = [(ip_address("10.0.0.1"), 24)]
 
-    found = selftest(SelftestRequest(), world.doors(), tell)
+    found = run_trials(SelftestRequest(), world.doors(), tell)
     assert [one.passed for one in found if not isinstance(one, UntriedCard)] == [True, True]
     left = [one for one in found if isinstance(one, UntriedCard)]
     assert {one.card.id for one in left} == {world.cards[1].id}

@@ -1,7 +1,7 @@
 """Writes the custom resource definitions and their reference pages, one file each.
 
-`python -m kube_rdma.programs.crds ROOT` writes below config and docs/reference; tools/crds calls it
-for the checkout, and a test compares.
+`python -m kube_rdma_tools.definitions ROOT` writes below config and docs/reference; tools/crds
+calls it for the checkout, and a test compares.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.schema.structural import definition, text
-from kube_rdma.views.install.kinds import page
+from kube_rdma_tools.kind_pages import page
 
 HEAD = "# Written by tools/crds from the models in src/kube_rdma/api; do not edit.\n"
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from kube_rdma.model.attach.step import AwaitGid, MakeRdma, MoveRdma, TakeLink
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.functions.step import SetFunction
-from kube_rdma.model.selftest import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
 from kube_rdma.model.survey import NamespaceMode
-from kube_rdma.rules.selftest import differences, trials
+from kube_rdma_selftest.choice import differences, trials
+from kube_rdma_selftest.trial import SelftestRequest, SelftestScene, Trial, TrialKind, UntriedCard
 from tests.kit.pod_networks import card, node, place
 
 CARD, VIRTUAL = card(1), card(2, virtual=True)

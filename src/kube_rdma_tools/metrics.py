@@ -12,7 +12,7 @@ from pathlib import Path
 from kube_rdma.rules.metrics import families
 from kube_rdma.rules.metrics.alerts import rule_groups
 from kube_rdma.rules.metrics.dashboards import dashboards
-from kube_rdma.views.metrics.families import ALERTS, alerts, filled, put
+from kube_rdma_tools.metric_tables import ALERTS, alerts, filled, put
 
 PAGE, DASHBOARDS = "docs/metrics.md", "config/dashboards"
 TABLES = (

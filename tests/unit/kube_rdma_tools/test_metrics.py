@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from kube_rdma.programs.metrics_files import TABLES, files
 from kube_rdma.rules.metrics.families import FAMILIES
-from kube_rdma.views.metrics.families import filled, table
+from kube_rdma_tools.metric_tables import filled, table
+from kube_rdma_tools.metrics import TABLES, files
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_files_are_what_the_families_say():

@@ -1,0 +1,90 @@
+"""What `kube-rdma verify --hardware-selftest` does: shows the trials, or runs them.
+
+programs/cli/verify finds `selftest` by the name of this module, and has read the options.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+import click
+
+from kube_rdma.model.errors import Refused
+from kube_rdma.programs.cli.exit_codes import ExitCode
+from kube_rdma.programs.cli.output import page_width
+from kube_rdma_selftest.choice import trials
+from kube_rdma_selftest.report import report
+from kube_rdma_selftest.run import (
+    SelftestDependencies,
+    listening,
+    real_doors,
+    run_trials,
+    this_system,
+)
+from kube_rdma_selftest.table import Table, dry_run, summary
+from kube_rdma_selftest.trial import (
+    SelftestRequest,
+    Trial,
+    TrialKind,
+    TrialResult,
+    UntriedCard,
+)
+
+
+def selftest(cards: Sequence[str], kinds: Sequence[str], *, yes: bool) -> None:
+    """Show the trials, or run them if `yes`; exit as `kube-rdma verify` documents it.
+
+    `cards` are RDMA devices, interfaces or PCI addresses, `kinds` names of TrialKind; of either
+    none means what fits. Raise Refused without root, and where there is nothing to try.
+    """
+    asked = SelftestRequest(
+        tuple(dict.fromkeys(cards)), tuple(TrialKind(kind) for kind in dict.fromkeys(kinds))
+    )
+    if yes and os.geteuid() != 0:
+        raise Refused(
+            "only root may move cards into another network namespace",
+            remedy="Run it with sudo, or leave --yes out to see what would be done",
+            where="--yes",
+        )
+    with listening() as stopped:
+        passed = verified(asked, real_doors(stopped), click.echo, yes=yes)
+    if stopped():
+        sys.exit(ExitCode.INTERRUPTED)
+    if not passed:
+        sys.exit(ExitCode.PROBLEM)
+
+
+def verified(
+    asked: SelftestRequest, doors: SelftestDependencies, say: Callable[[str], None], *, yes: bool
+) -> bool:
+    """Show or do it, and say whether every plan passed.
+
+    Raise Refused when there is none to try.
+    """
+    width = page_width()
+    scene = doors.look()
+    tried = trials(scene, asked)
+    if not yes:
+        say(dry_run(tried, width))
+        _refuse_nothing(tried)
+        return True
+    table = Table(tried)
+    say(table.head)
+    outcomes = run_trials(asked, doors, lambda result: say(table.row(result)))
+    say("")
+    say(summary(outcomes, width))
+    say("")
+    say(report(this_system(), scene, outcomes, width))
+    _refuse_nothing(tried)
+    return all(one.passed for one in outcomes if isinstance(one, TrialResult))
+
+
+def _refuse_nothing(tried: tuple[Trial | UntriedCard, ...]) -> None:
+    if all(isinstance(one, UntriedCard) for one in tried):
+        raise Refused(
+            "there is no plan to try on these cards, for the reasons above",
+            remedy="Name another card with --card, or another kind with --kind",
+            where="--hardware-selftest",
+        )
