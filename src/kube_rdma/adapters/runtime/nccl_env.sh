@@ -3,7 +3,7 @@
 #
 #     . nccl_env.sh                               exports the variables
 #     sh nccl_env.sh [--format shell|conf|json]   prints them
-#     NCCL_ENV=strict-seed                        before either: as the script of seed S1 does it
+#     NCCL_ENV=vke                                before either: as the script in VKE's document does it
 #     NCCL_ENV=vllm                               before either: for vLLM too, a card for each GPU
 #
 # For any POSIX shell; it starts no program, and leaves variables, functions and options of the shell
@@ -12,7 +12,7 @@
 # A device counts when this container may open it, and a GID when it is RoCE v2, its interface has a
 # carrier and its address is one of this network namespace: in shared RDMA namespace mode sysfs
 # shows those of the neighbours too, on interfaces of the same name. Of these the devices with the highest
-# rate are taken, as in the seed. Returns 1 where there are none, and where their GID indexes differ and
+# rate are taken, as in VKE's script. Returns 1 where there are none, and where their GID indexes differ and
 # no range of addresses tells them from others: no index is guessed.
 
 # --- reading ------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ _kr_list() {
     done
 }
 
-# --- the seed's script, its slips included ------------------------------------------------------------
+# --- VKE's script, its mistakes included --------------------------------------------------------------
 # A test of `[` with another number of words than it takes is an error there, and counts as not passed.
 
 _kr_strict_gid() { # port gid
@@ -499,10 +499,10 @@ _kr_main() {
     fi
     case ${NCCL_ENV-} in
     '') _kr_mended ;;
-    strict-seed) _kr_strict ;;
+    vke | strict-seed) _kr_strict ;; # strict-seed: its name before 0.2
     vllm) _kr_mended && _kr_vllm ;;
     *)
-        echo "nccl_env.sh: NCCL_ENV is '$NCCL_ENV'; it may be strict-seed or vllm, or not set." >&2
+        echo "nccl_env.sh: NCCL_ENV is '$NCCL_ENV'; it may be vke or vllm, or not set." >&2
         return 2
         ;;
     esac || return

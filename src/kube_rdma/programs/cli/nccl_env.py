@@ -33,10 +33,11 @@ from kube_rdma.programs.cli.examples import examples
     "an object.",
 )
 @click.option(
-    "--strict-seed",
+    "--vke",
     is_flag=True,
     help="Do exactly what the script in VKE's documentation does, its mistakes included.",
 )
+@click.option("--strict-seed", "vke", is_flag=True, hidden=True)  # its name before 0.2
 @click.option(
     "--vllm",
     is_flag=True,
@@ -52,7 +53,7 @@ from kube_rdma.programs.cli.examples import examples
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Folder to read in place of /, such as a recorded tree.",
 )
-def nccl_env(form: str, *, strict_seed: bool, vllm: bool, script: bool, root: Path | None) -> None:
+def nccl_env(form: str, *, vke: bool, vllm: bool, script: bool, root: Path | None) -> None:
     """Print variables for NCCL, UCX and NVSHMEM.
 
     The variables name the RDMA devices of this container and their GID index. Run it inside the
@@ -66,11 +67,9 @@ def nccl_env(form: str, *, strict_seed: bool, vllm: bool, script: bool, root: Pa
     if script:
         click.echo(NCCL_ENV.read_text(), nl=False)
         return
-    if strict_seed and vllm:
-        raise click.UsageError(
-            "--strict-seed and --vllm cannot be combined: VKE's script has no vLLM."
-        )
-    mode = "strict-seed" if strict_seed else "vllm" if vllm else ""
+    if vke and vllm:
+        raise click.UsageError("--vke and --vllm cannot be combined: VKE's script has no vLLM.")
+    mode = "vke" if vke else "vllm" if vllm else ""
     environment = {**os.environ, "NCCL_ENV": mode}
     if root:
         environment["NCCL_ENV_ROOT"] = str(root.absolute())

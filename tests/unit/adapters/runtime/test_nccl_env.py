@@ -24,7 +24,7 @@ from kube_rdma_testing.kernel.gid_trees import (
 from .nccl_model import seed
 from .nccl_trees import TREES
 
-STRICT = {"NCCL_ENV": "strict-seed"}
+STRICT = {"NCCL_ENV": "vke"}
 NUMBERS = count()
 
 

@@ -25,8 +25,14 @@ def root(tmp_path):
 def test_it_prints_what_the_script_finds(root):
     done = run("nccl-env", "--format", "json", "--root", str(root))
     assert json.loads(done.stdout)["NCCL_IB_HCA"] == "=mlx5_0:1,mlx5_1:1"
-    done = run("nccl-env", "--strict-seed", "--root", str(root))
+    done = run("nccl-env", "--vke", "--root", str(root))
     assert done.stdout == ("export NCCL_IB_HCA='mlx5_0:1,mlx5_1:1'\nexport NCCL_IB_GID_INDEX='3'\n")
+
+
+def test_the_older_name_of_an_option_is_read(root):
+    """--strict-seed, in images of their own that people built before."""
+    older = run("nccl-env", "--strict-seed", "--root", str(root))
+    assert older.stdout == run("nccl-env", "--vke", "--root", str(root)).stdout
 
 
 def test_without_a_device_it_exits_with_1(tmp_path):
@@ -38,8 +44,8 @@ def test_the_script_itself(root):
     assert run("nccl-env", "--script").stdout == NCCL_ENV.read_text()
 
 
-def test_the_seed_knows_no_vllm(root):
-    done = run("nccl-env", "--vllm", "--strict-seed", "--root", str(root))
+def test_the_script_of_vke_knows_no_vllm(root):
+    done = run("nccl-env", "--vllm", "--vke", "--root", str(root))
     assert (done.returncode, "cannot be combined" in done.stderr) == (2, True)
     done = run("nccl-env", "--vllm", "--root", str(root))
     assert (done.returncode, "vLLM is told of none" in done.stderr) == (0, True)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from kube_rdma.model.verify.bandwidth import PairedPod, PerftestRun, PodDevice
-from kube_rdma.programs.verify import pairs as bandwidth
+from kube_rdma.programs.verify import pairs
 from kube_rdma.programs.verify.pairs import BandwidthProof
 from kube_rdma_testing.perftest import HEADER
 
@@ -38,13 +38,13 @@ def threads(monkeypatch):
     found = {}
 
     def noting(name):
-        read = getattr(bandwidth, name)
+        read = getattr(pairs, name)
 
         def noted(*args):
             found.setdefault(name, set()).add(threading.current_thread())
             return read(*args)
 
-        monkeypatch.setattr(bandwidth, name, noted)
+        monkeypatch.setattr(pairs, name, noted)
 
     noting("paired_pod")
     noting("table")
@@ -54,7 +54,7 @@ def threads(monkeypatch):
 @pytest.mark.parametrize("is_big", [False, True], ids=["small", "big"])
 async def test_a_big_output_is_read_in_a_thread_and_never_in_the_loop(threads, is_big):
     """Others have their turns meanwhile; for a small one a thread would cost more than it saves."""
-    padding = "x " * (bandwidth._SMALL if is_big else 1) + "\n"
+    padding = "x " * (pairs._SMALL if is_big else 1) + "\n"
     probed = await BandwidthProof(Shell(padding + PROBED), PerftestRun()).probed(POD)
     assert probed.devices == (PodDevice("mlx5_0", 1, None, None, 100.0),)
     pods = [

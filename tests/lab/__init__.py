@@ -1,0 +1,1 @@
+"""What needs the lab: `native/` on native nodes, `machines/` on emulated ones."""
