@@ -250,7 +250,9 @@ def logs(name: str, program: str | None, node: str | None) -> None:
 
     PROGRAM is a program of the control plane, or with --node a service of that node.
     """
-    labs.print_log(name, program, node)
+    from kube_rdma_lab.logs import print_log
+
+    print_log(name, program, node)
 
 
 @lab.command(epilog=examples("kube-rdma lab demo"))

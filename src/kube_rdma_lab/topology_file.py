@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from kube_rdma.api.text import document
+from kube_rdma.api.text import document, reader
 from kube_rdma.api.text.document import Document, shown
 from kube_rdma.model.errors import Refused
 from kube_rdma_lab import topology
@@ -136,7 +136,7 @@ def load(path: Path) -> Topology:
 
 def parse(data: bytes, source: str) -> Topology:
     """Return the topology in a text; `source` is the file's path, for messages and its name."""
-    text = document.read(data, source)
+    text = reader.read(data, source)
     if not isinstance(text.value, dict):
         raise Refused(
             "a topology is a document with fields",

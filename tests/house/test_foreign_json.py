@@ -22,7 +22,7 @@ DECODER = "src/kube_rdma/model/foreign_json.py"
 OWN = {
     "src/kube_rdma/adapters/journal/glance.py": "records of kube-rdma, in a folder of root",
     "src/kube_rdma/adapters/journal/journal.py": "records of kube-rdma, in a folder of root",
-    "src/kube_rdma/api/text/document.py": "a text in quotes, which a pattern has found",
+    "src/kube_rdma/api/text/reader.py": "a text in quotes, which a pattern has found",
     "src/kube_rdma/api/schema/structural.py": "what json.dumps wrote a moment before",
     "src/kube_rdma/rules/cni_conf/edit.py": "places in a text that the decoder has taken",
     "src/kube_rdma/views/install/manifests.py": "what json.dumps wrote a moment before",

@@ -24,7 +24,7 @@ from kube_rdma.api import cni_conf
 from kube_rdma.api.admission import manifests, pod_manifest
 from kube_rdma.api.attach import network_definition, network_status, networks, pod_networks
 from kube_rdma.api.pools import config
-from kube_rdma.api.text import document
+from kube_rdma.api.text import reader
 from kube_rdma.model.attach.attachment import NetworkAsk, NetworkKind
 from kube_rdma.model.cni_conf import ConfFile
 from kube_rdma.model.device import PciAddress
@@ -274,7 +274,7 @@ def _runtime(data: bytes) -> None:
 
 
 def _manifests(data: bytes) -> None:
-    for one in document.read_all(data, "job.yaml"):
+    for one in reader.read_all(data, "job.yaml"):
         for manifest in manifests.manifests(one):
             for pod in manifests.pods(manifest):
                 findings(pod_manifest.load(pod))

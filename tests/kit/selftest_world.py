@@ -15,7 +15,7 @@ from kube_rdma.model.link import PlannedHostLink
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma_selftest.run import SelftestDependencies
 from kube_rdma_selftest.trial import SelftestScene
-from kube_rdma_testing.kernel.network import FakeNetwork
+from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from kube_rdma_testing.kernel.network_vf import seen_functions
 
 from .pod_networks import AS_MADE, WIDE_MADE
@@ -27,7 +27,7 @@ class World:
     """The node of these cards (tests/kit/pod_networks); `fail_at` and `fail_undo` are acts."""
 
     def __init__(self, *cards, exclusive=False):
-        self.kernel, self.cards = FakeNetwork(shared=not exclusive), cards
+        self.kernel, self.cards = FakeKernel(shared=not exclusive), cards
         self.routed, self.above = (), ()
         self.ran, self.fail_at, self.fail_undo, self.stop_at = 0, None, None, None
         self.waited, self._numbers = 0.0, count()

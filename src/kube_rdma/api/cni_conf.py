@@ -18,8 +18,9 @@ from kube_rdma.api.attach import network_definition
 from kube_rdma.api.attach.network_definition import NetworkDefinition
 from kube_rdma.api.ipam.ip_conf import IpamConf
 from kube_rdma.api.pools.node_label import RESOURCE
-from kube_rdma.api.text.document import Document, read
+from kube_rdma.api.text.document import Document
 from kube_rdma.api.text.faults import validate
+from kube_rdma.api.text.reader import read
 from kube_rdma.api.text.typed import Typed
 from kube_rdma.api.text.words import Resource
 from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkKind

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kube_rdma.api.pools import config
-from kube_rdma.api.text import document
+from kube_rdma.api.text import document, reader
 from kube_rdma.api.text.typed import Config
 from kube_rdma.model.errors import Refused
 from kube_rdma.rules.functions.plan import function_faults
@@ -22,7 +22,7 @@ def read_config(path: Path) -> Config:
     """What the file means; raise Refused when it cannot be read, understood or done."""
     try:
         with path.open("rb") as file:
-            data = file.read(document.MAX_BYTES + 1)
+            data = file.read(reader.MAX_BYTES + 1)
     except OSError as error:
         raise document.unreadable(str(path), error) from error
     return parse_config(data, str(path))

@@ -1,40 +1,25 @@
-"""A made-up kernel for Steps: a node with cards, pods with namespaces, RDMA devices on their links.
+"""The state of a made-up kernel: a node with cards, pods with namespaces, RDMA devices on links.
 
-    kernel = FakeNetwork()
-    card = kernel.add_link("eth1", mac="02:00:00:00:01:01", pci="0000:81:00.0")
-    kernel.add_pod(Path("/run/netns/pod"))
-    with kernel.open_pod(Path("/run/netns/pod")) as pod:
-        pod.run(...)
-
-network_pod.py runs the Steps. It refuses what the kernel refuses (tests/vm/guest holds both to
-one contract), and it can end namespaces and kill its caller in the middle of a Step.
+network_kernel.py is what tests make; network_pod.py runs Steps on this state, and refuses what the
+kernel refuses (tests/vm/guest holds both to one contract).
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kube_rdma.adapters.kernel.netlink.rtnl_read import Interface
 from kube_rdma.adapters.kernel.pod.errors import ETHERNET, refusal
-from kube_rdma.adapters.kernel.pod.gids import DEVICES, PATIENCE
-from kube_rdma.adapters.kernel.pod.namespaces import Namespace
 from kube_rdma.model.attach.pod_view import SeenLink, SeenRoute, SeenRule
 from kube_rdma.model.device import PciAddress
-from kube_rdma.model.errors import Unavailable
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.ipam import Address, InterfaceName
 
-if TYPE_CHECKING:
-    from kube_rdma.adapters.kernel.pod.steps import PodNetwork
-
 MOST = 9216  # the largest MTU of every card here
 _NODE_INODE, _FIRST_INODE = 4026531840, 4026532000
-_VIRTUAL = frozenset({"macvlan", "ipvlan", "veth", "dummy"})  # which end with a namespace
+VIRTUAL = frozenset({"macvlan", "ipvlan", "veth", "dummy"})  # which end with a namespace
 
 
 class KilledError(BaseException):
@@ -166,22 +151,6 @@ class FakeNetwork:
         self._add_loopback(self._spaces[path])
         return self._spaces[path].inode
 
-    def end(self, path: Path) -> None:
-        """The namespace goes: virtual links with it, cards' links back to the node, down and bare.
-
-        A name that the node has is replaced (default_device_exit_net, net/core/dev.c).
-        """
-        from kube_rdma_testing.kernel.network_rdma import return_home
-
-        space = self._spaces.pop(path)
-        for link in [link for link in self.links if link.space is space]:
-            if link.kind in _VIRTUAL or link.name == "lo":
-                self.remove(link)
-            else:
-                taken = self.named(self.node, link.name)
-                self.move(link, self.node, f"dev{link.index}" if taken else link.name)
-        return_home(self, space)
-
     def unplug(self, pci: PciAddress) -> None:
         """A card or function is taken out of the machine, with its links and RDMA devices."""
         self.unplugged.add(pci)
@@ -192,17 +161,6 @@ class FakeNetwork:
     def die_after(self, messages: int) -> None:
         """Raise KilledError when so many more messages have had their effect."""
         self._die_at = self.messages + messages
-
-    @contextmanager
-    def open_pod(
-        self, netns: Namespace | None, *, patience: float = PATIENCE, rdma: Path = DEVICES
-    ) -> Iterator[PodNetwork]:
-        """As steps.open_pod; nothing is waited for, since every GID is there at once."""
-        from kube_rdma_testing.kernel.network_pod import FakePod
-
-        if netns is not None and (isinstance(netns, int) or netns not in self._spaces):
-            raise Unavailable(f"the network namespace {netns} is gone")
-        yield FakePod(self, None if netns is None else self._spaces[netns], patience)
 
     # What the kernel does, for network_pod.py.
 

@@ -32,7 +32,8 @@ from kube_rdma.model.attach.step import (
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.functions.step import FunctionPlace
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma_testing.kernel.network import FakeNetwork, KilledError
+from kube_rdma_testing.kernel.network import KilledError
+from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from tests.kit.pod_networks import AS_MADE
 from tests.unit.adapters.kernel.pod.test_namespaces import holder, needs_root
 from tests.vm.guest.steps_contract import (
@@ -58,7 +59,7 @@ class FakeWorld:
     """A card and one of its functions."""
 
     def __init__(self):
-        self.kernel = FakeNetwork()
+        self.kernel = FakeKernel()
         eth = self.kernel.add_link("eth1", mac=CARD_MAC, pci="0000:81:00.0", up=True)
         eth.functions, eth.cannot = {0: AS_MADE}, frozenset({"link_state", "min_rate"})
         own = {"physical": eth, "number": 0}
@@ -256,7 +257,7 @@ def test_macvlan_on_infiniband_is_refused_with_what_to_use(world):
 
 
 def test_a_device_moves_in_exclusive_mode_and_is_then_the_pod_s_alone():
-    kernel = FakeNetwork(shared=False)
+    kernel = FakeKernel(shared=False)
     eth = kernel.add_link("eth1", mac=CARD_MAC, pci="0000:81:00.0")
     kernel.add_rdma("mlx5_0", eth)
     kernel.add_pod(POD)

@@ -22,7 +22,7 @@ from kube_rdma.adapters.cluster.pods import Pods
 from kube_rdma.adapters.cluster.restarts import Restarts
 from kube_rdma.api.ipam.ip_conf import load as load_ipam
 from kube_rdma.api.ipam.ip_objects import encode_block
-from kube_rdma.api.text import document
+from kube_rdma.api.text import reader
 from kube_rdma.model.attach.restart import RestartRequest
 from kube_rdma.model.errors import Refused, Unavailable
 from kube_rdma.model.ipam import (
@@ -326,7 +326,7 @@ async def test_a_node_asks_beside_others_and_makes_the_pool_of_a_network(agents,
         ("host-local", {"ranges": [[{"subnet": "10.94.0.0/24"}]]}),
     ):
         text = json.dumps({"type": "macvlan", "ipam": {"type": kind, **ipam}})
-        brought = load_ipam(document.read(text.encode(), "conf")).pool
+        brought = load_ipam(reader.read(text.encode(), "conf")).pool
         await agents[OWN].create(IP_POOL, Wanted(brought.name, spec=brought))
 
 

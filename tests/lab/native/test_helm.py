@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kube_rdma.api.text import document
+from kube_rdma.api.text import reader
 from kube_rdma.programs.install.installation import notes, objects
 from kube_rdma.rules.install.presets import DISTRIBUTIONS, PRESETS
 from tests.kit import helm as kit
@@ -133,7 +133,7 @@ def templated(helm, preset, given, tmp_path):
 
 
 def rendered(preset, given):
-    layer = document.read(json.dumps(given).encode(), "values")
+    layer = reader.read(json.dumps(given).encode(), "values")
     return sorted(objects([layer], preset), key=key)
 
 
@@ -176,7 +176,7 @@ POOLS = [{"name": "rdma", "spec": {"ranges": [{"subnet": "10.0.0.0/24"}]}}]
 @pytest.mark.parametrize("preset", PRESETS)
 def test_helm_s_notes_tell_what_render_tells(noted, preset, given_values):
     """That nobody gives addresses: of preset vke without pools, and of no other."""
-    layer = document.read(json.dumps(given_values).encode(), "values")
+    layer = reader.read(json.dumps(given_values).encode(), "values")
     told = notes([layer], preset)
     said = noted({"preset": preset, **given_values})
     assert bool(told) is (preset == "vke" and not given_values.get("pools"))

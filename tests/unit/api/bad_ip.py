@@ -4,7 +4,7 @@ Continues bad_dialects.py; refusals.txt holds what we say to it.
 """
 
 from kube_rdma.api.ipam import ip_conf, ip_pool
-from kube_rdma.api.text.document import read
+from kube_rdma.api.text.reader import read
 
 HEAD = b"""\
 apiVersion: kube-rdma.io/v1alpha1

@@ -8,7 +8,7 @@ import pytest
 from kube_rdma.api.attach import called_conf, network_definition, network_status, networks
 from kube_rdma.api.ipam import ip_conf
 from kube_rdma.api.pools import config
-from kube_rdma.api.text.document import read
+from kube_rdma.api.text.reader import read
 from kube_rdma.model.attach.cni import Call, CniInterface, CniResult, LinkAddress, Verb
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.ipam import InterfaceName

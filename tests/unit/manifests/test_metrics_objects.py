@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kube_rdma.api.text import document
+from kube_rdma.api.text import reader
 from kube_rdma.programs.install.installation import objects
 from kube_rdma.rules.install.presets import PRESETS
 from kube_rdma.rules.metrics.dashboards import dashboards
@@ -22,7 +22,7 @@ WITH_AGENT = [name for name in PRESETS if name != "nvidia-operator"]
 
 def made(preset, metrics, part=""):
     values = json.dumps({"metrics": metrics}).encode()
-    return objects([document.read(values, "values.yaml")], preset, part)
+    return objects([reader.read(values, "values.yaml")], preset, part)
 
 
 def agent(preset, metrics):

@@ -21,9 +21,10 @@ from kube_rdma.api.attach.network_definition import NetworkDefinition
 from kube_rdma.api.attach.networks import Guid, Mac, with_colons
 from kube_rdma.api.ipam import ip_conf
 from kube_rdma.api.ipam.ip_conf import IpamConf
-from kube_rdma.api.text.document import Document, TextPosition, Value, read
+from kube_rdma.api.text.document import Document, TextPosition, Value
 from kube_rdma.api.text.faults import validate
 from kube_rdma.api.text.go_typed import GoTyped
+from kube_rdma.api.text.reader import read
 from kube_rdma.api.text.typed import Many
 from kube_rdma.model.attach.attachment import AskedAddress, InterfaceAddress, NetworkAsk
 from kube_rdma.model.attach.cni import Call

@@ -16,8 +16,9 @@ from typing import Any
 from kube_rdma.api.attach.network_plugins import CHAINED, COMMON, MAIN, IbSriov, Plugin, Tuning
 from kube_rdma.api.ipam import ip_conf
 from kube_rdma.api.ipam.ip_conf import IpamConf
-from kube_rdma.api.text.document import Document, Path, Section, read, section, shown
+from kube_rdma.api.text.document import Document, Path, Section, section, shown
 from kube_rdma.api.text.faults import near, no_fields, validate
+from kube_rdma.api.text.reader import read
 from kube_rdma.api.text.words import partition
 from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkKind, NetworkRoute
 from kube_rdma.model.errors import Refused

@@ -6,7 +6,8 @@ and a fault reads like ``pod-networks[2].deviceConf.ips[0]``.
 
 from __future__ import annotations
 
-from kube_rdma.api.text.document import Document, Path, TextPosition, Value, name, read
+from kube_rdma.api.text.document import Document, Path, TextPosition, Value, name
+from kube_rdma.api.text.reader import read
 from kube_rdma.model.errors import Refused
 
 MOST = 128

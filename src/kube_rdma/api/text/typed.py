@@ -1,6 +1,6 @@
 """What the dialects of the configuration have in common: strict models in, one Config out.
 
-Each dialect is a pydantic model and a function `load`, from the Document that api/text/document
+Each dialect is a pydantic model and a function `load`, from the Document that api/text/reader
 read to the Config that programs take; api/pools/config finds out which dialect a text is written
 in.
 """

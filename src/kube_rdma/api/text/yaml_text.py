@@ -1,6 +1,6 @@
 """Reads YAML, and what is nearly JSON; says what is wrong with either.
 
-Behind api/text/document, which reads what is JSON to the letter and comes here with all else: only
+Behind api/text/reader, which reads what is JSON to the letter and comes here with all else: only
 a process that meets such a text loads the parser. All faults that do not stop the reading are kept.
 
 Values follow YAML 1.2 and JSON, not YAML 1.1: `yes` is a word and 1:30 is not 90. What turns a

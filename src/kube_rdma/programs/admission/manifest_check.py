@@ -20,8 +20,9 @@ from kube_rdma.api.attach import network_definition
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.api.operator import nic_cluster_policy
 from kube_rdma.api.pools import config
-from kube_rdma.api.text.document import Document, Path, Section, read, section
+from kube_rdma.api.text.document import Document, Path, Section, section
 from kube_rdma.api.text.faults import no_fields
+from kube_rdma.api.text.reader import read
 from kube_rdma.model.admission.findings import (
     USUAL,
     AdmissionFacts,

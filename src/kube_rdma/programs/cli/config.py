@@ -146,16 +146,16 @@ def schema(dialect: str | None) -> None:
 
 def _documents(name: str) -> tuple[Document, ...]:
     """What a file holds; raise Refused."""
-    from kube_rdma.api.text import document
+    from kube_rdma.api.text import document, reader
 
     if name == _STDIN:
-        return document.read_all(sys.stdin.buffer.read(), "stdin")
+        return reader.read_all(sys.stdin.buffer.read(), "stdin")
     try:
         with Path(name).open("rb") as file:
-            data = file.read(document.MOST_OF_MANIFESTS + 1)
+            data = file.read(reader.MOST_OF_MANIFESTS + 1)
     except OSError as error:
         raise document.unreadable(name, error) from error
-    return document.read_all(data, name)
+    return reader.read_all(data, name)
 
 
 def _check_configuration(
@@ -163,7 +163,7 @@ def _check_configuration(
 ) -> None:
     """Show the pools of the only document, on a node too if one is meant."""
     from kube_rdma.api.pools import config as api
-    from kube_rdma.api.text.document import read
+    from kube_rdma.api.text.reader import read
     from kube_rdma.programs.config import judged
 
     document = documents[0] if documents else read(b"", "stdin" if name == _STDIN else name)

@@ -120,7 +120,7 @@ def _open(
 def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> PodTemplate:
     """The pod of a file, or what a Job and its like make pods of; raise Refused."""
     from kube_rdma.api.admission import manifests, pod_manifest
-    from kube_rdma.api.text import document
+    from kube_rdma.api.text import document, reader
     from kube_rdma.model.errors import Refused
 
     name = "stdin" if file == _STDIN else str(file)
@@ -128,7 +128,7 @@ def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> Pod
         data = sys.stdin.buffer.read() if file == _STDIN else file.read_bytes()
     except OSError as error:
         raise document.unreadable(name, error) from error
-    documents = document.read_all(data, name)
+    documents = reader.read_all(data, name)
     if len(documents) != 1:
         raise Refused(
             f"it holds {len(documents)} documents, and exactly 1 is needed",

@@ -18,7 +18,7 @@ from typing import Any
 from kube_rdma.api.install import installation
 from kube_rdma.api.schema.definitions import DEFINITIONS, OPERATOR_DEFINITIONS
 from kube_rdma.api.schema.structural import definition
-from kube_rdma.api.text import document
+from kube_rdma.api.text import document, reader
 from kube_rdma.api.text.document import Document
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.install.blueprint import Blueprint
@@ -66,7 +66,7 @@ def read_values(path: Path) -> Document:
         data = path.read_bytes()
     except OSError as error:
         raise document.unreadable(str(path), error) from error
-    return document.read(data, str(path))
+    return reader.read(data, str(path))
 
 
 def assignment(text: str) -> Document:
@@ -79,7 +79,7 @@ def assignment(text: str) -> Document:
             remedy="Write it like image.tag=0.1.0, or give a file with --values",
             where="--set",
         )
-    read = document.read(written.encode(), "--set")
+    read = reader.read(written.encode(), "--set")
     value = read.value
     for name in reversed(names):
         value = {name: value}
@@ -119,7 +119,7 @@ def _values(layers: Sequence[Document], preset: str) -> dict[str, Any]:
     if not chosen:
         raise Refused("no preset is named", remedy=f"Write --preset, with {', '.join(PRESETS)}")
     given: Any = {}
-    last = document.read(json.dumps({"preset": chosen}).encode(), "--preset")
+    last = reader.read(json.dumps({"preset": chosen}).encode(), "--preset")
     for layer in (*layers, last):
         value = {"preset": chosen, **layer.value} if isinstance(layer.value, dict) else layer.value
         given = over(given, installation.load(replace(layer, value=value)))

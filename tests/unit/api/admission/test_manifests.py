@@ -3,7 +3,7 @@
 import pytest
 
 from kube_rdma.api.admission.manifests import manifests, pods
-from kube_rdma.api.text.document import read_all
+from kube_rdma.api.text.reader import read_all
 from kube_rdma.model.errors import Refused
 
 POD = "{spec: {containers: [{name: a}]}}"

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from kube_rdma.api.pools.config import parse
 from kube_rdma.api.text import yaml_text
-from kube_rdma.api.text.document import MAX_DEPTH, Document, TextPosition, read
+from kube_rdma.api.text.document import MAX_DEPTH, Document, TextPosition
+from kube_rdma.api.text.reader import read
 from kube_rdma.model.errors import Refused
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 

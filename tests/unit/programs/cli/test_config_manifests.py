@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.api.text.document import read_all
+from kube_rdma.api.text.reader import read_all
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.admission.manifest_check import check as judge
 from kube_rdma.programs.cli.config import config

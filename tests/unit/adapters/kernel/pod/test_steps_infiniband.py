@@ -44,7 +44,7 @@ from kube_rdma.model.functions.step import (
 )
 from kube_rdma.model.ipam import InterfaceName
 from kube_rdma.model.link import PlannedHostLink
-from kube_rdma_testing.kernel.network import FakeNetwork
+from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from tests.kit.pod_networks import WIDE_MADE
 
 POD = Path("/run/netns/pod")
@@ -62,7 +62,7 @@ class World:
     """A card with two functions, one for the pod; `exclusive` is the RDMA namespace mode."""
 
     def __init__(self, *, exclusive=False):
-        self.kernel = FakeNetwork(shared=not exclusive)
+        self.kernel = FakeKernel(shared=not exclusive)
         facts = {"hardware": INFINIBAND, "kind": "ipoib", "mtu": 2044, "up": True}
         above = self.kernel.add_link("ibs0", mac=address("00"), pci=PHYSICAL, **facts)
         given = replace(WIDE_MADE, node_guid=OWN, port_guid=OWN)

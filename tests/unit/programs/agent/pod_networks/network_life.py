@@ -11,7 +11,8 @@ from errno import EIO
 from kube_rdma.model.errors import KubeRdmaError
 from kube_rdma.rules.settings.files import as_asked
 from kube_rdma_testing.ipam import FakeAddresses
-from kube_rdma_testing.kernel.network import FakeNetwork, KilledError
+from kube_rdma_testing.kernel.network import KilledError
+from kube_rdma_testing.kernel.network_kernel import FakeKernel
 
 
 class Life:
@@ -33,7 +34,7 @@ class Life:
             raise self.error or KilledError
 
 
-class Kernel(FakeNetwork):
+class Kernel(FakeKernel):
     """Each message is an act."""
 
     life = Life()

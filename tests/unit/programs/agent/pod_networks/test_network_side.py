@@ -40,7 +40,7 @@ from kube_rdma.rules.attach.repair import FAILURES
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
 from kube_rdma_testing.cluster.server import FakeServer
 from kube_rdma_testing.cni.cilium import FakeCilium
-from kube_rdma_testing.kernel.network import FakeNetwork
+from kube_rdma_testing.kernel.network_kernel import FakeKernel
 from kube_rdma_testing.runtime.cri import FakeCriRuntime
 from tests.unit.programs.agent.conftest import card
 from tests.unit.programs.agent.world import NODE_NAME, until
@@ -90,7 +90,7 @@ class Node:
         self.site = NetworkSite(
             NODE_NAME, "kube-rdma", self.host, folder / "state", run / "a", socket
         )
-        self.kernel = FakeNetwork()
+        self.kernel = FakeKernel()
         pci = PciAddress("0000:10:00.0")
         self.kernel.add_link("ens0f0", mac="02:00:00:00:00:10", pci=pci, mtu=9000, up=True)
         self.server = FakeServer(

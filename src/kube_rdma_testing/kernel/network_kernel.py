@@ -1,0 +1,52 @@
+"""A made-up kernel for Steps, as tests make it:
+
+    kernel = FakeKernel()
+    card = kernel.add_link("eth1", mac="02:00:00:00:01:01", pci="0000:81:00.0")
+    kernel.add_pod(Path("/run/netns/pod"))
+    with kernel.open_pod(Path("/run/netns/pod")) as pod:
+        pod.run(...)
+
+On top of network.py, network_rdma.py and network_pod.py: it ends namespaces, opens pods and kills
+its caller in the middle of a Step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kube_rdma.adapters.kernel.pod.gids import DEVICES, PATIENCE
+from kube_rdma.adapters.kernel.pod.namespaces import Namespace
+from kube_rdma.adapters.kernel.pod.steps import PodNetwork
+from kube_rdma.model.errors import Unavailable
+from kube_rdma_testing.kernel.network import VIRTUAL, FakeNetwork
+from kube_rdma_testing.kernel.network_pod import FakePod
+from kube_rdma_testing.kernel.network_rdma import return_home
+
+
+class FakeKernel(FakeNetwork):
+    """The kernel of one node."""
+
+    def end(self, path: Path) -> None:
+        """The namespace goes: virtual links with it, cards' links back to the node, down and bare.
+
+        A name that the node has is replaced (default_device_exit_net, net/core/dev.c).
+        """
+        space = self._spaces.pop(path)
+        for link in [link for link in self.links if link.space is space]:
+            if link.kind in VIRTUAL or link.name == "lo":
+                self.remove(link)
+            else:
+                taken = self.named(self.node, link.name)
+                self.move(link, self.node, f"dev{link.index}" if taken else link.name)
+        return_home(self, space)
+
+    @contextmanager
+    def open_pod(
+        self, netns: Namespace | None, *, patience: float = PATIENCE, rdma: Path = DEVICES
+    ) -> Iterator[PodNetwork]:
+        """As steps.open_pod; nothing is waited for, since every GID is there at once."""
+        if netns is not None and (isinstance(netns, int) or netns not in self._spaces):
+            raise Unavailable(f"the network namespace {netns} is gone")
+        yield FakePod(self, None if netns is None else self._spaces[netns], patience)
