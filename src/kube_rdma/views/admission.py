@@ -10,7 +10,7 @@ from typing import Any
 
 from kube_rdma.model.finding import Finding
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.views.findings import sentence
+from kube_rdma.views.findings import located, sentence
 from kube_rdma.views.text import aligned, widths, wrapped
 
 _HEAD = ("AT", "KIND", "NAME", "WHAT IT IS")
@@ -75,9 +75,9 @@ def check_document(check: ManifestCheck) -> dict[str, Any]:
             {"at": one.place, "kind": one.kind, "name": one.name, "meaning": one.meaning}
             for one in check.objects
         ],
-        "warnings": [_remark(one) for one in check.warnings],
+        "warnings": [located(one) for one in check.warnings],
         "additions": [{"where": one.where, "what": one.what} for one in check.additions],
-        "errors": [_remark(one) for one in check.errors],
+        "errors": [located(one) for one in check.errors],
     }
 
 
@@ -89,7 +89,3 @@ def _sentences(check: ManifestCheck, width: int) -> Iterator[str]:
         if not number:
             yield ""
         yield from wrapped(f"Admission adds: {addition.what} ({addition.where})", width, "  ")
-
-
-def _remark(finding: Finding) -> dict[str, str]:
-    return {"where": finding.subject, "problem": finding.problem, "remedy": finding.remedy}

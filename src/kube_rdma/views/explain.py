@@ -25,7 +25,7 @@ from kube_rdma.model.explain import (
 )
 from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.views.attach import describe
-from kube_rdma.views.findings import labelled
+from kube_rdma.views.findings import labelled, located
 from kube_rdma.views.text import GAP, aligned, widths, wrapped
 
 _INDENT = "  "
@@ -87,7 +87,10 @@ def explain_document(explanation: Explanation) -> dict[str, object]:
                 "settings": SeenFrom.RULES,
             },
         },
-        "obstacles": [_finding_document(one) for one in explanation.findings],
+        "obstacles": [
+            {"stage": one.stage, **located(one), "fatal": one.is_error}
+            for one in explanation.findings
+        ],
         "notes": list(explanation.notes),
     }
 
@@ -253,16 +256,6 @@ def _plan_document(plan: ExplainedPlan) -> dict[str, object]:
         "done": plan.done,
         "steps": list(step_texts(plan)),
         "notDecided": {one.word: one.meaning for one in plan.stand_ins if one.meaning},
-    }
-
-
-def _finding_document(finding: Finding) -> dict[str, object]:
-    return {
-        "stage": finding.stage,
-        "where": finding.subject,
-        "problem": finding.problem,
-        "remedy": finding.remedy,
-        "fatal": finding.is_error,
     }
 
 

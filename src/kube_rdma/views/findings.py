@@ -33,6 +33,11 @@ def sentence(finding: Finding) -> str:
     return f"{place}{finding.problem}.{remedy}"
 
 
+def located(finding: Finding) -> dict[str, str]:
+    """The same as JSON values."""
+    return {"where": finding.subject, "problem": finding.problem, "remedy": finding.remedy}
+
+
 def not_seen_lines(parts: Iterable[NotSeen], width: int, verb: str = "seen") -> Iterator[str]:
     """What could not be seen, and why."""
     for hidden in parts:

@@ -28,8 +28,6 @@ from kube_rdma.adapters.kubelet.settings import sockets, topology_policy
 from kube_rdma.adapters.runtime.cri import find_socket, read_runtime
 from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE
 from kube_rdma.model.doctor import (
-    AddressRange,
-    AddressUse,
     Observation,
     ObservedCni,
     ObservedKubelet,
@@ -92,20 +90,9 @@ async def observe(places: DoctorPlaces, opener: OpenCluster) -> Observation:
     return replace(seen, not_seen=tuple(reader.not_seen))
 
 
-class _ClusterPart(Frozen):
-    """What the API server says; each part None where it was not seen."""
-
-    problems: tuple[Finding, ...] | None = None
-    kubelet_version: str = ""
-    uses: tuple[AddressUse, ...] | None = None
-    ranges: tuple[AddressRange, ...] | None = None
-    pod: ObservedPod | None = None
-
-
-async def _of_cluster(
-    places: DoctorPlaces, opener: OpenCluster, reader: PartReader
-) -> _ClusterPart:
-    """All of it; a pod that is asked about and cannot be read is raised."""
+async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartReader) -> Observation:
+    """What the API server says of a node; a pod that cannot be read is raised."""
+    seen = Observation(places.node)
     try:
         async with opener() as cluster:
             pod = await _pod(cluster, places.pod, reader) if places.pod else None
@@ -118,11 +105,13 @@ async def _of_cluster(
         if places.pod:
             raise
         reader.keep("problems", error)
-        return _ClusterPart()
+        return seen
     nodes = {one.name: one for one in (facts.nodes if facts else None) or ()}
-    return _ClusterPart(
+    kubelet = nodes[places.node].kubelet_version if places.node in nodes else ""
+    return replace(
+        seen,
+        versions=SystemVersions(__version__, kubelet=kubelet),
         problems=_of_node(facts, places.node) if facts else None,
-        kubelet_version=nodes[places.node].kubelet_version if places.node in nodes else "",
         uses=uses,
         ranges=ranges,
         pod=pod,
@@ -143,10 +132,10 @@ async def _pod(cluster: Cluster, named: tuple[str, str], reader: PartReader) -> 
     return inside_it or seen
 
 
-def _joined(seen: Observation, part: _ClusterPart) -> Observation:
+def _joined(seen: Observation, part: Observation) -> Observation:
     versions = seen.versions
-    if versions and part.kubelet_version:
-        versions = replace(versions, kubelet=part.kubelet_version)
+    if versions and part.versions:
+        versions = replace(versions, kubelet=part.versions.kubelet)
     return replace(
         seen,
         versions=versions,

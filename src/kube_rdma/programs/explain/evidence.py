@@ -176,11 +176,8 @@ async def _by_api(
         records = await asyncio.to_thread(_records, reader.places.state, pod, uid)
         evidence = replace(evidence, recorded=records.attachments, bindings=records.bindings)
         if seen.phase == _RUNNING:
-
-            async def inside() -> PodEvidence:
-                return replace(evidence, seen=with_processes(seen, whole))
-
-            evidence = await reader.asked("the pod's processes", inside) or evidence
+            inside = reader.part("the pod's processes", lambda: with_processes(seen, whole))
+            evidence = replace(evidence, seen=inside or seen)
     full = await reader.documents(cluster, evidence)
     return replace(full, not_seen=tuple(reader.not_seen))
 

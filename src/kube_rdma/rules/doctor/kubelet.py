@@ -14,7 +14,6 @@ from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.rules.doctor.cards import verdict
 from kube_rdma.rules.doctor.check import Check
 from kube_rdma.rules.late_binding.cdi import cdi_works
-from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.pools import offer
 
 KUBELET_SOCKET = "kubelet.sock"
@@ -143,11 +142,6 @@ def _problems(seen: Observation) -> Iterator[Finding]:
 def socket_of(resource: str) -> str:
     """The name of the agent's socket for a resource (adapters/kubelet/resource_server)."""
     return f"kube-rdma-{resource.replace('/', '_')}.sock"
-
-
-def needs_late_binding(seen: Observation) -> bool:
-    """Whether a pool of this node attaches networks."""
-    return any(terms(spec).attach != "none" for spec in seen.specs or ())
 
 
 def _kubelet(seen: Observation) -> ObservedKubelet:
