@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.context import Context
 from bench.figures import Figure
-from kube_rdma.model.admission.findings import AdmissionFacts, OfferedPool
+from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
 from kube_rdma.model.attach.attachment import Network, NetworkKind
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.model.pools.pool import Mode, PoolSpec

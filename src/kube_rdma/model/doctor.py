@@ -1,6 +1,6 @@
 """What `kube-rdma doctor` saw of a node or a pod: the whole of a support bundle.
 
-programs/doctor/evidence collects an Observation, rules/doctor maps it to Ailments, views/doctor
+programs/doctor/evidence collects an Observation, rules/doctor maps it to Findings, views/doctor
 shows them. Every part may be missing: a doctor without a right sees less and says so. What a bundle
 may hold is what stands here, field by field; no file is copied whole, so nobody's secret comes
 along.
@@ -8,24 +8,14 @@ along.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-from kube_rdma.model.admission.findings import PodFinding
+from kube_rdma.model.finding import Finding, NotSeen
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.holding import Holding
 from kube_rdma.model.pools.pool import PoolSpec
-from kube_rdma.model.reports.cluster import Problem
 from kube_rdma.model.survey import Survey
 
 VERSION = 1  # of the document; a doctor reads bundles up to its own
-
-
-class Blank(Frozen):
-    """A part of the Observation that was not seen, by the name of its field, and why."""
-
-    part: str
-    why: str
 
 
 class SystemVersions(Frozen):
@@ -173,7 +163,7 @@ class ObservedPod(Frozen):
     host_network: bool = False
     networks: tuple[str, ...] = ()
     attached: tuple[AddressUse, ...] | None = None
-    findings: tuple[PodFinding, ...] | None = None
+    findings: tuple[Finding, ...] | None = None
     containers: tuple[ObservedContainer, ...] | None = None
     links: tuple[ObservedLink, ...] | None = None
     routes: tuple[ObservedRoute, ...] | None = None
@@ -188,13 +178,13 @@ class ObservedPod(Frozen):
 class Observation(Frozen):
     """A node, and a pod on it if one is asked about, at one moment.
 
-    None is a part that was not seen; `blanks` say why. `modules` are those of the kernel that are
-    loaded or built in, `absent` paths of device nodes that are not there. `specs` are the wishes
-    for pools, `refusals` sentences about a configuration that is not understood. `rails` are those
-    that the agent has numbered, or a policy lists. `settings` are sysctls by path,
-    ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that are there.
-    `problems` are those of `kube-rdma status`
-    about this node. `uses` are the addresses of pods everywhere.
+    None is a part that was not seen; `not_seen` names it with the reason. `modules` are those of
+    the kernel that are loaded or built in, `absent` paths of device nodes that are not there.
+    `specs` are the wishes for pools, `refusals` sentences about a configuration that is not
+    understood. `rails` are those that the agent has numbered, or a policy lists. `settings` are
+    sysctls by path, ``net/ipv4/conf/all/rp_filter``. `folders` are those of kube-rdma's state that
+    are there. `problems` are what `kube-rdma status` finds about this node. `uses` are the
+    addresses of pods everywhere.
     """
 
     node: str
@@ -215,35 +205,11 @@ class Observation(Frozen):
     kubelet: ObservedKubelet | None = None
     runtime: Runtime | None = None
     cni: ObservedCni | None = None
-    problems: tuple[Problem, ...] | None = None
+    problems: tuple[Finding, ...] | None = None
     uses: tuple[AddressUse, ...] | None = None
     ranges: tuple[AddressRange, ...] | None = None
     pod: ObservedPod | None = None
-    blanks: tuple[Blank, ...] = field(default=())
-
-
-class Gravity(StrEnum):
-    """How bad an Ailment is. ERROR: RDMA does not work; ADVICE asks for nothing now."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    ADVICE = "advice"
-
-
-class Ailment(Frozen):
-    """Something that is wrong, with what shows it, why it is so, and what to do.
-
-    `code` is stable (docs/doctor.md). `about` is what is ill: a device, an interface, a resource, a
-    container. `follows` is the code of the Ailment that causes it, "" for a root.
-    """
-
-    code: str
-    gravity: Gravity
-    about: str
-    evidence: str
-    cause: str
-    fix: str
-    follows: str = ""
+    not_seen: tuple[NotSeen, ...] = field(default=(), name="blanks")  # the name in a bundle
 
 
 class UnseenCheck(Frozen):
@@ -255,21 +221,21 @@ class UnseenCheck(Frozen):
 
 
 class Diagnosis(Frozen):
-    """What a doctor comes to: Ailments, root causes first, and the checks that found nothing.
+    """What a doctor comes to: Findings, root causes first, and the checks that found nothing.
 
     `passed` are codes of checks that saw what they need and have nothing to say.
     """
 
-    ailments: tuple[Ailment, ...]
+    findings: tuple[Finding, ...]
     passed: tuple[str, ...]
     unseen: tuple[UnseenCheck, ...]
 
     @property
     def ill(self) -> bool:
         """Whether RDMA does not work."""
-        return any(one.gravity is Gravity.ERROR for one in self.ailments)
+        return any(one.is_error for one in self.findings)
 
     @property
     def is_blind(self) -> bool:
         """Whether too little was seen to call it well: most checks could not be made."""
-        return len(self.unseen) > len(self.passed) + len(self.ailments)
+        return len(self.unseen) > len(self.passed) + len(self.findings)

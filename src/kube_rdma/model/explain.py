@@ -1,7 +1,7 @@
 """What is seen of a pod, or of a pod that may be, and what that comes to: `kube-rdma explain`.
 
 programs/explain/evidence collects a PodEvidence, rules/explain makes an Explanation of it,
-views/explain shows that. A part that was not seen is None or empty, and a Blank says why.
+views/explain shows that. A part that was not seen is None or empty, and a NotSeen says why.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from kube_rdma.model.admission.findings import PodFinding
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attached, Attachment, HostNetwork, Network, NetworkAsk
 from kube_rdma.model.attach.step import Step
 from kube_rdma.model.card import CardId
-from kube_rdma.model.doctor import Blank, ObservedPod
+from kube_rdma.model.doctor import ObservedPod
+from kube_rdma.model.finding import Finding, NotSeen
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import InterfaceName, IPPool, PoolName
 from kube_rdma.model.late_binding.binding import Binding
@@ -59,38 +59,16 @@ class PodEvidence(Frozen):
     ip_pools: Mapping[PoolName, IPPool] = {}
     unread: bool = False  # nobody could look for the networks
     pools_seen: bool = True
-    misread: tuple[Obstacle, ...] = ()
+    misread: tuple[Finding, ...] = ()
     attached: tuple[Attached, ...] = ()
     recorded: tuple[Attachment, ...] | None = None
     bindings: tuple[Binding, ...] | None = None
     basis: NodeBasis | None = None
-    findings: tuple[PodFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     seen: ObservedPod | None = None
-    blanks: tuple[Blank, ...] = ()
+    not_seen: tuple[NotSeen, ...] = ()
     offered: tuple[str, ...] | None = None  # resources of all nodes, while no node has the pod
     other_networks: tuple[str, ...] = ()  # by namespace/name, where one that it asks for is missing
-
-
-class Stage(StrEnum):
-    """Who says no, in the order in which a pod meets them."""
-
-    ADMISSION = "admission"
-    SCHEDULER = "scheduler"
-    KUBELET = "kubelet"
-    AGENT = "agent"
-
-
-class Obstacle(Frozen):
-    """What is in the way of a pod; not `fatal`: what its author may want to know.
-
-    `where` is the entry, the field or the resource. Both texts are sentences without their stop.
-    """
-
-    stage: Stage
-    where: str
-    problem: str
-    remedy: str
-    fatal: bool = True
 
 
 class ExplainedAsk(Frozen):
@@ -184,6 +162,7 @@ class RdmaCmAddress(Frozen):
 class Explanation(Frozen):
     """All of it. `settings` are files of the container, by path, with their lines: a plan always.
 
+    `findings` are in the way of the pod, or what its author may want to know; each has its stage.
     `interfaces_from` and `doors_from` say how interfaces and device nodes are known.
     """
 
@@ -200,7 +179,7 @@ class Explanation(Frozen):
     interfaces: tuple[SeenInterface, ...]
     doors: tuple[tuple[str, tuple[str, ...]], ...]  # by container its device nodes
     settings: tuple[tuple[str, tuple[str, ...]], ...]
-    obstacles: tuple[Obstacle, ...]
+    findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     interfaces_from: SeenFrom = SeenFrom.RULES
     doors_from: SeenFrom = SeenFrom.RULES
@@ -209,4 +188,4 @@ class Explanation(Frozen):
     @property
     def is_refused(self) -> bool:
         """Whether the pod cannot have what it asks for."""
-        return any(one.fatal for one in self.obstacles)
+        return any(one.is_error for one in self.findings)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kube_rdma.model.finding import Finding
 from kube_rdma.model.frozen import Frozen
+from kube_rdma.views.findings import located, sentence
 from kube_rdma.views.text import aligned, widths, wrapped
 
 _HEAD = ("AT", "KIND", "NAME", "WHAT IT IS")
@@ -24,19 +26,6 @@ class CheckedObject(Frozen):
     meaning: str
 
 
-class Remark(Frozen):
-    """A sentence about a field, with what to do; `where` is empty for what is about several."""
-
-    where: str
-    problem: str
-    remedy: str = ""
-
-    def __str__(self) -> str:
-        """As one line."""
-        place = f"{self.where}: " if self.where else ""
-        return f"{place}{self.problem}." + (f" {self.remedy}." if self.remedy else "")
-
-
 class Addition(Frozen):
     """What admission would add to a pod."""
 
@@ -45,12 +34,21 @@ class Addition(Frozen):
 
 
 class ManifestCheck(Frozen):
-    """All of it. With `errors` the files are refused."""
+    """All of it."""
 
     objects: tuple[CheckedObject, ...]
-    warnings: tuple[Remark, ...] = ()
+    findings: tuple[Finding, ...] = ()
     additions: tuple[Addition, ...] = ()
-    errors: tuple[Remark, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """What refuses the files."""
+        return tuple(one for one in self.findings if one.is_error)
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """The rest."""
+        return tuple(one for one in self.findings if not one.is_error)
 
 
 def check_text(check: ManifestCheck, width: int) -> str:
@@ -77,21 +75,17 @@ def check_document(check: ManifestCheck) -> dict[str, Any]:
             {"at": one.place, "kind": one.kind, "name": one.name, "meaning": one.meaning}
             for one in check.objects
         ],
-        "warnings": [_remark(one) for one in check.warnings],
+        "warnings": [located(one) for one in check.warnings],
         "additions": [{"where": one.where, "what": one.what} for one in check.additions],
-        "errors": [_remark(one) for one in check.errors],
+        "errors": [located(one) for one in check.errors],
     }
 
 
 def _sentences(check: ManifestCheck, width: int) -> Iterator[str]:
     for warning in check.warnings:
         yield ""
-        yield from wrapped(f"Warning: {warning}", width, "  ")
+        yield from wrapped(f"Warning: {sentence(warning)}", width, "  ")
     for number, addition in enumerate(check.additions):
         if not number:
             yield ""
         yield from wrapped(f"Admission adds: {addition.what} ({addition.where})", width, "  ")
-
-
-def _remark(remark: Remark) -> dict[str, str]:
-    return {"where": remark.where, "problem": remark.problem, "remedy": remark.remedy}

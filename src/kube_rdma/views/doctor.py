@@ -1,7 +1,7 @@
 """What a doctor found, for people and programs: `kube-rdma doctor`.
 
 Roots first, each with evidence, cause and fix; behind them in short what follows from them; last
-what was not seen, and one line that says it all. Marks are those of views/reports.
+what was not seen, and one line that says it all.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from kube_rdma.model.doctor import Ailment, Blank, Diagnosis, Gravity, Observation
+from kube_rdma.model.doctor import Diagnosis, Observation
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.views.findings import counted, labelled, not_seen_lines, titled
 from kube_rdma.views.text import wrapped
 
-_MARKS: Mapping[Gravity, str] = {Gravity.ERROR: "✗", Gravity.WARNING: "!", Gravity.ADVICE: "·"}
-_LABELS = ("Seen", "Cause", "Fix")
-_WIDEST = max(map(len, _LABELS))
+_MARKS: Mapping[Severity, str] = {Severity.ERROR: "✗", Severity.WARNING: "!", Severity.ADVICE: "·"}
+_FOLLOWING = " " * len("    Cause  ")
 
 
 def doctor_text(seen: Observation, diagnosis: Diagnosis, width: int = 100) -> str:
     """The whole; `width` in columns."""
-    roots = [one for one in diagnosis.ailments if not one.follows]
+    roots = [one for one in diagnosis.findings if not one.follows]
     blocks = [
         [_head(seen)],
         *(list(_root_lines(one, diagnosis, width)) for one in roots),
@@ -38,18 +39,18 @@ def doctor_document(seen: Observation, diagnosis: Diagnosis) -> dict[str, object
         "findings": [
             {
                 "code": one.code,
-                "severity": one.gravity.value,
-                "about": one.about,
-                "evidence": one.evidence,
+                "severity": one.severity.value,
+                "about": one.subject,
+                "evidence": one.problem,
                 "cause": one.cause,
-                "fix": one.fix,
+                "fix": one.remedy,
                 "follows": one.follows or None,
             }
-            for one in diagnosis.ailments
+            for one in diagnosis.findings
         ],
         "passed": list(diagnosis.passed),
         "notSeen": [asdict(one) for one in diagnosis.unseen],
-        "blanks": [asdict(one) for one in seen.blanks],
+        "blanks": [asdict(one) for one in seen.not_seen],
     }
 
 
@@ -69,49 +70,37 @@ def _head(seen: Observation) -> str:
     return " · ".join(facts)
 
 
-def _root_lines(root: Ailment, diagnosis: Diagnosis, width: int) -> Iterator[str]:
+def _root_lines(root: Finding, diagnosis: Diagnosis, width: int) -> Iterator[str]:
     """A root, and the codes that follow from it."""
-    yield f"{_MARKS[root.gravity]} {root.code}  {root.about}".rstrip()
-    for label, sentence in zip(_LABELS, (root.evidence, root.cause, root.fix), strict=True):
-        lead = f"    {label:<{_WIDEST}}  "
-        yield from wrapped(f"{lead}{sentence}", width, " " * len(lead))
-    after = [one for one in diagnosis.ailments if one.follows == root.code]
-    is_first = root == next(one for one in diagnosis.ailments if one.code == root.code)
+    yield titled(_MARKS[root.severity], root)
+    yield from labelled({"Seen": root.problem, "Cause": root.cause, "Fix": root.remedy}, width)
+    after = [one for one in diagnosis.findings if one.follows == root.code]
+    is_first = root == next(one for one in diagnosis.findings if one.code == root.code)
     if after and is_first:
-        names = dict.fromkeys(f"{one.code} {one.about}".rstrip() for one in after)
-        lead = f"    {'':<{_WIDEST}}  "
-        yield from wrapped(f"{lead}and so: {', '.join(names)}", width, f"{lead}  ")
+        names = dict.fromkeys(f"{one.code} {one.subject}".rstrip() for one in after)
+        text = f"{_FOLLOWING}and so: {', '.join(names)}"
+        yield from wrapped(text, width, f"{_FOLLOWING}  ")
 
 
 def _unseen_lines(seen: Observation, diagnosis: Diagnosis, width: int) -> Iterator[str]:
     if diagnosis.unseen:
         names = ", ".join(f"{one.title} ({one.code})" for one in diagnosis.unseen)
         yield from wrapped(f"? Not checked: {names}.", width, "    ")
-    for blank in seen.blanks:
-        yield from wrapped(f"? Not seen: {_blank(blank)}", width, "    ")
-
-
-def _blank(blank: Blank) -> str:
-    why = blank.why if blank.why.endswith(".") else f"{blank.why}."
-    return f"{blank.part}. {why}"
+    yield from not_seen_lines(seen.not_seen, width)
 
 
 def _verdict(diagnosis: Diagnosis) -> str:
-    roots = [one for one in diagnosis.ailments if not one.follows]
-    errors = sum(one.gravity is Gravity.ERROR for one in roots)
+    roots = [one for one in diagnosis.findings if not one.follows]
+    errors = sum(one.is_error for one in roots)
     others = len(roots) - errors
     checks = f"{len(diagnosis.passed)} checks passed"
     if diagnosis.unseen:
         checks += f", {len(diagnosis.unseen)} could not be made"
     if errors:
-        return f"{_counted(errors, 'error')}, {_counted(others, 'note')}; {checks}."
+        return f"{counted(errors, 'error')}, {counted(others, 'note')}; {checks}."
     if others:
         much = "Too little was seen" if diagnosis.is_blind else "No error"
-        return f"{much}, {_counted(others, 'note')}; {checks}."
+        return f"{much}, {counted(others, 'note')}; {checks}."
     if diagnosis.is_blind:
         return f"Too little was seen to rule out problems; {checks}."
     return f"Nothing is wrong in what was seen; {checks}."
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -17,23 +17,23 @@ from kube_rdma.model.explain import (
     ExplainedPlan,
     ExplainedShare,
     Explanation,
-    Obstacle,
     RdmaCmAddress,
     SeenFrom,
     SeenInterface,
     StandIn,
     StepsFrom,
 )
+from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.views.attach import describe
+from kube_rdma.views.findings import labelled, located
 from kube_rdma.views.text import GAP, aligned, widths, wrapped
 
-_FATAL, _REMARK = "✗", "!"
 _INDENT = "  "
-_WHO: Mapping[str, str] = {
-    "admission": "Admission",
-    "scheduler": "The scheduler",
-    "kubelet": "The kubelet",
-    "agent": "The agent",
+_WHO: Mapping[Stage | None, str] = {
+    Stage.ADMISSION: "Admission",
+    Stage.SCHEDULER: "The scheduler",
+    Stage.KUBELET: "The kubelet",
+    Stage.AGENT: "The agent",
 }
 _SOURCES: Mapping[StepsFrom, str] = {
     StepsFrom.RECORD: "as the agent has recorded them",
@@ -43,7 +43,7 @@ _SOURCES: Mapping[StepsFrom, str] = {
 
 def explain_text(explanation: Explanation, width: int = 100) -> str:
     """The whole; `width` in columns, tables are as wide as they are."""
-    way = ("IN THE WAY", [line for one in explanation.obstacles for line in _obstacle(one, width)])
+    way = ("IN THE WAY", [line for one in explanation.findings for line in _finding(one, width)])
     real = bool(explanation.phase)
     sections = [
         ("ASKED", list(_asked(explanation, width))),
@@ -87,7 +87,10 @@ def explain_document(explanation: Explanation) -> dict[str, object]:
                 "settings": SeenFrom.RULES,
             },
         },
-        "obstacles": [{**asdict(one), "stage": one.stage.value} for one in explanation.obstacles],
+        "obstacles": [
+            {"stage": one.stage, **located(one), "fatal": one.is_error}
+            for one in explanation.findings
+        ],
         "notes": list(explanation.notes),
     }
 
@@ -208,13 +211,10 @@ def _short(gid: str) -> str:
     return f"::ffff:{whole.ipv4_mapped}" if whole.ipv4_mapped else str(whole)
 
 
-def _obstacle(obstacle: Obstacle, width: int) -> Iterator[str]:
-    mark = _FATAL if obstacle.fatal else _REMARK
-    lead = f"{mark} {_WHO[obstacle.stage]}"
-    yield f"{lead}, at {obstacle.where}" if obstacle.where else lead
-    for label, text in (("Why", obstacle.problem), ("Fix", obstacle.remedy)):
-        start = f"    {label}  "
-        yield from wrapped(f"{start}{text}", width, " " * len(start))
+def _finding(finding: Finding, width: int) -> Iterator[str]:
+    lead = f"{'✗' if finding.is_error else '!'} {_WHO[finding.stage]}"
+    yield f"{lead}, at {finding.subject}" if finding.subject else lead
+    yield from labelled({"Why": finding.problem, "Fix": finding.remedy}, width)
 
 
 def _note(note: str, width: int) -> list[str]:
@@ -222,9 +222,8 @@ def _note(note: str, width: int) -> list[str]:
 
 
 def _verdict(explanation: Explanation) -> str:
-    fatal = [one for one in explanation.obstacles if one.fatal]
     if explanation.is_refused:
-        who = _WHO[fatal[0].stage]
+        who = _WHO[next(one.stage for one in explanation.findings if one.is_error)]
         return f"{who} refuses it." if explanation.phase else f"{who} would refuse it."
     if explanation.phase:
         return "Nothing of kube-rdma is in its way."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kube_rdma.model.finding import Finding
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import Board, IPPool, NodeName, Usage
 from kube_rdma.views.text import aligned, widths, wrapped
@@ -40,14 +41,6 @@ class Holder(Frozen):
     count: int
     spans: tuple[str, ...]
     is_gone: bool = False  # there is no such node
-
-
-class Finding(Frozen):
-    """Something that is not as it should be; a warning asks for nothing now."""
-
-    kind: str
-    sentence: str
-    is_warning: bool = False
 
 
 class Migration(Frozen):
@@ -106,16 +99,16 @@ def findings_text(findings: Sequence[Finding], width: int = 100) -> str:
     if not findings:
         return "All is well: every address has one holder, and every holder is there."
     lines: list[str] = []
-    for finding in sorted(findings, key=lambda each: each.is_warning):
-        mark = "warning" if finding.is_warning else finding.kind
-        lines += wrapped(f"{mark}: {finding.sentence}", width, "  ")
+    for finding in sorted(findings, key=lambda each: not each.is_error):
+        mark = finding.code if finding.is_error else "warning"
+        lines += wrapped(f"{mark}: {finding.problem}", width, "  ")
     return "\n".join(lines)
 
 
 def findings_document(findings: Sequence[Finding]) -> list[dict[str, object]]:
     """The same as JSON values."""
     return [
-        {"kind": each.kind, "sentence": each.sentence, "warning": each.is_warning}
+        {"kind": each.code, "sentence": each.problem, "warning": not each.is_error}
         for each in findings
     ]
 

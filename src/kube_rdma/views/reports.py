@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
+from kube_rdma.model.finding import Finding
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.reports.cluster import (
-    ClusterFacts,
-    ClusterHealth,
-    Problem,
-    ProgramPod,
-    ProgramRole,
-)
+from kube_rdma.model.reports.cluster import ClusterFacts, ClusterHealth, ProgramPod, ProgramRole
 from kube_rdma.model.reports.node_report import NodeReport
+from kube_rdma.views.findings import counted, ended, not_seen_lines, titled
 from kube_rdma.views.text import aligned, widths, wrapped
 
 _NONE = "-"
@@ -30,25 +26,25 @@ _POOLS = ("", "ADDRESSES", "USED", "FREE", "RANGES")
 _FEW = 20  # rows of nodes without a problem: a thousand of them are no news
 
 
-def status_text(facts: ClusterFacts, problems: Sequence[Problem], width: int = 100) -> str:
+def status_text(facts: ClusterFacts, findings: Sequence[Finding], width: int = 100) -> str:
     """The whole; `width` (columns) wraps sentences, never a table."""
-    marks = _marks(problems)
+    marks = _marks(findings)
     blocks = [
         _table(_PROGRAMS, _program_rows(facts, marks)),
         _table(_NODES, _node_rows(facts, marks)),
-        *([_rest(facts, marks)] if _rest(facts, marks) else []),
+        _rest(facts, marks),
         _table(_POLICIES, _policy_rows(facts, marks)),
         _table(_NODE_POLICIES, _node_policy_rows(facts, marks)),
         _table(_POOLS, _pool_rows(facts, marks)),
-        *([_problem_lines(problems, width)] if problems else []),
-        *([_unread_lines(facts, width)] if facts.unread else []),
-        wrapped(_verdict(facts, problems), width, ""),
+        [line for finding in findings for line in _lines(finding, width)],
+        list(not_seen_lines(facts.not_seen, width, "read")),
+        wrapped(_verdict(facts, findings), width, ""),
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
 def status_document(
-    facts: ClusterFacts, problems: Sequence[Problem], health: ClusterHealth
+    facts: ClusterFacts, findings: Sequence[Finding], health: ClusterHealth
 ) -> dict[str, object]:
     """The same as JSON values. Keys are stable: they are added to, never renamed or removed."""
     reports, pods = facts.reports or {}, facts.agents
@@ -57,14 +53,14 @@ def status_document(
         "problems": [
             {
                 "code": each.code,
-                "about": each.about,
-                "sentence": each.sentence,
+                "about": each.subject,
+                "sentence": each.problem,
                 "nextStep": each.remedy,
-                "advice": each.is_advice,
+                "advice": not each.is_error,
             }
-            for each in problems
+            for each in findings
         ],
-        "unread": [{"what": each.what, "why": each.why} for each in facts.unread],
+        "unread": [{"what": each.part, "why": each.why} for each in facts.not_seen],
         "notInstalled": list(facts.missing),
         "programs": [
             {
@@ -88,14 +84,18 @@ def status_document(
     }
 
 
-def _marks(problems: Sequence[Problem]) -> Mapping[str, str]:
+def _marks(findings: Sequence[Finding]) -> Mapping[str, str]:
     """The mark of each object that something is wrong with."""
     marks: dict[str, str] = {}
-    for problem in problems:
-        if problem.about:
-            mark = _ADVICE if problem.is_advice else _ILL
-            marks[problem.about] = _ILL if _ILL in (mark, marks.get(problem.about)) else mark
+    for finding in findings:
+        if finding.subject:
+            mark = _mark(finding)
+            marks[finding.subject] = _ILL if _ILL in (mark, marks.get(finding.subject)) else mark
     return marks
+
+
+def _mark(finding: Finding) -> str:
+    return _ILL if finding.is_error else _ADVICE
 
 
 def _table(head: Sequence[str], rows: Iterator[Sequence[str]]) -> list[str]:
@@ -195,46 +195,27 @@ def _pool_rows(facts: ClusterFacts, marks: Mapping[str, str]) -> Iterator[Sequen
         yield mark, pool.name, pool.used or _NONE, pool.free or _NONE, pool.ranges or _NONE
 
 
-def _problem_lines(problems: Sequence[Problem], width: int) -> list[str]:
-    """Each with its code and object, the sentence, and the next step below it."""
-    lines: list[str] = []
-    for problem in problems:
-        mark = _ADVICE if problem.is_advice else _ILL
-        lines.append(f"{mark} {problem.code}  {problem.about}".rstrip())
-        lines += wrapped(f"    {_ended(problem.sentence)}", width, "    ")
-        lines += wrapped(f"    → {_ended(problem.remedy)}", width, "      ")
-    return lines
+def _lines(finding: Finding, width: int) -> Iterator[str]:
+    """Its code and object, the sentence, and the next step below it."""
+    yield titled(_mark(finding), finding)
+    yield from wrapped(f"    {ended(finding.problem)}", width, "    ")
+    yield from wrapped(f"    → {ended(finding.remedy)}", width, "      ")
 
 
-def _unread_lines(facts: ClusterFacts, width: int) -> list[str]:
-    lines: list[str] = []
-    for part in facts.unread:
-        lines += wrapped(f"? Not read: {part.what}. {_ended(part.why)}", width, "    ")
-    return lines
-
-
-def _verdict(facts: ClusterFacts, problems: Sequence[Problem]) -> str:
-    wrong = sum(not problem.is_advice for problem in problems)
-    advice = len(problems) - wrong
-    hints = f" {_counted(advice, 'piece')} of advice." if advice else ""
+def _verdict(facts: ClusterFacts, findings: Sequence[Finding]) -> str:
+    wrong = sum(one.is_error for one in findings)
+    advice = len(findings) - wrong
+    hints = f" {counted(advice, 'piece')} of advice." if advice else ""
     if wrong:
-        more = _counted(len(facts.unread), "part")
-        rest = f" {more} could not be read." if facts.unread else ""
-        return f"{_counted(wrong, 'problem')}.{rest}{hints}"
-    if facts.unread:
-        count = _counted(len(facts.unread), "part")
+        more = counted(len(facts.not_seen), "part")
+        rest = f" {more} could not be read." if facts.not_seen else ""
+        return f"{counted(wrong, 'problem')}.{rest}{hints}"
+    if facts.not_seen:
+        count = counted(len(facts.not_seen), "part")
         return f"No problem in what could be read; {count} could not be read.{hints}"
     if facts.is_unreported:
         return f"No problem in what could be read; no agent reports cards and pools.{hints}"
     return f"All is well.{hints}"
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
-
-
-def _ended(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "!", "?", "…")) else f"{sentence}."
 
 
 def _node_document(

@@ -10,8 +10,9 @@ import pytest
 
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.text.object_document import of_value
-from kube_rdma.model.admission.findings import Completes, Severity
+from kube_rdma.model.admission.facts import Completes
 from kube_rdma.model.errors import Unavailable
+from kube_rdma.model.finding import Severity
 from kube_rdma.programs.install.installation import assignment, objects
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
@@ -146,13 +147,13 @@ def judged(manifest):
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_a_policy_refuses_the_rules_refuse(create, name):
     assert "denied request" in create(REFUSED[name]).text
-    assert Severity.REFUSE in judged(REFUSED[name])
+    assert Severity.ERROR in judged(REFUSED[name])
 
 
 @pytest.mark.parametrize("name", ADMITTED)
 def test_what_is_right_is_admitted(create, name):
     assert create(ADMITTED[name]).made
-    assert Severity.REFUSE not in judged(ADMITTED[name])
+    assert Severity.ERROR not in judged(ADMITTED[name])
 
 
 def test_a_refusal_says_the_field_and_both_numbers(create):
@@ -207,7 +208,7 @@ def test_what_is_not_recommended_is_a_warning(create, warnings, text):
     assert create(WARNED[text]).made
     assert text in warnings(WARNED[text])
     if "hostNetwork" not in text:  # that is known of the installation's pool, not of the pod
-        assert Severity.WARN in judged(WARNED[text])
+        assert Severity.WARNING in judged(WARNED[text])
 
 
 @pytest.mark.parametrize("manifest", SILENT)

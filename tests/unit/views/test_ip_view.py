@@ -5,9 +5,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import Board, Family, IPPool, IPRange, Route, Span, Usage, Want
 from kube_rdma.views.ipam import (
-    Finding,
     Holder,
     Migration,
     PoolState,
@@ -99,7 +99,10 @@ def test_json_is_json_and_complete():
 
 def test_what_needs_somebody_comes_first():
     """Warnings last; a long sentence is wrapped."""
-    found = [Finding("overlap", "a " * 60, is_warning=True), Finding("edited", "b")]
+    found = [
+        Finding("", "a " * 60, severity=Severity.WARNING, code="overlap"),
+        Finding("", "b", code="edited"),
+    ]
     lines = findings_text(found, 80).splitlines()
     assert (lines[0], lines[1][:8], len(lines)) == ("edited: b", "warning:", 3)
     assert max(map(len, lines)) <= 80

@@ -8,20 +8,71 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
 from kube_rdma.model.device import PciAddress
 from kube_rdma.model.doctor import VERSION, Observation
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.finding import FieldPath, Finding, Severity
 from kube_rdma.model.foreign_json import Undecodable, decoded
 
+_SEVERITIES = {"refuse": Severity.ERROR, "warn": Severity.WARNING}
 _LONGEST = 64 << 20  # bytes; a node with a thousand functions has one
+
+
+class _Problem(msgspec.Struct):
+    """A Finding of `kube-rdma status`, as format 1 has it."""
+
+    code: str
+    about: str
+    sentence: str
+    remedy: str
+    is_advice: bool = False
+
+
+class _PodFinding(msgspec.Struct):
+    """A Finding of admission, as format 1 has it."""
+
+    rule: str
+    severity: Literal["refuse", "warn"]
+    path: FieldPath
+    problem: str
+    remedy: str
+
+
+class _Pod(msgspec.Struct):
+    findings: tuple[_PodFinding, ...] | None = None
+
+
+class _BundleHead(msgspec.Struct):
+    document: int
+
+
+class _Bundle(msgspec.Struct):
+    """What a bundle has otherwise than an Observation."""
+
+    problems: tuple[_Problem, ...] | None = None
+    pod: _Pod | None = None
 
 
 def encode(seen: Observation) -> bytes:
     """The document, indented for people who look into it before they send it."""
-    return msgspec.json.format(msgspec.json.encode(seen, enc_hook=_plain), indent=1) + b"\n"
+    document = msgspec.to_builtins(seen, enc_hook=_plain)
+    if seen.problems is not None:
+        document["problems"] = [
+            _Problem(one.code, one.subject, one.problem, one.remedy, not one.is_error)
+            for one in seen.problems
+        ]
+    if seen.pod and seen.pod.findings is not None:
+        document["pod"]["findings"] = [
+            _PodFinding(
+                one.code, "refuse" if one.is_error else "warn", one.path, one.problem, one.remedy
+            )
+            for one in seen.pod.findings
+        ]
+    return msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
 
 
 def decode(data: bytes, where: str) -> Observation:
@@ -32,9 +83,27 @@ def decode(data: bytes, where: str) -> Observation:
         if version > VERSION:
             remedy = "Read it with the release that wrote it, or a newer one"
             raise Refused(f"the bundle has format {version}", remedy=remedy, where=where)
-        return decoded(data, Observation, most=_LONGEST, hook=_of_text)
+        return decoded(_with_findings(data), Observation, most=_LONGEST, hook=_of_text)
     except Undecodable as error:
         raise Refused(f"this is not a bundle ({error.why})", remedy=remedy, where=where) from None
+
+
+def _with_findings(data: bytes) -> bytes:
+    """The document with Findings as the model has them; raise Undecodable."""
+    bundle = decoded(data, _Bundle, most=_LONGEST)
+    document = decoded(data, dict[str, Any], most=_LONGEST)
+    if bundle.problems is not None:
+        severities = (Severity.ERROR, Severity.ADVICE)
+        document["problems"] = [
+            Finding.of(one.code, one.about, one.sentence, one.remedy, severities[one.is_advice])
+            for one in bundle.problems
+        ]
+    if bundle.pod and bundle.pod.findings is not None:
+        document["pod"]["findings"] = [
+            Finding.of(one.rule, one.path, one.problem, one.remedy, _SEVERITIES[one.severity])
+            for one in bundle.pod.findings
+        ]
+    return msgspec.json.encode(document)
 
 
 def write(seen: Observation, path: Path) -> None:
@@ -63,10 +132,6 @@ def read(path: Path) -> Observation:
             where=str(path),
         ) from error
     return decode(data, str(path))
-
-
-class _BundleHead(msgspec.Struct):
-    document: int
 
 
 def _plain(value: object) -> object:

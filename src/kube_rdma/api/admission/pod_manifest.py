@@ -17,10 +17,8 @@ from kube_rdma.api.text.document import Document, shown
 from kube_rdma.api.text.faults import Slip, slips, validate
 from kube_rdma.api.text.typed import Many, Typed
 from kube_rdma.model.admission.pod_template import (
-    AnnotationFault,
     ContainerRole,
     ContainerTemplate,
-    FieldPath,
     NodeDemand,
     PodTemplate,
     ResourceAsk,
@@ -28,6 +26,7 @@ from kube_rdma.model.admission.pod_template import (
 )
 from kube_rdma.model.attach.attachment import NetworkAsk
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.finding import FieldPath, Finding
 
 DEFAULT_NAMESPACE = "default"
 
@@ -249,7 +248,7 @@ def load(document: Document, namespace: str = "", name: str = "") -> PodTemplate
     pod = validate(PodObject, document)
     meta, spec = pod.metadata, pod.spec
     space = namespace or meta.namespace or DEFAULT_NAMESPACE
-    faults: list[AnnotationFault] = []
+    faults: list[Finding] = []
     return PodTemplate(
         namespace=space,
         name=meta.name or meta.generate_name or name,
@@ -327,7 +326,7 @@ def _volume(volume: PodVolume, number: int) -> VolumeTemplate:
 
 
 def _networks(
-    annotations: Mapping[str, str], namespace: str, faults: list[AnnotationFault]
+    annotations: Mapping[str, str], namespace: str, faults: list[Finding]
 ) -> tuple[NetworkAsk, ...]:
     try:
         return networks.asks(annotations.get(networks.ANNOTATION, ""), namespace)
@@ -337,7 +336,7 @@ def _networks(
 
 
 def _blocks(
-    annotations: Mapping[str, str], namespace: str, faults: list[AnnotationFault]
+    annotations: Mapping[str, str], namespace: str, faults: list[Finding]
 ) -> tuple[NetworkAsk, ...] | None:
     """None where the annotation is missing, is faulty, or has a definition to be met yet."""
     text = annotations.get(pod_networks.ANNOTATION)
@@ -350,6 +349,7 @@ def _blocks(
         return None
 
 
-def _faults(annotation: str, refused: Refused) -> Iterator[AnnotationFault]:
+def _faults(annotation: str, refused: Refused) -> Iterator[Finding]:
+    path = ("metadata", "annotations", annotation)
     for fault in (refused, *refused.more):
-        yield AnnotationFault(annotation, fault.where, fault.problem, fault.remedy)
+        yield Finding.of("annotation", path, f"{fault.where}: {fault.problem}", fault.remedy)

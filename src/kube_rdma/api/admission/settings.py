@@ -13,7 +13,7 @@ from typing import Any
 
 from kube_rdma.api.text.document import shown
 from kube_rdma.api.text.faults import near
-from kube_rdma.model.admission.findings import USUAL, AdmissionSettings
+from kube_rdma.model.admission.facts import USUAL, AdmissionSettings
 from kube_rdma.model.errors import Refused
 
 FIELDS = {

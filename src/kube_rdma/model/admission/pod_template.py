@@ -7,12 +7,10 @@ Paths lead from the pod on: ``("spec", "containers", 0)``.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeAlias
 
 from kube_rdma.model.attach.attachment import NetworkAsk
+from kube_rdma.model.finding import FieldPath, Finding
 from kube_rdma.model.frozen import Frozen
-
-FieldPath: TypeAlias = tuple[str | int, ...]
 
 
 class ContainerRole(StrEnum):
@@ -68,20 +66,12 @@ class NodeDemand(Frozen):
     values: tuple[str, ...]
 
 
-class AnnotationFault(Frozen):
-    """What kube-rdma cannot read in an annotation; `where` is the place in its text."""
-
-    annotation: str
-    where: str
-    problem: str
-    remedy: str
-
-
 class PodTemplate(Frozen):
     """The pod. `selector` has to hold, and besides all demands of one of `alternatives`, if any.
 
     `networks` and `blocks` are what both annotations ask for. `blocks` is None where nobody can
     count them yet: the annotation is missing, not readable, or still to be completed by Cello.
+    `faults` are what kube-rdma cannot read in an annotation.
     """
 
     namespace: str
@@ -94,4 +84,4 @@ class PodTemplate(Frozen):
     alternatives: tuple[tuple[NodeDemand, ...], ...] = ()
     networks: tuple[NetworkAsk, ...] = ()
     blocks: tuple[NetworkAsk, ...] | None = None
-    faults: tuple[AnnotationFault, ...] = ()
+    faults: tuple[Finding, ...] = ()

@@ -1,7 +1,7 @@
 """A cluster at one moment as its API server tells it, and what is wrong with it.
 
-programs/reports/cluster reads a ClusterFacts, rules/reports/cluster makes Problems of it,
-views/reports shows both. A part that could not be read is None, and `unread` says why.
+programs/reports/cluster reads a ClusterFacts, rules/reports/cluster makes Findings of it,
+views/reports shows both. A part that could not be read is None, and `not_seen` says why.
 """
 
 from __future__ import annotations
@@ -10,9 +10,15 @@ from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 
+from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.frozen import Frozen, field
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.node_report import NodeReport
+
+# Without these nothing can be told of a cluster's health.
+_ESSENTIAL = frozenset(
+    {"nodes", "DaemonSets and Deployments", "pods of agents and controllers", "NodeReport"}
+)
 
 
 class ProgramRole(StrEnum):
@@ -128,14 +134,6 @@ class WaitingPod(Frozen):
         return f"{self.namespace}/{self.name}"
 
 
-class Unread(Frozen):
-    """A part that could not be read, and why; `essential`: without it nothing can be told."""
-
-    what: str
-    why: str
-    essential: bool = False
-
-
 class ClusterFacts(Frozen, dict=True):
     """All that is read. Of objects of kube-rdma's kinds None also means: no such kind."""
 
@@ -150,7 +148,7 @@ class ClusterFacts(Frozen, dict=True):
     events: tuple[ClusterEvent, ...] | None = None
     guarded: bool | None = None  # the policy that holds agents to their nodes is in force
     missing: tuple[str, ...] = field(default=())  # kinds that are not installed
-    unread: tuple[Unread, ...] = ()
+    not_seen: tuple[NotSeen, ...] = ()
 
     @cached_property
     def agents(self) -> Mapping[str, tuple[ProgramPod, ...]]:
@@ -163,6 +161,11 @@ class ClusterFacts(Frozen, dict=True):
         return pods
 
     @property
+    def is_blind(self) -> bool:
+        """Whether a part was not read without which nothing can be told."""
+        return any(one.part in _ESSENTIAL for one in self.not_seen)
+
+    @property
     def is_unreported(self) -> bool:
         """Whether agents report their nodes, and the kind that they write is not installed."""
         return "NodeReport" in self.missing and any(w.reports for w in self.workloads or ())
@@ -170,20 +173,7 @@ class ClusterFacts(Frozen, dict=True):
     @property
     def hides_cards(self) -> bool:
         """Whether nothing is known of the nodes' cards, though somebody tells of them."""
-        return self.is_unreported or any(part.what == "NodeReport" for part in self.unread)
-
-
-class Problem(Frozen):
-    """Something that is not as it should be; advice asks for nothing now.
-
-    `code` is stable, `about` names an object (``node/node-1``) or is empty.
-    """
-
-    code: str
-    about: str
-    sentence: str
-    remedy: str
-    is_advice: bool = False
+        return self.is_unreported or any(one.part == "NodeReport" for one in self.not_seen)
 
 
 class ClusterHealth(StrEnum):

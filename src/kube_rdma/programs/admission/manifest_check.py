@@ -11,6 +11,7 @@ a pod.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from kube_rdma.api.admission import manifests
@@ -23,17 +24,17 @@ from kube_rdma.api.pools import config
 from kube_rdma.api.text.document import Document, Path, Section, section
 from kube_rdma.api.text.faults import no_fields
 from kube_rdma.api.text.reader import read
-from kube_rdma.model.admission.findings import (
+from kube_rdma.model.admission.facts import (
     USUAL,
     AdmissionFacts,
     AdmissionSettings,
     ClaimFacts,
     OfferedPool,
-    Severity,
 )
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Network
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.programs.config import judged
@@ -42,10 +43,14 @@ from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.install.presets import PRESETS
 from kube_rdma.rules.ipam.pools import overlaps
 from kube_rdma.rules.phrases import listed
-from kube_rdma.views.admission import Addition, CheckedObject, ManifestCheck, Remark
+from kube_rdma.views.admission import Addition, CheckedObject, ManifestCheck
 
 _CONF = ("spec", "config")
 _OPERATOR = PRESETS["nvidia-operator"]["namespace"]["name"]
+_NO_NAMESPACE = (
+    "the policy names no namespace, and an operator sees those of its own namespace alone"
+)
+_NAMESPACE = f"Add metadata.namespace: {_OPERATOR}, or where else the operator runs"
 
 
 class _WrittenVolume(Frozen):
@@ -71,8 +76,7 @@ class _Checker:
     def __init__(self) -> None:
         self.objects: list[CheckedObject] = []
         self.pods: list[tuple[Section, PodTemplate]] = []
-        self.faults: list[Refused] = []
-        self.warnings: list[Remark] = []
+        self.findings: list[Finding] = []
         self.pools: list[OfferedPool] = []
         self.networks: list[Network] = []
         self.ip_pools: list[IPPool] = []
@@ -100,12 +104,17 @@ class _Checker:
             claims=tuple(self._bound()),
         )
 
+    def warn(self, where: str, sentences: Iterable[str], remedy: str = "") -> None:
+        """Note what refuses no object; `where` is empty for what is about several."""
+        severity = Severity.WARNING
+        self.findings += (Finding(where, text, "", remedy, severity) for text in sentences)
+
     def _try(self, document: Document, kind: str, name: str, look: Callable[[], str]) -> None:
         """Note what an object is, or its faults."""
         try:
             meaning = look()
         except Refused as refused:
-            self.faults += (refused, *refused.more)
+            self.findings += Finding.of_refused(refused)
             meaning = "refused"
         place = f"{document.source}:{document.place(()).line}"
         self.objects.append(CheckedObject(place, kind, name, meaning))
@@ -128,7 +137,7 @@ class _Checker:
     def _configuration(self, document: Document, selector: tuple[tuple[str, str], ...]) -> str:
         configuration = judged(config.of_document(document))
         self.pools += (OfferedPool(spec, selector) for spec in configuration.pools)
-        self.warnings += (Remark("", text) for text in configuration.warnings)
+        self.warn("", configuration.warnings)
         names = listed([spec.resource for spec in configuration.pools])
         return f"offers {names}" if names else "virtual functions"
 
@@ -169,7 +178,7 @@ class _Checker:
         self.networks.append(definition.network)
         if definition.ipam.pool:
             self.brought.append(definition.ipam.pool.name)
-        self.warnings += (Remark(document.where(_CONF), text) for text in definition.warnings)
+        self.warn(document.where(_CONF), definition.warnings)
         tied = f" with {resource}" if resource else ""
         return f"network {definition.network.name}{tied}"
 
@@ -185,11 +194,11 @@ class _Checker:
         if not isinstance(spec.value, dict):
             raise no_fields(spec, "Write spec with devicePlugin or ofedDriver")
         policy = nic_cluster_policy.of_spec(spec)
-        self.warnings += (
-            Remark(spec.where(note.path, key=True), note.sentence) for note in policy.notes
-        )
+        for note in policy.notes:
+            self.warn(spec.where(note.path, key=True), (note.sentence,))
         if not manifest.namespace:
-            self.warnings += (_of_no_namespace(manifest.document),)
+            where = manifest.document.where(("metadata",), key=True)
+            self.warn(where, (_NO_NAMESPACE,), _NAMESPACE)
         drivers = ["drivers"] if policy.driver or policy.peer_driver else []
         plugin = policy.device_plugin
         parts = [*drivers, *([f"offers {listed(plugin.resources)}"] if plugin else [])]
@@ -240,26 +249,18 @@ def check(documents: Iterable[Document], settings: AdmissionSettings = USUAL) ->
     checker = _Checker()
     for document in documents:
         checker.add(document)
-    checker.warnings += (Remark("", text) for text in overlaps(checker.ip_pools))
+    checker.warn("", overlaps(checker.ip_pools))
     facts = checker.facts()
     additions: list[Addition] = []
     for part, pod in checker.pods:
-        for finding in findings(pod, facts, settings):
-            where = part.where(finding.path)
-            if finding.severity is Severity.REFUSE:
-                checker.faults.append(Refused(finding.problem, remedy=finding.remedy, where=where))
-            else:
-                checker.warnings.append(Remark(where, finding.problem, finding.remedy))
+        checker.findings += (
+            replace(one, subject=part.where(one.path)) for one in findings(pod, facts, settings)
+        )
         additions += (
             Addition(part.where(tuple(step for step in one.path if step != "-")), one.what)
             for one in completions(pod, settings)
         )
-    return ManifestCheck(
-        tuple(checker.objects),
-        tuple(checker.warnings),
-        tuple(additions),
-        tuple(Remark(one.where, one.problem, one.remedy) for one in checker.faults),
-    )
+    return ManifestCheck(tuple(checker.objects), tuple(checker.findings), tuple(additions))
 
 
 def is_configuration(documents: Sequence[Document]) -> bool:
@@ -268,15 +269,6 @@ def is_configuration(documents: Sequence[Document]) -> bool:
         return False
     listed_objects = manifests.manifests(documents[0])
     return all(one.is_a("kube-rdma.io", "NodePolicy") for one in listed_objects)
-
-
-def _of_no_namespace(document: Document) -> Remark:
-    """Of a policy that goes to whatever namespace kubectl is set to."""
-    return Remark(
-        document.where(("metadata",), key=True),
-        "the policy names no namespace, and an operator sees those of its own namespace alone",
-        f"Add metadata.namespace: {_OPERATOR}, or where else the operator runs",
-    )
 
 
 def _readable(text: object, source: str) -> Document | None:

@@ -8,23 +8,20 @@ judged is admitted with a warning: a pod is refused by a rule, never because of 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kube_rdma.api.admission import pod_manifest
 from kube_rdma.api.admission import review as admission_review
 from kube_rdma.api.text.document import name
 from kube_rdma.api.text.object_document import of_value
-from kube_rdma.model.admission.findings import (
-    NOTHING_KNOWN,
-    USUAL,
-    AdmissionFacts,
-    AdmissionSettings,
-    PodFinding,
-    Severity,
-)
+from kube_rdma.model.admission.facts import NOTHING_KNOWN, USUAL, AdmissionFacts, AdmissionSettings
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.errors import Refused
+from kube_rdma.model.finding import Finding
 from kube_rdma.rules.admission.completions import completions
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.admission.patch import operations
+from kube_rdma.views.findings import sentence
 
 
 def validated(
@@ -39,8 +36,8 @@ def validated(
     if not isinstance(pod, PodTemplate):
         return admission_review.encode(request.uid, warnings=pod)
     judged = findings(pod, facts, settings)
-    refusals = [_sentence(one) for one in judged if one.severity is Severity.REFUSE]
-    warnings = [_sentence(one) for one in judged if one.severity is Severity.WARN]
+    refusals = [_sentence(one) for one in judged if one.is_error]
+    warnings = [_sentence(one) for one in judged if not one.is_error]
     return admission_review.encode(
         request.uid, refusal=" ".join(refusals), warnings=[f"kube-rdma: {one}" for one in warnings]
     )
@@ -66,5 +63,5 @@ def _template(request: admission_review.ReviewRequest) -> PodTemplate | tuple[st
         return (f"kube-rdma did not judge this pod: {refused.where}: {refused.problem}",)
 
 
-def _sentence(finding: PodFinding) -> str:
-    return f"{name(finding.path)}: {finding.problem}. {finding.remedy}."
+def _sentence(finding: Finding) -> str:
+    return sentence(replace(finding, subject=name(finding.path)))

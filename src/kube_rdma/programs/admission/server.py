@@ -31,7 +31,7 @@ from kube_rdma.adapters.webhook.held_identity import HeldIdentity
 from kube_rdma.adapters.webhook.identity import CERTIFICATE, KEY, ServerIdentity
 from kube_rdma.adapters.webhook.server import WebhookServer
 from kube_rdma.api.admission.review import MOST_BYTES
-from kube_rdma.model.admission.findings import (
+from kube_rdma.model.admission.facts import (
     USUAL,
     AdmissionFacts,
     AdmissionSettings,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kube_rdma.api.text.document import Document
     from kube_rdma.api.text.typed import Config
-    from kube_rdma.model.admission.findings import AdmissionSettings
+    from kube_rdma.model.admission.facts import AdmissionSettings
     from kube_rdma.model.errors import Refused
     from kube_rdma.rules.pools.pools import Clash
     from kube_rdma.views.pools import OnNode
@@ -192,7 +192,7 @@ def _check_manifests(
     click.echo(check_text(checked, page_width()))
     if checked.errors:
         raise Refused.all(
-            [Refused(one.problem, remedy=one.remedy, where=one.where) for one in checked.errors]
+            [Refused(one.problem, remedy=one.remedy, where=one.subject) for one in checked.errors]
         )
 
 

@@ -12,7 +12,7 @@ import click
 from kube_rdma.programs.cli.options import ADMISSION_SET, ClusterOptions, program_options
 
 if TYPE_CHECKING:
-    from kube_rdma.model.admission.findings import AdmissionSettings
+    from kube_rdma.model.admission.facts import AdmissionSettings
     from kube_rdma.programs.admission.server import SecretPlace
 
 LEASE = "kube-rdma-controller"  # of the copy that works

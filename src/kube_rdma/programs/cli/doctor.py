@@ -9,10 +9,9 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +22,19 @@ from kube_rdma.programs.cli.exit_codes import ExitCode
 from kube_rdma.programs.cli.options import (
     KUBELET_ROOT,
     RUNTIME_SOCKET,
+    THIS_NODE,
     ClusterOptions,
     cluster_options,
+    named_pod,
+    root_of_host,
 )
 from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
-    from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.model.doctor import Observation
     from kube_rdma.programs.cli.options import Opener
 
 _PATH = click.Path(path_type=Path)
-_NODE = "node"
 
 
 @click.command(
@@ -45,7 +45,7 @@ _NODE = "node"
         "kube-rdma doctor --bundle node-1.json",
     )
 )
-@click.argument("target", metavar="[node|pod/[NAMESPACE/]NAME]", default=_NODE)
+@click.argument("target", metavar="[node|pod/[NAMESPACE/]NAME]", default=THIS_NODE)
 @cluster_options(namespace=True)
 @TEXT_OUTPUT
 @AS_JSON
@@ -141,23 +141,6 @@ def doctor(
         sys.exit(ExitCode.UNKNOWN)
 
 
-def root_of_host() -> Path:
-    """The host's root: the agent's container has it mounted."""
-    mounted = Path("/host")
-    return mounted if (mounted / "etc").is_dir() else Path("/")
-
-
-def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
-    """Namespace and name of the pod; None for the node. `usual` tells the namespace left unsaid."""
-    kind, _, name = target.partition("/")
-    if target == _NODE:
-        return None
-    namespace, slash, bare = name.partition("/")
-    if kind not in ("pod", "pods") or not name or (slash and not bare):
-        raise click.UsageError("Name what to look at: node, pod/NAME or pod/NAMESPACE/NAME.")
-    return (namespace, bare) if slash else (usual(), name)
-
-
 async def _observed(
     words: dict[str, Any],
     pod: tuple[str, str] | None,
@@ -175,12 +158,8 @@ async def _observed(
         kubelet_root=words["kubelet_root"],
         runtime_socket=words["runtime_socket"],
         state=words["state_dir"],
-        kubeconfig=cluster.kubeconfig,
         pod=pod,
     )
     taken = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def door(_: Path | None) -> AbstractAsyncContextManager[Cluster]:
-        return cluster.open(opener)
-
-    return replace(await observe(places, door), taken=taken)
+    seen = await observe(places, partial(cluster.open, opener))
+    return replace(seen, taken=taken)

@@ -9,21 +9,18 @@ import asyncio
 import json
 import os
 import sys
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kube_rdma.programs.cli.doctor import named_pod, root_of_host
 from kube_rdma.programs.cli.examples import examples
 from kube_rdma.programs.cli.exit_codes import ExitCode
-from kube_rdma.programs.cli.options import ClusterOptions, cluster_options
+from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, named_pod, root_of_host
 from kube_rdma.programs.cli.output import AS_JSON, TEXT_OUTPUT, page_width
 
 if TYPE_CHECKING:
-    from kube_rdma.adapters.cluster.objects import Cluster
     from kube_rdma.model.admission.pod_template import PodTemplate
     from kube_rdma.model.explain import PodEvidence
     from kube_rdma.programs.cli.options import Opener
@@ -88,7 +85,7 @@ def explain(
 
     if bool(target) == bool(filename):
         raise click.UsageError("Name a pod (pod/NAME), or a file (-f): one of the two.")
-    places, door = _places(cluster.kubeconfig, more["state_dir"]), partial(_open, cluster, opener)
+    places, door = _places(more["state_dir"]), partial(cluster.open, opener)
     if filename:
         template = _template(filename, cluster, opener)
         evidence = asyncio.run(explain_manifest(places, template, node, door))
@@ -100,21 +97,14 @@ def explain(
     _show(evidence, as_json=bool(more["as_json"]) or more["output"] == "json")
 
 
-def _places(kubeconfig: object, state: object) -> ExplainPlaces:
+def _places(state: object) -> ExplainPlaces:
     from kube_rdma.programs.explain.evidence import ExplainPlaces
 
     return ExplainPlaces(
-        kubeconfig=kubeconfig if isinstance(kubeconfig, Path) else None,
         here=os.environ.get("NODE_NAME") or os.uname().nodename,
         state=Path(str(state)),
         host=root_of_host(),
     )
-
-
-def _open(
-    options: ClusterOptions, opener: Opener | None, _: Path | None
-) -> AbstractAsyncContextManager[Cluster]:
-    return options.open(opener)
 
 
 def _template(file: Path, cluster: ClusterOptions, opener: Opener | None) -> PodTemplate:

@@ -96,7 +96,7 @@ def check(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
         click.echo(json.dumps(findings_document(problems), indent=2))
     else:
         click.echo(findings_text(problems, page_width()))
-    if any(not each.is_warning for each in problems):
+    if any(each.is_error for each in problems):
         sys.exit(ExitCode.PROBLEM)
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 Opener: TypeAlias = "Callable[[Path | None], AbstractAsyncContextManager[Cluster]]"
 """What a test puts in place of a connection."""
 
+THIS_NODE = "node"
+"""What a command looks at when no pod is named."""
+
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|s|m|h)")
 
@@ -201,3 +204,20 @@ def _taking(
         return functools.reduce(lambda made, option: option(made), reversed(chosen), with_options)
 
     return wrap
+
+
+def root_of_host() -> Path:
+    """The host's root: the agent's container has it mounted."""
+    mounted = Path("/host")
+    return mounted if (mounted / "etc").is_dir() else Path("/")
+
+
+def named_pod(target: str, usual: Callable[[], str]) -> tuple[str, str] | None:
+    """Namespace and name of the pod; None for the node. `usual` tells the namespace left unsaid."""
+    kind, _, name = target.partition("/")
+    if target == THIS_NODE:
+        return None
+    namespace, slash, bare = name.partition("/")
+    if kind not in ("pod", "pods") or not name or (slash and not bare):
+        raise click.UsageError("Name what to look at: node, pod/NAME or pod/NAMESPACE/NAME.")
+    return (namespace, bare) if slash else (usual(), name)

@@ -36,11 +36,11 @@ def status(opener: Opener | None, cluster: ClusterOptions, output: str) -> None:
     read to tell. Advice does not count as a problem.
     """
     from kube_rdma.model.reports.cluster import ClusterHealth
-    from kube_rdma.rules.reports.cluster import health, problems
+    from kube_rdma.rules.reports.cluster import findings, health
     from kube_rdma.views.reports import status_document, status_text
 
     facts = asyncio.run(_facts(opener, cluster))
-    wrong = problems(facts)
+    wrong = findings(facts)
     verdict = health(facts, wrong)
     if output == "json":
         click.echo(json.dumps(status_document(facts, wrong, verdict), indent=2))

@@ -18,7 +18,7 @@ from pathlib import Path
 from kube_rdma.adapters.bulkhead import Part, start
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.admission.findings import AdmissionSettings
+from kube_rdma.model.admission.facts import AdmissionSettings
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.programs.admission.server import AdmissionServer, SecretPlace
 from kube_rdma.programs.controller.evictions import Evictions

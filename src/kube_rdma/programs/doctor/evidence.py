@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from kube_rdma import __version__
-from kube_rdma.adapters.cluster.connect import connect
 from kube_rdma.adapters.cluster.doctor_objects import address_ranges, address_uses
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cni.conf.folder import ConfFolder
@@ -32,9 +28,6 @@ from kube_rdma.adapters.kubelet.settings import sockets, topology_policy
 from kube_rdma.adapters.runtime.cri import find_socket, read_runtime
 from kube_rdma.model.cni_conf import PLUGIN, SET_ASIDE
 from kube_rdma.model.doctor import (
-    AddressRange,
-    AddressUse,
-    Blank,
     Observation,
     ObservedCni,
     ObservedKubelet,
@@ -43,23 +36,22 @@ from kube_rdma.model.doctor import (
     SystemVersions,
 )
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
+from kube_rdma.model.finding import Finding
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.late_binding.runtime import Runtime
 from kube_rdma.model.pools.pool import AppliedPools, PoolSpec
 from kube_rdma.model.pools.rails import RailRecord
-from kube_rdma.model.reports.cluster import ClusterFacts, Problem
+from kube_rdma.model.reports.cluster import ClusterFacts
 from kube_rdma.model.survey import Survey
 from kube_rdma.programs.doctor.kernel import observed_links, observed_routes
-from kube_rdma.programs.doctor.pod import pod_by_api, with_processes
+from kube_rdma.programs.doctor.pod import OpenCluster, pod_by_api, with_processes
+from kube_rdma.programs.part_reader import PartReader
 from kube_rdma.programs.reports.cluster import take
 from kube_rdma.programs.survey import take_survey, with_uses
 from kube_rdma.rules.cni_conf.conflist import plan
 from kube_rdma.rules.cni_conf.files import networks, plugins, type_of
 from kube_rdma.rules.pools.rails import places_of
-from kube_rdma.rules.reports.cluster import problems
-
-T = TypeVar("T")
-Opener = Callable[[Path | None], AbstractAsyncContextManager[Cluster]]
+from kube_rdma.rules.reports.cluster import findings
 
 PATIENCE = 1.5  # seconds for each neighbour; a doctor of a node ends within 2
 _BINARIES = "/opt/cni/bin"
@@ -80,107 +72,70 @@ class DoctorPlaces(Frozen):
     runtime_socket: Path | None = None
     state: Path = Path("/var/lib/kube-rdma")
     run: Path = Path("/run/kube-rdma")
-    kubeconfig: Path | None = None
     pod: tuple[str, str] | None = None  # namespace and name
 
 
-class _Looker:
-    """One look at a node: what could not be seen, and why."""
-
-    def __init__(self) -> None:
-        self.blanks: list[Blank] = []
-
-    def part(self, name: str, read: Callable[[], T]) -> T | None:
-        """What `read` returns; None where it fails, which is kept."""
-        try:
-            return read()
-        except (KubeRdmaError, OSError, ValueError) as error:
-            self.blanks.append(Blank(name, str(error)))
-            return None
-
-    async def asked(self, name: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """The same of a neighbour that answers within PATIENCE or not."""
-        try:
-            return await asyncio.wait_for(ask(), PATIENCE)
-        except TimeoutError:
-            self.blanks.append(Blank(name, f"no answer within {PATIENCE:g} s"))
-        except (KubeRdmaError, OSError, ValueError) as error:
-            self.blanks.append(Blank(name, str(error)))
-        return None
-
-
-async def observe(places: DoctorPlaces, opener: Opener = connect) -> Observation:
+async def observe(places: DoctorPlaces, opener: OpenCluster) -> Observation:
     """A node as it is now; raise Refused when the recorded tree is none."""
-    looker = _Looker()
+    reader = PartReader(patience=PATIENCE)
     survey = take_survey(places.sysfs)
     if places.sysfs is None:
         survey = with_uses(survey)  # the agent spares cards that the node uses
-    specs, refusals = _wishes(places, looker)
+    specs, refusals = _wishes(places, reader)
     seen = Observation(places.node, survey=survey, specs=specs, refusals=refusals)
     if places.sysfs is None:
-        asked = asyncio.create_task(_of_cluster(places, opener, looker))
-        seen = await _of_this_machine(seen, places, looker)
+        asked = asyncio.create_task(_of_cluster(places, opener, reader))
+        seen = await _of_this_machine(seen, places, reader)
         seen = _joined(seen, await asked)
-    return _with_blanks(seen, looker)
+    return replace(seen, not_seen=tuple(reader.not_seen))
 
 
-def _with_blanks(seen: Observation, looker: _Looker) -> Observation:
-    return replace(seen, blanks=(*seen.blanks, *looker.blanks))
-
-
-class _ClusterPart(Frozen):
-    """What the API server says; each part None where it was not seen."""
-
-    problems: tuple[Problem, ...] | None = None
-    kubelet_version: str = ""
-    uses: tuple[AddressUse, ...] | None = None
-    ranges: tuple[AddressRange, ...] | None = None
-    pod: ObservedPod | None = None
-
-
-async def _of_cluster(places: DoctorPlaces, opener: Opener, looker: _Looker) -> _ClusterPart:
-    """All of it; a pod that is asked about and cannot be read is raised."""
+async def _of_cluster(places: DoctorPlaces, opener: OpenCluster, reader: PartReader) -> Observation:
+    """What the API server says of a node; a pod that cannot be read is raised."""
+    seen = Observation(places.node)
     try:
-        async with opener(places.kubeconfig) as cluster:
-            pod = await _pod(cluster, places.pod, looker) if places.pod else None
+        async with opener() as cluster:
+            pod = await _pod(cluster, places.pod, reader) if places.pod else None
             facts, uses, ranges = await asyncio.gather(
-                looker.asked("problems", lambda: take(cluster)),
-                looker.asked("uses", lambda: address_uses(cluster)),
-                looker.asked("ranges", lambda: address_ranges(cluster)),
+                reader.asked("problems", lambda: take(cluster)),
+                reader.asked("uses", lambda: address_uses(cluster)),
+                reader.asked("ranges", lambda: address_ranges(cluster)),
             )
     except (Refused, Unavailable) as error:
         if places.pod:
             raise
-        looker.blanks.append(Blank("problems", str(error)))
-        return _ClusterPart()
+        reader.keep("problems", error)
+        return seen
     nodes = {one.name: one for one in (facts.nodes if facts else None) or ()}
-    return _ClusterPart(
+    kubelet = nodes[places.node].kubelet_version if places.node in nodes else ""
+    return replace(
+        seen,
+        versions=SystemVersions(__version__, kubelet=kubelet),
         problems=_of_node(facts, places.node) if facts else None,
-        kubelet_version=nodes[places.node].kubelet_version if places.node in nodes else "",
         uses=uses,
         ranges=ranges,
         pod=pod,
     )
 
 
-def _of_node(facts: ClusterFacts, node: str) -> tuple[Problem, ...] | None:
+def _of_node(facts: ClusterFacts, node: str) -> tuple[Finding, ...] | None:
     """Problems of this node; None where too little was read to tell."""
-    if any(part.essential for part in facts.unread):
+    if facts.is_blind:
         return None
     about = f"node/{node}"
-    return tuple(one for one in problems(facts) if one.about in ("", about))
+    return tuple(one for one in findings(facts) if one.subject in ("", about))
 
 
-async def _pod(cluster: Cluster, named: tuple[str, str], looker: _Looker) -> ObservedPod:
+async def _pod(cluster: Cluster, named: tuple[str, str], reader: PartReader) -> ObservedPod:
     seen, whole = await pod_by_api(cluster, *named)
-    inside_it = looker.part("pod.containers", lambda: with_processes(seen, whole))
+    inside_it = reader.part("pod.containers", lambda: with_processes(seen, whole))
     return inside_it or seen
 
 
-def _joined(seen: Observation, part: _ClusterPart) -> Observation:
+def _joined(seen: Observation, part: Observation) -> Observation:
     versions = seen.versions
-    if versions and part.kubelet_version:
-        versions = replace(versions, kubelet=part.kubelet_version)
+    if versions and part.versions:
+        versions = replace(versions, kubelet=part.versions.kubelet)
     return replace(
         seen,
         versions=versions,
@@ -191,36 +146,38 @@ def _joined(seen: Observation, part: _ClusterPart) -> Observation:
     )
 
 
-async def _of_this_machine(seen: Observation, places: DoctorPlaces, looker: _Looker) -> Observation:
+async def _of_this_machine(
+    seen: Observation, places: DoctorPlaces, reader: PartReader
+) -> Observation:
     assert seen.survey is not None
     survey = seen.survey
     kubelet, runtime = await asyncio.gather(
-        _kubelet(places, looker),
-        looker.asked("runtime", lambda: _runtime(places)),
+        _kubelet(places, reader),
+        reader.asked("runtime", lambda: _runtime(places)),
     )
     return replace(
         seen,
         versions=SystemVersions(__version__, read_kernel(), _system(places.host)),
-        modules=looker.part("modules", proc.read_modules),
-        absent=looker.part("absent", lambda: _absent(survey)),
-        links=looker.part("links", observed_links),
-        routes=looker.part("routes", observed_routes),
-        neighbours=looker.part("neighbours", proc.read_neighbours),
+        modules=reader.part("modules", proc.read_modules),
+        absent=reader.part("absent", lambda: _absent(survey)),
+        links=reader.part("links", observed_links),
+        routes=reader.part("routes", observed_routes),
+        neighbours=reader.part("neighbours", proc.read_neighbours),
         settings=proc.read_settings(_settings_of(survey)),
-        folders=looker.part("folders", lambda: read_room((places.state, places.run))),
-        rails=looker.part("rails", lambda: _rails(places.state / "rails")),
+        folders=reader.part("folders", lambda: read_room((places.state, places.run))),
+        rails=reader.part("rails", lambda: _rails(places.state / "rails")),
         kubelet=kubelet,
         runtime=runtime,
-        cni=looker.part("cni", lambda: _cni(places, runtime)),
+        cni=reader.part("cni", lambda: _cni(places, runtime)),
     )
 
 
 def _wishes(
-    places: DoctorPlaces, looker: _Looker
+    places: DoctorPlaces, reader: PartReader
 ) -> tuple[tuple[PoolSpec, ...] | None, tuple[str, ...] | None]:
     """The pools that are wished for here, and why a configuration is refused."""
     if places.config is None:
-        applied = looker.part("specs", lambda: _applied(places.state / "pools"))
+        applied = reader.part("specs", lambda: _applied(places.state / "pools"))
         return (applied.specs if applied else None), None
     from kube_rdma.programs.config import read_config
 
@@ -245,12 +202,12 @@ def _rails(folder: Path) -> tuple[ObservedRail, ...]:
     return tuple(ObservedRail(rail, card) for rail, card in places_of(record))
 
 
-async def _kubelet(places: DoctorPlaces, looker: _Looker) -> ObservedKubelet | None:
+async def _kubelet(places: DoctorPlaces, reader: PartReader) -> ObservedKubelet | None:
     root = places.kubelet_root
-    folders = looker.part("kubelet", lambda: find_folders(KNOWN if root is None else (root, FIXED)))
+    folders = reader.part("kubelet", lambda: find_folders(KNOWN if root is None else (root, FIXED)))
     if folders is None:
         return None
-    names = looker.part("kubelet", lambda: sockets(folders.device_plugins))
+    names = reader.part("kubelet", lambda: sockets(folders.device_plugins))
     if names is None:
         return None
     roots = (root,) if root else (folders.device_plugins.parent, *KNOWN)
@@ -258,8 +215,8 @@ async def _kubelet(places: DoctorPlaces, looker: _Looker) -> ObservedKubelet | N
     allocatable = holdings = None
     if folders.pod_resources:
         asked = PodResources(folders.pod_resources)
-        shares = await looker.asked("kubelet.allocatable", asked.allocatable)
-        holdings = await looker.asked("kubelet.holdings", asked.holdings)
+        shares = await reader.asked("kubelet.allocatable", asked.allocatable)
+        holdings = await reader.asked("kubelet.holdings", asked.holdings)
         if shares is not None:
             allocatable = tuple(sorted(Counter(one.resource for one in shares).items()))
     return ObservedKubelet(names, allocatable, holdings, policy)

@@ -7,7 +7,8 @@ pod's node and in the host's process namespace; elsewhere these parts stay unsee
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ from kube_rdma.model.survey import Survey
 from kube_rdma.programs.doctor.kernel import node_indexes, observed_links, observed_routes
 from kube_rdma.rules.admission.findings import findings
 
+OpenCluster = Callable[[], AbstractAsyncContextManager[Cluster]]
+
 # The variables that steer RDMA; what may be secret is in none of them.
 _STEERING = re.compile(r"(NCCL|UCX|NVSHMEM|FI|OMPI_MCA)_[A-Z0-9_a-z]+|PCIDEVICE_[A-Z0-9_]+")
 _SECRET = re.compile(r"SECRET|TOKEN|PASS|KEY|CRED|AUTH", re.IGNORECASE)
@@ -36,13 +39,9 @@ _LOCK = frozenset({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"})
 
 async def pod_by_api(cluster: Cluster, namespace: str, name: str) -> tuple[ObservedPod, WholePod]:
     """The pod as the API server has it; raise Refused when there is none."""
-    template, whole = await read_pod(cluster, namespace, name)
+    read = await doctor_objects.whole_pod(cluster, namespace, name)
+    template, whole = present(read, namespace, name)
     return await with_reason(cluster, observed_pod(template, whole), whole), whole
-
-
-async def read_pod(cluster: Cluster, namespace: str, name: str) -> tuple[PodTemplate, WholePod]:
-    """Both parts of a Pod object; raise Refused when there is none."""
-    return present(await doctor_objects.whole_pod(cluster, namespace, name), namespace, name)
 
 
 def present(

@@ -9,11 +9,9 @@ where the agent's records lie, they are read and the kernel is asked; elsewhere 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from kube_rdma.adapters.cluster.doctor_objects import WholePod, whole_pod
 from kube_rdma.adapters.cluster.explain_objects import others_on
@@ -24,12 +22,12 @@ from kube_rdma.adapters.cluster.report_objects import NODE_REPORT
 from kube_rdma.adapters.journal.glance import glances
 from kube_rdma.api.attach import network_status
 from kube_rdma.api.reports import node_report
-from kube_rdma.model.admission.findings import AdmissionFacts, OfferedPool
+from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Attachment, HostNetwork
-from kube_rdma.model.doctor import Blank
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
 from kube_rdma.model.explain import NodeBasis, PodEvidence
+from kube_rdma.model.finding import NotSeen
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.late_binding.binding import Binding, PodName
 from kube_rdma.model.node import NodeState
@@ -37,14 +35,18 @@ from kube_rdma.model.pools.pool import PoolSpec
 from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.programs.agent.pod_networks.attachment_journal import as_named
-from kube_rdma.programs.doctor.pod import observed_pod, present, with_processes, with_reason
-from kube_rdma.programs.explain.networks import PodDocuments, read_documents
+from kube_rdma.programs.doctor.pod import (
+    OpenCluster,
+    observed_pod,
+    present,
+    with_processes,
+    with_reason,
+)
+from kube_rdma.programs.explain.networks import with_documents
 from kube_rdma.programs.explain.node import node_here
+from kube_rdma.programs.part_reader import PartReader, first_sentence
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.explain.node import basis
-
-T = TypeVar("T")
-Opener = Callable[[Path | None], AbstractAsyncContextManager[Cluster]]
 
 _RUNNING = "Running"
 
@@ -52,7 +54,6 @@ _RUNNING = "Running"
 class ExplainPlaces(Frozen):
     """Where to look. `here` is the name of this machine's node, `state` the agent's records."""
 
-    kubeconfig: Path | None = None
     here: str = ""
     state: Path = Path("/var/lib/kube-rdma")
     host: Path = Path("/")
@@ -70,68 +71,46 @@ class _Records(Frozen):
         return bool(self.attachments or self.bindings)
 
 
-class _NodeReader:
-    """One look: what could not be seen, and why."""
+class _PodReader(PartReader):
+    """Reads what a pod hangs on: its node and the documents that it names."""
 
     def __init__(self, places: ExplainPlaces) -> None:
+        super().__init__(worded=first_sentence)
         self.places = places
-        self.blanks: list[Blank] = []
-
-    async def part(self, name: str, ask: Callable[[], Awaitable[T]]) -> T | None:
-        """What `ask` comes to; None where it fails, which is kept."""
-        try:
-            return await ask()
-        except (KubeRdmaError, OSError, ValueError) as error:
-            self.blanks.append(Blank(name, _sentence(error)))
-            return None
 
     async def node(
         self, cluster: Cluster, name: str, pod: PodName | None = None
     ) -> NodeBasis | None:
         """The node as planning for `pod` needs it, with what the others on it have."""
         seen = await self._node(cluster, name)
-        others = await self.part("other pods", lambda: others_on(cluster, name, pod))
+        others = await self.asked("other pods", lambda: others_on(cluster, name, pod))
         if seen is None or others is None:
             return seen
         return replace(seen, held=others.held, used_cards=others.cards)
 
     async def _node(self, cluster: Cluster, name: str) -> NodeBasis | None:
         """By its kernel, if this is its machine, else by its report."""
-        state = await self.part("the Node object", lambda: _state(cluster, name))
+        state = await self.asked("the Node object", lambda: _state(cluster, name))
         if name == self.places.here:
             exact = await asyncio.to_thread(node_here, name, self.places.state)
             if exact is not None:
                 return replace(exact, state=state)
-        report = await self.part("the NodeReport", lambda: _report(cluster, name))
+        report = await self.asked("the NodeReport", lambda: _report(cluster, name))
         if report is None:
             nothing = HostNetwork((), NamespaceMode.UNKNOWN)
             return NodeBasis(name, (), nothing, state, reported=False) if state else None
-        specs = await self.part("the NodePolicies", lambda: _specs(cluster, report))
+        specs = await self.asked("the NodePolicies", lambda: _specs(cluster, report))
         return basis(name, report, state, specs or ())
 
-    async def documents(
-        self, cluster: Cluster, evidence: PodEvidence
-    ) -> tuple[PodEvidence, PodDocuments]:
+    async def documents(self, cluster: Cluster, evidence: PodEvidence) -> PodEvidence:
         """The evidence with what the pod's annotations and their networks mean."""
         exact = evidence.basis is not None and evidence.basis.exact
         host = self.places.host if exact else None
-        read = await read_documents(cluster, evidence.template, host)
-        self.blanks += read.blanks
-        full = replace(
-            evidence,
-            asks=read.asks,
-            networks=read.networks,
-            other_networks=read.others,
-            ip_pools=read.ip_pools,
-            unread=read.unread,
-            pools_seen=read.pool_names is not None,
-            misread=read.misread,
-        )
-        return full, read
+        return await with_documents(evidence, cluster, self, host)
 
 
 async def explain_pod(
-    places: ExplainPlaces, pod: PodName, node: str | None, opener: Opener
+    places: ExplainPlaces, pod: PodName, node: str | None, opener: OpenCluster
 ) -> PodEvidence:
     """What there is to see of a pod; raise Refused for one that is not there or not on `node`.
 
@@ -139,41 +118,42 @@ async def explain_pod(
     """
     async with AsyncExitStack() as stack:
         try:
-            cluster = await stack.enter_async_context(opener(places.kubeconfig))
+            cluster = await stack.enter_async_context(opener())
             read = await whole_pod(cluster, pod.namespace, pod.name)
         except KubeRdmaError as error:
             records = await asyncio.to_thread(_records, places.state, pod)
             if not records.are_present:
                 raise
-            return _by_records(places, pod, records, _sentence(error))
+            return _by_records(places, pod, records, first_sentence(error))
         template, whole = present(read, pod.namespace, pod.name)
         _refuse_elsewhere(pod, whole.spec.node_name, node)
-        return await _by_api(_NodeReader(places), cluster, template, whole)
+        return await _by_api(_PodReader(places), cluster, template, whole)
 
 
 async def explain_manifest(
-    places: ExplainPlaces, template: PodTemplate, node: str | None, opener: Opener
+    places: ExplainPlaces, template: PodTemplate, node: str | None, opener: OpenCluster
 ) -> PodEvidence:
     """The same of a pod that does not exist yet, for a node if one is named.
 
     Raise Refused for a node that is not there, Unavailable without an API server.
     """
-    async with opener(places.kubeconfig) as cluster:
-        reader = _NodeReader(places)
+    async with opener() as cluster:
+        reader = _PodReader(places)
         seen = PodEvidence(template, node or "")
         if node:
             seen = replace(seen, basis=await reader.node(cluster, node))
             if seen.basis is None:
                 await _refuse_unknown(cluster, node)
-        offered = await reader.part("the nodes' resources", lambda: _offered(cluster))
-        full, read = await reader.documents(cluster, replace(seen, offered=offered))
+        offered = await reader.asked("the nodes' resources", lambda: _offered(cluster))
+        full = await reader.documents(cluster, replace(seen, offered=offered))
     pools = tuple(OfferedPool(one.spec) for one in (full.basis.pools if full.basis else ()))
-    facts = AdmissionFacts(pools, full.networks, read.pool_names)
-    return replace(full, findings=findings(template, facts), blanks=tuple(reader.blanks))
+    ip_pools = tuple(full.ip_pools) if full.pools_seen else None
+    facts = AdmissionFacts(pools, full.networks, ip_pools)
+    return replace(full, findings=findings(template, facts), not_seen=tuple(reader.not_seen))
 
 
 async def _by_api(
-    reader: _NodeReader, cluster: Cluster, template: PodTemplate, whole: WholePod
+    reader: _PodReader, cluster: Cluster, template: PodTemplate, whole: WholePod
 ) -> PodEvidence:
     pod, where = PodName(template.namespace, template.name), whole.spec.node_name
     seen = await with_reason(cluster, observed_pod(template, whole), whole)
@@ -189,20 +169,17 @@ async def _by_api(
         seen=seen,
     )
     if not where:
-        offered = await reader.part("the nodes' resources", lambda: _offered(cluster))
+        offered = await reader.asked("the nodes' resources", lambda: _offered(cluster))
         evidence = replace(evidence, offered=offered)
     if where == reader.places.here:
         uid = whole.metadata.uid
         records = await asyncio.to_thread(_records, reader.places.state, pod, uid)
         evidence = replace(evidence, recorded=records.attachments, bindings=records.bindings)
         if seen.phase == _RUNNING:
-
-            async def inside() -> PodEvidence:
-                return replace(evidence, seen=with_processes(seen, whole))
-
-            evidence = await reader.part("the pod's processes", inside) or evidence
-    full, _ = await reader.documents(cluster, evidence)
-    return replace(full, blanks=tuple(reader.blanks))
+            inside = reader.part("the pod's processes", lambda: with_processes(seen, whole))
+            evidence = replace(evidence, seen=inside or seen)
+    full = await reader.documents(cluster, evidence)
+    return replace(full, not_seen=tuple(reader.not_seen))
 
 
 async def _offered(cluster: Cluster) -> tuple[str, ...]:
@@ -219,7 +196,7 @@ def _by_records(places: ExplainPlaces, pod: PodName, records: _Records, why: str
         "by the records of this node",
         recorded=records.attachments,
         bindings=records.bindings,
-        blanks=(Blank("what the pod asks for", why),),
+        not_seen=(NotSeen("what the pod asks for", why),),
     )
 
 
@@ -247,13 +224,6 @@ def _refuse_elsewhere(pod: PodName, where: str, node: str | None) -> None:
             remedy=f"Leave --node out, or name {where}" if where else "Leave --node out",
             where="--node",
         )
-
-
-def _sentence(error: Exception) -> str:
-    """The first sentence of an error, as a part of another one."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error).partition("\n")[0].rstrip(".")
 
 
 async def _state(cluster: Cluster, name: str) -> NodeState | None:

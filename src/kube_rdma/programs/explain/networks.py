@@ -1,7 +1,7 @@
 """The documents that a pod's annotations name, read as the agent reads them, and nothing made.
 
-Part of programs/explain/evidence. Which document a name means is
-programs/agent/pod_networks/requests' to say; here is only where it looks.
+Part of programs/explain/evidence, whose PodEvidence gets what they mean. Which document a name
+means is programs/agent/pod_networks/requests' to say; here is only where it looks.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from kube_rdma.api.attach import network_definition
 from kube_rdma.api.attach.network_definition import NetworkDefinition
 from kube_rdma.api.ipam import ip_pool
 from kube_rdma.model.admission.pod_template import PodTemplate
-from kube_rdma.model.attach.attachment import Network, NetworkAsk
 from kube_rdma.model.cni_conf import ConfFile
-from kube_rdma.model.doctor import Blank
 from kube_rdma.model.errors import KubeRdmaError, Refused, Unavailable
-from kube_rdma.model.explain import Obstacle, Stage
-from kube_rdma.model.frozen import Frozen, field
+from kube_rdma.model.explain import PodEvidence
+from kube_rdma.model.finding import Finding, Stage
 from kube_rdma.model.ipam import IPPool, PoolName
 from kube_rdma.model.pod import PodState
 from kube_rdma.programs.agent.pod_networks.requests import Asking, asking, meant
+from kube_rdma.programs.part_reader import PartReader
 from kube_rdma.rules.attach.requests import (
     ANNOTATION,
     POD_NETWORKS,
@@ -39,19 +38,6 @@ from kube_rdma.rules.attach.requests import (
 )
 
 _OTHERS = (ANNOTATION, POD_NETWORKS_DEFINITION)
-
-
-class PodDocuments(Frozen):
-    """What a pod's annotations come to; `pool_names` is None where nobody looked for pools."""
-
-    asks: tuple[NetworkAsk, ...] = ()
-    networks: tuple[Network, ...] = ()
-    ip_pools: Mapping[PoolName, IPPool] = field(default_factory=dict)
-    misread: tuple[Obstacle, ...] = ()
-    pool_names: tuple[PoolName, ...] | None = None
-    blanks: tuple[Blank, ...] = ()
-    unread: bool = False  # nobody could look for the networks
-    others: tuple[str, ...] = ()  # what else there is, where one of them is missing
 
 
 class _Documents:
@@ -94,64 +80,43 @@ class _Documents:
         return name in self._pools
 
 
-async def read_documents(
-    cluster: Cluster, template: PodTemplate, host: Path | None = None
-) -> PodDocuments:
-    """What the pod asks for, with the networks and pools that this means.
+async def with_documents(
+    evidence: PodEvidence, cluster: Cluster, reader: PartReader, host: Path | None = None
+) -> PodEvidence:
+    """The evidence with what the pod asks for, and the networks and pools that this means.
 
     `host` is the root of its node, where that is this machine. It raises nothing: what is refused
-    or unseen is in the answer.
+    or unseen is in the answer, or with the reader.
     """
-    blanks: list[Blank] = []
-    pools: dict[PoolName, IPPool] | None = None
+    pools = await reader.asked("pools of addresses", lambda: _pools(cluster))
+    seen = replace(evidence, ip_pools=pools or {}, pools_seen=pools is not None)
     try:
-        parsed = await ipam_objects.see(cluster, ipam_objects.IP_POOL)
-        pools = {PoolName(one.name): ip_pool.named(one.spec, one.name) for one in parsed.objects}
-    except KubeRdmaError as error:
-        blanks.append(Blank("pools of addresses", _sentence(error)))
-    base = PodDocuments(
-        ip_pools=pools or {}, pool_names=tuple(pools) if pools is not None else None
-    )
-    asks: tuple[NetworkAsk, ...] = ()
-    try:
-        asked = _asking(template)
-        asks = asked.asks
-        refuse_host_network(_pod(template), asks, asked.annotation)
-        documents = _Documents(cluster, _confs(host), base.ip_pools)
+        asked = _asking(evidence.template)
+        seen = replace(seen, asks=asked.asks)
+        refuse_host_network(_pod(evidence.template), asked.asks, asked.annotation)
+        documents = _Documents(cluster, _confs(host), seen.ip_pools)
         asks, definitions = await meant(asked, documents)
     except Refused as error:
-        faults = tuple(
-            Obstacle(Stage.AGENT, one.where, one.problem, one.remedy)
-            for one in (error, *error.more)
-        )
-        return _with(base, asks, {}, tuple(blanks), faults)
+        return replace(seen, misread=Finding.of_refused(error, Stage.AGENT))
     except Unavailable as error:
-        blanks.append(Blank("the networks", _sentence(error)))
-        return replace(_with(base, asks, {}, tuple(blanks)), unread=True)
-    full = _with(base, asks, definitions, tuple(blanks))
-    if all(f"{one.namespace}/{one.network}" in definitions for one in asks):
-        return full
-    others = await documents.others(dict.fromkeys(one.namespace for one in asks))
-    return replace(full, others=others)
-
-
-def _with(
-    base: PodDocuments,
-    asks: tuple[NetworkAsk, ...],
-    definitions: Mapping[str, NetworkDefinition],
-    blanks: tuple[Blank, ...],
-    misread: tuple[Obstacle, ...] = (),
-) -> PodDocuments:
+        reader.keep("the networks", error)
+        return replace(seen, unread=True)
     brought = {one.ipam.pool.name: one.ipam.pool for one in definitions.values() if one.ipam.pool}
-    names = base.pool_names
-    return PodDocuments(
-        asks,
-        tuple(one.network for one in definitions.values()),
-        {**brought, **base.ip_pools},
-        misread,
-        (*names, *brought) if names is not None else None,
-        blanks,
+    others: tuple[str, ...] = ()
+    if any(f"{one.namespace}/{one.network}" not in definitions for one in asks):
+        others = await documents.others(dict.fromkeys(one.namespace for one in asks))
+    return replace(
+        seen,
+        asks=asks,
+        networks=tuple(one.network for one in definitions.values()),
+        other_networks=others,
+        ip_pools={**brought, **seen.ip_pools},
     )
+
+
+async def _pools(cluster: Cluster) -> dict[PoolName, IPPool]:
+    parsed = await ipam_objects.see(cluster, ipam_objects.IP_POOL)
+    return {PoolName(one.name): ip_pool.named(one.spec, one.name) for one in parsed.objects}
 
 
 def _asking(template: PodTemplate) -> Asking:
@@ -182,7 +147,3 @@ def _confs(host: Path | None) -> tuple[ConfFile, ...]:
         return ConfFolder(folder).read() if folder.is_dir() else ()
     except (KubeRdmaError, OSError):
         return ()
-
-
-def _sentence(error: KubeRdmaError) -> str:
-    return str(error).partition("\n")[0].rstrip(".")

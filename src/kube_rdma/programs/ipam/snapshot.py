@@ -12,20 +12,13 @@ from kube_rdma.adapters.cluster.nodes import NODE
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.api.ipam.ip_words import spans_of
 from kube_rdma.model.errors import KubeRdmaError, Refused
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.frozen import Frozen
-from kube_rdma.model.ipam import (
-    Bits,
-    Block,
-    Board,
-    IPPool,
-    NodeLease,
-    NodeName,
-    PoolName,
-)
+from kube_rdma.model.ipam import Bits, Block, Board, IPPool, NodeLease, NodeName, PoolName
 from kube_rdma.rules.ipam.cells import Zone, mask, zones
 from kube_rdma.rules.ipam.pools import counted, overlaps
 from kube_rdma.rules.ipam.reclaim import conflicts, near_dry, outside, usage
-from kube_rdma.views.ipam import Finding, Holder, PoolState
+from kube_rdma.views.ipam import Holder, PoolState
 
 
 class Snapshot(Frozen):
@@ -56,21 +49,21 @@ async def take(cluster: Cluster) -> Snapshot:
         try:
             compiled[pool.name] = zones(pool)
         except Refused as error:
-            faults += [Finding("unusable", line) for line in str(error).splitlines()]
+            faults += [Finding("", line, code="unusable") for line in str(error).splitlines()]
     seen_blocks = await ipam_objects.see(cluster, ipam_objects.IP_BLOCK)
     for stored in seen_blocks.objects:
         try:
             blocks.append(ipam_objects.block(stored))
         except KubeRdmaError as error:
-            faults.append(Finding("edited", str(error)))
+            faults.append(Finding("", str(error), code="edited"))
     seen_leases = await ipam_objects.see(cluster, ipam_objects.LEASE, ipam_objects.LEASES)
     for stored in seen_leases.objects:
         try:
             leases.append(ipam_objects.lease(stored))
         except KubeRdmaError as error:
-            faults.append(Finding("edited", str(error)))
+            faults.append(Finding("", str(error), code="edited"))
     for seen in (seen_pools, seen_blocks, seen_leases):
-        faults += [Finding("edited", why) for why in seen.muddled]
+        faults += [Finding("", why, code="edited") for why in seen.muddled]
     return Snapshot(
         pools,
         compiled,
@@ -91,7 +84,7 @@ def states(snapshot: Snapshot) -> tuple[PoolState, ...]:
         notes = tuple(filter(None, map(near_dry, usages)))
         if not parts:
             notes = tuple(
-                each.sentence for each in snapshot.faults if f"IPPool {name}" in str(each)
+                each.problem for each in snapshot.faults if f"IPPool {name}" in each.problem
             )
         holders = tuple(_holders(parts, snapshot))
         pool_states.append(PoolState(pool, usages, holders, snapshot.boards.get(name), notes))
@@ -117,9 +110,9 @@ def _block_findings(snapshot: Snapshot) -> Iterator[Finding]:
             if zone.network == block.cell.network
         ]
         for error in conflicts(block):
-            yield Finding("two holders", str(error))
+            yield Finding("", str(error), code="two holders")
         for error in outside(block, here):
-            yield Finding("in no pool", str(error), is_warning=True)
+            yield Finding("", str(error), severity=Severity.WARNING, code="in no pool")
 
 
 def _node_findings(snapshot: Snapshot) -> Iterator[Finding]:
@@ -131,14 +124,17 @@ def _node_findings(snapshot: Snapshot) -> Iterator[Finding]:
     for node, count in sorted(holders.items()):
         if node not in snapshot.nodes:
             yield Finding(
-                "node gone",
+                "",
                 f"node {node} is gone and holds {counted(count)}; the controller frees them once "
                 "its lease was silent for long enough, `kube-rdma ip release` frees one now",
+                code="node gone",
             )
     for lease in snapshot.leases:
         if lease.node not in snapshot.nodes and lease.node not in holders:
             yield Finding(
-                "node gone", f"node {lease.node} is gone, and its lease ipam.{lease.node} is left"
+                "",
+                f"node {lease.node} is gone, and its lease ipam.{lease.node} is left",
+                code="node gone",
             )
 
 
@@ -146,10 +142,10 @@ def _pool_findings(snapshot: Snapshot) -> Iterator[Finding]:
     for parts in snapshot.zones.values():
         for full in usage(parts, snapshot.blocks):
             if sentence := near_dry(full):
-                yield Finding("nearly full", f"IPPool {full.pool}: {sentence}")
+                yield Finding("", f"IPPool {full.pool}: {sentence}", code="nearly full")
     usable = [snapshot.pools[name] for name in snapshot.zones]
     for sentence in overlaps(usable):
-        yield Finding("overlap", sentence, is_warning=True)
+        yield Finding("", sentence, severity=Severity.WARNING, code="overlap")
 
 
 def _holders(parts: tuple[Zone, ...], snapshot: Snapshot) -> Iterator[Holder]:

@@ -14,15 +14,11 @@ from kube_rdma.adapters.cluster import migrate_objects as objects
 from kube_rdma.adapters.cluster.errors import NotInstalled
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.migrate import (
-    MigrationOptions,
-    MigrationView,
-    PluginConfig,
-    PluginDaemonSet,
-)
+from kube_rdma.model.migrate import MigrationOptions, MigrationView, PluginConfig, PluginDaemonSet
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.model.reports.cluster import ProgramRole, ProgramTemplate
 from kube_rdma.programs.config import parse_config
+from kube_rdma.programs.part_reader import PartReader
 from kube_rdma.rules.migrate.commands import MARK
 from kube_rdma.rules.migrate.starts import config_map, serves
 from kube_rdma.rules.pools.modes import terms
@@ -31,48 +27,28 @@ from kube_rdma.rules.reports.programs import program_role
 T = TypeVar("T")
 
 
-class _MigrationReader:
-    """One look at a cluster: what a plan cannot do without, and what it can."""
+async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
+    """Read all of it; Refused with every right that is missing, Unavailable without an answer."""
+    faults: list[Refused] = []
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self.faults: list[Refused] = []
-        self.unread: list[str] = []
-
-    async def needed(self, read: Callable[[Cluster], Awaitable[tuple[T, ...]]]) -> tuple[T, ...]:
-        """What `read` returns; nothing of a kind that is not installed."""
+    async def needed(read: Callable[[Cluster], Awaitable[tuple[T, ...]]]) -> tuple[T, ...]:
+        """What a plan cannot do without; nothing of a kind that is not installed."""
         try:
-            return await read(self._cluster)
+            return await read(cluster)
         except NotInstalled:
             return ()
         except Refused as refusal:
-            self.faults.append(refusal)
+            faults.append(refusal)
             return ()
 
-    async def useful(
-        self, what: str, read: Callable[[Cluster], Awaitable[tuple[T, ...]]]
-    ) -> tuple[T, ...]:
-        """The same of what a plan only tells."""
-        try:
-            return await read(self._cluster)
-        except Refused as refusal:
-            self.unread.append(f"Not read: {what}, for {refusal}")
-            return ()
-
-
-async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
-    """Read all of it; Refused with every right that is missing, Unavailable without an answer."""
-    reader = _MigrationReader(cluster)
-    seen = tuple(map(_judged, await reader.needed(objects.daemon_sets)))
-    policies = (
-        *await reader.needed(objects.cluster_policies),
-        *await reader.needed(objects.node_policies),
-    )
-    nodes = await reader.needed(lambda door: objects.nodes(door, MARK))
-    holders = await reader.useful("pods that hold shares", objects.holders)
-    operators = await reader.useful("NVIDIA's operator", objects.operators)
-    if reader.faults:
-        raise Refused.all(reader.faults)
+    reader = PartReader(hidden_by=(Refused,))
+    seen = tuple(map(_judged, await needed(objects.daemon_sets)))
+    policies = (*await needed(objects.cluster_policies), *await needed(objects.node_policies))
+    nodes = await needed(lambda door: objects.nodes(door, MARK))
+    holders = await reader.asked("pods that hold shares", lambda: objects.holders(cluster))
+    operators = await reader.asked("NVIDIA's operator", lambda: objects.operators(cluster))
+    if faults:
+        raise Refused.all(faults)
     plugins = tuple(one for one in seen if one.is_ours or serves(one))
     configs = {}
     for plugin in plugins:
@@ -82,9 +58,8 @@ async def look(cluster: Cluster, options: MigrationOptions) -> MigrationView:
         text = await objects.config_text(cluster, *name.split("/"))
         if text is not None:
             configs[name] = _config(text, f"ConfigMap {name}, config.json")
-    return MigrationView(
-        plugins, policies, nodes, holders, operators, configs, tuple(reader.unread)
-    )
+    unread = tuple(f"Not read: {one.part}, for {one.why}" for one in reader.not_seen)
+    return MigrationView(plugins, policies, nodes, holders or (), operators or (), configs, unread)
 
 
 def _judged(seen: PluginDaemonSet) -> PluginDaemonSet:

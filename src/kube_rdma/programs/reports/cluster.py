@@ -14,47 +14,30 @@ from kube_rdma.adapters.cluster.errors import NotInstalled
 from kube_rdma.adapters.cluster.objects import Cluster
 from kube_rdma.adapters.cluster.status_objects import SeenWorkload
 from kube_rdma.model.errors import Refused
-from kube_rdma.model.reports.cluster import (
-    ClusterFacts,
-    ProgramPod,
-    ProgramRole,
-    Unread,
-    Workload,
-)
+from kube_rdma.model.reports.cluster import ClusterFacts, ProgramPod, ProgramRole, Workload
+from kube_rdma.programs.part_reader import PartReader
 from kube_rdma.rules.reports.programs import program_role, says
 
 T = TypeVar("T")
 
-# Without these nothing can be told of a cluster's health.
-_ESSENTIAL = frozenset(
-    {"nodes", "DaemonSets and Deployments", "pods of agents and controllers", "NodeReport"}
-)
-
-
-class _ClusterReader:
-    """One look at a cluster: what was read, and what could not be."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self.unread: list[Unread] = []
-        self.missing: list[str] = []
-
-    async def part(self, what: str, read: Callable[[Cluster], Awaitable[T]]) -> T | None:
-        """What `read` returns; None where it was refused, which is kept. Unavailable is raised."""
-        try:
-            return await read(self._cluster)
-        except NotInstalled:
-            self.missing.append(what)
-        except Refused as error:
-            self.unread.append(Unread(what, str(error), what in _ESSENTIAL))
-        return None
-
 
 async def take(cluster: Cluster) -> ClusterFacts:
     """Read all of it; raise Unavailable without an answer."""
-    reader = _ClusterReader(cluster)
-    nodes = await reader.part("nodes", objects.nodes)
-    seen = await reader.part("DaemonSets and Deployments", objects.workloads)
+    reader = PartReader(hidden_by=(Refused,))
+    missing: list[str] = []
+
+    async def part(what: str, read: Callable[[Cluster], Awaitable[T]]) -> T | None:
+        async def installed() -> T | None:
+            try:
+                return await read(cluster)
+            except NotInstalled:
+                missing.append(what)
+                return None
+
+        return await reader.asked(what, installed)
+
+    nodes = await part("nodes", objects.nodes)
+    seen = await part("DaemonSets and Deployments", objects.workloads)
     ours = [(each, role) for each in seen or () if (role := program_role(each.template))]
     workloads = tuple(_workload(each, role) for each, role in ours)
     reporting = frozenset(each.namespace for each in workloads if each.reports)
@@ -65,22 +48,22 @@ async def take(cluster: Cluster) -> ClusterFacts:
             lists = [await objects.pods_of(cluster, each) for each, _ in ours]
             return tuple(pod for some in lists for pod in some)
 
-        pods = await reader.part("pods of agents and controllers", of_programs)
+        pods = await part("pods of agents and controllers", of_programs)
     return ClusterFacts(
         nodes=nodes,
         workloads=None if seen is None else workloads,
         pods=pods,
-        reports=await reader.part("NodeReport", objects.reports),
-        policies=await reader.part("NicClusterPolicy", objects.policies),
-        node_policies=await reader.part("NodePolicy", objects.node_policies),
-        pools=await reader.part("IPPool", objects.pools),
-        waiting=await reader.part("pods that wait", objects.waiting),
-        events=await reader.part("Events", objects.events),
-        guarded=await reader.part(
+        reports=await part("NodeReport", objects.reports),
+        policies=await part("NicClusterPolicy", objects.policies),
+        node_policies=await part("NodePolicy", objects.node_policies),
+        pools=await part("IPPool", objects.pools),
+        waiting=await part("pods that wait", objects.waiting),
+        events=await part("Events", objects.events),
+        guarded=await part(
             "ValidatingAdmissionPolicyBinding", partial(objects.guarded, namespaces=reporting)
         ),
-        missing=tuple(reader.missing),
-        unread=tuple(reader.unread),
+        missing=tuple(missing),
+        not_seen=tuple(reader.not_seen),
     )
 
 

@@ -11,16 +11,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from kube_rdma.model.admission.findings import (
+from kube_rdma.model.admission.facts import (
     USUAL,
     AdmissionFacts,
     AdmissionSettings,
     Completes,
     Completion,
-    PodFinding,
-    Severity,
 )
-from kube_rdma.model.admission.pod_template import ContainerTemplate, FieldPath, PodTemplate
+from kube_rdma.model.admission.pod_template import ContainerTemplate, PodTemplate
+from kube_rdma.model.finding import FieldPath, Finding, Severity
 from kube_rdma.model.foreign_json import Undecodable, decoded
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.rules.admission.networks import BLOCKS
@@ -65,16 +64,16 @@ def wanted(template: PodTemplate, settings: AdmissionSettings) -> Chosen:
 
 def wrong_words(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+) -> Iterator[Finding]:
     """A finding for each word of the annotation that means nothing."""
     del facts
     for word in wanted(template, settings).wrong:
-        yield PodFinding(
+        yield Finding.of(
             "complete",
-            Severity.WARN,
             ("metadata", "annotations", ANNOTATION),
             f"{json.dumps(word)} is nothing that kube-rdma completes",
             f"Write some of {', '.join(Completes)}, with {Completes.SHM}=16Gi for a size, or none",
+            Severity.WARNING,
         )
 
 

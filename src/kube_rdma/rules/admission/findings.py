@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kube_rdma.model.admission.findings import (
-    NOTHING_KNOWN,
-    USUAL,
-    AdmissionFacts,
-    AdmissionSettings,
-    PodFinding,
-    Severity,
-)
+from kube_rdma.model.admission.facts import NOTHING_KNOWN, USUAL, AdmissionFacts, AdmissionSettings
 from kube_rdma.model.admission.pod_template import PodTemplate, VolumeTemplate
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.admission.completions import completions, wrong_words
 from kube_rdma.rules.admission.networks import (
@@ -30,14 +24,14 @@ from kube_rdma.rules.admission.networks import (
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
 from kube_rdma.rules.admission.shares import asked, matches
 
-Rule = Callable[[PodTemplate, AdmissionFacts, AdmissionSettings], Iterator[PodFinding]]
+Rule = Callable[[PodTemplate, AdmissionFacts, AdmissionSettings], Iterator[Finding]]
 
 
 def findings(
     template: PodTemplate,
     facts: AdmissionFacts = NOTHING_KNOWN,
     settings: AdmissionSettings = USUAL,
-) -> tuple[PodFinding, ...]:
+) -> tuple[Finding, ...]:
     """What is wrong with a pod, refusals first; nothing where the pod asks for nothing of RDMA."""
     shares = any(True for _ in asked(template, settings.shares))
     if not shares and not template.blocks and not template.faults:
@@ -46,12 +40,12 @@ def findings(
     every += [finding for rule in RULES for finding in rule(template, facts, settings)]
     if any(one.path == BLOCKS for one in completions(template, settings)):
         every = [one for one in every if one.path != BLOCKS]  # they are yet to be written
-    return tuple(sorted(every, key=lambda one: one.severity is not Severity.REFUSE))
+    return tuple(sorted(every, key=lambda one: not one.is_error))
 
 
 def _host_network(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+) -> Iterator[Finding]:
     """S0: with hostNetwork a pod can use RDMA, without it the pool's cards are not in its sight."""
     if template.host_network:
         return
@@ -59,26 +53,25 @@ def _host_network(
         pools = candidates(template, ask.resource, facts)
         on_host = bool(pools) and all(pool.spec.host_network for pool in pools)
         if on_host or matches(ask.resource, settings.on_host):
-            yield PodFinding(
+            yield Finding.of(
                 "host-network",
-                Severity.WARN,
                 ("spec", "hostNetwork"),
                 f"{ask.resource} is for pods on the node's own network, and this one is not",
                 "Add hostNetwork: true to the pod's spec",
+                Severity.WARNING,
             )
             return
 
 
 def _mgpu(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+) -> Iterator[Finding]:
     """S1: RDMA and mGPU cannot be used together."""
     del facts
     rdma = [ask.resource for _, ask in asked(template, settings.shares)]
     for _, ask in asked(template, settings.mgpu) if rdma else ():
-        yield PodFinding(
+        yield Finding.of(
             "mgpu",
-            Severity.REFUSE,
             ask.path,
             f"RDMA ({rdma[0]}) and mGPU ({ask.resource}) cannot be used together",
             f"Ask for whole GPUs ({settings.gpus[0]}), or for no {rdma[0]}"
@@ -90,14 +83,13 @@ def _mgpu(
 
 def _vepfs(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+) -> Iterator[Finding]:
     """S1: exclusive is not supported beside vePFS."""
     mode = _mode_in(settings.without_vepfs, template, facts, settings)
     for volume in template.volumes if mode else ():
         if _is_vepfs(volume, template, facts, settings):
-            yield PodFinding(
+            yield Finding.of(
                 "vepfs",
-                Severity.REFUSE,
                 volume.path,
                 f"volume {volume.name} is vePFS, which cannot be used in mode {mode}",
                 "Select nodes of another mode, or remove the volume",
@@ -106,35 +98,35 @@ def _vepfs(
 
 def _gpu_in_shared_multi(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+) -> Iterator[Finding]:
     """S1: shared-multi is not recommended with a GPU."""
     mode = _mode_in(settings.without_gpus, template, facts, settings)
     for _, ask in asked(template, settings.gpus) if mode else ():
-        yield PodFinding(
+        yield Finding.of(
             "gpu-in-shared-multi",
-            Severity.WARN,
             ask.path,
             f"mode {mode} is not recommended for pods with GPUs",
             "Select nodes of another mode",
+            Severity.WARNING,
         )
         return
 
 
 def _card_count(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+) -> Iterator[Finding]:
     """S1: 2 or 4 cards for a container perform best."""
     del facts
     for container, ask in asked(template, (settings.counted,)):
         if settings.advised and ask.count not in settings.advised:
             advised = " or ".join(map(str, settings.advised))
-            yield PodFinding(
+            yield Finding.of(
                 "card-count",
-                Severity.WARN,
                 ask.path,
                 f"container {container.name} asks for {ask.count} of {ask.resource}, and "
                 f"{advised} are recommended",
                 f"Ask for {advised} where the work allows it",
+                Severity.WARNING,
             )
 
 

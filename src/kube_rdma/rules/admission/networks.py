@@ -7,15 +7,12 @@ a pod is refused only for what rules/attach would refuse on every node.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from kube_rdma.model.admission.findings import (
-    AdmissionFacts,
-    AdmissionSettings,
-    PodFinding,
-    Severity,
-)
+from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import CardAddresses, Network, NetworkAsk, NetworkKind
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools.pool import Bind
 from kube_rdma.rules.admission.placement import candidates, fixed_mode
 from kube_rdma.rules.admission.shares import asked, held
@@ -27,18 +24,15 @@ NETWORKS = ("metadata", "annotations", ANNOTATION)
 BLOCKS = ("metadata", "annotations", POD_NETWORKS)
 
 
-def unreadable(template: PodTemplate) -> Iterator[PodFinding]:
+def unreadable(template: PodTemplate) -> Iterator[Finding]:
     """What is wrong in the annotations themselves. Networks may be for another to read."""
     for fault in template.faults:
-        severity = Severity.REFUSE if fault.annotation == POD_NETWORKS else Severity.WARN
-        path = ("metadata", "annotations", fault.annotation)
-        problem = f"{fault.where}: {fault.problem}"
-        yield PodFinding("annotation", severity, path, problem, fault.remedy)
+        yield fault if fault.path == BLOCKS else replace(fault, severity=Severity.WARNING)
 
 
 def block_count(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+) -> Iterator[Finding]:
     """A block for each card: any other number is refused when the network is attached."""
     resource = settings.counted
     cards = held(template, resource)
@@ -55,9 +49,8 @@ def block_count(
     others = any(ask.resource != resource for _, ask in asked(template, settings.shares))
     if cards > usable or (sure > cards and not others):
         blocks = usable if cards > usable else sure
-        yield PodFinding(
+        yield Finding.of(
             "block-count",
-            Severity.REFUSE,
             BLOCKS,
             f"the pod has {_blocks(blocks)} for {resource}, and its containers ask for {cards}",
             f"Write {_blocks(cards)}, or ask for {resource}: {blocks}"
@@ -68,7 +61,7 @@ def block_count(
 
 def network_shares(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+) -> Iterator[Finding]:
     """A network that is tied to a resource takes a share of it, which the pod has to ask for."""
     asks = tuple((ask, network_of(ask, facts)) for ask in template.networks)
     for resource in dict.fromkeys(network.resource for _, network in asks if network):
@@ -77,26 +70,25 @@ def network_shares(
         tied = [ask.network for ask, network in asks if network and network.resource == resource]
         shares = held(template, resource)
         if len(tied) > shares and (shares or facts.pools):
-            yield PodFinding(
+            yield Finding.of(
                 "network-shares",
-                Severity.REFUSE if shares else Severity.WARN,
                 NETWORKS,
                 f"{listed(tied)} of the pod's networks need {len(tied)} shares of {resource}, and "
                 f"its containers ask for {shares}",
                 f"Ask for {resource}: {len(tied)}, or remove networks",
+                Severity.ERROR if shares else Severity.WARNING,
             )
 
 
 def isolation(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+) -> Iterator[Finding]:
     """A network of another tenant, where agents keep namespaces apart."""
     del facts
     for ask in isolated(template.networks, template.namespace, settings.everybodys):
         mine = listed([template.namespace, *(settings.everybodys or ())])
-        yield PodFinding(
+        yield Finding.of(
             "namespace-isolation",
-            Severity.REFUSE,
             NETWORKS,
             f"{ask.source}: the network {ask.namespace}/{ask.network} is for pods of "
             f"{ask.namespace}, and this pod is of namespace {template.namespace}",
@@ -106,18 +98,18 @@ def isolation(
 
 def no_address(
     template: PodTemplate, facts: AdmissionFacts, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+) -> Iterator[Finding]:
     """An interface without an address: the pod starts, and its programs cannot use the card."""
     for path, asks in ((NETWORKS, template.networks), (BLOCKS, template.blocks or ())):
         for ask in asks:
             why = "" if ask.addresses else _addressless(template, ask, facts, settings)
             if why:
-                yield PodFinding(
+                yield Finding.of(
                     "no-address",
-                    Severity.WARN,
                     path,
                     f"{ask.source}: {why}, so its interface would have no address",
                     "Create the IPPool, name one in the network's ipam, or ask for an address",
+                    Severity.WARNING,
                 )
 
 
@@ -127,19 +119,17 @@ def network_of(ask: NetworkAsk, facts: AdmissionFacts) -> Network | None:
     return next((network for network in facts.networks if network.name == name), None)
 
 
-def _no_blocks(
-    template: PodTemplate, cards: int, settings: AdmissionSettings
-) -> Iterator[PodFinding]:
+def _no_blocks(template: PodTemplate, cards: int, settings: AdmissionSettings) -> Iterator[Finding]:
     """Cards without any block: the container opens them, and has no interface on them."""
     asking = template.networks or template.faults or POD_NETWORKS in dict(template.annotations)
     if cards and not template.host_network and not asking:
-        yield PodFinding(
+        yield Finding.of(
             "block-count",
-            Severity.WARN,
             BLOCKS,
             f"the pod asks for {cards} of {settings.counted} and for no network, so it gets "
             "their device nodes alone",
             f"Write {_blocks(cards)}, or hostNetwork: true",
+            Severity.WARNING,
         )
 
 

@@ -10,8 +10,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from kube_rdma.model.admission.findings import Completion
-from kube_rdma.model.admission.pod_template import FieldPath
+from kube_rdma.model.admission.facts import Completion
+from kube_rdma.model.finding import FieldPath
 from kube_rdma.model.install.blueprint import Json
 
 END = "-"  # of a list

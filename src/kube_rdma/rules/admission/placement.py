@@ -6,7 +6,7 @@ holds at admission only for a pod that can run on no node of another one.
 
 from __future__ import annotations
 
-from kube_rdma.model.admission.findings import AdmissionFacts, OfferedPool
+from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.attach.pod_networks import RESOURCE

@@ -1,1 +1,1 @@
-"""Why RDMA does not work: an Observation in, Ailments out, root causes first."""
+"""Why RDMA does not work: an Observation in, Findings out, root causes first."""

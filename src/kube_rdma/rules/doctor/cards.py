@@ -12,9 +12,10 @@ from types import MappingProxyType
 
 from kube_rdma.model.card import Function
 from kube_rdma.model.device import Device, LinkLayer, PhysicalState, Port, PortState
-from kube_rdma.model.doctor import Gravity, Observation
+from kube_rdma.model.doctor import Observation
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.survey import NamespaceMode, Survey
-from kube_rdma.rules.doctor.check import Check, Symptom
+from kube_rdma.rules.doctor.check import Check
 from kube_rdma.rules.health.discovery import idle, judge, lasting, notes
 from kube_rdma.rules.health.evaluate import NodeFacts, NodeVerdict, evaluate, node_cards
 from kube_rdma.rules.health.membership import hidden
@@ -48,23 +49,23 @@ def verdict(seen: Observation) -> NodeVerdict:
     return evaluate(facts)
 
 
-def _no_driver(seen: Observation) -> Iterator[Symptom]:
+def _no_driver(seen: Observation) -> Iterator[Finding]:
     """Network functions without any driver; bad where they may be the RDMA cards."""
     survey = _survey(seen)
     physical = [one for one in survey.functions if one.seat.physical_function is None]
     idle_functions = [one for one in physical if one.driver is None]
-    gravity = Gravity.ADVICE if survey.devices or seen.specs == () else Gravity.ERROR
+    severity = Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR
     for function in idle_functions:
-        yield Symptom(
+        yield Finding(
             function.seat.pci,
             f"{function.seat.pci} ({function.vendor:04x}:{function.device:04x}) has no driver",
             "The driver of this network card is not loaded, or has let it go",
             "modprobe its driver (mlx5_core, bnxt_en, ice, …); dmesg says why it failed",
-            gravity,
+            severity,
         )
 
 
-def _no_rdma_module(seen: Observation) -> Iterator[Symptom]:
+def _no_rdma_module(seen: Observation) -> Iterator[Finding]:
     """A network driver that could have RDMA devices, and has none on a card that is here."""
     survey = _survey(seen)
     with_device = {device.seat.pci for device in survey.devices if device.seat}
@@ -80,40 +81,40 @@ def _no_rdma_module(seen: Observation) -> Iterator[Symptom]:
         loaded = seen.modules is not None and module in seen.modules
         state = "is loaded, and has made none" if loaded else "is not loaded"
         names = listed([netdev.name for one in bare for netdev in one.netdevs])
-        yield Symptom(
+        yield Finding(
             driver,
             f"{names}: driver {driver} and no RDMA device"
             + (f"; module {module} {state}" if seen.modules is not None else ""),
             f"Its RDMA half, {module}, is missing, or RDMA is off in the card",
             f"modprobe {module}; see dmesg, and `devlink dev param show` for enable_roce",
-            Gravity.ADVICE if survey.devices or seen.specs == () else Gravity.ERROR,
+            Severity.ADVICE if survey.devices or seen.specs == () else Severity.ERROR,
         )
 
 
-def _no_device(seen: Observation) -> Iterator[Symptom]:
+def _no_device(seen: Observation) -> Iterator[Finding]:
     survey = _survey(seen)
     if not survey.devices:
         wished = seen.specs is None or bool(seen.specs)
-        yield Symptom(
+        yield Finding(
             "",
             "/sys/class/infiniband is empty",
             "The kernel knows no RDMA device in this network namespace",
             "Load the driver; without a card: rdma link add rxe0 type rxe netdev INTERFACE",
-            Gravity.ERROR if wished else Gravity.ADVICE,
+            Severity.ERROR if wished else Severity.ADVICE,
         )
 
 
-def _doors(seen: Observation) -> Iterator[Symptom]:
+def _doors(seen: Observation) -> Iterator[Finding]:
     """What a device lacks for good; sentences of rules/health/discovery."""
     survey = _survey(seen)
     for device in survey.devices:
         for sentence in lasting(device, managed=survey.rdma_cm is not None):
-            yield _symptom(device.name, sentence, "A module of the RDMA core is not loaded")
+            yield _worded(device.name, sentence, "A module of the RDMA core is not loaded")
 
 
-def _absent_nodes(seen: Observation) -> Iterator[Symptom]:
+def _absent_nodes(seen: Observation) -> Iterator[Finding]:
     for path in seen.absent or ():
-        yield Symptom(
+        yield Finding(
             path,
             f"{path} is not there, and the kernel has the device",
             "No devtmpfs or udev made the node, or another /dev is mounted over it",
@@ -121,26 +122,26 @@ def _absent_nodes(seen: Observation) -> Iterator[Symptom]:
         )
 
 
-def _manager(seen: Observation) -> Iterator[Symptom]:
+def _manager(seen: Observation) -> Iterator[Finding]:
     survey = _survey(seen)
     if survey.rdma_cm is None:
         for sentence in notes(survey):
             if "rdma_cm" in sentence:
-                yield _symptom(
-                    "rdma_cm", sentence, "Module rdma_ucm is not loaded", Gravity.WARNING
+                yield _worded(
+                    "rdma_cm", sentence, "Module rdma_ucm is not loaded", Severity.WARNING
                 )
 
 
-def _namespace_mode(seen: Observation) -> Iterator[Symptom]:
+def _namespace_mode(seen: Observation) -> Iterator[Finding]:
     """Pools whose pods would not see a card in this RDMA namespace mode."""
     if _survey(seen).namespace_mode is not NamespaceMode.EXCLUSIVE:
         return
     for spec in seen.specs or ():
         for sentence in hidden(spec):
-            yield _symptom(spec.resource, sentence, f"Mode {spec.mode} shares cards that stay here")
+            yield _worded(spec.resource, sentence, f"Mode {spec.mode} shares cards that stay here")
 
 
-def _bonds(seen: Observation) -> Iterator[Symptom]:
+def _bonds(seen: Observation) -> Iterator[Finding]:
     """Ports in a bond: no pod may take them, and their GIDs are those of the bond's device."""
     survey = _survey(seen)
     usable = {one.device.name for one in judge(survey) if one.usable}
@@ -149,21 +150,21 @@ def _bonds(seen: Observation) -> Iterator[Symptom]:
         for port in device.ports:
             if port.bond:
                 ill = moved or device.name not in usable
-                yield Symptom(
+                yield Finding(
                     device.name,
                     f"{port.netdev} is enslaved to {port.bond}",
                     "A card in a bond never moves into a pod, and has no GID of its own",
                     f"Share it on {port.bond}, or: ip link set {port.netdev} nomaster",
-                    Gravity.ERROR if ill else Gravity.ADVICE,
+                    Severity.ERROR if ill else Severity.ADVICE,
                 )
 
 
-def _ports(seen: Observation, *kinds: str) -> Iterator[Symptom]:
+def _ports(seen: Observation, *kinds: str) -> Iterator[Finding]:
     """Devices whose ports carry no traffic, by what the first port lacks."""
     for device in _survey(seen).devices:
         sentence = idle(device)
         if sentence and _kind(device, device.ports[0], _survey(seen)) in kinds:
-            yield _symptom(device.name, sentence, _PORT_CAUSES[kinds[0]])
+            yield _worded(device.name, sentence, _PORT_CAUSES[kinds[0]])
 
 
 _PORT_CAUSES: Mapping[str, str] = MappingProxyType(
@@ -194,19 +195,19 @@ def _kind(device: Device, port: Port, survey: Survey) -> str:
     return "down" if port.physical_state is PhysicalState.DISABLED else "carrier"
 
 
-def _link_down(seen: Observation) -> Iterator[Symptom]:
+def _link_down(seen: Observation) -> Iterator[Finding]:
     yield from _ports(seen, "down")
 
 
-def _no_carrier(seen: Observation) -> Iterator[Symptom]:
+def _no_carrier(seen: Observation) -> Iterator[Finding]:
     yield from _ports(seen, "carrier")
 
 
-def _fabric(seen: Observation) -> Iterator[Symptom]:
+def _fabric(seen: Observation) -> Iterator[Finding]:
     yield from _ports(seen, "fabric", "other")
 
 
-def _no_gid(seen: Observation) -> Iterator[Symptom]:
+def _no_gid(seen: Observation) -> Iterator[Finding]:
     """What is left of a verdict: the device works, and nobody can address it."""
     survey = _survey(seen)
     managed = survey.rdma_cm is not None
@@ -214,12 +215,12 @@ def _no_gid(seen: Observation) -> Iterator[Symptom]:
         others = {*lasting(judged.device, managed=managed), idle(judged.device)}
         for sentence in judged.reasons:
             if sentence not in others:
-                yield _symptom(
+                yield _worded(
                     judged.device.name, sentence, "RoCE makes GIDs of the interface's addresses"
                 )
 
 
-def _slow_port(seen: Observation) -> Iterator[Symptom]:
+def _slow_port(seen: Observation) -> Iterator[Finding]:
     """A port at a lower rate than others of the same driver: a bad cable or lane."""
     ports = [
         (device, port)
@@ -231,21 +232,21 @@ def _slow_port(seen: Observation) -> Iterator[Symptom]:
     for device, port in ports:
         best = max(p.rate_gbps or 0 for d, p in ports if d.driver == device.driver)
         if port.rate_gbps and port.rate_gbps < best:
-            yield Symptom(
+            yield Finding(
                 device.name,
                 f"port {port.number} runs at {port.rate_gbps:g} Gb/s, others at {best:g}",
                 "A cable, transceiver or switch port came up slower, or the cards differ",
                 "ethtool INTERFACE, or ibportstate; replug or replace the cable",
-                Gravity.WARNING,
+                Severity.WARNING,
             )
 
 
-def _refused(seen: Observation) -> Iterator[Symptom]:
+def _refused(seen: Observation) -> Iterator[Finding]:
     for sentence in seen.refusals or ():
-        yield _symptom("configuration", sentence, "The agent does not understand its configuration")
+        yield _worded("configuration", sentence, "The agent does not understand its configuration")
 
 
-def _empty_pool(seen: Observation) -> Iterator[Symptom]:
+def _empty_pool(seen: Observation) -> Iterator[Finding]:
     """Pools without any card, with the reason of each card."""
     verdict_now = verdict(seen)
     functions = {one.function.seat.pci: one.function for one in verdict_now.cards if one.function}
@@ -257,7 +258,7 @@ def _empty_pool(seen: Observation) -> Iterator[Symptom]:
             for card in verdict_now.cards
             if card.devices and (why := why_not(pool.spec, card, functions))
         ]
-        yield Symptom(
+        yield Finding(
             pool.spec.resource,
             listed(reasons) or "no card of this node has an RDMA device",
             f"No card is in the pool ({pool.spec.source})",
@@ -265,14 +266,14 @@ def _empty_pool(seen: Observation) -> Iterator[Symptom]:
         )
 
 
-def _clashes(seen: Observation) -> Iterator[Symptom]:
+def _clashes(seen: Observation) -> Iterator[Finding]:
     for clash in verdict(seen).clashes:
-        gravity = Gravity.ERROR if clash.fatal else Gravity.WARNING
+        severity = Severity.ERROR if clash.fatal else Severity.WARNING
         fix = "Let selectors of the two pools choose different cards"
-        yield Symptom(clash.second.resource, str(clash), "Two pools mean a card", fix, gravity)
+        yield Finding(clash.second.resource, str(clash), "Two pools mean a card", fix, severity)
 
 
-def _ill_cards(seen: Observation) -> Iterator[Symptom]:
+def _ill_cards(seen: Observation) -> Iterator[Finding]:
     """Cards of pools that cannot be given away for what no other check of this file says."""
     survey = _survey(seen)
     judged = {reason for one in judge(survey) for reason in one.reasons}
@@ -283,34 +284,34 @@ def _ill_cards(seen: Observation) -> Iterator[Symptom]:
             for reason in card.reasons:
                 if reason not in judged and not reason.startswith(absent or ("\0",)):
                     cause = f"The card is not allocatable as {pool.spec.resource}"
-                    yield _symptom(card.name, reason, cause)
+                    yield _worded(card.name, reason, cause)
 
 
-def _taken_over(seen: Observation) -> Iterator[Symptom]:
+def _taken_over(seen: Observation) -> Iterator[Finding]:
     """Cards that the node needs for itself, or that another program configures."""
     judged = verdict(seen)
     for sentence in (*judged.spared, *judged.dynamic, *judged.beyond):
         cause = "A pool means cards that the node, or a program on it, uses"
-        yield _symptom(sentence.partition(" ")[0], sentence, cause, Gravity.WARNING)
+        yield _worded(sentence.partition(" ")[0], sentence, cause, Severity.WARNING)
 
 
-def _lost_rails(seen: Observation) -> Iterator[Symptom]:
+def _lost_rails(seen: Observation) -> Iterator[Finding]:
     """Rails of which the node has no card: more are configured than there are cards."""
     present = set(map(physical, node_cards(_survey(seen))))
     rails = seen.rails or ()
     gone = [one for one in rails if one.card not in present]
     if gone:
         named = listed([f"{one.rail} ({one.card})" for one in gone])
-        yield Symptom(
+        yield Finding(
             "rails",
             f"{len(rails)} rails are configured, and the node has no card for {named}",
             "A card has left the PCI bus, or was taken out or exchanged",
             "See lspci and dmesg; for good: list the cards that remain in rails of a NodePolicy",
-            Gravity.WARNING,
+            Severity.WARNING,
         )
 
 
-def _no_peer_memory(seen: Observation) -> Iterator[Symptom]:
+def _no_peer_memory(seen: Observation) -> Iterator[Finding]:
     """GPUs beside RDMA cards, and no way for the one to reach the other's memory."""
     survey = _survey(seen)
     gpus = [gpu for gpu in survey.gpus if gpu.vendor == _GPU_VENDOR and gpu.driver == "nvidia"]
@@ -319,15 +320,18 @@ def _no_peer_memory(seen: Observation) -> Iterator[Symptom]:
         return
     kernel = _release(seen)
     if kernel and kernel < (5, 12):
-        gravity, how = Gravity.ERROR, "and this kernel has no DMA-BUF for RDMA (5.12 has)"
+        severity, how = Severity.ERROR, "and this kernel has no DMA-BUF for RDMA (5.12 has)"
     else:
-        gravity, how = Gravity.WARNING, "so GPUDirect works by DMA-BUF alone, if the driver is open"
-    yield Symptom(
+        severity, how = (
+            Severity.WARNING,
+            "so GPUDirect works by DMA-BUF alone, if the driver is open",
+        )
+    yield Finding(
         "gpu",
         f"{len(gpus)} GPUs with driver nvidia; module nvidia_peermem is not loaded, {how}",
         "Data between GPU and card goes through the memory of the host",
         "modprobe nvidia_peermem, after the RDMA modules; or the open kernel modules of the driver",
-        gravity,
+        severity,
     )
 
 
@@ -345,33 +349,19 @@ def _release(seen: Observation) -> tuple[int, int] | None:
         return None
 
 
-def _symptom(about: str, sentence: str, cause: str, gravity: Gravity = Gravity.ERROR) -> Symptom:
-    """A Symptom of a sentence that has its remedy behind the last colon."""
+def _worded(about: str, sentence: str, cause: str, severity: Severity = Severity.ERROR) -> Finding:
+    """The Finding of a sentence that has its remedy behind the last colon."""
     evidence, colon, remedy = sentence.rpartition(": ")
     if not colon:
         evidence, remedy = sentence, "See kube-rdma devices, and dmesg"
-    return Symptom(about, evidence, cause, _sentence(remedy) if colon else remedy, gravity)
+    return Finding(about, evidence, cause, _sentence(remedy) if colon else remedy, severity)
 
 
 _POOLS = ("survey", "specs")
 
 CHECKS = (
-    Check(
-        "KR101",
-        "driver",
-        ("survey",),
-        _no_driver,
-        (),
-        ("KR103", "KR132", "KR203", "KR204"),
-    ),
-    Check(
-        "KR102",
-        "RDMA module",
-        ("survey",),
-        _no_rdma_module,
-        (),
-        ("KR103", "KR132", "KR204"),
-    ),
+    Check("KR101", "driver", ("survey",), _no_driver, (), ("KR103", "KR132", "KR203", "KR204")),
+    Check("KR102", "RDMA module", ("survey",), _no_rdma_module, (), ("KR103", "KR132", "KR204")),
     Check("KR103", "RDMA devices", ("survey",), _no_device, (), ("KR132", "KR204")),
     Check("KR104", "device files", ("survey",), _doors, (), ("KR133", "KR204")),
     Check("KR105", "device nodes", ("absent",), _absent_nodes, (), ("KR133", "KR204")),

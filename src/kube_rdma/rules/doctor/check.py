@@ -8,35 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 
-from kube_rdma.model.doctor import (
-    Ailment,
-    Gravity,
-    Observation,
-    ObservedLink,
-    ObservedRoute,
-)
+from kube_rdma.model.doctor import Observation, ObservedLink, ObservedRoute
+from kube_rdma.model.finding import Finding
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.survey import NamespaceMode
 
-Look = Callable[[Observation], Iterator["Symptom"]]
-
-
-class Symptom(Frozen):
-    """An Ailment without the code of its check."""
-
-    about: str
-    evidence: str
-    cause: str
-    fix: str
-    gravity: Gravity = Gravity.ERROR
+Look = Callable[[Observation], Iterator[Finding]]
 
 
 class Check(Frozen):
     """One check. `needs` are the parts of the Observation that it reads, ``pod.links`` also.
 
-    `explains` are codes of Ailments that follow from one of this check about the same thing,
+    `explains` are codes of Findings that follow from one of this check about the same subject,
     `spreads` of those that follow whatever they are about. A code is never given to another check.
     """
 
@@ -47,17 +33,9 @@ class Check(Frozen):
     explains: tuple[str, ...] = ()
     spreads: tuple[str, ...] = ()
 
-    def ailments(self, seen: Observation) -> Iterator[Ailment]:
+    def findings(self, seen: Observation) -> Iterator[Finding]:
         """What it finds; all that it needs was seen."""
-        for symptom in self.look(seen):
-            yield Ailment(
-                self.code,
-                symptom.gravity,
-                symptom.about,
-                symptom.evidence,
-                symptom.cause,
-                symptom.fix,
-            )
+        return (replace(one, code=self.code) for one in self.look(seen))
 
     def missing(self, seen: Observation) -> tuple[str, ...]:
         """The parts that it needs and that were not seen."""

@@ -1,7 +1,7 @@
 """Runs all checks and brings what they find into order: what causes other things comes first.
 
 Last of rules/doctor. Checks stand in the order of the layers, from the driver up to the pod, and
-each says which others follow from it; so of two Ailments the lower one is the root.
+each says which others follow from it; so of two Findings the lower one is the root.
 """
 
 from __future__ import annotations
@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from kube_rdma.model.doctor import (
-    Ailment,
-    Diagnosis,
-    Gravity,
-    Observation,
-    UnseenCheck,
-)
+from kube_rdma.model.doctor import Diagnosis, Observation, UnseenCheck
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.rules.doctor import cards, kubelet, network, pod
 from kube_rdma.rules.doctor.check import Check
 
@@ -27,23 +22,23 @@ CHECKS: tuple[Check, ...] = (
 )
 _BY_CODE = {check.code: check for check in CHECKS}
 _ORDER = {check.code: place for place, check in enumerate(CHECKS)}
-_GRAVITIES = tuple(Gravity)
+_SEVERITIES = tuple(Severity)
 
 
 def diagnose(seen: Observation) -> Diagnosis:
-    """What is wrong: roots first, the gravest before others, what follows behind them."""
+    """What is wrong: roots first, the most severe before others, what follows behind them."""
     unseen: list[UnseenCheck] = []
     passed: list[str] = []
-    every: list[Ailment] = []
+    every: list[Finding] = []
     for check in CHECKS:
         if _is_of_pod(check) and seen.pod is None:
             continue  # nobody asked about a pod
         if missing := check.missing(seen):
             unseen.append(UnseenCheck(check.code, check.title, missing))
             continue
-        ailments = tuple(dict.fromkeys(check.ailments(seen)))
-        every += ailments
-        if not ailments:
+        findings = tuple(dict.fromkeys(check.findings(seen)))
+        every += findings
+        if not findings:
             passed.append(check.code)
     return Diagnosis(tuple(_ordered(every)), tuple(passed), tuple(unseen))
 
@@ -52,33 +47,33 @@ def _is_of_pod(check: Check) -> bool:
     return any(part.partition(".")[0] == "pod" for part in check.needs)
 
 
-def _ordered(every: Sequence[Ailment]) -> list[Ailment]:
+def _ordered(every: Sequence[Finding]) -> list[Finding]:
     traced = [replace(one, follows=_root(one, every)) for one in every]
     return sorted(traced, key=_place)
 
 
-def _place(ailment: Ailment) -> tuple[bool, int, int, str]:
+def _place(finding: Finding) -> tuple[bool, int, int, str]:
     return (
-        bool(ailment.follows),
-        _GRAVITIES.index(ailment.gravity),
-        _ORDER[ailment.code],
-        ailment.about,
+        bool(finding.follows),
+        _SEVERITIES.index(finding.severity),
+        _ORDER[finding.code],
+        finding.subject,
     )
 
 
-def _root(ailment: Ailment, every: Sequence[Ailment]) -> str:
-    """The code of the root: of the first Ailment that explains this one, and so on; "" for a root.
+def _root(finding: Finding, every: Sequence[Finding]) -> str:
+    """The code of the root: of the first Finding that explains this one, and so on; "" for a root.
 
     A check explains only checks behind it, so this ends.
     """
-    first = next(_explaining(ailment, every), None)
+    first = next(_explaining(finding, every), None)
     return (_root(first, every) or first.code) if first else ""
 
 
-def _explaining(ailment: Ailment, every: Sequence[Ailment]) -> Iterator[Ailment]:
+def _explaining(finding: Finding, every: Sequence[Finding]) -> Iterator[Finding]:
     """Advice explains nothing, for it asks for nothing."""
     for other in every:
         check = _BY_CODE[other.code]
-        near = ailment.code in check.explains and other.about == ailment.about
-        if (near or ailment.code in check.spreads) and other.gravity is not Gravity.ADVICE:
+        near = finding.code in check.explains and other.subject == finding.subject
+        if (near or finding.code in check.spreads) and other.severity is not Severity.ADVICE:
             yield other

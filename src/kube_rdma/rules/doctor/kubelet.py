@@ -7,21 +7,22 @@ node comes along under one code.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from kube_rdma.model.doctor import Gravity, Observation, ObservedKubelet
+from kube_rdma.model.doctor import Observation, ObservedKubelet
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.rules.doctor.cards import verdict
-from kube_rdma.rules.doctor.check import Check, Symptom
+from kube_rdma.rules.doctor.check import Check
 from kube_rdma.rules.late_binding.cdi import cdi_works
-from kube_rdma.rules.pools.modes import terms
 from kube_rdma.rules.pools.pools import offer
 
 KUBELET_SOCKET = "kubelet.sock"
 _ROOM = 1 << 20  # bytes: less is soon nothing
 
 
-def _kubelet_down(seen: Observation) -> Iterator[Symptom]:
+def _kubelet_down(seen: Observation) -> Iterator[Finding]:
     if KUBELET_SOCKET not in _kubelet(seen).sockets:
-        yield Symptom(
+        yield Finding(
             "kubelet",
             f"There is no {KUBELET_SOCKET} in the folder device-plugins",
             "The kubelet does not run, or another folder is mounted here",
@@ -29,12 +30,12 @@ def _kubelet_down(seen: Observation) -> Iterator[Symptom]:
         )
 
 
-def _no_plugin(seen: Observation) -> Iterator[Symptom]:
+def _no_plugin(seen: Observation) -> Iterator[Finding]:
     """Resources that are wished for, and no plugin that serves them."""
     sockets = set(_kubelet(seen).sockets)
     for spec in seen.specs or ():
         if socket_of(spec.resource) not in sockets:
-            yield Symptom(
+            yield Finding(
                 spec.resource,
                 f"There is no {socket_of(spec.resource)} in the folder device-plugins",
                 "No agent serves it: it does not run, hangs, or refuses its configuration",
@@ -42,7 +43,7 @@ def _no_plugin(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _not_registered(seen: Observation) -> Iterator[Symptom]:
+def _not_registered(seen: Observation) -> Iterator[Finding]:
     """Resources that a plugin serves, and that the kubelet has not."""
     kubelet = _kubelet(seen)
     if kubelet.allocatable is None:
@@ -52,7 +53,7 @@ def _not_registered(seen: Observation) -> Iterator[Symptom]:
         resource = pool.spec.resource
         healthy = sum(share.healthy for share in offer(pool).shares)
         if socket_of(resource) in kubelet.sockets and healthy and not resources.get(resource):
-            yield Symptom(
+            yield Finding(
                 resource,
                 f"The kubelet offers none of it, and {healthy} shares are healthy here",
                 "The plugin did not register, or the kubelet restarted and forgot it",
@@ -60,7 +61,7 @@ def _not_registered(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _allocatable(seen: Observation) -> Iterator[Symptom]:
+def _allocatable(seen: Observation) -> Iterator[Finding]:
     """Resources of which the kubelet counts other healthy shares than there are."""
     kubelet = _kubelet(seen)
     resources = dict(kubelet.allocatable or ())
@@ -69,54 +70,54 @@ def _allocatable(seen: Observation) -> Iterator[Symptom]:
         healthy = sum(share.healthy for share in offer(pool).shares)
         offered = resources.get(resource, 0)
         if kubelet.allocatable is not None and not healthy and pool.cards:
-            yield Symptom(
+            yield Finding(
                 resource,
                 f"None of {len(pool.shares)} shares is healthy",
                 "Every card of the pool is unhealthy",
                 "Fix the cards first",
             )
         elif offered and healthy and offered != healthy:
-            yield Symptom(
+            yield Finding(
                 resource,
                 f"The kubelet offers {offered}, and {healthy} shares are healthy here",
                 "A card has just changed, or the agent is of another configuration",
                 "Look again in a minute; if it stays, delete the agent's pod on this node",
-                Gravity.WARNING,
+                Severity.WARNING,
             )
 
 
-def _topology_policy(seen: Observation) -> Iterator[Symptom]:
+def _topology_policy(seen: Observation) -> Iterator[Finding]:
     """GPUs and cards on several NUMA nodes, and a kubelet that does not bring them together."""
     assert seen.survey is not None
     policy = _kubelet(seen).topology_policy
     nodes = {device.numa_node for device in seen.survey.devices} - {None}
     gpus = {gpu.seat.numa_node for gpu in seen.survey.gpus} - {None}
     if policy == "none" and len(nodes) > 1 and len(gpus) > 1:
-        yield Symptom(
+        yield Finding(
             "kubelet",
             f"topologyManagerPolicy is {policy}; cards are on NUMA nodes {sorted(nodes, key=str)}",
             "A pod's GPU and card may be on different NUMA nodes",
             "Set topologyManagerPolicy: best-effort or restricted in the kubelet's configuration",
-            Gravity.ADVICE,
+            Severity.ADVICE,
         )
 
 
-def _no_cdi(seen: Observation) -> Iterator[Symptom]:
+def _no_cdi(seen: Observation) -> Iterator[Finding]:
     """Pools that need late binding, on a kubelet or runtime that drops CDI devices."""
     assert seen.versions is not None
     works, why = cdi_works(seen.versions.kubelet or None, seen.runtime)
     gated = [one for one in map(offer, verdict(seen).pools) if one.gated]
     if not works and seen.versions.kubelet and gated:
-        yield Symptom(
+        yield Finding(
             gated[0].resource,
             why.rstrip("."),
             "Devices are given at Allocate, before the pod's network exists",
             "Upgrade kubelet and runtime, or switch CDI on",
-            Gravity.WARNING,
+            Severity.WARNING,
         )
 
 
-def _no_room(seen: Observation) -> Iterator[Symptom]:
+def _no_room(seen: Observation) -> Iterator[Finding]:
     """Folders of the agent's state in which nothing can be written."""
     for folder in seen.folders or ():
         if folder.read_only:
@@ -129,25 +130,18 @@ def _no_room(seen: Observation) -> Iterator[Symptom]:
             fix = "Make room there; pods that end give back what they hold, but none gets networks"
         else:
             continue
-        yield Symptom(folder.path, evidence, cause, fix)
+        yield Finding(folder.path, evidence, cause, fix)
 
 
-def _problems(seen: Observation) -> Iterator[Symptom]:
+def _problems(seen: Observation) -> Iterator[Finding]:
     """What `kube-rdma status` says about this node."""
     for problem in seen.problems or ():
-        gravity = Gravity.ADVICE if problem.is_advice else Gravity.ERROR
-        cause = f"kube-rdma status: {problem.code}"
-        yield Symptom(problem.about, problem.sentence, cause, problem.remedy, gravity)
+        yield replace(problem, cause=f"kube-rdma status: {problem.code}")
 
 
 def socket_of(resource: str) -> str:
     """The name of the agent's socket for a resource (adapters/kubelet/resource_server)."""
     return f"kube-rdma-{resource.replace('/', '_')}.sock"
-
-
-def needs_late_binding(seen: Observation) -> bool:
-    """Whether a pool of this node attaches networks."""
-    return any(terms(spec).attach != "none" for spec in seen.specs or ())
 
 
 def _kubelet(seen: Observation) -> ObservedKubelet:

@@ -8,36 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 
-from kube_rdma.model.doctor import (
-    AddressUse,
-    Gravity,
-    Observation,
-    ObservedCni,
-    ObservedLink,
-)
-from kube_rdma.rules.doctor.check import Check, Symptom, interfaces_of, unrouted
+from kube_rdma.model.doctor import AddressUse, Observation, ObservedCni, ObservedLink
+from kube_rdma.model.finding import Finding, Severity
+from kube_rdma.rules.doctor.check import Check, interfaces_of, unrouted
 from kube_rdma.rules.phrases import listed
 
 _STRICT = "1"  # of rp_filter: the way back has to lead through the same interface
 _REMEDY = "Upgrade Cilium (1.14 or newer) with --set cni.exclusive=false"
 
 
-def _mtu(seen: Observation) -> Iterator[Symptom]:
+def _mtu(seen: Observation) -> Iterator[Finding]:
     """Rails of different MTU: a path is as narrow as its narrowest link."""
     rails = _rails(seen)
     widest = max((rail.mtu for rail in rails), default=0)
     for rail in rails:
         if rail.mtu < widest:
-            yield Symptom(
+            yield Finding(
                 rail.name,
                 f"MTU {rail.mtu}, and {widest} on other cards of this node",
                 "RoCE takes the largest of 256 to 4096 bytes that fits into the interface's MTU",
                 f"ip link set {rail.name} mtu {widest}; the switches and peers need the same",
-                Gravity.WARNING,
+                Severity.WARNING,
             )
 
 
-def _one_subnet(seen: Observation) -> Iterator[Symptom]:
+def _one_subnet(seen: Observation) -> Iterator[Finding]:
     """Several rails in one subnet, and any of them answers for all (ARP flux)."""
     by_subnet: dict[str, list[str]] = {}
     for rail in _rails(seen):
@@ -47,34 +42,34 @@ def _one_subnet(seen: Observation) -> Iterator[Symptom]:
     for subnet, names in by_subnet.items():
         loose = [name for name in names if _setting(seen, name, "arp_ignore") == 0]
         if len(names) > 1 and loose:
-            yield Symptom(
+            yield Finding(
                 subnet,
                 f"{listed(names)} are in {subnet}, with arp_ignore 0 on {listed(loose)}",
                 "Any of them answers ARP for all, so traffic of a rail comes in on another",
                 "Give each rail its own subnet, or set arp_ignore=2 and arp_announce=2 with rules",
-                Gravity.WARNING,
+                Severity.WARNING,
             )
 
 
-def _strict_filter(seen: Observation) -> Iterator[Symptom]:
+def _strict_filter(seen: Observation) -> Iterator[Finding]:
     """Rails whose answers are dropped unless the routing table says the very same way."""
     rails = [rail for rail in _rails(seen) if rail.addresses]
     for rail in rails if len(rails) > 1 else ():
         if _setting(seen, rail.name, "rp_filter") == int(_STRICT):
-            yield Symptom(
+            yield Finding(
                 rail.name,
                 f"rp_filter is {_STRICT} (strict) on {rail.name}",
                 "What comes in on another rail than the route back is dropped without a word",
                 f"sysctl -w net.ipv4.conf.{rail.name}.rp_filter=2, and of all",
-                Gravity.WARNING,
+                Severity.WARNING,
             )
 
 
-def _no_route(seen: Observation) -> Iterator[Symptom]:
+def _no_route(seen: Observation) -> Iterator[Finding]:
     """Rails whose subnet is not routed over themselves."""
     for rail in _rails(seen):
         for address in unrouted(rail, seen.routes or ()) if rail.up else ():
-            yield Symptom(
+            yield Finding(
                 rail.name,
                 f"{address} is on {rail.name}, and no route to its subnet is",
                 "The rail's peers are looked for on another interface",
@@ -82,7 +77,7 @@ def _no_route(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _neighbours(seen: Observation) -> Iterator[Symptom]:
+def _neighbours(seen: Observation) -> Iterator[Finding]:
     """Peers of rails that did not answer ARP."""
     names = {rail.name for rail in _rails(seen)}
     for name in sorted(names):
@@ -92,24 +87,24 @@ def _neighbours(seen: Observation) -> Iterator[Symptom]:
             if one.interface == name and not one.answered
         ]
         if silent:
-            yield Symptom(
+            yield Finding(
                 name,
                 f"{listed(silent)} did not answer ARP",
                 "The peer is down, of another VLAN or subnet, or the switch drops ARP",
                 f"ping -I {name} {silent[0]}; look at VLAN and address of both ends",
-                Gravity.WARNING,
+                Severity.WARNING,
             )
 
 
-def _cni_refused(seen: Observation) -> Iterator[Symptom]:
+def _cni_refused(seen: Observation) -> Iterator[Finding]:
     cni = _cni(seen)
     if cni.installed and cni.refused:
         evidence, _, remedy = cni.refused.rstrip(".").rpartition(". ")
         cause = "The node's CNI configuration cannot be served"
-        yield Symptom("CNI", evidence or cni.refused, cause, remedy or "Change the file")
+        yield Finding("CNI", evidence or cni.refused, cause, remedy or "Change the file")
 
 
-def _cni_owned(seen: Observation) -> Iterator[Symptom]:
+def _cni_owned(seen: Observation) -> Iterator[Finding]:
     """Somebody who keeps all others out of the folder."""
     cni = _cni(seen)
     if not cni.installed or not (cni.aside or (cni.guard and cni.pending)):
@@ -117,15 +112,15 @@ def _cni_owned(seen: Observation) -> Iterator[Symptom]:
     acts = f"{listed(cni.aside)} was put aside" if cni.aside else ""
     evidence = acts or f"{cni.default} is without kube-rdma, and of {cni.guard}"
     cause = "Cilium keeps every other plugin out of the folder (cni.exclusive)"
-    yield Symptom("CNI", evidence, cause, _REMEDY)
+    yield Finding("CNI", evidence, cause, _REMEDY)
 
 
-def _cni_rewritten(seen: Observation) -> Iterator[Symptom]:
+def _cni_rewritten(seen: Observation) -> Iterator[Finding]:
     """The agent's entry is not where it has to be."""
     cni = _cni(seen)
     if cni.installed and cni.pending and not cni.refused:
         entry = cni.default or "the cluster's list"
-        yield Symptom(
+        yield Finding(
             "CNI",
             f"kube-rdma is not in {entry} as it has to be",
             "Another program wrote the file, and no agent has put the entry back",
@@ -133,7 +128,7 @@ def _cni_rewritten(seen: Observation) -> Iterator[Symptom]:
         )
 
 
-def _duplicates(seen: Observation) -> Iterator[Symptom]:
+def _duplicates(seen: Observation) -> Iterator[Finding]:
     """Addresses of a network that two pods have."""
     holders: dict[tuple[str, str], list[AddressUse]] = {}
     for use in seen.uses or ():
@@ -141,7 +136,7 @@ def _duplicates(seen: Observation) -> Iterator[Symptom]:
     for (network, address), uses in holders.items():
         pods = sorted({use.pod for use in uses})
         if len(pods) > 1 and (seen.pod is None or seen.pod.title in pods):
-            yield Symptom(
+            yield Finding(
                 address,
                 f"{listed(pods)} have {address} on {network}",
                 "Two plugins, or two pools of equal ranges, give addresses of one network",
@@ -149,7 +144,7 @@ def _duplicates(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _wrong_subnet(seen: Observation) -> Iterator[Symptom]:
+def _wrong_subnet(seen: Observation) -> Iterator[Finding]:
     """Addresses outside of every range of their network."""
     ranges = {one.network: one.subnets for one in seen.ranges or ()}
     uses = [*(seen.uses or ())]
@@ -158,7 +153,7 @@ def _wrong_subnet(seen: Observation) -> Iterator[Symptom]:
     for use in uses:
         subnets = ranges.get(use.network)
         if subnets and not any(_inside(use.address, subnet) for subnet in subnets):
-            yield Symptom(
+            yield Finding(
                 f"{use.pod}/{use.interface}",
                 f"{_bare(use.address)} is in none of {listed(subnets)} ({use.network})",
                 "The address is of another network, or the pool was changed below the pod",

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import replace
 
-from kube_rdma.model.admission.findings import USUAL, Severity
+from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.device import Device, GidType, LinkLayer
-from kube_rdma.model.doctor import (
-    Gravity,
-    Observation,
-    ObservedContainer,
-    ObservedLink,
-    ObservedPod,
-)
+from kube_rdma.model.doctor import Observation, ObservedContainer, ObservedLink, ObservedPod
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.ipam import gid_of
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.admission.shares import matches
-from kube_rdma.rules.doctor.check import Check, Symptom, interfaces_of, unrouted
+from kube_rdma.rules.doctor.check import Check, interfaces_of, unrouted
 from kube_rdma.rules.phrases import listed
 
 _ENOUGH = 1 << 30  # bytes of locked memory; queues and buffers of a small job
@@ -33,27 +28,21 @@ _RUNNING = "Running"
 _IDLE = ("Pending", "Failed")
 _REFUSAL = 'plugin type="kube-rdma" failed (add): '  # libcni's words before those of a plugin
 _POOL = "IPPool "
-_GRAVITIES: Mapping[Severity, Gravity] = MappingProxyType(
-    {Severity.REFUSE: Gravity.ERROR, Severity.WARN: Gravity.WARNING}
-)
 
 
-def _documents(seen: Observation) -> Iterator[Symptom]:
+def _documents(seen: Observation) -> Iterator[Finding]:
     for finding in _pod(seen).findings or ():
-        where = ".".join(map(str, finding.path))
-        cause = f"The pod contradicts itself (rule {finding.rule})"
-        gravity = _GRAVITIES[finding.severity]
-        if finding.rule == "card-count":
-            gravity = Gravity.ADVICE
-        yield Symptom(where, finding.problem, cause, finding.remedy, gravity)
+        cause = f"The pod contradicts itself (rule {finding.code})"
+        severity = Severity.ADVICE if finding.code == "card-count" else finding.severity
+        yield replace(finding, cause=cause, severity=severity)
 
 
-def _not_attached(seen: Observation) -> Iterator[Symptom]:
+def _not_attached(seen: Observation) -> Iterator[Finding]:
     """Networks that the pod names and that its status does not have."""
     pod = _pod(seen)
     if pod.phase == _RUNNING and len(pod.attached or ()) < len(pod.networks):
         made = len(pod.attached or ())
-        yield Symptom(
+        yield Finding(
             pod.title,
             f"It asks for {listed(pod.networks)}, and {made} of {len(pod.networks)} are attached",
             "The runtime did not call kube-rdma when the pod's sandbox was made",
@@ -61,11 +50,11 @@ def _not_attached(seen: Observation) -> Iterator[Symptom]:
         )
 
 
-def _link_down(seen: Observation) -> Iterator[Symptom]:
+def _link_down(seen: Observation) -> Iterator[Finding]:
     for link in _rails(_pod(seen)):
         if not link.up or link.carrier is False:
             state = "has no carrier" if link.up else "is down"
-            yield Symptom(
+            yield Finding(
                 link.name,
                 f"{link.name} {state} in the pod",
                 "Its card on the node is down, or a program in the pod set it down",
@@ -73,7 +62,7 @@ def _link_down(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _mtu(seen: Observation) -> Iterator[Symptom]:
+def _mtu(seen: Observation) -> Iterator[Finding]:
     """A pod's interface against the card below it."""
     parents = {link.name: link for link in seen.links or ()}
     for link in _rails(_pod(seen)):
@@ -81,20 +70,20 @@ def _mtu(seen: Observation) -> Iterator[Symptom]:
         if parent is None or link.mtu == parent.mtu:
             continue
         wider = link.mtu > parent.mtu
-        yield Symptom(
+        yield Finding(
             link.name,
             f"MTU {link.mtu} in the pod, and {parent.mtu} on {parent.name} below it",
             "Frames are dropped by the card" if wider else "Messages are cut into smaller packets",
             'Set "mtu" of the network to that of the card, or leave it out, and restart the pod',
-            Gravity.ERROR if wider else Gravity.WARNING,
+            Severity.ERROR if wider else Severity.WARNING,
         )
 
 
-def _no_route(seen: Observation) -> Iterator[Symptom]:
+def _no_route(seen: Observation) -> Iterator[Finding]:
     pod = _pod(seen)
     for link in _rails(pod):
         for address in unrouted(link, pod.routes or ()):
-            yield Symptom(
+            yield Finding(
                 link.name,
                 f"{address} is on {link.name}, and no route to its subnet is",
                 "The peers of this rail are looked for on another interface",
@@ -102,10 +91,10 @@ def _no_route(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _no_nodes(seen: Observation) -> Iterator[Symptom]:
+def _no_nodes(seen: Observation) -> Iterator[Finding]:
     for container in _sharing(_pod(seen)):
         if container.nodes == ():
-            yield Symptom(
+            yield Finding(
                 container.name,
                 f"It holds {listed([name for name, _ in container.asks])}, and {_DOORS} is empty",
                 "The runtime dropped the devices: CDI is off, or a volume is mounted over /dev",
@@ -113,7 +102,7 @@ def _no_nodes(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _closed_nodes(seen: Observation) -> Iterator[Symptom]:
+def _closed_nodes(seen: Observation) -> Iterator[Finding]:
     """Device nodes that nobody gave: a volume shows them, and the device cgroup stays closed.
 
     The cgroup opens for devices of the kubelet's plugins and claims, and wholly for privileged
@@ -122,7 +111,7 @@ def _closed_nodes(seen: Observation) -> Iterator[Symptom]:
     for container in _pod(seen).containers or ():
         doors = [path for path in container.nodes or () if "uverbs" in path]
         if doors and container.granted is False:
-            yield Symptom(
+            yield Finding(
                 container.name,
                 f"{listed(doors)} is in the container, which asks for no device and no claim",
                 "A volume shows the node, and the container's device cgroup does not open it",
@@ -130,7 +119,7 @@ def _closed_nodes(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _unseen_device(seen: Observation) -> Iterator[Symptom]:
+def _unseen_device(seen: Observation) -> Iterator[Finding]:
     """Doors of devices that the pod's namespace does not show; in mode shared each shows all."""
     pod = _pod(seen)
     assert seen.survey is not None
@@ -142,7 +131,7 @@ def _unseen_device(seen: Observation) -> Iterator[Symptom]:
         visible = {char.path for device in pod.survey.devices for char in device.char_devices}
         hidden = [path for path in doors if path not in visible]
         if hidden:
-            yield Symptom(
+            yield Finding(
                 container.name,
                 f"{listed(hidden)} opens a device that the pod's network namespace does not show",
                 "In RDMA namespace mode exclusive the device is in another namespace",
@@ -150,12 +139,12 @@ def _unseen_device(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _no_gid(seen: Observation) -> Iterator[Symptom]:
+def _no_gid(seen: Observation) -> Iterator[Finding]:
     """Devices of the pod without a GID for any address of the pod."""
     pod = _pod(seen)
     for container, device in _devices(pod):
         if _of_ethernet(device) and _addresses(pod) and not _indexes(device, pod):
-            yield Symptom(
+            yield Finding(
                 container.name,
                 f"{device.name} has no GID of {listed(sorted(_addresses(pod)))}",
                 "The address is not on an interface of this card, or its GID table is full",
@@ -163,7 +152,7 @@ def _no_gid(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _stale_index(seen: Observation) -> Iterator[Symptom]:
+def _stale_index(seen: Observation) -> Iterator[Finding]:
     """A GID index in the environment that is another pod's, or nobody's."""
     pod = _pod(seen)
     for container, device in _devices(pod):
@@ -174,7 +163,7 @@ def _stale_index(seen: Observation) -> Iterator[Symptom]:
         for name in ("NCCL_IB_GID_INDEX", "UCX_IB_GID_INDEX", "NVSHMEM_IB_GID_INDEX"):
             word = dict(container.variables or ()).get(name, "")
             if _INDEX.fullmatch(word) and right and int(word) not in right:
-                yield Symptom(
+                yield Finding(
                     container.name,
                     f"{name}={word}, and {device.name} has the pod's addresses at {places}",
                     "The index is of another start, or a constant; it differs from pod to pod",
@@ -182,14 +171,14 @@ def _stale_index(seen: Observation) -> Iterator[Symptom]:
                 )
 
 
-def _variables(seen: Observation) -> Iterator[Symptom]:
+def _variables(seen: Observation) -> Iterator[Finding]:
     """Variables that keep NCCL or UCX from what the container holds."""
     pod = _pod(seen)
     for container in _sharing(pod):
         values = dict(container.variables or ())
         names = {device.name for owner, device in _devices(pod) if owner == container}
         for name, why in _contradictions(values, names, pod.links):
-            yield Symptom(
+            yield Finding(
                 container.name,
                 f"{name}={values[name]}{why}",
                 "The variable contradicts what the container holds",
@@ -233,7 +222,7 @@ def _matches_link(text: str, names: set[str]) -> bool:
     return any(name.startswith(word) for name in names for word in words)
 
 
-def _overlay(seen: Observation) -> Iterator[Symptom]:
+def _overlay(seen: Observation) -> Iterator[Finding]:
     """A pod with a card and no address on it: connection managers take the overlay's."""
     pod = _pod(seen)
     holding = [owner for owner, device in _devices(pod) if _of_ethernet(device)]
@@ -241,13 +230,13 @@ def _overlay(seen: Observation) -> Iterator[Symptom]:
         return
     overlay = next((link for link in pod.links or () if link.name == _OVERLAY), None)
     if overlay and overlay.addresses and not _infiniband(pod):
-        yield Symptom(
+        yield Finding(
             holding[0].name,
             f"The only addresses are of {_OVERLAY} ({listed(overlay.addresses)})",
             "RDMA_CM resolves an address to the card behind it, and none is behind the overlay",
             "Ask for a network on the card by annotation, or for hostNetwork"
             f"{_node_address(seen, [device for _, device in _devices(pod)])}",
-            Gravity.WARNING,
+            Severity.WARNING,
         )
 
 
@@ -266,10 +255,10 @@ def _node_address(seen: Observation, devices: Sequence[Device]) -> str:
     return ""
 
 
-def _no_lock(seen: Observation) -> Iterator[Symptom]:
+def _no_lock(seen: Observation) -> Iterator[Finding]:
     for container in _unlocked(_pod(seen)):
         if container.asked_lock is False:
-            yield Symptom(
+            yield Finding(
                 container.name,
                 f"Locked memory is limited to {container.memlock} bytes, without IPC_LOCK",
                 "Verbs lock what they register, and the pod does not ask for IPC_LOCK",
@@ -277,10 +266,10 @@ def _no_lock(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _inert_lock(seen: Observation) -> Iterator[Symptom]:
+def _inert_lock(seen: Observation) -> Iterator[Finding]:
     for container in _unlocked(_pod(seen)):
         if container.asked_lock:
-            yield Symptom(
+            yield Finding(
                 container.name,
                 f"Locked memory is limited to {container.memlock} bytes for user {container.user}",
                 "IPC_LOCK that is added is in force for root alone; the limit is the runtime's",
@@ -288,7 +277,7 @@ def _inert_lock(seen: Observation) -> Iterator[Symptom]:
             )
 
 
-def _numa(seen: Observation) -> Iterator[Symptom]:
+def _numa(seen: Observation) -> Iterator[Finding]:
     """A container whose GPU and card are on different NUMA nodes."""
     pod = _pod(seen)
     assert seen.kubelet is not None
@@ -302,12 +291,12 @@ def _numa(seen: Observation) -> Iterator[Symptom]:
         cards = {n for o in mine if _is_share(o.resource) for n in o.numa_nodes}
         gpus = {n for o in mine if matches(o.resource, USUAL.gpus) for n in o.numa_nodes}
         if cards and gpus and not cards & gpus:
-            yield Symptom(
+            yield Finding(
                 name,
                 f"Cards are on NUMA node {sorted(cards)}, GPUs on {sorted(gpus)}",
                 "The kubelet does not bring them together",
                 "topologyManagerPolicy: restricted or single-numa-node on this node (KR205)",
-                Gravity.WARNING,
+                Severity.WARNING,
             )
 
 
@@ -322,12 +311,12 @@ def _refused(seen: Observation) -> tuple[str, str]:
     return (problem, remedy.rstrip(".")) if semicolon else (sentence.rstrip("."), "")
 
 
-def _pool_refuses(seen: Observation) -> Iterator[Symptom]:
+def _pool_refuses(seen: Observation) -> Iterator[Finding]:
     """A pod that waits for an address; the sentence is that of rules/ipam."""
     problem, remedy = _refused(seen)
     if problem.startswith(_POOL):
         name, _, why = problem.partition(": ")
-        yield Symptom(
+        yield Finding(
             name,
             why or problem,
             "The pool gives this pod no address, so its sandbox is not made",
@@ -335,16 +324,16 @@ def _pool_refuses(seen: Observation) -> Iterator[Symptom]:
         )
 
 
-def _waits(seen: Observation) -> Iterator[Symptom]:
+def _waits(seen: Observation) -> Iterator[Finding]:
     pod = _pod(seen)
     problem, remedy = _refused(seen)
     if problem:
         cause = "kube-rdma refused the pod's network, so its sandbox is not made"
-        yield Symptom("CNI", problem, cause, remedy or "See the agent's events and its log")
+        yield Finding("CNI", problem, cause, remedy or "See the agent's events and its log")
     elif pod.phase in _IDLE:
         resources = {name for one in pod.containers or () for name, _ in one.asks}
         about = next((name for name in sorted(resources) if name in pod.why), pod.title)
-        yield Symptom(
+        yield Finding(
             "CNI" if "FailedCreatePodSandBox" in pod.why else about,
             pod.why or f"It is {pod.phase}, and gives no reason",
             "The pod does not run",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.admission.pod_template import PodTemplate
 from kube_rdma.model.attach.attachment import Network, NetworkKind
 from kube_rdma.model.explain import (
@@ -24,6 +24,7 @@ from kube_rdma.model.explain import (
 )
 from kube_rdma.model.pools.pool import Pool
 from kube_rdma.rules.admission.shares import asked
+from kube_rdma.rules.explain.findings import findings
 from kube_rdma.rules.explain.inside import (
     connections,
     doors,
@@ -33,7 +34,6 @@ from kube_rdma.rules.explain.inside import (
     missing,
     settings,
 )
-from kube_rdma.rules.explain.obstacles import obstacles
 from kube_rdma.rules.explain.planning import Planned, is_unplannable, judged, planned, unreported
 from kube_rdma.rules.phrases import listed
 
@@ -75,7 +75,7 @@ def explain(evidence: PodEvidence) -> Explanation:
         interfaces=seen,
         doors=tuple(doors(evidence, plan)),
         settings=tuple(settings(evidence, plan)),
-        obstacles=tuple(obstacles(evidence, plan)),
+        findings=tuple(findings(evidence, plan)),
         notes=(*_notes(evidence, plan, source), *_vanished(evidence, seen)),
         interfaces_from=interfaces_from(evidence),
         doors_from=doors_from(evidence),
@@ -187,8 +187,8 @@ def _plans(
 def _notes(evidence: PodEvidence, plan: Planned, source: StepsFrom | None) -> Iterator[str]:
     """What a reader has to know of how all this is known."""
     basis = evidence.basis
-    for blank in evidence.blanks:
-        yield f"Not seen: {blank.part}, for {blank.why}"
+    for hidden in evidence.not_seen:
+        yield f"Not seen: {hidden.part}, for {hidden.why}"
     if basis and basis.reported and (others := _unreported_shares(evidence.template, basis)):
         yield f"No agent reports a pool of {listed(others)} on {basis.name}; its cards are unknown"
     if evidence.asks and not evidence.node and not evidence.recorded:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.install.blueprint import Blueprint, Json, Node
 from kube_rdma.model.pools.pool import Mode
 from kube_rdma.rules.admission.placement import VKE_LABEL

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.install.blueprint import Blueprint, Hole, Node, joined
 from kube_rdma.rules.admission.completions import ANNOTATION as COMPLETE
 from kube_rdma.rules.admission.completions import MOST_BLOCKS, VOLUME

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.install.blueprint import Json, Values
 
 _AGENT_RESOURCES = {"requests": {"cpu": "10m", "memory": "70Mi"}, "limits": {"memory": "256Mi"}}

@@ -1,59 +1,59 @@
 """Judges a cluster: what is wrong, how bad it is, what to do next.
 
 programs/reports/cluster hands in what the API server tells, views/reports shows what comes out.
-Each problem has a code that stays, one sentence and the next step; docs/reports.md lists the codes.
+Each Finding has a code that stays, one sentence and the next step; docs/reports.md lists the codes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.reports.cluster import (
     AddressPool,
     ClusterFacts,
     ClusterHealth,
     NodePolicyState,
     PolicyState,
-    Problem,
     ProgramRole,
     Workload,
 )
 from kube_rdma.rules.phrases import listed
-from kube_rdma.rules.reports.nodes import node_problems
-from kube_rdma.rules.reports.pods import pod_problems
+from kube_rdma.rules.reports.nodes import node_findings
+from kube_rdma.rules.reports.pods import pod_findings
 
 _KINDS = "Install it: kubectl apply -f config/crds"
 
 
-def problems(facts: ClusterFacts) -> tuple[Problem, ...]:
+def findings(facts: ClusterFacts) -> tuple[Finding, ...]:
     """All that is wrong, what holds up most first: programs, policies, nodes, addresses, pods."""
     every = (
         *_programs(facts),
         *_policies(facts.policies or ()),
         *_node_policies(facts.node_policies or ()),
-        *node_problems(facts),
+        *node_findings(facts),
         *_pools(facts.pools or ()),
-        *pod_problems(facts),
+        *pod_findings(facts),
         *_advice(facts),
     )
-    return tuple(sorted(every, key=lambda problem: problem.is_advice))
+    return tuple(sorted(every, key=lambda one: not one.is_error))
 
 
-def health(facts: ClusterFacts, wrong: Sequence[Problem]) -> ClusterHealth:
+def health(facts: ClusterFacts, wrong: Sequence[Finding]) -> ClusterHealth:
     """How the cluster is; a part that could not be read hides problems, never finds some."""
-    if any(not problem.is_advice for problem in wrong):
+    if any(one.is_error for one in wrong):
         return ClusterHealth.PROBLEMS
-    if any(part.essential for part in facts.unread) or facts.is_unreported:
+    if facts.is_blind or facts.is_unreported:
         return ClusterHealth.UNKNOWN
     return ClusterHealth.HEALTHY
 
 
-def _programs(facts: ClusterFacts) -> Iterator[Problem]:
+def _programs(facts: ClusterFacts) -> Iterator[Finding]:
     if facts.workloads is None:
         return
     agents = [w for w in facts.workloads if w.role is ProgramRole.AGENT]
     if not agents:
-        yield Problem(
+        yield Finding.of(
             "NoAgent",
             "",
             "No DaemonSet of kube-rdma agents is here",
@@ -66,7 +66,7 @@ def _programs(facts: ClusterFacts) -> Iterator[Problem]:
         names += [f"NicClusterPolicy {each.title}" for each in facts.policies or ()]
         names += [f"NodePolicy {each.name}" for each in facts.node_policies or ()]
         if names:
-            yield Problem(
+            yield Finding.of(
                 "ControllerMissing",
                 "",
                 f"No controller runs, which looks after {listed(names)}",
@@ -74,14 +74,14 @@ def _programs(facts: ClusterFacts) -> Iterator[Problem]:
             )
 
 
-def _workload(workload: Workload) -> Iterator[Problem]:
+def _workload(workload: Workload) -> Iterator[Finding]:
     """A DaemonSet on no node, a controller without a pod, an update under way."""
     is_agent = workload.role is ProgramRole.AGENT
     kind = "daemonset" if is_agent else "deployment"
     about = f"{kind}/{workload.title}"
     describe = f"kubectl -n {workload.namespace} describe {kind} {workload.name}"
     if is_agent and not workload.desired:
-        yield Problem(
+        yield Finding.of(
             "NoNodeMatches",
             about,
             "Its selector and tolerations match no node, so no agent runs",
@@ -91,69 +91,71 @@ def _workload(workload: Workload) -> Iterator[Problem]:
         code = "ControllerNotReady"
         sentence = f"{workload.ready} of {workload.desired} replicas of the controller are ready"
         remedy = f"See {describe}, and kubectl -n {workload.namespace} logs deploy/{workload.name}"
-        yield Problem(code, about, sentence, remedy, is_advice=workload.ready > 0)
+        yield Finding.of(
+            code, about, sentence, remedy, Severity.ADVICE if workload.ready > 0 else Severity.ERROR
+        )
     if workload.desired and workload.updated < workload.desired:
-        yield Problem(
+        yield Finding.of(
             "UpdateUnderWay",
             about,
             f"{workload.updated} of {workload.desired} pods are of its present template",
             f"Wait: kubectl -n {workload.namespace} rollout status {kind}/{workload.name}. "
             "With OnDelete, delete the old pods",
-            is_advice=True,
+            Severity.ADVICE,
         )
 
 
-def _policies(policies: Sequence[PolicyState]) -> Iterator[Problem]:
+def _policies(policies: Sequence[PolicyState]) -> Iterator[Finding]:
     for policy in policies:
         about = f"nicclusterpolicy/{policy.title}"
         if "/" not in policy.title:
             sentence = "It is NVIDIA's operator's, whose definition is for the whole cluster"
             remedy = "Beside that operator take preset nvidia (docs/install.md)"
-            yield Problem("PolicyOfAnotherOperator", about, sentence, remedy, is_advice=True)
+            yield Finding.of("PolicyOfAnotherOperator", about, sentence, remedy, Severity.ADVICE)
         elif not policy.state:
             sentence = "No controller has written its status"
             remedy = "Run the controller with --policies in the namespace of the policy"
-            yield Problem("PolicyNotSeen", about, sentence, remedy)
+            yield Finding.of("PolicyNotSeen", about, sentence, remedy)
         elif policy.state != "ready":
             why = "; ".join(policy.notes) or policy.reason or "it gives no reason"
             remedy = "Do what the reason says; the controller looks again by itself"
-            yield Problem("PolicyNotReady", about, f"It is {policy.state}: {why}", remedy)
+            yield Finding.of("PolicyNotReady", about, f"It is {policy.state}: {why}", remedy)
         elif policy.notes:  # all runs, and some of it is not what is asked for by now
             remedy = "Wait, or do what the reason says (docs/drivers.md)"
-            yield Problem(
-                "DriversNotCurrent", about, "; ".join(policy.notes), remedy, is_advice=True
+            yield Finding.of(
+                "DriversNotCurrent", about, "; ".join(policy.notes), remedy, Severity.ADVICE
             )
 
 
-def _node_policies(policies: Sequence[NodePolicyState]) -> Iterator[Problem]:
+def _node_policies(policies: Sequence[NodePolicyState]) -> Iterator[Finding]:
     """Refused by somebody is a problem; what waits, or selects nobody, may be meant so."""
     for policy in policies:
         about = f"nodepolicy/{policy.name}"
         if not policy.seen:
             sentence = "No controller has looked at its present version"
             remedy = "Wait a moment; if it stays so, run the controller"
-            yield Problem("PolicyNotSeen", about, sentence, remedy, is_advice=True)
+            yield Finding.of("PolicyNotSeen", about, sentence, remedy, Severity.ADVICE)
         elif policy.reason in ("Refused", "NotUnderstood"):
             remedy = "Fix the field; nodes keep its previous version"
-            yield Problem("PolicyRefused", about, policy.message, remedy)
+            yield Finding.of("PolicyRefused", about, policy.message, remedy)
         elif policy.refused:
             remedy = f"See kubectl describe {about}, and fix what the nodes report"
-            yield Problem("PolicyRefused", about, policy.message, remedy)
+            yield Finding.of("PolicyRefused", about, policy.message, remedy)
         elif policy.reason:
             remedy = f"Wait, or see kubectl describe {about}"
             if policy.reason == "NoNodeMatches":
                 remedy = "Label nodes as its nodeSelector asks, or change that"
-            yield Problem("PolicyPending", about, policy.message, remedy, is_advice=True)
+            yield Finding.of("PolicyPending", about, policy.message, remedy, Severity.ADVICE)
 
 
-def _pools(pools: Sequence[AddressPool]) -> Iterator[Problem]:
+def _pools(pools: Sequence[AddressPool]) -> Iterator[Finding]:
     for pool in pools:
         about = f"ippool/{pool.name}"
         if pool.broken:
             remedy = f"See kube-rdma ip show {pool.name}, and kube-rdma ip check"
-            yield Problem("AddressPoolBroken", about, pool.broken, remedy)
+            yield Finding.of("AddressPoolBroken", about, pool.broken, remedy)
         if pool.short:
-            yield Problem(
+            yield Finding.of(
                 "AddressPoolEmpty",
                 about,
                 f"Nodes ask for addresses and get none: {listed(pool.short)}",
@@ -161,24 +163,24 @@ def _pools(pools: Sequence[AddressPool]) -> Iterator[Problem]:
             )
         elif pool.scarce:
             remedy = "Add a range to the pool before it is full"
-            yield Problem("AddressPoolNearlyFull", about, pool.scarce, remedy)
+            yield Finding.of("AddressPoolNearlyFull", about, pool.scarce, remedy)
 
 
-def _advice(facts: ClusterFacts) -> Iterator[Problem]:
+def _advice(facts: ClusterFacts) -> Iterator[Finding]:
     """What is missing and not needed now."""
     if "NodeReport" in facts.missing:
-        yield Problem(
+        yield Finding.of(
             "ReportsNotInstalled",
             "",
             "The kind NodeReport is not installed, so nothing is known of cards and pools",
             _KINDS,
-            is_advice=True,
+            Severity.ADVICE,
         )
     if facts.guarded is False and facts.workloads and any(w.reports for w in facts.workloads):
-        yield Problem(
+        yield Finding.of(
             "AdmissionPolicyMissing",
             "",
             "Agents are not held to their own nodes: a stolen token may change pods of others",
             "On Kubernetes 1.30 or newer: kubectl apply -f config/admission",
-            is_advice=True,
+            Severity.ADVICE,
         )

@@ -7,14 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.node import NodeState
-from kube_rdma.model.reports.cluster import (
-    ClusterEvent,
-    ClusterFacts,
-    Problem,
-    ProgramPod,
-    ProgramRole,
-)
+from kube_rdma.model.reports.cluster import ClusterEvent, ClusterFacts, ProgramPod, ProgramRole
 from kube_rdma.model.reports.node_report import NodeReport
 from kube_rdma.rules.phrases import listed
 
@@ -39,7 +34,7 @@ _STANDING = {
 }
 
 
-def node_problems(facts: ClusterFacts) -> Iterator[Problem]:
+def node_findings(facts: ClusterFacts) -> Iterator[Finding]:
     """What is wrong with each node, in the order of their names."""
     pods, reports = facts.agents, facts.reports or {}
     nodes = {node.name: node for node in facts.nodes or ()}
@@ -54,10 +49,10 @@ def node_problems(facts: ClusterFacts) -> Iterator[Problem]:
     yield from _standing(facts.events or ())
 
 
-def _kubelet(node: NodeState) -> Iterator[Problem]:
+def _kubelet(node: NodeState) -> Iterator[Finding]:
     """Where the kubelet is away nothing that is known of the node is of now."""
     if not node.ready:
-        yield Problem(
+        yield Finding.of(
             "NodeNotReady",
             f"node/{node.name}",
             "The node is not ready, so its report and the state of its agent may be old",
@@ -65,13 +60,13 @@ def _kubelet(node: NodeState) -> Iterator[Problem]:
         )
 
 
-def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iterator[Problem]:
+def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iterator[Finding]:
     about = f"node/{name}"
     for pod in pods:
         if not pod.ready:
             why = f": {pod.why}" if pod.why else ""
             logs = f"kubectl -n {pod.namespace} logs {pod.name}"
-            yield Problem(
+            yield Finding.of(
                 "AgentNotReady",
                 about,
                 f"The agent {pod.namespace}/{pod.name} is not ready{why}",
@@ -85,7 +80,7 @@ def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iter
     if facts.reports is not None and not reported:
         yield from _no_report(name, [pod for pod in pods if pod.workload in reporting])
     if reported and not writes:
-        yield Problem(
+        yield Finding.of(
             "AgentMissing",
             about,
             "The node has a report and no agent that writes it, so what it says is old",
@@ -94,11 +89,11 @@ def _agent(name: str, facts: ClusterFacts, pods: tuple[ProgramPod, ...]) -> Iter
         )
 
 
-def _no_report(name: str, pods: Iterable[ProgramPod]) -> Iterator[Problem]:
+def _no_report(name: str, pods: Iterable[ProgramPod]) -> Iterator[Finding]:
     """Agents that should report and do not; one that is not ready is told already."""
     for pod in pods:
         if pod.ready:
-            yield Problem(
+            yield Finding.of(
                 "ReportMissing",
                 f"node/{name}",
                 f"The agent {pod.namespace}/{pod.name} runs and writes no report",
@@ -107,21 +102,21 @@ def _no_report(name: str, pods: Iterable[ProgramPod]) -> Iterator[Problem]:
             )
 
 
-def _report(name: str, report: NodeReport | None) -> Iterator[Problem]:
+def _report(name: str, report: NodeReport | None) -> Iterator[Finding]:
     if report is None:
         return
     about = f"node/{name}"
     for refusal in report.refusals:
         remedy = "Correct the document; the pools of before are served until then"
-        yield Problem("ConfigurationRefused", about, refusal, remedy)
+        yield Finding.of("ConfigurationRefused", about, refusal, remedy)
     for trouble in report.troubles:
         remedy = "Change the selectors of the pools"
-        yield Problem("ConfigurationConflict", about, trouble, remedy)
+        yield Finding.of("ConfigurationConflict", about, trouble, remedy)
     ill, pooled = report.ill, report.pooled
     if ill:
         cards = listed([f"{card.name}: {'; '.join(card.reasons)}" for card in ill])
         usable = f"{len(pooled) - len(ill)} of {len(pooled)} cards can be used"
-        yield Problem(
+        yield Finding.of(
             "CardsUnhealthy",
             about,
             f"{usable}. {cards}",
@@ -129,16 +124,16 @@ def _report(name: str, report: NodeReport | None) -> Iterator[Problem]:
         )
     for pending in report.pending:
         remedy = "End the pods that it names, or wait for them"
-        yield Problem("ModeChangePending", about, pending.sentence, remedy, is_advice=True)
+        yield Finding.of("ModeChangePending", about, pending.sentence, remedy, Severity.ADVICE)
 
 
-def _shares(node: NodeState, report: NodeReport) -> Iterator[Problem]:
+def _shares(node: NodeState, report: NodeReport) -> Iterator[Finding]:
     """Where the kubelet counts other healthy shares than the agent."""
     allocatable = dict(node.allocatable)
     for pool in report.pools:
         offered = allocatable.get(pool.resource, 0)
         if offered != pool.healthy:
-            yield Problem(
+            yield Finding.of(
                 "SharesDiffer",
                 f"node/{node.name}",
                 f"The kubelet offers {offered} shares of {pool.resource}, the agent {pool.healthy}",
@@ -146,7 +141,7 @@ def _shares(node: NodeState, report: NodeReport) -> Iterator[Problem]:
             )
 
 
-def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Problem]:
+def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Finding]:
     """Nodes whose agent is of another version than that of most."""
     versions: dict[str, list[str]] = {}
     for name, report in sorted(reports.items()):
@@ -154,16 +149,16 @@ def _versions(reports: Mapping[str, NodeReport]) -> Iterator[Problem]:
     most = max(versions, key=lambda version: len(versions[version]), default="")
     for version, names in versions.items():
         if version != most:
-            yield Problem(
+            yield Finding.of(
                 "AgentVersionsDiffer",
                 f"node/{names[0]}" if len(names) == 1 else "",
                 f"Agents of version {version} run on {listed(names)}, others are of {most}",
                 "Let the DaemonSet's update end: kubectl rollout status",
-                is_advice=True,
+                Severity.ADVICE,
             )
 
 
-def _standing(events: tuple[ClusterEvent, ...]) -> Iterator[Problem]:
+def _standing(events: tuple[ClusterEvent, ...]) -> Iterator[Finding]:
     """Troubles that agents told of, as far as they stand."""
     last: dict[tuple[str, str], ClusterEvent] = {}
     for event in events:
@@ -176,4 +171,4 @@ def _standing(events: tuple[ClusterEvent, ...]) -> Iterator[Problem]:
         other, code, remedy = _STANDING[reason]
         over = last.get((name, other))
         if over is None or over.last < event.last:
-            yield Problem(code, f"node/{name}", event.note, remedy)
+            yield Finding.of(code, f"node/{name}", event.note, remedy)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from kube_rdma.model.reports.cluster import ClusterEvent, ClusterFacts, Problem, WaitingPod
+from kube_rdma.model.finding import Finding
+from kube_rdma.model.reports.cluster import ClusterEvent, ClusterFacts, WaitingPod
 
 _OURS = ("kube-rdma", "rdma")  # words of an error of a sandbox that tell whose it is
 
@@ -19,7 +20,7 @@ def resources(facts: ClusterFacts) -> frozenset[str]:
     return frozenset(pool.resource for report in reports for pool in report.pools)
 
 
-def pod_problems(facts: ClusterFacts) -> Iterator[Problem]:
+def pod_findings(facts: ClusterFacts) -> Iterator[Finding]:
     """Each pod that waits for something of kube-rdma's, with the last word about it."""
     words = _last_words(facts.events or ())
     ours = resources(facts)
@@ -39,7 +40,7 @@ def _last_words(events: Collection[ClusterEvent]) -> Mapping[tuple[str, str, str
 
 def _shares(
     pod: WaitingPod, words: Mapping[tuple[str, str, str], str], ours: Collection[str]
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     """A pod that no node has the shares for."""
     note = words.get((pod.namespace, pod.name, "FailedScheduling"), "")
     short = [name for name in pod.resources if f"Insufficient {name}" in note]
@@ -52,17 +53,17 @@ def _shares(
     else:
         sentence = f"It waits for {name}, which no node reports: {note}"
         remedy = "Compare the name with the pools of kubectl get nodereports"
-    yield Problem("PodWaitsForShares", f"pod/{pod.title}", sentence, remedy)
+    yield Finding.of("PodWaitsForShares", f"pod/{pod.title}", sentence, remedy)
 
 
-def _networks(pod: WaitingPod, words: Mapping[tuple[str, str, str], str]) -> Iterator[Problem]:
+def _networks(pod: WaitingPod, words: Mapping[tuple[str, str, str], str]) -> Iterator[Finding]:
     """A pod whose sandbox fails for its networks."""
     note = words.get((pod.namespace, pod.name, "NetworksRefused"), "")
     if not note:
         sandbox = words.get((pod.namespace, pod.name, "FailedCreatePodSandBox"), "")
         note = sandbox if pod.networks and any(word in sandbox for word in _OURS) else ""
     if note:
-        yield Problem(
+        yield Finding.of(
             "PodWaitsForNetworks",
             f"pod/{pod.title}",
             f"Its networks cannot be made: {note}",

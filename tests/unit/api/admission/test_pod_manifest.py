@@ -246,5 +246,5 @@ def test_hundreds_of_containers_are_judged(count):
         "containers": [{"name": f"c{n}", "resources": {"limits": limits}} for n in range(count)]
     }
     found, added = judged({"metadata": {}, "spec": spec})
-    assert [one.rule for one in found] == ["block-count"]
+    assert [one.code for one in found] == ["block-count"]
     assert len(added) == count

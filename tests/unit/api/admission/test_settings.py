@@ -3,7 +3,7 @@
 import pytest
 
 from kube_rdma.api.admission.settings import FIELDS, load
-from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.model.errors import Refused
 from kube_rdma.rules.install.presets import DEFAULTS
 

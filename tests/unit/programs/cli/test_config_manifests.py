@@ -326,5 +326,5 @@ def test_no_manifest_is_a_crash(listed):
     checked = judge(read_all("\n---\n".join(texts).encode(), "file"))
     assert len(checked.objects) >= len([one for one in listed if one[0] != "v1 List"])
     for error in checked.errors:
-        assert error.where.startswith("file:")
+        assert error.subject.startswith("file:")
         assert error.remedy

@@ -42,7 +42,7 @@ def test_a_bundle_is_judged_as_the_node_was(tmp_path):
     assert "✗ KR201  kubelet\n    Seen   There is no kubelet.sock" in result.stdout
     document = json.loads(run("--bundle", tmp_path / "node.json", "-o", "json").stdout)
     assert [one["code"] for one in document["findings"]] == [
-        one.code for one in diagnose(ill).ailments
+        one.code for one in diagnose(ill).findings
     ]
 
 
@@ -85,5 +85,5 @@ def test_a_part_that_fails_is_named_and_judges_nothing(tmp_path):
 
 def test_nothing_seen_is_nothing_wrong():
     diagnosis = diagnose(Observation("node-1"))
-    assert not diagnosis.ailments
+    assert not diagnosis.findings
     assert not diagnosis.passed

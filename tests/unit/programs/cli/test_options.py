@@ -10,7 +10,12 @@ from click.testing import CliRunner
 
 from kube_rdma.model.errors import Refused
 from kube_rdma.programs.cli.main import cli
-from kube_rdma.programs.cli.options import ClusterOptions, cluster_options, program_options
+from kube_rdma.programs.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    named_pod,
+    program_options,
+)
 
 OF_PEOPLE = ("kubeconfig", "context", "user", "timeout")
 OF_PROGRAMS = ("kubeconfig", "context")
@@ -100,3 +105,23 @@ def test_a_program_takes_the_context_that_is_named(tmp_path):
     words = ["network", "retire", "a", "-n", "b", "--kubeconfig", str(path), "--context", "nowhere"]
     with pytest.raises(Refused, match="nowhere"):
         CliRunner().invoke(cli, words, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("target", "pod"),
+    [
+        ("node", None),
+        ("pod/worker-0", ("usual", "worker-0")),
+        ("pods/train/worker-0", ("train", "worker-0")),
+    ],
+)
+def test_a_pod_is_named_as_kubectl_has_it(target, pod):
+    """The namespace may be left out; nobody asks for the usual one where it is not."""
+    assert named_pod(target, lambda: "usual") == pod
+
+
+@pytest.mark.parametrize("target", ["", "cluster", "pod", "pod/", "pod/train/", "deploy/x"])
+def test_what_names_no_pod_is_a_usage_error(target):
+    """With the forms that a target has."""
+    with pytest.raises(click.UsageError, match="node, pod/NAME or pod/NAMESPACE/NAME"):
+        named_pod(target, lambda: "usual")

@@ -7,7 +7,7 @@ import pytest
 from kube_rdma.adapters.cluster.election import ELECTION, ElectionLease
 from kube_rdma.adapters.cluster.events import Events
 from kube_rdma.adapters.cluster.objects import Cluster
-from kube_rdma.model.admission.findings import USUAL
+from kube_rdma.model.admission.facts import USUAL
 from kube_rdma.programs.admission.server import SecretPlace
 from kube_rdma.programs.controller.leadership import Leadership
 from kube_rdma.programs.controller.parts import ControllerOptions, always, leading, run_controller

@@ -132,7 +132,7 @@ async def test_a_node_without_anything_is_seen_as_far_as_it_goes(tmp_path, serve
     """No kubelet, no runtime, no record: each is named, and nothing is made."""
 
     @asynccontextmanager
-    async def opener(_):
+    async def opener():
         yield Cluster(server.line())
 
     places = DoctorPlaces(
@@ -144,7 +144,7 @@ async def test_a_node_without_anything_is_seen_as_far_as_it_goes(tmp_path, serve
         pod=("default", "train"),
     )
     seen = await observe(places, opener)
-    blank = {one.part for one in seen.blanks}
+    blank = {one.part for one in seen.not_seen}
     assert {"specs", "runtime", "cni", "pod.containers"} <= blank
     assert seen.pod.title == "default/train"
     assert len(seen.uses) == 2
@@ -153,7 +153,7 @@ async def test_a_node_without_anything_is_seen_as_far_as_it_goes(tmp_path, serve
 
 
 @asynccontextmanager
-async def closed(_):
+async def closed():
     """The door of an API server that is away."""
     raise Unavailable("nobody answers")
     yield
@@ -178,7 +178,7 @@ async def test_without_an_api_server_the_node_is_seen_all_the_same(tmp_path):
     assert (folder.path, folder.read_only) == (str(tmp_path / "state"), False)
     assert folder.free > 0
     assert seen.problems is None
-    assert "nobody answers" in {one.why for one in seen.blanks}
+    assert "nobody answers" in {one.why for one in seen.not_seen}
 
 
 def test_no_secret_comes_into_a_bundle():

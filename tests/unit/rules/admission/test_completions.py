@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.admission.findings import AdmissionFacts, AdmissionSettings
+from kube_rdma.model.admission.facts import AdmissionFacts, AdmissionSettings
 from kube_rdma.rules.admission.completions import ANNOTATION, completions
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.attach.requests import POD_NETWORKS

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_rdma.model.admission.findings import (
+from kube_rdma.model.admission.facts import (
     AdmissionFacts,
     AdmissionSettings,
     ClaimFacts,
     OfferedPool,
-    Severity,
 )
 from kube_rdma.model.attach.attachment import InterfaceAddress, Network, NetworkKind
+from kube_rdma.model.finding import Severity
 from kube_rdma.model.pools.pool import Bind, Mode, PoolSpec
 from kube_rdma.rules.admission.findings import findings
 from kube_rdma.rules.attach.requests import ANNOTATION, POD_NETWORKS
@@ -26,7 +26,7 @@ VEPFS = {"name": "data", "csi": {"driver": "vepfs.csi.volcengine.com"}}
 
 
 def rules(*args, **kwargs):
-    return [each.rule for each in findings(*args, **kwargs)]
+    return [each.code for each in findings(*args, **kwargs)]
 
 
 def only(*args, **kwargs):
@@ -52,8 +52,8 @@ def test_a_network_of_another_namespace_is_refused_where_namespaces_are_apart():
     """By the namespaces whose networks are everybody's; without them nobody is."""
     pod = template(asking(HCA, 1), annotations=networks("rdma", "other/rdma", "shared/rdma"))
     apart = AdmissionSettings(everybodys=("shared",))
-    found = [one for one in findings(pod, settings=apart) if one.rule == "namespace-isolation"]
-    assert [(one.severity, one.path[-1]) for one in found] == [(Severity.REFUSE, ANNOTATION)]
+    found = [one for one in findings(pod, settings=apart) if one.code == "namespace-isolation"]
+    assert [(one.severity, one.path[-1]) for one in found] == [(Severity.ERROR, ANNOTATION)]
     assert found[0].problem.startswith("networks[1]: the network other/rdma is for pods of other")
     assert "namespace-isolation" not in rules(pod)
 
@@ -62,10 +62,10 @@ def test_a_network_of_another_namespace_is_refused_where_namespaces_are_apart():
 def test_blocks_and_cards_are_as_many_as_each_other(count, cards):
     """Else the sentence has both numbers; a pod that asks for cards and no network is warned."""
     pod = template(asking(VKE, cards), annotations=blocks(*["rdma"] * count))
-    found = [each for each in findings(pod) if each.rule == "block-count"]
+    found = [each for each in findings(pod) if each.code == "block-count"]
     assert bool(found) is (count != cards)
     for finding in found:
-        assert finding.severity is Severity.REFUSE
+        assert finding.severity is Severity.ERROR
         assert finding.path == ("metadata", "annotations", POD_NETWORKS)
         assert f"{count} block" in finding.problem
         assert finding.problem.endswith(f"ask for {cards}")
@@ -73,7 +73,7 @@ def test_blocks_and_cards_are_as_many_as_each_other(count, cards):
 
 def test_cards_without_the_annotation_are_a_warning():
     finding = only(template(asking()))
-    assert (finding.rule, finding.severity) == ("block-count", Severity.WARN)
+    assert (finding.code, finding.severity) == ("block-count", Severity.WARNING)
     assert not findings(template(asking(), hostNetwork=True))
     assert not findings(template(asking(), annotations=networks("net")))
 
@@ -105,7 +105,7 @@ def test_rdma_and_mgpu_are_refused_together(resource):
     settings = AdmissionSettings(mgpu=(resource,))
     slicing = asking(resource, 30, name="slices")
     finding = only(template(asking(), slicing, annotations=TWO), settings=settings)
-    assert finding.severity is Severity.REFUSE
+    assert finding.severity is Severity.ERROR
     assert finding.path == ("spec", "containers", 1, "resources", "limits", resource)
     assert resource in finding.problem
     assert not findings(template(slicing), settings=settings)
@@ -135,7 +135,7 @@ def test_exclusive_and_vepfs_are_refused_together(kind):
         return findings(pod, facts, settings)
 
     (finding,) = judged("exclusive", VOLUMES[kind])
-    assert (finding.rule, finding.severity) == ("vepfs", Severity.REFUSE)
+    assert (finding.code, finding.severity) == ("vepfs", Severity.ERROR)
     assert finding.path == ("spec", "volumes", 1)
     assert not judged("shared", VOLUMES[kind])
     for other in (
@@ -160,7 +160,7 @@ def test_shared_multi_is_not_recommended_with_a_gpu():
         return findings(template(busy, annotations=TWO, nodeSelector={LABEL: mode}))
 
     (finding,) = judged("shared-multi")
-    assert (finding.rule, finding.severity) == ("gpu-in-shared-multi", Severity.WARN)
+    assert (finding.code, finding.severity) == ("gpu-in-shared-multi", Severity.WARNING)
     assert finding.path[-1] == "nvidia.com/gpu"
     assert not judged("shared")
 
@@ -175,8 +175,8 @@ def test_two_or_four_cards_are_recommended(count):
 def test_a_pool_of_the_host_s_network_warns_pods_that_are_not_on_it():
     """It is a property of the pool: S2's pods on the same name are right as they are."""
     finding = only(template(asking(HCA, 1)), ON_HOST)
-    assert (finding.rule, finding.path) == ("host-network", ("spec", "hostNetwork"))
-    assert finding.severity is Severity.WARN
+    assert (finding.code, finding.path) == ("host-network", ("spec", "hostNetwork"))
+    assert finding.severity is Severity.WARNING
     assert not findings(template(asking(HCA, 1)), OFF_HOST)
     assert not findings(template(asking(HCA, 1)))
 
@@ -187,14 +187,14 @@ def test_a_network_takes_a_share_of_its_resource():
 
     def judged(*containers, annotations=two, among=facts):
         return [
-            (one.rule, one.severity)
+            (one.code, one.severity)
             for one in findings(template(*containers, annotations=annotations), among)
-            if one.rule != "no-address"
+            if one.code != "no-address"
         ]
 
     assert judged(asking("rdma/a", 2)) == []
-    assert judged(asking("rdma/a", 1)) == [("network-shares", Severity.REFUSE)]
-    assert judged(asking("rdma/b", 1)) == [("network-shares", Severity.WARN)]
+    assert judged(asking("rdma/a", 1)) == [("network-shares", Severity.ERROR)]
+    assert judged(asking("rdma/b", 1)) == [("network-shares", Severity.WARNING)]
     pooled = AdmissionFacts((offered(Mode.HCA, "rdma/a"),), facts.networks)
     assert judged(asking("rdma/a", 1), among=pooled) == []
 
@@ -230,11 +230,11 @@ def test_an_annotation_that_cannot_be_read_is_refused_with_its_place():
     """Networks may be for another program, so theirs is a warning."""
     bad = template(asking(), annotations={POD_NETWORKS: '[{"cniconf": {"name": 3}}]'})
     finding = only(bad)
-    assert finding.severity is Severity.REFUSE
+    assert finding.severity is Severity.ERROR
     assert finding.path == ("metadata", "annotations", POD_NETWORKS)
     assert "pod-networks[0]" in finding.problem
     finding = only(template(asking("rdma/a", 1), annotations={ANNOTATION: "a,,b"}))
-    assert finding.severity is Severity.WARN
+    assert finding.severity is Severity.WARNING
 
 
 def test_a_pod_without_shares_is_nobody_s_business():
@@ -249,7 +249,7 @@ def test_sentences_are_short_and_end_without_a_stop():
         template(asking(VKE, 1)),
     )
     every = [each for pod in pods for each in findings(pod, ON_HOST)]
-    assert {"mgpu", "block-count", "host-network", "card-count"} <= {each.rule for each in every}
+    assert {"mgpu", "block-count", "host-network", "card-count"} <= {each.code for each in every}
     for finding in every:
         for text in (finding.problem, finding.remedy):
             assert len(text.split()) <= 25

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kube_rdma.model.admission.findings import AdmissionFacts, OfferedPool
+from kube_rdma.model.admission.facts import AdmissionFacts, OfferedPool
 from kube_rdma.model.pools.pool import Mode, PoolSpec
 from kube_rdma.rules.admission.placement import fixed_mode, possible
 from tests.kit.admission import VKE, asking, template

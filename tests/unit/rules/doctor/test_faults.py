@@ -6,17 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kube_rdma.model.admission.findings import PodFinding, Severity
 from kube_rdma.model.device import LinkLayer, PhysicalState, PortState
-from kube_rdma.model.doctor import (
-    Gravity,
-    ObservedFolder,
-    ObservedNeighbour,
-    ObservedRail,
-    ObservedRoute,
-)
+from kube_rdma.model.doctor import ObservedFolder, ObservedNeighbour, ObservedRail, ObservedRoute
+from kube_rdma.model.finding import Finding, Severity
 from kube_rdma.model.pools.pool import Mode, Selector
-from kube_rdma.model.reports.cluster import Problem
 from kube_rdma.model.survey import NamespaceMode
 from kube_rdma.rules.doctor.diagnose import CHECKS, diagnose
 from kube_rdma.rules.doctor.kubelet import KUBELET_SOCKET, socket_of
@@ -72,8 +65,8 @@ def cni(**facts):
     return replace(HEALTHY, cni=replace(HEALTHY.cni, **facts))
 
 
-PROBLEM = Problem("AgentNotReady", "node/node-1", "It is not ready", "See its log")
-MISMATCH = PodFinding("network-shares", Severity.REFUSE, ("metadata",), "it needs 2", "Ask for 2")
+PROBLEM = Finding.of("AgentNotReady", "node/node-1", "It is not ready", "See its log")
+MISMATCH = Finding.of("network-shares", ("metadata",), "it needs 2", "Ask for 2")
 FAR = (HEALTHY.kubelet.holdings[0], replace(HEALTHY.kubelet.holdings[1], numa_nodes=(1,)))
 DRIVERLESS = tuple(replace(one, driver=None, netdevs=()) for one in FUNCTIONS)
 EXCLUSIVE = replace(SPEC, mode=Mode.EXCLUSIVE)
@@ -193,7 +186,7 @@ FAULTS = {
 
 def test_nothing_is_found_where_all_is_well():
     diagnosis = diagnose(WITH_POD)
-    assert diagnosis.ailments == ()
+    assert diagnosis.findings == ()
     assert diagnosis.unseen == ()
     assert not diagnosis.ill
 
@@ -201,32 +194,32 @@ def test_nothing_is_found_where_all_is_well():
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_named_first(name):
     code, seen = FAULTS[name]
-    first = diagnose(seen).ailments[0]
+    first = diagnose(seen).findings[0]
     assert (first.code, first.follows) == (code, "")
-    assert first.evidence
+    assert first.problem
     assert first.cause
-    assert first.fix
+    assert first.remedy
 
 
 def test_what_follows_comes_behind_with_the_code_of_its_root():
     seen = with_device(port=DOWN, netdev={"up": False, "carrier": None})
     seen = with_device(1, base=seen, port=DOWN, netdev={"up": False, "carrier": None})
     seen = replace(seen, kubelet=replace(seen.kubelet, allocatable=()))
-    ailments = diagnose(seen).ailments
-    assert [one.code for one in ailments[:2]] == ["KR120", "KR120"]
-    assert [(one.code, one.follows) for one in ailments[2:]] == [("KR204", "KR120")]
+    findings = diagnose(seen).findings
+    assert [one.code for one in findings[:2]] == ["KR120", "KR120"]
+    assert [(one.code, one.follows) for one in findings[2:]] == [("KR204", "KR120")]
 
 
 def test_a_bond_that_no_pool_takes_apart_is_advice():
     seen = with_device(port={"bond": "bond0"}, netdev={"master": "bond0", "bonded": True})
-    (ailment,) = diagnose(seen).ailments
-    assert (ailment.code, ailment.gravity) == ("KR115", Gravity.ADVICE)
+    (finding,) = diagnose(seen).findings
+    assert (finding.code, finding.severity) == ("KR115", Severity.ADVICE)
 
 
 def test_an_unused_network_card_is_advice():
     extra = (*FUNCTIONS, replace(FUNCTIONS[0], driver=None, netdevs=()))
-    (ailment,) = diagnose(survey(functions=extra, devices=DEVICES)).ailments
-    assert (ailment.code, ailment.gravity) == ("KR101", Gravity.ADVICE)
+    (finding,) = diagnose(survey(functions=extra, devices=DEVICES)).findings
+    assert (finding.code, finding.severity) == ("KR101", Severity.ADVICE)
 
 
 def test_codes_are_unique_and_every_explained_code_is_there():
@@ -254,22 +247,22 @@ def test_a_pod_that_waits_for_a_resource_leads_to_the_card():
         kubelet=replace(seen.kubelet, allocatable=()),
         pod=replace(POD, phase="Pending", why=why),
     )
-    follows = {one.code: one.follows for one in diagnose(seen).ailments}
+    follows = {one.code: one.follows for one in diagnose(seen).findings}
     assert follows["KR490"] == follows["KR204"] == "KR120"
     seen = replace(seen, pod=replace(seen.pod, why="ErrImagePull"))
-    assert {one.code: one.follows for one in diagnose(seen).ailments}["KR490"] == ""
+    assert {one.code: one.follows for one in diagnose(seen).findings}["KR490"] == ""
 
 
 def test_what_kube_rdma_refused_is_told_without_the_words_around_it():
     why = f"{ADD}there is no network default/nowhere; Define it."
-    first, *_ = diagnose(with_pod(phase="Pending", why=why)).ailments
-    assert (first.code, first.evidence) == ("KR490", "there is no network default/nowhere")
-    assert first.fix == "Define it"
+    first, *_ = diagnose(with_pod(phase="Pending", why=why)).findings
+    assert (first.code, first.problem) == ("KR490", "there is no network default/nowhere")
+    assert first.remedy == "Define it"
 
 
 def test_a_full_pool_is_the_cause_of_the_wait():
-    first, second = diagnose(with_pod(phase="Pending", why=FULL)).ailments
-    assert (first.about, first.fix) == ("IPPool narrow", "Add a range")
+    first, second = diagnose(with_pod(phase="Pending", why=FULL)).findings
+    assert (first.subject, first.remedy) == ("IPPool narrow", "Add a range")
     assert (second.code, second.follows) == ("KR490", "KR322")
 
 
@@ -280,7 +273,7 @@ def test_a_device_that_the_pod_does_not_show_is_nothing_in_mode_shared():
 
 
 def codes(seen):
-    return [one.code for one in diagnose(seen).ailments]
+    return [one.code for one in diagnose(seen).findings]
 
 
 def test_a_socket_has_no_slash():
@@ -290,13 +283,13 @@ def test_a_socket_has_no_slash():
 def test_the_address_that_rdma_cm_has_to_take_is_named():
     """That of the card's interface on the node; of a bond, the bond's."""
     seen = FAULTS["RDMA_CM on the overlay"][1]
-    (own,) = [one for one in diagnose(seen).ailments if one.code == "KR422"]
-    assert own.fix.endswith("where RDMA_CM has to take 10.0.0.1, the address of eth0")
+    (own,) = [one for one in diagnose(seen).findings if one.code == "KR422"]
+    assert own.remedy.endswith("where RDMA_CM has to take 10.0.0.1, the address of eth0")
     device = seen.pod.survey.devices[0]
     port = replace(device.ports[0], netdev="bond0")
     bonded = replace(seen.pod.survey, devices=(replace(device, ports=(port,)),))
     slave = replace(seen.links[0], addresses=())
     bond = replace(slave, name="bond0", pci="", kind="bond", addresses=("192.0.2.9/24",))
     seen = replace(seen, links=(slave, bond), pod=replace(seen.pod, survey=bonded))
-    (own,) = [one for one in diagnose(seen).ailments if one.code == "KR422"]
-    assert own.fix.endswith("RDMA_CM has to take 192.0.2.9, the address of bond0")
+    (own,) = [one for one in diagnose(seen).findings if one.code == "KR422"]
+    assert own.remedy.endswith("RDMA_CM has to take 192.0.2.9, the address of bond0")

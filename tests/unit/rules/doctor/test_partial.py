@@ -20,7 +20,7 @@ from .healthy import POD, WITH_POD, with_container
 from .test_faults import FAULTS
 
 PARTS = [one.name for one in fields(Observation) if getattr(WITH_POD, one.name) is not None]
-PARTS = [name for name in PARTS if name not in ("node", "taken", "document", "blanks", "pod")]
+PARTS = [name for name in PARTS if name not in ("node", "taken", "document", "not_seen", "pod")]
 OF_POD = ("attached", "findings", "containers", "links", "routes", "survey")
 OF_KUBELET = ("allocatable", "holdings")
 OF_CONTAINER = ("user", "memlock", "locks", "asked_lock", "nodes", "granted", "variables")
@@ -53,16 +53,16 @@ def some(names):
 def test_nothing_is_found_by_not_seeing(parts, of_pod, of_kubelet, of_container):
     seen = blind(WITH_POD, parts, of_pod, of_kubelet, of_container)
     diagnosis = diagnose(seen)
-    assert diagnosis.ailments == ()
+    assert diagnosis.findings == ()
     assert len(diagnosis.passed) + len(diagnosis.unseen) == len(CHECKS)
 
 
 @given(st.sampled_from(sorted(FAULTS)), some(PARTS), some(OF_POD), some(OF_CONTAINER))
 def test_who_sees_less_finds_no_more(name, parts, of_pod, of_container):
     _, seen = FAULTS[name]
-    whole = {(one.code, one.about) for one in diagnose(seen).ailments}
+    whole = {(one.code, one.subject) for one in diagnose(seen).findings}
     less = diagnose(blind(seen, parts, of_pod, (), of_container))
-    assert {(one.code, one.about) for one in less.ailments} <= whole
+    assert {(one.code, one.subject) for one in less.findings} <= whole
 
 
 @given(st.from_type(Observation))
@@ -85,7 +85,7 @@ def test_a_bundle_says_what_the_node_says(name):
 def test_an_index_that_is_none_ends_no_diagnosis(index):
     """A pod's author writes its variables."""
     seen = with_container(variables=(("NCCL_IB_GID_INDEX", index),))
-    assert "KR420" not in {one.code for one in diagnose(seen).ailments}
+    assert "KR420" not in {one.code for one in diagnose(seen).findings}
 
 
 def test_a_namespace_mode_that_nobody_knows_is_not_seen():

@@ -18,7 +18,8 @@ from kube_rdma.model.admission.pod_template import (
 )
 from kube_rdma.model.attach.attachment import AskedAddress, Network, NetworkKind
 from kube_rdma.model.doctor import ObservedContainer, ObservedLink, ObservedPod
-from kube_rdma.model.explain import PodEvidence, Stage
+from kube_rdma.model.explain import PodEvidence
+from kube_rdma.model.finding import Stage
 from kube_rdma.model.functions.step import FunctionSettings
 from kube_rdma.model.ipam import IPPool, IPRange, PoolName
 from kube_rdma.model.node import NodeState
@@ -128,16 +129,16 @@ def test_several_pools_are_all_named():
     ],
 )
 def test_what_ipam_would_refuse_is_refused_in_its_words(more, problem):
-    (obstacle,) = explain(evidence(**more)).obstacles
-    assert (obstacle.stage, obstacle.fatal) == (Stage.AGENT, True)
-    assert obstacle.problem.startswith(problem)
+    (finding,) = explain(evidence(**more)).findings
+    assert (finding.stage, finding.is_error) == (Stage.AGENT, True)
+    assert finding.problem.startswith(problem)
 
 
 def test_an_address_that_no_pool_gives_is_refused():
     pod = evidence()
     asked = replace(pod.asks[0], addresses=(AskedAddress(ip_address("10.99.0.1")),))
-    (obstacle,) = explain(replace(pod, asks=(asked,))).obstacles
-    assert obstacle.problem == "IPPool rail does not give 10.99.0.1"
+    (finding,) = explain(replace(pod, asks=(asked,))).findings
+    assert finding.problem == "IPPool rail does not give 10.99.0.1"
 
 
 def test_pools_that_nobody_could_look_for_refuse_nothing():
@@ -155,10 +156,10 @@ def test_what_other_pods_have_is_not_given_again():
     cards = ("0000:80:00.0", "0000:81:00.0")
     full = replace(pod.basis, held=((kit.HCA, 2),), used_cards=cards)
     explanation = explain(replace(pod, basis=full))
-    (obstacle,) = explanation.obstacles
+    (finding,) = explanation.findings
     assert explanation.plans
     assert any("no other pod holds shares" in note for note in explanation.notes)
-    assert obstacle.problem == (
+    assert finding.problem == (
         "the pod asks for 1, and the node offers 2, of which other pods ask for 2"
     )
 
@@ -167,7 +168,7 @@ def test_an_interface_that_no_report_has_is_taken_to_be_there():
     network = replace(NETWORK, kind=NetworkKind.MACVLAN, master="eth0", resource=None)
     pod = replace(evidence(network=network), template=PodTemplate("default", "new"))
     explanation = explain(pod)
-    assert not explanation.obstacles
+    assert not explanation.findings
     assert step_texts(explanation.plans[0])[0] == "make net1, macvlan (bridge) on eth0"
     assert any("has eth0 is not judged" in note for note in explanation.notes)
 
@@ -189,7 +190,7 @@ def test_networks_that_nobody_could_read_refuse_nothing():
 def test_a_network_that_is_not_there_is_refused_by_the_agent():
     explanation = explain(evidence(networks=()))
     assert [one.means for one in explanation.networks] == ["there is no such network"]
-    assert [one.stage for one in explanation.obstacles] == [Stage.AGENT]
+    assert [one.stage for one in explanation.findings] == [Stage.AGENT]
 
 
 def test_the_agents_word_about_a_pod_that_has_its_networks_is_not_asked():
@@ -199,7 +200,7 @@ def test_the_agents_word_about_a_pod_that_has_its_networks_is_not_asked():
     node = basis("node-1", replace(exclusive, cards=away), STATE)
     (status,) = kit.statuses()
     explanation = explain(evidence(basis=node, phase="Running", attached=(status,)))
-    assert explanation.obstacles == ()
+    assert explanation.findings == ()
     assert [one.card for one in explanation.shares] == ["0000:81:00.0"]
     assert any("record of the agent" in note for note in explanation.notes)
     assert dict(explanation.settings)["/etc/nccl.conf"][0] == "NCCL_IB_HCA==mlx5_1:1"
@@ -239,8 +240,8 @@ def test_shares_of_no_reported_pool_are_told():
 
 def test_a_closed_node_is_the_schedulers_word():
     node = basis("node-1", kit.reported(), replace(STATE, unschedulable=True))
-    (obstacle,) = explain(evidence(basis=node)).obstacles
-    assert (obstacle.stage, obstacle.problem) == (Stage.SCHEDULER, "the node is closed (cordoned)")
+    (finding,) = explain(evidence(basis=node)).findings
+    assert (finding.stage, finding.problem) == (Stage.SCHEDULER, "the node is closed (cordoned)")
 
 
 def test_without_a_node_no_step_is_planned():

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube_rdma.model.card import CardId
+from kube_rdma.model.finding import NotSeen, Severity
 from kube_rdma.model.node import NodeState
 from kube_rdma.model.reports.cluster import (
     AddressPool,
@@ -17,12 +18,11 @@ from kube_rdma.model.reports.cluster import (
     PolicyState,
     ProgramPod,
     ProgramRole,
-    Unread,
     WaitingPod,
     Workload,
 )
 from kube_rdma.model.reports.node_report import NodeReport, PendingMode, ReportedCard, ReportedPool
-from kube_rdma.rules.reports.cluster import health, problems
+from kube_rdma.rules.reports.cluster import findings, health
 
 HCA = "rdma/hca"
 AGENTS = Workload(ProgramRole.AGENT, "kr", "agent", 2, 2, 2, "kube-rdma:1", reports=True)
@@ -185,34 +185,34 @@ def test_an_agent_of_another_kind_does_not_write_the_report():
     plugin = Workload(ProgramRole.AGENT, "kube-system", "plugin", 2, 2, 2, "kube-rdma:1")
     pods = (agent(2), agent(1, workload=plugin.title, namespace="kube-system"))
     facts = replace(WELL, workloads=(AGENTS, plugin, CONTROLLER), pods=pods)
-    assert [(p.code, p.about) for p in problems(facts)] == [("AgentMissing", "node/node-1")]
+    assert [(p.code, p.subject) for p in findings(facts)] == [("AgentMissing", "node/node-1")]
 
 
 def test_a_healthy_cluster_has_no_problem():
-    assert problems(WELL) == ()
+    assert findings(WELL) == ()
     assert health(WELL, ()) is ClusterHealth.HEALTHY
 
 
 @pytest.mark.parametrize("reason", ["Refused", "NotUnderstood"])
 def test_a_policy_that_nobody_understands_is_a_problem(reason):
     policy = NodePolicyState("p", seen=True, reason=reason, message="spec.pools[0].mode: no")
-    (problem,) = problems(replace(WELL, node_policies=(policy,)))
-    assert (problem.code, problem.sentence) == ("PolicyRefused", "spec.pools[0].mode: no")
-    assert not problem.is_advice
+    (problem,) = findings(replace(WELL, node_policies=(policy,)))
+    assert (problem.code, problem.problem) == ("PolicyRefused", "spec.pools[0].mode: no")
+    assert problem.is_error
 
 
 def test_a_policy_that_a_higher_one_overrules_is_well():
     policy = NodePolicyState("p", seen=True, nodes=2, applied=1, overruled=1)
-    assert problems(replace(WELL, node_policies=(policy,))) == ()
+    assert findings(replace(WELL, node_policies=(policy,))) == ()
 
 
 @pytest.mark.parametrize("code", BROKEN)
 def test_a_broken_state_is_told_with_its_object_and_a_next_step(code):
     """Alone: nothing else is blamed for it."""
     facts, about = BROKEN[code]
-    (problem,) = problems(facts)
-    assert (problem.code, problem.about, problem.is_advice) == (code, about, False)
-    assert problem.sentence
+    (problem,) = findings(facts)
+    assert (problem.code, problem.subject, problem.is_error) == (code, about, True)
+    assert problem.problem
     assert problem.remedy
     assert health(facts, (problem,)) is ClusterHealth.PROBLEMS
 
@@ -220,24 +220,24 @@ def test_a_broken_state_is_told_with_its_object_and_a_next_step(code):
 @pytest.mark.parametrize("code", ADVICE)
 def test_advice_leaves_a_cluster_healthy(code):
     """But where nothing tells of cards, nobody knows."""
-    (problem,) = problems(ADVICE[code])
-    assert (problem.code, problem.is_advice) == (code, True)
+    (problem,) = findings(ADVICE[code])
+    assert (problem.code, problem.severity) == (code, Severity.ADVICE)
     blind = ADVICE[code].hides_cards
     expected = ClusterHealth.UNKNOWN if blind else ClusterHealth.HEALTHY
     assert health(ADVICE[code], (problem,)) is expected
 
 
 def test_the_sentence_of_a_card_names_it_and_says_why():
-    (problem,) = problems(BROKEN["CardsUnhealthy"][0])
-    assert problem.sentence == "1 of 2 cards can be used. mlx5_1: no port is ACTIVE"
+    (problem,) = findings(BROKEN["CardsUnhealthy"][0])
+    assert problem.problem == "1 of 2 cards can be used. mlx5_1: no port is ACTIVE"
 
 
 def test_a_resource_that_no_node_reports_is_told_apart():
     """A wrong name waits for ever, and nobody has to end."""
     pod = replace(HUNGRY, resources=("rdma/hcas",))
     note = INSUFFICIENT.replace(HCA, "rdma/hcas")
-    (problem,) = problems(pods_wait(pod, "FailedScheduling", note))
-    assert "which no node reports" in problem.sentence
+    (problem,) = findings(pods_wait(pod, "FailedScheduling", note))
+    assert "which no node reports" in problem.problem
 
 
 @pytest.mark.parametrize(
@@ -255,33 +255,33 @@ def test_a_resource_that_no_node_reports_is_told_apart():
     ],
 )
 def test_what_is_over_or_of_others_is_no_problem(facts):
-    assert problems(facts) == ()
+    assert findings(facts) == ()
 
 
 def test_a_node_without_an_agent_is_well_when_it_never_had_any():
     node = NodeState("cpu-1")
-    assert problems(replace(WELL, nodes=(*NODES, node))) == ()
+    assert findings(replace(WELL, nodes=(*NODES, node))) == ()
 
 
-def test_advice_comes_behind_problems():
+def test_advice_comes_behind_findings():
     facts = replace(BROKEN["CardsUnhealthy"][0], guarded=False)
-    assert [problem.is_advice for problem in problems(facts)] == [False, True]
+    assert [problem.is_error for problem in findings(facts)] == [True, False]
 
 
 def test_what_could_not_be_read_makes_no_problem_and_no_health():
-    part = Unread("nodes", "no right", essential=True)
-    facts = ClusterFacts(unread=(part,))
-    assert problems(facts) == ()
+    part = NotSeen("nodes", "no right")
+    facts = ClusterFacts(not_seen=(part,))
+    assert findings(facts) == ()
     assert health(facts, ()) is ClusterHealth.UNKNOWN
-    blind = replace(WELL, reports=None, unread=(Unread("NodeReport", "no right", essential=True),))
-    assert health(blind, problems(blind)) is ClusterHealth.UNKNOWN
+    blind = replace(WELL, reports=None, not_seen=(NotSeen("NodeReport", "no right"),))
+    assert health(blind, findings(blind)) is ClusterHealth.UNKNOWN
     without = replace(WELL, reports=None, missing=("NodeReport",))
-    assert health(without, problems(without)) is ClusterHealth.UNKNOWN
-    lesser = replace(WELL, events=None, unread=(Unread("Events", "no right"),))
-    assert health(lesser, problems(lesser)) is ClusterHealth.HEALTHY
+    assert health(without, findings(without)) is ClusterHealth.UNKNOWN
+    lesser = replace(WELL, events=None, not_seen=(NotSeen("Events", "no right"),))
+    assert health(lesser, findings(lesser)) is ClusterHealth.HEALTHY
 
 
-PARTS = [f.name for f in fields(ClusterFacts) if f.name not in {"missing", "unread"}]
+PARTS = [f.name for f in fields(ClusterFacts) if f.name not in {"missing", "not_seen"}]
 EVERY = [WELL, *ADVICE.values(), *(facts for facts, _ in BROKEN.values())]
 
 
@@ -289,5 +289,5 @@ EVERY = [WELL, *ADVICE.values(), *(facts for facts, _ in BROKEN.values())]
 def test_a_part_that_nobody_may_read_hides_problems_and_invents_none(facts, hidden):
     """A missing right must not look like a missing agent."""
     less = replace(facts, **dict.fromkeys(hidden))
-    codes = {(problem.code, problem.about) for problem in problems(facts)}
-    assert {(problem.code, problem.about) for problem in problems(less)} <= codes
+    codes = {(problem.code, problem.subject) for problem in findings(facts)}
+    assert {(problem.code, problem.subject) for problem in findings(less)} <= codes

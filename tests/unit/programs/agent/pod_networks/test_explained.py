@@ -85,7 +85,7 @@ async def test_what_is_planned_from_a_report_is_what_the_agent_does(name, tmp_pa
     world.sandbox()
     before = await evidence(world, text, count, node(cards, mode, 2))
     planned = explain(before)
-    assert not planned.obstacles
+    assert not planned.findings
     assert planned.source is StepsFrom.RULES
     world.ask(text)
     await world.add(1)

@@ -9,45 +9,44 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 
-from kube_rdma.model.admission.findings import Severity
 from kube_rdma.model.admission.pod_template import PodTemplate
-from kube_rdma.model.errors import Refused
-from kube_rdma.model.explain import NodeBasis, Obstacle, PodEvidence, Stage
+from kube_rdma.model.explain import NodeBasis, PodEvidence
+from kube_rdma.model.finding import Finding, Severity, Stage
 from kube_rdma.rules.admission.placement import possible
 from kube_rdma.rules.admission.shares import held
 from kube_rdma.rules.explain.planning import Planned
 
 
-def obstacles(evidence: PodEvidence, plan: Planned) -> Iterator[Obstacle]:
-    """Fatal ones mean that the pod cannot have what it asks for; one that runs has it."""
+def findings(evidence: PodEvidence, plan: Planned) -> Iterator[Finding]:
+    """Errors mean that the pod cannot have what it asks for; one that runs has it."""
     is_attached = bool(evidence.attached or evidence.recorded)
     for finding in evidence.findings:
-        fatal = finding.severity is Severity.REFUSE and not evidence.phase
-        where = ".".join(map(str, finding.path))
-        problem = f"{finding.problem} (rule {finding.rule})"
-        yield Obstacle(Stage.ADMISSION, where, problem, finding.remedy, fatal)
+        severity = Severity.WARNING if evidence.phase else finding.severity
+        problem = f"{finding.problem} (rule {finding.code})"
+        yield replace(finding, problem=problem, severity=severity, stage=Stage.ADMISSION)
     basis = evidence.basis if not evidence.phase else None
     scheduling = list(_unknown_resources(evidence))
     misspelled = _places(scheduling)
     more = _scheduler(evidence.template, basis) if basis else ()
-    scheduling += [one for one in more if one.where not in misspelled]
+    scheduling += [one for one in more if one.subject not in misspelled]
     yield from scheduling
     if plan.short is not None and not is_attached and plan.short.where not in _places(scheduling):
-        yield Obstacle(Stage.KUBELET, plan.short.where, plan.short.problem, plan.short.remedy)
+        yield from Finding.of_refused(plan.short, Stage.KUBELET)
     if is_attached:
         return
     yield from evidence.misread
     if plan.refused is not None:
-        yield from (_by_agent(one) for one in (plan.refused, *plan.refused.more))
+        yield from Finding.of_refused(plan.refused, Stage.AGENT)
 
 
-def _places(every: list[Obstacle]) -> set[str]:
-    return {one.where for one in every}
+def _places(every: list[Finding]) -> set[str]:
+    return {one.subject for one in every}
 
 
-def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Obstacle]:
+def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Finding]:
     state = basis.state
     if state is None:
         return
@@ -60,10 +59,15 @@ def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Obstacle]:
             has = f"has {key}={labels[key]}" if key in labels else f"has no label {key}"
             wants = ", ".join(sorted(values))
             problem = f"the pod wants {key}={wants}, and the node {has}"
-            yield Obstacle(Stage.SCHEDULER, state.name, problem, "Name a node with this label")
+            yield Finding(
+                state.name, problem, remedy="Name a node with this label", stage=Stage.SCHEDULER
+            )
     if state.unschedulable:
-        yield Obstacle(
-            Stage.SCHEDULER, state.name, "the node is closed (cordoned)", "kubectl uncordon it"
+        yield Finding(
+            state.name,
+            "the node is closed (cordoned)",
+            remedy="kubectl uncordon it",
+            stage=Stage.SCHEDULER,
         )
     offered, others = dict(state.allocatable), dict(basis.held)
     asked = Counter(ask.resource for one in template.containers for ask in one.asks)
@@ -72,27 +76,23 @@ def _scheduler(template: PodTemplate, basis: NodeBasis) -> Iterator[Obstacle]:
         taken = others.get(resource, 0)
         if count > offer - taken:
             besides = f", of which other pods ask for {taken}" if taken else ""
-            yield Obstacle(
-                Stage.SCHEDULER,
+            yield Finding(
                 resource,
                 f"the pod asks for {count}, and the node offers {offer}{besides}",
-                "Ask for less, wait until pods end, or name another node (kube-rdma status)",
+                remedy="Ask for less, wait until pods end, or name another node (kube-rdma status)",
+                stage=Stage.SCHEDULER,
             )
 
 
-def _unknown_resources(evidence: PodEvidence) -> Iterator[Obstacle]:
+def _unknown_resources(evidence: PodEvidence) -> Iterator[Finding]:
     """Resources that no node offers and that are nearly one that some node does: misspelled."""
     offered = evidence.offered or ()
     asked = {ask.resource for one in evidence.template.containers for ask in one.asks}
     for resource in sorted(asked.difference(offered)):
         for meant in get_close_matches(resource, offered, n=1, cutoff=0.8):
-            yield Obstacle(
-                Stage.SCHEDULER,
+            yield Finding(
                 resource,
                 f"no node offers {resource}; did you mean {meant}?",
-                f"Ask for {meant}, or let a pool offer {resource}",
+                remedy=f"Ask for {meant}, or let a pool offer {resource}",
+                stage=Stage.SCHEDULER,
             )
-
-
-def _by_agent(error: Refused) -> Obstacle:
-    return Obstacle(Stage.AGENT, error.where, error.problem, error.remedy)

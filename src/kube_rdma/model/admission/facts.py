@@ -1,35 +1,18 @@
-"""What rules/admission finds in a pod, completes in it, and what it has to know for that.
+"""What rules/admission has to know beside a pod, and what it completes in it.
 
-A PodFinding says what is wrong with a pod, a Completion what is added to it. Facts are what the
-cluster has, or what the checked files say together; settings are an administrator's.
+Facts are what the cluster has, or what the checked files say together; settings are an
+administrator's. What is wrong with a pod is a Finding.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 
-from kube_rdma.model.admission.pod_template import FieldPath
 from kube_rdma.model.attach.attachment import Network
+from kube_rdma.model.finding import FieldPath
 from kube_rdma.model.frozen import Frozen
 from kube_rdma.model.ipam import PoolName
 from kube_rdma.model.pools.pool import Mode, PoolSpec
-
-
-class Severity(StrEnum):
-    """Whether the pod is not admitted, or its author is warned."""
-
-    REFUSE = "refuse"
-    WARN = "warn"
-
-
-class PodFinding(Frozen):
-    """A fault of a pod; `path` leads to the field, from the pod on. Both texts are sentences."""
-
-    rule: str
-    severity: Severity
-    path: FieldPath
-    problem: str
-    remedy: str
 
 
 class Completion(Frozen):
