@@ -269,6 +269,21 @@ _CLOUDS = (
         neighbours=(ACK_COMPONENT,),
     ),
     Environment(
+        "vke",
+        "VKE with virtual nodes",
+        30,
+        nodes=(
+            JudgedNode("worker", cards=True),
+            # volcengine.com "Elastic container instances": taint and label of its virtual nodes.
+            JudgedNode(
+                "vci",
+                taints=(Taint("vci.vke.volcengine.com/node-type", "NoSchedule", "vci"),),
+                labels={"vci.vke.volcengine.com/node-type": "vci"},
+                virtual=True,
+            ),
+        ),
+    ),
+    Environment(
         "karpenter",
         "EKS with Karpenter",
         33,

@@ -81,6 +81,14 @@ def test_every_distribution_and_every_policy_is_judged_somewhere():
     assert set(presets()) == PRESETS.keys()
 
 
+def test_no_environment_is_lost_and_each_has_cards():
+    assert len(ENVIRONMENTS) == 36
+    for environment in ENVIRONMENTS.values():
+        names = [node.name for node in environment.nodes]
+        assert len(set(names)) == len(names)
+        assert any(node.cards and not node.virtual for node in environment.nodes)
+
+
 def test_hooks_and_the_operator_s_daemon_sets_are_judged_too():
     objects = installation("nvidia-operator", ENVIRONMENTS["kubeadm-1.36"])
     names = {(made["kind"], made["metadata"]["name"]) for made in objects}
